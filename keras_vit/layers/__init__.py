@@ -1,0 +1,24 @@
+"""The layers a Vision Transformer is made of."""
+
+from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.class_token import ClassToken, ClassTokenPooling
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.patch_encoder import PatchEncoder
+from keras_vit.layers.position_embedding import AddPositionEmbs
+from keras_vit.layers.residual_unit import ResidualUnit
+from keras_vit.layers.std_conv import StdConv2D
+from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.transformer_block import TransformerBlock
+
+__all__ = [
+    "MLP",
+    "AddPositionEmbs",
+    "ClassToken",
+    "ClassTokenPooling",
+    "PatchEncoder",
+    "ResidualUnit",
+    "SelfAttention",
+    "StdConv2D",
+    "StochasticDepth",
+    "TransformerBlock",
+]

@@ -1,0 +1,73 @@
+"""The two-layer perceptron of a transformer block."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class MLP(keras.layers.Layer):
+    """Two dense layers with a GELU between them, applied to each token.
+
+    The GELU is the tanh form, which is what the released models compute.
+
+    Args:
+        mlp_dim: int, the size of the hidden layer.
+        dropout_rate: float in [0, 1), after each of the two layers.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        tokens: float tensor (batch, tokens, hidden_size).
+        training: bool, whether dropout is on.
+
+    Returns:
+        Float tensor of the same shape.
+
+    Source:
+        Paper section 3.1, equation 3; `MlpBlock_3` in the released files.
+
+    Example:
+
+    >>> MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape
+    (2, 7, 192)
+    """
+
+    def __init__(self, mlp_dim, dropout_rate=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.dropout_rate = dropout_rate
+
+    def build(self, tokens_shape):
+        hidden_size = tokens_shape[-1]
+        for name, units, inputs in (
+            ("expand", self.mlp_dim, hidden_size),
+            ("project", hidden_size, self.mlp_dim),
+        ):
+            dense = keras.layers.Dense(
+                units,
+                bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            dense.build((None, inputs))
+            setattr(self, name, dense)
+        self.dropout = keras.layers.Dropout(
+            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+
+    def call(self, tokens, training=None):
+        shape = ops.shape(tokens)
+        tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
+        hidden = ops.gelu(self.expand(tokens), approximate=True)
+        hidden = self.dropout(hidden, training=training)
+        output = self.dropout(self.project(hidden), training=training)
+        return ops.reshape(output, shape)
+
+    def compute_output_shape(self, tokens_shape):
+        return tokens_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "dropout_rate": self.dropout_rate,
+        }

@@ -1,0 +1,93 @@
+"""Images to patch embeddings."""
+
+import keras
+from keras import ops
+
+from keras_vit.sizes import pair
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchEncoder(keras.layers.Layer):
+    """Cuts images into patches and projects each to a token.
+
+    A strided convolution whose windows do not overlap, computed as the matrix
+    product that it is. Patches are read row by row.
+
+    Args:
+        patch_size: int or (height, width) of a patch in pixels.
+        hidden_size: int, the size of a token.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        images: float tensor (batch, height, width, channels); height and width are
+            multiples of the patch's.
+
+    Returns:
+        Float tensor (batch, tokens, hidden_size).
+
+    Raises:
+        ValueError: the image's sides are not multiples of the patch's.
+
+    Source:
+        Paper section 3.1, equation 1; `embedding` in the released files.
+
+    Example:
+
+    >>> images = keras.random.uniform((2, 32, 48, 3), -1.0, 1.0)
+    >>> PatchEncoder(patch_size=16, hidden_size=192)(images).shape
+    (2, 6, 192)
+    """
+
+    def __init__(self, patch_size, hidden_size, **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = pair(patch_size, "patch_size")
+        self.hidden_size = hidden_size
+
+    def build(self, images_shape):
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(*self.patch_size, images_shape[-1], self.hidden_size),
+            initializer="lecun_normal",
+        )
+        self.bias = self.add_weight(
+            name="bias", shape=(self.hidden_size,), initializer="zeros"
+        )
+
+    def call(self, images):
+        self._check_sides(images.shape)
+        batch, height, width, channels = ops.shape(images)
+        patch_height, patch_width = self.patch_size
+        rows, columns = height // patch_height, width // patch_width
+        patches = ops.reshape(
+            images, (batch, rows, patch_height, columns, patch_width, channels)
+        )
+        patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))
+        patches = ops.reshape(patches, (-1, patch_height * patch_width * channels))
+        kernel = ops.reshape(self.kernel, (-1, self.hidden_size))
+        tokens = ops.matmul(patches, kernel) + self.bias
+        return ops.reshape(tokens, (batch, rows * columns, self.hidden_size))
+
+    def _check_sides(self, images_shape):
+        _, height, width, _ = images_shape
+        for side, patch_side in zip((height, width), self.patch_size, strict=True):
+            if side is not None and side % patch_side:
+                raise ValueError(
+                    f"{self.name} expects images whose sides are multiples of the "
+                    f"patch size {self.patch_size[0]}x{self.patch_size[1]}, got "
+                    f"{height}x{width}: resize the images."
+                )
+
+    def compute_output_shape(self, images_shape):
+        self._check_sides(images_shape)
+        batch, height, width, _ = images_shape
+        if height is None or width is None:
+            return (batch, None, self.hidden_size)
+        tokens = (height // self.patch_size[0]) * (width // self.patch_size[1])
+        return (batch, tokens, self.hidden_size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "patch_size": self.patch_size,
+            "hidden_size": self.hidden_size,
+        }

@@ -1,0 +1,125 @@
+"""The bottleneck unit of the hybrids' ResNet."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.std_conv import StdConv2D
+from keras_vit.sizes import pair
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class ResidualUnit(keras.layers.Layer):
+    """Bottleneck of three weight-standardised convolutions with group norms.
+
+    The stride is that of the 3x3 convolution. The shortcut is projected where the
+    unit changes the size or the number of channels.
+
+    Args:
+        filters: int, of the bottleneck; the output has four times as many channels.
+        strides: int or (vertical, horizontal).
+        groups: int, of the group norms, 32 in the released models.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        features: float tensor (batch, height, width, channels).
+
+    Returns:
+        Float tensor (batch, ceil(height / stride), ceil(width / stride),
+        4 * filters).
+
+    Source:
+        Paper section 3.1 "Hybrid Architecture"; `block1/unit1`, ... in the released
+        hybrid files; He et al., arXiv 1512.03385.
+
+    Example:
+
+    >>> unit = ResidualUnit(filters=64, strides=2)
+    >>> unit(keras.random.normal((2, 14, 14, 64))).shape
+    (2, 7, 7, 256)
+    """
+
+    def __init__(self, filters, strides=1, groups=32, **kwargs):
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.strides = pair(strides, "strides")
+        self.groups = groups
+
+    def build(self, features_shape):
+        batch, height, width, channels = features_shape
+        outer = (batch, height, width, self.filters)
+        inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
+        output = inner[:3] + (4 * self.filters,)
+
+        self.conv1, self.gn1 = self._conv_norm("1", features_shape, outer, 1)
+        self.conv2, self.gn2 = self._conv_norm("2", outer, inner, 3, self.strides)
+        # As released: a unit starts as its shortcut.
+        self.conv3, self.gn3 = self._conv_norm(
+            "3", inner, output, 1, gamma_initializer="zeros"
+        )
+        self.projects = channels != 4 * self.filters or self.strides != (1, 1)
+        if self.projects:
+            self.conv_proj, self.gn_proj = self._conv_norm(
+                "_proj", features_shape, output, 1, self.strides
+            )
+
+    def _conv_norm(
+        self, suffix, input_shape, output_shape, size, strides=1, **norm_arguments
+    ):
+        conv = StdConv2D(
+            output_shape[-1],
+            size,
+            strides=strides,
+            dtype=self.dtype_policy,
+            name=f"conv{suffix}",
+        )
+        conv.build(input_shape)
+        norm = group_norm(
+            f"gn{suffix}", self.groups, dtype=self.dtype_policy, **norm_arguments
+        )
+        norm.build(output_shape)
+        return conv, norm
+
+    def call(self, features):
+        shortcut = features
+        if self.projects:
+            shortcut = self.gn_proj(self.conv_proj(features))
+        features = ops.relu(self.gn1(self.conv1(features)))
+        features = ops.relu(self.gn2(self.conv2(features)))
+        return ops.relu(shortcut + self.gn3(self.conv3(features)))
+
+    def compute_output_shape(self, features_shape):
+        batch, height, width, _ = features_shape
+        sides = [
+            None if side is None else -(-side // stride)
+            for side, stride in zip((height, width), self.strides, strict=True)
+        ]
+        return (batch, *sides, 4 * self.filters)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "filters": self.filters,
+            "strides": self.strides,
+            "groups": self.groups,
+        }
+
+
+def group_norm(name, groups=32, **kwargs):
+    """Returns the group normalisation of the released ResNets.
+
+    Args:
+        name: str, the layer's name.
+        groups: int.
+        **kwargs: further arguments of `keras.layers.GroupNormalization`.
+
+    Returns:
+        An unbuilt `keras.layers.GroupNormalization`.
+
+    Example:
+
+    >>> group_norm("gn_root").epsilon
+    1e-06
+    """
+    return keras.layers.GroupNormalization(
+        groups=groups, epsilon=1e-6, name=name, **kwargs
+    )

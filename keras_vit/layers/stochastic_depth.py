@@ -1,0 +1,58 @@
+"""Stochastic depth."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class StochasticDepth(keras.layers.Layer):
+    """Drops a residual branch for some of the examples of a training batch.
+
+    What is kept is scaled by 1 / (1 - rate), so that nothing needs to change when the
+    model is used.
+
+    Args:
+        rate: float in [0, 1), the probability that an example's branch is dropped.
+        seed: int or None.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        branch: float tensor (batch, ...).
+        training: bool, whether anything is dropped.
+
+    Returns:
+        Float tensor of the same shape.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
+
+    Source:
+        AugReg paper section 3.2 (arXiv 2106.10270); Huang et al., arXiv 1603.09382.
+
+    Example:
+
+    >>> StochasticDepth(0.1)(keras.ops.ones((2, 7, 192)), training=True).shape
+    (2, 7, 192)
+    """
+
+    def __init__(self, rate, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"{self.name}: rate must be in [0, 1), got {rate}.")
+        self.rate = rate
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(self, branch, training=None):
+        if not training or self.rate == 0.0:
+            return branch
+        shape = (ops.shape(branch)[0],) + (1,) * (len(branch.shape) - 1)
+        uniform = keras.random.uniform(shape, seed=self.seed_generator)
+        kept = ops.cast(uniform >= self.rate, branch.dtype)
+        return branch * kept / (1.0 - self.rate)
+
+    def compute_output_shape(self, branch_shape):
+        return branch_shape
+
+    def get_config(self):
+        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -1,0 +1,123 @@
+"""The pre-norm transformer encoder block."""
+
+import keras
+
+from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.stochastic_depth import StochasticDepth
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and a perceptron, each after a layer norm and added back.
+
+    Args:
+        num_heads: int, divides the size of a token.
+        mlp_dim: int, the size of the perceptron's hidden layer.
+        dropout_rate: float in [0, 1), after the attention and after both layers of
+            the perceptron.
+        attention_dropout_rate: float in [0, 1), of the attention weights.
+        stochastic_depth_rate: float in [0, 1), of both branches.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        tokens: float tensor (batch, tokens, hidden_size).
+        training: bool, whether dropout and stochastic depth are on.
+        return_attention_weights: bool.
+
+    Returns:
+        Float tensor (batch, tokens, hidden_size); with `return_attention_weights` a
+        pair of it and a float32 tensor (batch, num_heads, tokens, tokens).
+
+    Raises:
+        ValueError: `num_heads` does not divide the size of a token.
+
+    Source:
+        Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in the released
+        files.
+
+    Example:
+
+    >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
+    >>> block(keras.random.normal((2, 7, 192))).shape
+    (2, 7, 192)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        stochastic_depth_rate=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.dropout_rate = dropout_rate
+        self.attention_dropout_rate = attention_dropout_rate
+        self.stochastic_depth_rate = stochastic_depth_rate
+
+        dtype = self.dtype_policy
+        self.attention_norm = layer_norm("attention_norm", dtype=dtype)
+        self.attention = SelfAttention(
+            num_heads, attention_dropout_rate, dtype=dtype, name="attention"
+        )
+        self.mlp_norm = layer_norm("mlp_norm", dtype=dtype)
+        self.mlp = MLP(mlp_dim, dropout_rate, dtype=dtype, name="mlp")
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
+        self.stochastic_depth = StochasticDepth(
+            stochastic_depth_rate, dtype=dtype, name="stochastic_depth"
+        )
+
+    def build(self, tokens_shape):
+        for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
+            layer.build(tokens_shape)
+
+    def call(self, tokens, training=None, return_attention_weights=False):
+        branch, weights = self.attention(
+            self.attention_norm(tokens),
+            training=training,
+            return_attention_weights=True,
+        )
+        branch = self.dropout(branch, training=training)
+        tokens = tokens + self.stochastic_depth(branch, training=training)
+        branch = self.mlp(self.mlp_norm(tokens), training=training)
+        tokens = tokens + self.stochastic_depth(branch, training=training)
+        return (tokens, weights) if return_attention_weights else tokens
+
+    def compute_output_spec(
+        self, tokens, training=None, return_attention_weights=False
+    ):
+        return self.attention.compute_output_spec(
+            tokens, training, return_attention_weights
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "dropout_rate": self.dropout_rate,
+            "attention_dropout_rate": self.attention_dropout_rate,
+            "stochastic_depth_rate": self.stochastic_depth_rate,
+        }
+
+
+def layer_norm(name, **kwargs):
+    """Returns the layer normalisation of the released models.
+
+    Args:
+        name: str, the layer's name.
+        **kwargs: further arguments of `keras.layers.LayerNormalization`.
+
+    Returns:
+        An unbuilt `keras.layers.LayerNormalization`.
+
+    Example:
+
+    >>> layer_norm("encoder_norm").epsilon
+    1e-06
+    """
+    return keras.layers.LayerNormalization(epsilon=1e-6, name=name, **kwargs)

@@ -1,0 +1,100 @@
+"""The released variants as functions with one signature."""
+
+import zoo
+from keras_vit.models.vision_transformer import VisionTransformer
+
+_DOCSTRING = """Returns {variant}, with released or random weights.
+
+    Args:
+        weights: name of a release ({releases}), None for random weights, or the path
+            or URL of a released-style `.npz`. The default is {default!r}.
+        include_top: bool, whether the model ends in its classification head.
+        image_size: int or (height, width) in pixels; by default that of the file, 224
+            without a file. Position embeddings are resized to it.
+        classes: int, the size of the head; by default that of the file, 1000 without
+            one. A number other than the file's gets a new head of zeros.
+        pooling: `"token"`, `"gap"`, or None for all tokens.
+        classifier_activation: None for logits, or an activation such as `"softmax"`.
+        representation_size: int, the size of the tanh layer before the head; by
+            default as in the file where its head is kept, else none.
+        dropout_rate: float in [0, 1).
+        stochastic_depth_rate: float in [0, 1), of the last block.
+        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
+            `"lanczos3"`.
+        channels: int, of the images; with weights 3 or 1.
+        name: str, the model's name.
+
+    Returns:
+        A functional `keras.Model` from float images in [-1, 1] to float32 logits; see
+        `VisionTransformer` for the other outputs and for the errors raised.
+
+    Source:
+        Paper table 1; AugReg paper table 2.
+
+    Example:
+
+    >>> model = {function}(weights=None, classes=10)
+    >>> model.output_shape
+    (None, 10)
+    """
+
+
+def _variant_function(variant):
+    default = zoo.default_release(variant)
+
+    def build(
+        weights=default,
+        *,
+        include_top=True,
+        image_size=None,
+        classes=None,
+        pooling="token",
+        classifier_activation=None,
+        representation_size=None,
+        dropout_rate=0.0,
+        stochastic_depth_rate=0.0,
+        position_embedding_method="released",
+        channels=3,
+        name=None,
+    ):
+        return VisionTransformer(
+            variant,
+            weights,
+            include_top=include_top,
+            image_size=image_size,
+            classes=classes,
+            pooling=pooling,
+            classifier_activation=classifier_activation,
+            representation_size=representation_size,
+            dropout_rate=dropout_rate,
+            stochastic_depth_rate=stochastic_depth_rate,
+            position_embedding_method=position_embedding_method,
+            channels=channels,
+            name=name,
+        )
+
+    # "R50+ViT-B_16" -> "R50_ViT_B16": the last underscore goes, the signs become one.
+    head, _, patch = variant.rpartition("_")
+    build.__name__ = head.replace("+", "_").replace("-", "_") + patch
+    build.__qualname__ = build.__name__
+    releases = ", ".join(f'`"{release}"`' for release in zoo.releases(variant))
+    build.__doc__ = _DOCSTRING.format(
+        variant=variant, releases=releases, default=default, function=build.__name__
+    )
+    return build
+
+
+ViT_Ti16 = _variant_function("ViT-Ti_16")
+ViT_S16 = _variant_function("ViT-S_16")
+ViT_S32 = _variant_function("ViT-S_32")
+ViT_B8 = _variant_function("ViT-B_8")
+ViT_B16 = _variant_function("ViT-B_16")
+ViT_B32 = _variant_function("ViT-B_32")
+ViT_L16 = _variant_function("ViT-L_16")
+ViT_L32 = _variant_function("ViT-L_32")
+ViT_H14 = _variant_function("ViT-H_14")
+R_ViT_Ti16 = _variant_function("R+ViT-Ti_16")
+R26_ViT_S32 = _variant_function("R26+ViT-S_32")
+R26_ViT_B32 = _variant_function("R26+ViT-B_32")
+R50_ViT_B16 = _variant_function("R50+ViT-B_16")
+R50_ViT_L32 = _variant_function("R50+ViT-L_32")

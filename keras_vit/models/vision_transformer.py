@@ -1,0 +1,180 @@
+"""The Vision Transformer as a functional model."""
+
+import keras
+
+from keras_vit import weights as released
+from keras_vit.layers import (
+    AddPositionEmbs,
+    ClassToken,
+    ClassTokenPooling,
+    PatchEncoder,
+    TransformerBlock,
+)
+from keras_vit.layers.transformer_block import layer_norm
+from keras_vit.models.config import VARIANTS
+from keras_vit.models.resnet import resnet
+from keras_vit.sizes import pair
+
+
+def VisionTransformer(  # noqa: N802 - reads as the model it returns
+    config,
+    weights=None,
+    *,
+    include_top=True,
+    image_size=None,
+    classes=None,
+    pooling="token",
+    classifier_activation=None,
+    representation_size=None,
+    dropout_rate=0.0,
+    stochastic_depth_rate=0.0,
+    position_embedding_method="released",
+    channels=3,
+    name=None,
+):
+    """Returns a Vision Transformer of any size, with or without released weights.
+
+    Args:
+        config: `ViTConfig`, or the name of a released variant such as `"ViT-B_16"`.
+        weights: None for random ones, the name of a release of the variant such as
+            `"imagenet21k"`, the path of a released-style `.npz` or its URL.
+        include_top: bool, whether the model ends in its classification head.
+        image_size: int or (height, width) in pixels; by default that of the file, 224
+            without a file. Position embeddings are resized to it.
+        classes: int, the size of the head; by default that of the file, 1000 without
+            one. A number other than the file's gets a new head of zeros.
+        pooling: `"token"` for the class token's state, `"gap"` for the mean over the
+            patches of a model without class token (with a file that has one, it is
+            left out), None for all tokens.
+        classifier_activation: None for logits, or an activation such as `"softmax"`.
+        representation_size: int, the size of the tanh layer before the head. By
+            default there is one where a whole file with one is loaded, head included;
+            with a new head only if asked for.
+        dropout_rate: float in [0, 1).
+        stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
+            0 at the first.
+        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
+            `"lanczos3"`, see `zoo.resize`.
+        channels: int, of the images. With weights 3, or 1: then the patch embedding
+            is summed over red, green and blue, which equals repeating the gray value.
+        name: str, by default the variant's.
+
+    Returns:
+        A functional `keras.Model` from float images (batch, height, width, channels)
+        in [-1, 1] to float32 logits (batch, classes). Without the head to (batch,
+        hidden_size) in the compute dtype; without pooling there is one more axis, of
+        tokens.
+
+    Raises:
+        ValueError: an argument is unknown, or does not fit the others or the file.
+        zoo.CatalogError: no such release of this variant.
+        zoo.CheckpointError: the file is not a whole released checkpoint.
+        zoo.StoreError: the file cannot be had.
+
+    Source:
+        Paper section 3.1; the released `.npz` files.
+
+    Example:
+
+    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+    ...                    patch_size=8)
+    >>> model = VisionTransformer(config, image_size=32, classes=10)
+    >>> model(keras.ops.zeros((1, 32, 32, 3))).shape
+    (1, 10)
+    """
+    variant = config if isinstance(config, str) else None
+    if variant is not None:
+        if variant not in VARIANTS:
+            raise ValueError(
+                f"Unknown variant {variant!r}: choose one of {', '.join(VARIANTS)}, "
+                "or pass a ViTConfig."
+            )
+        config = VARIANTS[variant]
+    if pooling not in ("token", "gap", None):
+        raise ValueError(f'pooling must be "token", "gap" or None, got {pooling!r}.')
+    if not include_top and classifier_activation is not None:
+        raise ValueError(
+            f"classifier_activation={classifier_activation!r} needs the head: pass "
+            "include_top=True, or no activation."
+        )
+    name = name or _layer_name(variant or "vision_transformer")
+
+    class_token = pooling != "gap"
+    checkpoint = None
+    if weights is not None:
+        checkpoint = released.read_weights(weights, variant)
+        released.check_architecture(checkpoint, config)
+        if pooling is None:
+            class_token = checkpoint.class_token
+        if image_size is None:
+            image_size = released.image_size(checkpoint, config)
+        if include_top and classes in (None, checkpoint.classes):
+            classes = checkpoint.classes
+            representation_size = representation_size or checkpoint.representation_size
+            if classes is None:
+                raise ValueError(
+                    f"{checkpoint.path} has no head: pass classes=K for a new one, or "
+                    "include_top=False."
+                )
+
+    image_size = pair(224 if image_size is None else image_size, "image_size")
+    grid_size = config.grid_size(image_size, name=variant or name)
+    classes = 1000 if classes is None else classes
+
+    images = keras.Input((*image_size, channels), name="images")
+    features = images
+    if config.is_hybrid:
+        features = resnet(images, config.resnet_stages, config.resnet_width)
+    tokens = PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(
+        features
+    )
+    if class_token:
+        tokens = ClassToken(name="class_token")(tokens)
+    tokens = AddPositionEmbs(grid_size, name="position_embedding")(tokens)
+    tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+    for index in range(config.num_layers):
+        depth = index / max(config.num_layers - 1, 1)
+        tokens = TransformerBlock(
+            num_heads=config.num_heads,
+            mlp_dim=config.mlp_dim,
+            dropout_rate=dropout_rate,
+            stochastic_depth_rate=stochastic_depth_rate * depth,
+            name=f"encoder_block_{index}",
+        )(tokens)
+    outputs = layer_norm("encoder_norm")(tokens)
+
+    if pooling == "token":
+        outputs = ClassTokenPooling(name="pooling")(outputs)
+    elif pooling == "gap":
+        outputs = keras.layers.GlobalAveragePooling1D(
+            data_format="channels_last", name="pooling"
+        )(outputs)
+    if representation_size is not None:
+        outputs = keras.layers.Dense(
+            representation_size,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+            name="pre_logits",
+        )(outputs)
+    if include_top:
+        outputs = keras.layers.Dense(
+            classes,
+            activation=classifier_activation,
+            kernel_initializer="zeros",
+            dtype="float32",
+            name="head",
+        )(outputs)
+    model = keras.Model(images, outputs, name=name)
+
+    if checkpoint is not None:
+        released.assign(
+            model,
+            checkpoint,
+            new_head=classes != checkpoint.classes,
+            position_embedding_method=position_embedding_method,
+        )
+    return model
+
+
+def _layer_name(variant):
+    return variant.lower().replace("+", "_").replace("-", "_")

@@ -1,0 +1,86 @@
+"""What goes into a model, and what comes out."""
+
+import numpy as np
+from keras import ops
+
+
+def preprocess_input(images):
+    """Scales images from [0, 255] to [-1, 1], as every released model expects.
+
+    Args:
+        images: NumPy array or tensor of any shape, uint8 or float in [0, 255]; it is
+            left as it is.
+
+    Returns:
+        float32 array (for a NumPy array) or tensor of the same shape, x / 127.5 - 1.
+
+    Source:
+        `input_pipeline.py` of the released code; the AugReg models as well.
+
+    Example:
+
+    >>> preprocess_input(np.array([0, 255], "uint8"))
+    array([-1.,  1.], dtype=float32)
+    """
+    if isinstance(images, np.ndarray):
+        images = images.astype("float32")
+    else:
+        images = ops.cast(images, "float32")
+    return (images - 127.5) / 127.5
+
+
+def decode_predictions(predictions, top=5, class_names=None):
+    """Names the most likely classes.
+
+    Args:
+        predictions: array or tensor (batch, classes), logits or probabilities.
+        top: int, how many classes an image.
+        class_names: sequence of str, the name of every class; by default those of
+            ImageNet-1k for 1000 classes and of ImageNet-21k for 21843, fetched once.
+
+    Returns:
+        A list an image of (class id, class name, score), the best first. The id is
+        the WordNet id where the names are ImageNet's, else the class's number.
+
+    Raises:
+        ValueError: the names are unknown, or not as many as the classes.
+        zoo.StoreError: the names cannot be fetched.
+
+    Source:
+        `keras.applications`; the released class order.
+
+    Example:
+
+    >>> decode_predictions(np.array([[0.1, 0.9]]), top=1, class_names=["cat", "dog"])
+    [[(1, 'dog', 0.9)]]
+    """
+    predictions = ops.convert_to_numpy(predictions)
+    if predictions.ndim != 2:
+        raise ValueError(
+            f"decode_predictions expects (batch, classes), got {predictions.shape}."
+        )
+    classes = predictions.shape[1]
+    if class_names is None:
+        names = _imagenet_names(classes)
+    else:
+        names = list(enumerate(class_names))
+        if len(names) != classes:
+            raise ValueError(
+                f"{len(names)} class names for predictions of {classes} classes."
+            )
+    best = np.argsort(-predictions, axis=1, kind="stable")[:, :top]
+    return [
+        [(*names[index], float(scores[index])) for index in indices]
+        for indices, scores in zip(best, predictions, strict=True)
+    ]
+
+
+def _imagenet_names(classes):
+    import zoo
+
+    data_sets = {1000: "imagenet2012", 21843: "imagenet21k"}
+    if classes not in data_sets:
+        raise ValueError(
+            f"No class names are known for {classes} classes: pass class_names."
+        )
+    return zoo.class_names(data_sets[classes])

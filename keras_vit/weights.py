@@ -1,0 +1,350 @@
+"""Released arrays into a model's variables, and back."""
+
+import math
+import operator
+import os
+import re
+import warnings
+
+import numpy as np
+
+import zoo
+
+_NORM = {"scale": "gamma", "bias": "beta"}
+_DENSE = {"kernel": "kernel", "bias": "bias"}
+
+
+def _rename(released_module, attribute, parameters):
+    return {
+        f"{released_module}/{released}": f"{attribute}.{own}".lstrip(".")
+        for released, own in parameters.items()
+    }
+
+
+# Layer of a model -> {released key: the variable's place in the layer}. Numbers in a
+# layer's name fill the braces of its keys.
+_LAYERS = {
+    r"conv_root": {"conv_root/kernel": "kernel"},
+    r"gn_root": _rename("gn_root", "", _NORM),
+    r"resnet_stage_(\d+)_unit_(\d+)": {
+        key: place
+        for part in ("1", "2", "3", "_proj")
+        for key, place in {
+            f"block{{}}/unit{{}}/conv{part}/kernel": f"conv{part}.kernel",
+            **_rename(f"block{{}}/unit{{}}/gn{part}", f"gn{part}", _NORM),
+        }.items()
+    },
+    r"embedding": _rename("embedding", "", _DENSE),
+    r"class_token": {"cls": "token"},
+    r"position_embedding": {
+        "Transformer/posembed_input/pos_embedding": "position_embedding"
+    },
+    r"encoder_block_(\d+)": {
+        f"Transformer/encoderblock_{{}}/{key}": place
+        for key, place in {
+            **_rename("LayerNorm_0", "attention_norm", _NORM),
+            **{
+                key: place
+                for part in ("query", "key", "value", "out")
+                for key, place in _rename(
+                    f"MultiHeadDotProductAttention_1/{part}",
+                    f"attention.{part}",
+                    _DENSE,
+                ).items()
+            },
+            **_rename("LayerNorm_2", "mlp_norm", _NORM),
+            **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
+            **_rename("MlpBlock_3/Dense_1", "mlp.project", _DENSE),
+        }.items()
+    },
+    r"encoder_norm": _rename("Transformer/encoder_norm", "", _NORM),
+    r"pre_logits": _rename("pre_logits", "", _DENSE),
+    r"head": _rename("head", "", _DENSE),
+}
+_POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
+
+
+def load_released_weights(
+    model,
+    source,
+    *,
+    variant=None,
+    new_head=False,
+    position_embedding_method="released",
+):
+    """Loads a released checkpoint into a model, every array accounted for.
+
+    The head is loaded if the file has one of the model's size, else it stays as it is
+    and the file's is left out, with its pre_logits unless the model has them too.
+
+    Args:
+        model: a model of `VisionTransformer` or one of the variants.
+        source: path or URL of a released-style `.npz`, or the name of a release.
+        variant: str, such as `"ViT-B_16"`, which goes with the name of a release.
+        new_head: bool, leave the file's head out even if it fits.
+        position_embedding_method: see `zoo.resize`.
+
+    Raises:
+        ValueError: the file does not fit the model; lists what differs.
+        zoo.CheckpointError: the file is not a whole released checkpoint.
+        zoo.StoreError: the file cannot be had.
+
+    Source:
+        `checkpoint.load_pretrained` of the released code.
+
+    Example:
+
+    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+    ...                    patch_size=8)
+    >>> save_released_weights(VisionTransformer(config, image_size=32), "tiny.npz")
+    >>> model = VisionTransformer(config, image_size=(48, 64), classes=5)
+    >>> load_released_weights(model, "tiny.npz")
+    """
+    assign(
+        model,
+        read_weights(source, variant),
+        new_head=new_head,
+        position_embedding_method=position_embedding_method,
+    )
+
+
+def save_released_weights(model, path):
+    """Writes a model's weights as a released-style `.npz`, whole or not at all.
+
+    Args:
+        model: a model of `VisionTransformer` or one of the variants.
+        path: str or path of the file, usually ending in `.npz`.
+
+    Raises:
+        ValueError: the model is not one of ours.
+        zoo.StoreError: the file cannot be written.
+
+    Source:
+        The names and shapes of the released files.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+    >>> save_released_weights(model, "tiny.npz")
+    """
+    arrays = {
+        key: np.asarray(_numpy(variable)).reshape(shape)
+        for key, (variable, shape) in released_variables(model).items()
+    }
+    grid_size = model.get_layer("position_embedding").grid_size
+    zoo.write(path, arrays, grid_size=grid_size)
+
+
+def read_weights(weights, variant):
+    """Reads what the `weights=` of a model names: a release, a path or a URL.
+
+    Args:
+        weights: str or path.
+        variant: str, the variant's name, or None where there are no releases.
+
+    Returns:
+        `zoo.Checkpoint`.
+
+    Raises:
+        ValueError: `weights` is a release's name but the model is no variant.
+    """
+    text = os.fspath(weights)
+    if "://" in text or "/" in text or os.sep in text or text.endswith(".npz"):
+        return zoo.read(zoo.fetch(text))
+    if variant is None:
+        raise ValueError(
+            f"weights={text!r} is neither a file nor a URL; names of releases go with "
+            'a variant, as in VisionTransformer("ViT-B_16", weights="imagenet21k").'
+        )
+    card = zoo.find(variant, text)
+    path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+    return zoo.read(path)
+
+
+def image_size(checkpoint, config):
+    """Returns the (height, width) in pixels that a checkpoint was trained at.
+
+    Raises:
+        ValueError: the file does not tell (a grid that is not square).
+    """
+    if checkpoint.grid_size is None:
+        raise ValueError(
+            f"{checkpoint.path} has {checkpoint.num_positions} positions, which is no "
+            "square grid: pass the image_size=(height, width) it was trained at."
+        )
+    return tuple(
+        side * stride
+        for side, stride in zip(checkpoint.grid_size, config.stride, strict=True)
+    )
+
+
+def check_architecture(checkpoint, config):
+    """Raises a ValueError that lists where a checkpoint is not of a `ViTConfig`."""
+    differences = []
+    for name in (
+        "hidden_size",
+        "num_layers",
+        "num_heads",
+        "mlp_dim",
+        "patch_size",
+        "resnet_stages",
+        "resnet_width",
+    ):
+        in_file, in_model = getattr(checkpoint, name), getattr(config, name)
+        if name == "patch_size" and isinstance(in_model, int):
+            in_model = (in_model, in_model)
+        if name == "resnet_width" and not config.is_hybrid:
+            in_model = None
+        if in_file != in_model:
+            differences.append(f"{name} {in_file} (the model has {in_model})")
+    if differences:
+        raise ValueError(
+            f"{checkpoint.path} is another architecture than the model: "
+            f"{', '.join(differences)}. Choose the variant or the ViTConfig of the "
+            "file."
+        )
+
+
+def released_variables(model):
+    """Returns {released key: (variable, released shape)} of a model.
+
+    Raises:
+        ValueError: the model is not one of ours.
+    """
+    found = {}
+    for layer in model.layers:
+        for pattern, places in _LAYERS.items():
+            match = re.fullmatch(pattern, layer.name)
+            if not match:
+                continue
+            for key, place in places.items():
+                if "_proj" in place and not layer.projects:
+                    continue
+                variable = operator.attrgetter(place)(layer)
+                found[key.format(*match.groups())] = (
+                    variable,
+                    _released_shape(key, variable.shape, layer),
+                )
+    if _POSITION_EMBEDDING not in found:
+        raise ValueError(
+            f"Model {model.name!r} has no layers of the released names: pass a model "
+            "made by keras_vit.VisionTransformer or one of the variants, not a model "
+            "that wraps one."
+        )
+    return found
+
+
+def _released_shape(key, shape, layer):
+    """Heads have an axis of their own in the released attention."""
+    shape = tuple(shape)
+    if "MultiHeadDotProductAttention" not in key:
+        return shape
+    heads = layer.attention.num_heads
+    head_size = shape[-1] // heads
+    if key.endswith("out/kernel"):
+        return (heads, head_size, shape[-1])
+    if key.endswith("out/bias"):
+        return shape
+    return (*shape[:-1], heads, head_size)
+
+
+def assign(model, checkpoint, *, new_head, position_embedding_method):
+    """Assigns a checkpoint's arrays to a model's variables; see the loader above.
+
+    Raises:
+        ValueError: the file does not fit the model; no variable is changed then.
+    """
+    targets = released_variables(model)
+    arrays = dict(checkpoint.arrays)
+
+    if "head/kernel" not in targets or _head_size(targets) != checkpoint.classes:
+        new_head = True
+    if new_head:
+        for key in ("head/kernel", "head/bias"):
+            arrays.pop(key, None)
+            targets.pop(key, None)
+        if "pre_logits/kernel" not in targets:
+            arrays.pop("pre_logits/kernel", None)
+            arrays.pop("pre_logits/bias", None)
+    if "cls" not in targets and "cls" in arrays:
+        # Pooling "gap": the model has no class token, nor its position.
+        arrays.pop("cls")
+        arrays[_POSITION_EMBEDDING] = arrays[_POSITION_EMBEDDING][:, 1:]
+    _check_keys(checkpoint, targets, arrays)
+
+    grid_size = model.get_layer("position_embedding").grid_size
+    _fit_position_embedding(checkpoint, arrays, grid_size, position_embedding_method)
+    _fit_gray(arrays, targets)
+    wrong = [
+        f"{key} {arrays[key].shape} (the model has {shape})"
+        for key, (_, shape) in targets.items()
+        if arrays[key].shape != shape
+    ]
+    if wrong:
+        raise ValueError(
+            f"{checkpoint.path} has arrays of other shapes than the model: "
+            f"{', '.join(wrong)}."
+        )
+    for key, (variable, _) in targets.items():
+        variable.assign(arrays[key].reshape(variable.shape))
+    if not new_head and checkpoint.zero_head:
+        warnings.warn(
+            f"The head in {checkpoint.path} is all zeros, as released, and so will be "
+            "the logits: pass classes=K for a new head to fine-tune, "
+            "include_top=False for features, or weights="
+            '"augreg-imagenet21k" for ImageNet-21k logits.',
+            stacklevel=4,
+        )
+
+
+def _head_size(targets):
+    _, shape = targets["head/bias"]
+    return shape[0]
+
+
+def _check_keys(checkpoint, targets, arrays):
+    missing = sorted(targets.keys() - arrays.keys())
+    left_over = sorted(arrays.keys() - targets.keys())
+    if not missing and not left_over:
+        return
+    remedies = []
+    if "cls" in missing:
+        remedies.append('the file has no class token: pass pooling="gap" or None')
+    if any(key.startswith("pre_logits/") for key in missing):
+        remedies.append("the file has no pre_logits: pass representation_size=None")
+    if any(key.startswith("pre_logits/") for key in left_over):
+        size = checkpoint.representation_size
+        remedies.append(f"its head needs pre_logits: pass representation_size={size}")
+    raise ValueError(
+        f"{checkpoint.path} does not fit the model. Missing in the file: "
+        f"{', '.join(missing) or 'nothing'}. Left over: "
+        f"{', '.join(left_over) or 'nothing'}. Remedy: "
+        f"{'; '.join(remedies) or 'choose the ViTConfig of the file'}."
+    )
+
+
+def _fit_position_embedding(checkpoint, arrays, grid_size, method):
+    embedding = arrays[_POSITION_EMBEDDING]
+    old_grid = checkpoint.grid_size
+    if old_grid is None:
+        if checkpoint.num_positions != math.prod(grid_size):
+            raise ValueError(
+                f"{checkpoint.path} has {checkpoint.num_positions} positions, which is "
+                "no square grid, and so can only be loaded at the image size it was "
+                f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
+            )
+        old_grid = grid_size
+    arrays[_POSITION_EMBEDDING] = zoo.resize(embedding, old_grid, grid_size, method)
+
+
+def _fit_gray(arrays, targets):
+    key = "embedding/kernel"
+    _, shape = targets[key]
+    if shape[2] == 1 and arrays[key].shape[2] == 3:
+        arrays[key] = arrays[key].sum(axis=2, keepdims=True)
+
+
+def _numpy(variable):
+    from keras import ops
+
+    return ops.convert_to_numpy(ops.cast(variable, "float32"))
