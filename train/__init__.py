@@ -1,0 +1,1 @@
+"""Training: recipes, data, the training step and one thin command a job."""

@@ -1,0 +1,1 @@
+"""The input side of training: data sets, preprocessing and batches."""

@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV := .venv
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help digits test lint clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/digits
+	$(VENV)/bin/python -m train.finetune --dataset=digits --run_dir=runs/digits
+
+test: lint ## check the style and run all tests, the slow ones too
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.installed-test ## check the style of the code
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
+	find . \( -name .git -o -name runs \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
+
+# A stamp appears only after its step is whole, so a killed one is done again.
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install Python 3.10 to 3.13, or name one with PYTHON=/path/to/python." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), not Python 3.10 to 3.13: name another with PYTHON=/path/to/python." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian: apt-get install python3-venv), or name another Python with PYTHON=/path/to/python." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.made setup.cfg
+	@echo "Installing keras_vit[$*] into $(VENV): a minute, or some with a slow connection."
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

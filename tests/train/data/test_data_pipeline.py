@@ -1,0 +1,247 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from train.data import pipeline
+from train.data.pipeline import (
+    evaluation_batches,
+    explain_input_error,
+    training_batches,
+)
+from train.data.sources import DataError, Split, load
+
+TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
+OPTIONS = {"image_size": (6, 5), "batch_size": 4, "seed": 7}
+
+
+def numbered_split(num_examples):
+    """Examples whose label is their number, all with the same noise image."""
+    image = np.random.RandomState(0).randint(0, 256, (12, 12, 3), np.uint8)
+
+    def records():
+        return tf.data.Dataset.range(num_examples).map(lambda number: (image, number))
+
+    return Split(
+        name="numbered",
+        num_examples=num_examples,
+        records=records,
+        decode=lambda record: record,
+        locate=lambda index, record: f"example {index}",
+    )
+
+
+def take(batches, count):
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def assert_same(batches, expected):
+    assert len(batches) == len(expected)
+    for (images, labels), (other_images, other_labels) in zip(
+        batches, expected, strict=True
+    ):
+        np.testing.assert_array_equal(labels, other_labels)
+        np.testing.assert_array_equal(images, other_images)
+
+
+def test_training_batches_are_static_and_in_range():
+    batches = training_batches(numbered_split(10), **OPTIONS)
+    images, labels = batches.element_spec
+    assert images == tf.TensorSpec((4, 6, 5, 3), tf.float32)
+    assert labels == tf.TensorSpec((4,), tf.int32)
+    images, _ = take(batches, 1)[0]
+    assert -1 <= images.min() < -0.5
+    assert 0.5 < images.max() <= 1
+
+
+# A buffer smaller than the split is what large data sets have.
+@pytest.mark.parametrize("buffer", [50_000, 6])
+@pytest.mark.parametrize("num_examples", [3, 22, 24])
+def test_every_epoch_takes_every_example_once(monkeypatch, buffer, num_examples):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
+    batches = take(
+        training_batches(numbered_split(num_examples), **OPTIONS), num_examples
+    )
+    labels = np.concatenate([labels for _, labels in batches])
+    epochs = labels.reshape(4, num_examples)
+    np.testing.assert_array_equal(
+        np.sort(epochs), np.tile(np.arange(num_examples), (4, 1))
+    )
+    if num_examples > 3:
+        assert len(np.unique(epochs, axis=0)) == 4
+
+
+@pytest.mark.parametrize("buffer", [50_000, 6])
+@pytest.mark.parametrize("start_step", [0, 1, 5, 6, 11, 17])
+def test_resume_is_exact(monkeypatch, buffer, start_step):
+    # 22 examples by 4: the epochs end inside steps 5 and 16, and with step 10.
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
+    split = numbered_split(22)
+    whole = take(training_batches(split, **OPTIONS), 25)
+    resumed = training_batches(split, **OPTIONS, start_step=start_step)
+    assert_same(take(resumed, 25 - start_step), whole[start_step:])
+
+
+def test_resume_of_folder_images_is_exact(tmp_path):
+    for part in ("train", "test"):
+        for i in range(7):
+            path = tmp_path / part / "a" / f"{i}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            noise = np.random.RandomState(i).randint(0, 256, (9 + i, 20, 3), np.uint8)
+            Image.fromarray(noise).save(path)
+    split = load(str(tmp_path)).train
+    whole = take(training_batches(split, **OPTIONS), 6)
+    assert_same(take(training_batches(split, **OPTIONS, start_step=3), 3), whole[3:])
+
+
+def test_far_start_reads_no_earlier_epoch():
+    read = []
+
+    def noted(number):
+        read.append(int(number))
+        return number
+
+    image = np.zeros((2, 2, 3), np.uint8)
+
+    def records():
+        return tf.data.Dataset.range(10).map(
+            lambda number: (image, tf.numpy_function(noted, [number], tf.int64))
+        )
+
+    split = numbered_split(10)
+    split = Split(split.name, 10, records, split.decode, split.locate)
+    take(training_batches(split, **OPTIONS, start_step=10**9), 2)
+    assert len(read) == 10
+
+
+def test_order_and_crops_follow_the_seed_alone():
+    split = numbered_split(40)
+    expected = take(training_batches(split, **OPTIONS), 3)
+    tf.random.set_seed(1234)
+    assert_same(take(training_batches(split, **OPTIONS), 3), expected)
+    other = take(training_batches(split, **{**OPTIONS, "seed": 8}), 3)
+    assert any((a[1] != b[1]).any() for a, b in zip(other, expected, strict=True))
+    assert any(
+        not np.array_equal(a[0], b[0]) for a, b in zip(other, expected, strict=True)
+    )
+
+
+def test_seed_zero_repeats():
+    split = numbered_split(40)
+    options = {**OPTIONS, "seed": 0}
+    expected = take(training_batches(split, **options), 3)
+    assert_same(take(training_batches(split, **options), 3), expected)
+
+
+def test_crops_differ_by_example_and_by_epoch():
+    # One source image, so equal crops would be equal pixels.
+    batches = take(training_batches(numbered_split(10), **OPTIONS, flip=False), 10)
+    images = np.concatenate([images for images, _ in batches])
+    assert len(np.unique(images.reshape(40, -1), axis=0)) >= 38
+
+
+def test_flip_can_be_switched_off():
+    split = numbered_split(20)
+    image = next(iter(split.records()))[0].numpy()
+    options = {**OPTIONS, "image_size": (12, 12), "crop": "resize"}
+    straight = (image.astype(np.float32) - 127.5) / 127.5
+    for images, _ in take(training_batches(split, **options, flip=False), 5):
+        np.testing.assert_allclose(images, np.stack([straight] * 4), atol=1e-6)
+    batches = take(training_batches(split, **options, flip=True), 5)
+    images = np.concatenate([images for images, _ in batches])
+    mirrored = np.abs(images - straight[:, ::-1]).max(axis=(1, 2, 3)) < 1e-6
+    same = np.abs(images - straight).max(axis=(1, 2, 3)) < 1e-6
+    assert np.all(mirrored ^ same)
+    assert 0 < mirrored.sum() < 20
+
+
+def test_labels_stay_with_their_images():
+    source = load("digits")
+    by_image = {
+        source.train.decode(record).numpy().tobytes(): int(label)
+        for record, label in source.train.records()
+    }
+    batches = training_batches(
+        source.train,
+        image_size=(8, 8),
+        batch_size=50,
+        seed=0,
+        crop="resize",
+        flip=False,
+    )
+    for images, labels in take(batches, 4):
+        pixels = np.rint(images * 127.5 + 127.5).astype(np.uint8)
+        assert [by_image[image.tobytes()] for image in pixels] == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"crop": "centre"}, r'unknown crop "centre".*inception.*resize.*shift'),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"start_step": -1}, "start_step must not be negative, got -1"),
+    ],
+)
+def test_unusable_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        training_batches(numbered_split(10), **{**OPTIONS, **changes})
+
+
+def test_evaluation_covers_the_ragged_end():
+    batches = evaluation_batches(numbered_split(10), image_size=(6, 5), batch_size=4)
+    images, labels = zip(*batches.as_numpy_iterator(), strict=True)
+    assert [len(part) for part in labels] == [4, 4, 2]
+    np.testing.assert_array_equal(np.concatenate(labels), np.arange(10))
+    assert images[2].shape == (2, 6, 5, 3)
+    assert images[2].dtype == np.float32
+    assert labels[2].dtype == np.int32
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        evaluation_batches(numbered_split(10), image_size=(6, 5), batch_size=0)
+
+
+def test_evaluation_resizes_and_scales():
+    split = load("digits").test
+    record, _ = next(iter(split.records()))
+    images, _ = next(iter(evaluation_batches(split, image_size=(8, 8), batch_size=3)))
+    expected = np.repeat(record.numpy(), 3, axis=-1) / 127.5 - 1
+    np.testing.assert_allclose(images[0], expected, atol=1e-6)
+
+
+def test_corrupt_images_are_named(tmp_path):
+    for part in ("train", "test"):
+        for i in range(14):
+            path = tmp_path / part / "a" / f"{i:02}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8)).save(path)
+    for i in range(12):
+        (tmp_path / "train" / "a" / f"{i:02}.jpg").write_bytes(b"\xff\xd8\xff")
+    split = load(str(tmp_path)).train
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        take(training_batches(split, **OPTIONS), 5)
+    explanation = explain_input_error(caught.value, split)
+    assert isinstance(explanation, DataError)
+    message = str(explanation)
+    assert message.startswith(f"12 of the 14 images of {split.name} cannot be decoded")
+    assert str(tmp_path / "train" / "a" / "09.jpg") in message
+    assert "10.jpg and" not in message
+    assert "and 2 more; save them again" in message
+
+
+def test_error_that_no_image_explains():
+    error = tf.errors.InvalidArgumentError(None, None, "strange shapes")
+    explanation = explain_input_error(error, numbered_split(3))
+    assert "numbered failed although every image decodes" in str(explanation)
+    assert "strange shapes" in str(explanation)
+
+
+@pytest.mark.skipif(
+    not (TFDS_DIR / "cifar100").is_dir(), reason=f"no cifar100 in {TFDS_DIR}"
+)
+def test_cifar100_resumes_across_the_epoch():
+    split = load("cifar100", TFDS_DIR, validation_fraction=0.9).train
+    options = {"image_size": (16, 16), "batch_size": 512, "seed": 3}
+    # 5,000 examples: step 9 spans two epochs.
+    whole = take(training_batches(split, **options), 12)
+    assert_same(take(training_batches(split, **options, start_step=8), 4), whole[8:])

@@ -1,0 +1,401 @@
+import json
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from train.data.sources import DataError, find_corrupt, load
+from train.data.splits import hold_out
+
+TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
+needs_cifar100 = pytest.mark.skipif(
+    not (TFDS_DIR / "cifar100").is_dir(), reason=f"no cifar100 in {TFDS_DIR}"
+)
+
+
+def write_image(path, mode="RGB", size=(6, 4)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = size[0] * size[1] * len(Image.new(mode, (1, 1)).getbands())
+    pixels = np.random.RandomState(len(path.name)).bytes(count)
+    Image.frombytes(mode, size, pixels).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for part, count in (("train", 5), ("test", 2)):
+        for name in ("daisy", "tulip"):
+            for i in range(count):
+                write_image(tmp_path / part / name / f"{i}.png")
+    return tmp_path
+
+
+def labels_of(split):
+    return [int(label) for _, label in split.records()]
+
+
+def names_of(split):
+    return [Path(record.numpy().decode()).name for record, _ in split.records()]
+
+
+# Folders
+
+
+def test_folder_reads_every_format_as_rgb(tmp_path):
+    files = {
+        "a.jpg": "RGB",
+        "b.JPEG": "L",
+        "c.PNG": "RGB",
+        "d.png": "RGBA",
+        "e.png": "L",
+        "f.png": "LA",
+        "g.BMP": "RGB",
+        "h.gif": "RGB",
+        "i.png": "P",
+        "j.jpg": "CMYK",
+    }
+    for part in ("train", "test"):
+        for name, mode in files.items():
+            path = tmp_path / part / "rose" / name
+            if mode == "P":
+                write_image(path)
+                Image.open(path).convert("P").save(path)
+            else:
+                write_image(path, mode)
+        (tmp_path / part / "rose" / ".hidden.jpg").write_bytes(b"")
+        (tmp_path / part / "rose" / "notes.txt").write_text("")
+        (tmp_path / part / ".cache").mkdir()
+    source = load(str(tmp_path))
+    assert source.class_names == ("rose",)
+    assert source.train.num_examples == len(files)
+    assert names_of(source.train) == list(files)
+    for (record, label), (name, mode) in zip(
+        source.train.records(), files.items(), strict=True
+    ):
+        image = source.train.decode(record)
+        assert image.shape == (4, 6, 3)
+        assert image.dtype == tf.uint8
+        assert int(label) == 0
+        if name.lower().endswith((".png", ".bmp")):
+            pixels = np.asarray(Image.open(record.numpy().decode()))
+            if mode == "P":
+                pixels = np.asarray(Image.open(record.numpy().decode()).convert("RGB"))
+            elif mode in ("L", "LA"):
+                gray = pixels if mode == "L" else pixels[..., 0]
+                pixels = np.repeat(gray[..., None], 3, axis=-1)
+            np.testing.assert_array_equal(image, pixels[..., :3])
+
+
+def test_folder_labels_follow_sorted_class_names(folder):
+    source = load(str(folder))
+    assert source.class_names == ("daisy", "tulip")
+    assert source.validation is None
+    assert labels_of(source.train) == [0] * 5 + [1] * 5
+    assert labels_of(source.test) == [0] * 2 + [1] * 2
+    assert names_of(source.train) == [f"{i}.png" for i in range(5)] * 2
+
+
+def test_folder_validation_is_stratified_and_fixed(folder):
+    source = load(str(folder), validation_fraction=0.4)
+    again = load(str(folder), validation_fraction=0.4)
+    assert labels_of(source.train) == [0] * 3 + [1] * 3
+    assert labels_of(source.validation) == [0] * 2 + [1] * 2
+    assert names_of(source.validation) == names_of(again.validation)
+    daisies = names_of(source.train)[:3] + names_of(source.validation)[:2]
+    assert sorted(daisies) == [f"{i}.png" for i in range(5)]
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0, 1.5, 0.04, 0.97, float("nan")])
+def test_unusable_validation_fraction(folder, fraction):
+    with pytest.raises(
+        DataError, match="validation_fraction=.* 10 examples of .*train"
+    ):
+        load(str(folder), validation_fraction=fraction)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_folder_without_a_part(folder, part):
+    (folder / part).rename(folder / "elsewhere")
+    with pytest.raises(DataError, match=rf"no folder .*{part}: expected one folder"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize(("part", "other"), [("train", "test"), ("test", "train")])
+def test_folder_with_a_class_in_one_part_only(folder, part, other):
+    write_image(folder / part / "rose" / "0.png")
+    with pytest.raises(DataError, match=rf"{part} has .*'rose'.*{other} lacks"):
+        load(str(folder))
+
+
+def test_folder_with_an_empty_class(folder):
+    (folder / "test" / "daisy" / "0.png").rename(folder / "0.png")
+    (folder / "test" / "daisy" / "1.png").rename(folder / "test" / "daisy" / "1.webp")
+    with pytest.raises(DataError, match=r"test/daisy has no images: expected"):
+        load(str(folder))
+
+
+def test_folder_without_classes(tmp_path):
+    write_image(tmp_path / "train" / "0.png")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(DataError, match=r"train has no class folders: expected"):
+        load(str(tmp_path))
+
+
+def test_find_corrupt_names_the_files(folder):
+    garbled = folder / "train" / "daisy" / "3.png"
+    garbled.write_bytes(garbled.read_bytes()[:40])
+    text = folder / "train" / "tulip" / "0.jpg"
+    text.write_text("not an image")
+    split = load(str(folder)).train
+    (folder / "train" / "tulip" / "4.png").unlink()
+    gone = str(folder / "train" / "tulip" / "4.png")
+    assert find_corrupt(split) == [str(garbled), str(text), gone]
+
+
+def test_find_corrupt_numbers_across_batches(tmp_path):
+    for part in ("train", "test"):
+        write_image(tmp_path / part / "a" / "000.png", size=(1, 1))
+    content = (tmp_path / "train" / "a" / "000.png").read_bytes()
+    for i in range(1, 300):
+        (tmp_path / "train" / "a" / f"{i:03}.png").write_bytes(content)
+    (tmp_path / "train" / "a" / "270.png").write_bytes(b"")
+    split = load(str(tmp_path)).train
+    assert find_corrupt(split) == [str(tmp_path / "train" / "a" / "270.png")]
+
+
+# Digits
+
+
+def test_digits_are_split_by_class():
+    from sklearn.datasets import load_digits
+
+    source = load("digits", validation_fraction=0.1)
+    sizes = [source.train, source.validation, source.test]
+    assert [split.num_examples for split in sizes] == [1293, 144, 360]
+    assert source.class_names == tuple("0123456789")
+    seen = []
+    for split in sizes:
+        counts = np.bincount(labels_of(split), minlength=10)
+        share = np.bincount(load_digits().target) * split.num_examples / 1797
+        assert np.all(np.abs(counts - share) < 2)
+        seen += [
+            (record.numpy().tobytes(), int(label)) for record, label in split.records()
+        ]
+    levels = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
+    expected = [
+        (image.tobytes(), int(label))
+        for image, label in zip(levels, load_digits().target, strict=True)
+    ]
+    assert sorted(seen) == sorted(expected)
+
+
+def test_digits_decode_to_gray_rgb():
+    split = load("digits").test
+    record, _ = next(iter(split.records()))
+    image = split.decode(record).numpy()
+    assert image.shape == (8, 8, 3)
+    assert image.dtype == np.uint8
+    assert image.max() == 255
+    np.testing.assert_array_equal(image, np.repeat(record.numpy(), 3, axis=-1))
+    assert find_corrupt(split) == []
+
+
+def test_hold_out_gives_each_class_its_share():
+    labels = np.repeat([0, 1, 2], [50, 7, 143])
+    kept, held = hold_out(labels, 40)
+    np.testing.assert_array_equal(np.sort(np.concatenate([kept, held])), range(200))
+    assert np.all(np.abs(np.bincount(labels[held]) - [10, 1.4, 28.6]) < 1)
+    assert hold_out(labels, 0)[1].size == 0
+
+
+# TFDS
+
+
+@pytest.fixture(scope="module")
+def cifar100():
+    return load("cifar100", TFDS_DIR, validation_fraction=0.02)
+
+
+@needs_cifar100
+def test_cifar100_sizes_and_names(cifar100):
+    whole = load("cifar100:3.*.*", str(TFDS_DIR))
+    assert (whole.train.num_examples, whole.test.num_examples) == (50_000, 10_000)
+    assert whole.validation is None
+    assert (cifar100.train.num_examples, cifar100.validation.num_examples) == (
+        49_000,
+        1_000,
+    )
+    assert len(cifar100.class_names) == 100
+    assert cifar100.class_names[0] == "apple"
+    assert cifar100.class_names[99] == "worm"
+
+
+@needs_cifar100
+def test_cifar100_is_what_tfds_gives(cifar100):
+    import tensorflow_datasets as tfds
+
+    for split, instruction in (
+        (cifar100.train, "train[:98%]"),
+        (cifar100.validation, "train[98%:]"),
+        (cifar100.test, "test"),
+    ):
+        plain = tfds.load(
+            "cifar100",
+            split=instruction,
+            data_dir=TFDS_DIR,
+            as_supervised=True,
+            read_config=tfds.ReadConfig(try_autocache=False),
+        )
+        assert len(plain) == split.num_examples
+        for (record, label), (image, expected) in zip(
+            split.records().take(20), plain.take(20), strict=True
+        ):
+            assert record.dtype == tf.string
+            np.testing.assert_array_equal(split.decode(record), image)
+            assert int(label) == int(expected)
+
+
+@needs_cifar100
+def test_prepared_data_need_no_network_and_say_nothing(monkeypatch, capfd):
+    def refuse(*args):
+        raise AssertionError(f"network access to {args}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    source = load("cifar100", TFDS_DIR)
+    next(iter(source.train.records()))
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "WARNING" not in err
+    assert "%|" not in err
+
+
+def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"})):
+    """Writes the files of a TFDS data set without code, "tiny_images"."""
+    folder = data_dir / "tiny_images" / "1.0.0"
+    folder.mkdir(parents=True)
+    python = "tensorflow_datasets.core.features"
+    kind = {"classLabel": "class_label_feature.ClassLabel", "text": "text_feature.Text"}
+    features = {
+        "image": {
+            "image": {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", "1"]}},
+            "pythonClassName": f"{python}.image_feature.Image",
+        },
+        "label": {label[0]: label[1], "pythonClassName": f"{python}.{kind[label[0]]}"},
+    }
+    (folder / "features.json").write_text(
+        json.dumps(
+            {
+                "featuresDict": {"features": features},
+                "pythonClassName": f"{python}.features_dict.FeaturesDict",
+            }
+        )
+    )
+    (folder / "label.labels.txt").write_text("no\nyes\n")
+    keys = [{"featureKey": "image"}, {"featureKey": "label"}]
+    info = {
+        "fileFormat": "tfrecord",
+        "name": "tiny_images",
+        "version": "1.0.0",
+        "supervisedKeys": {"tuple": {"items": keys}},
+        "splits": [
+            {
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                "name": name,
+                "numBytes": "1000",
+                "shardLengths": [str(len(labels))],
+            }
+            for name, labels in splits.items()
+        ],
+    }
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    for name, labels in splits.items():
+        path = folder / f"tiny_images-{name}.tfrecord-00000-of-00001"
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for i, value in enumerate(labels):
+                png = tf.io.encode_png(np.full((3, 2, 1), i, np.uint8)).numpy()
+                if value == "corrupt":
+                    png, value = png[:30], 0
+                feature = {
+                    "image": tf.train.Feature(
+                        bytes_list=tf.train.BytesList(value=[png])
+                    ),
+                    "label": tf.train.Feature(
+                        int64_list=tf.train.Int64List(value=[value])
+                    ),
+                }
+                example = tf.train.Example(features=tf.train.Features(feature=feature))
+                writer.write(example.SerializeToString())
+
+
+def test_tfds_gray_images_and_its_own_test_split(tmp_path):
+    write_tfds(tmp_path, {"train": [0, 1] * 5, "test": [1, 0], "validation": [1]})
+    source = load("tiny_images", tmp_path, validation_fraction=0.3)
+    assert source.class_names == ("no", "yes")
+    assert source.test.num_examples == 2
+    record, _ = next(iter(source.validation.records()))
+    np.testing.assert_array_equal(
+        source.train.decode(record), np.full((3, 2, 3), 7, np.uint8)
+    )
+
+
+def test_tfds_takes_validation_where_test_has_no_labels(tmp_path):
+    write_tfds(tmp_path, {"train": [0, 1], "test": [-1, -1], "validation": [1, 0, 1]})
+    source = load("tiny_images", tmp_path)
+    assert source.test.name == "tiny_images validation"
+    assert labels_of(source.test) == [1, 0, 1]
+
+
+def test_tfds_without_labelled_test(tmp_path):
+    write_tfds(tmp_path, {"train": [0, 1], "test": [-1, -1]})
+    with pytest.raises(DataError, match=r"no labelled test .* \['test', 'train'\]"):
+        load("tiny_images", tmp_path)
+
+
+def test_tfds_without_train(tmp_path):
+    write_tfds(tmp_path, {"test": [0, 1]})
+    with pytest.raises(DataError, match=r"no train split, only \['test'\]"):
+        load("tiny_images", tmp_path)
+
+
+def test_tfds_that_is_no_classification(tmp_path):
+    write_tfds(tmp_path, {"train": [0], "test": [0]}, label=("text", {}))
+    with pytest.raises(DataError, match="no image classification.*'label'.*ClassLabel"):
+        load("tiny_images", tmp_path)
+
+
+def test_find_corrupt_counts_tfds_examples(tmp_path):
+    write_tfds(tmp_path, {"train": [0, 1, "corrupt", 1], "test": [0]})
+    assert find_corrupt(load("tiny_images", tmp_path).train) == [
+        "example 2 of tiny_images train"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("cifar1000", "cifar100"), ("digit", "digits"), ("mnst", "mnist")],
+)
+def test_unknown_name_offers_near_ones(tmp_path, name, near):
+    with pytest.raises(DataError, match=rf"did you mean .*{near}.*test}}/class/"):
+        load(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["./no/such/folder", "my photos", "cifar100:9.9.9"])
+def test_name_that_tfds_refuses(tmp_path, name):
+    with pytest.raises(DataError, match=f'"{name}" is no existing folder and'):
+        load(name, tmp_path)
+
+
+def test_data_that_cannot_be_downloaded(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def offline(self):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
+    with pytest.raises(
+        DataError, match=r"oxford_iiit_pet is not prepared .*no route.*--data_dir"
+    ):
+        load("oxford_iiit_pet", tmp_path)

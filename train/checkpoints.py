@@ -1,0 +1,95 @@
+"""Checkpoints of a run: every variable, written whole, read without unpickling."""
+
+import pathlib
+import re
+import zipfile
+
+import numpy as np
+from keras import ops
+
+from train.errors import RunError
+from train.files import whole_file
+
+
+class Checkpoints:
+    """The checkpoints in a folder, of which the newest two are kept.
+
+    Args:
+        folder: str or path, made if missing.
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def steps(self):
+        """Returns the steps that have a checkpoint, in order."""
+        found = (
+            re.fullmatch(r"step-(\d+)\.npz", path.name)
+            for path in self.folder.iterdir()
+        )
+        return sorted(int(match[1]) for match in found if match)
+
+    def save(self, step, variables):
+        """Writes the variables after a step, then drops what is older than the last.
+
+        Args:
+            step: int.
+            variables: list of Keras variables, in an order that stays the same.
+
+        Raises:
+            RunError: the file cannot be written.
+        """
+        arrays = {
+            key: ops.convert_to_numpy(variable)
+            for key, variable in _keyed(variables).items()
+        }
+        with whole_file(self._path(step)) as temporary:
+            np.savez(temporary, **arrays)
+        for old in self.steps()[:-2]:
+            self._path(old).unlink()
+
+    def restore(self, variables):
+        """Assigns the newest checkpoint to the variables.
+
+        Args:
+            variables: the list that was saved.
+
+        Returns:
+            The step int, 0 where there is no checkpoint.
+
+        Raises:
+            RunError: the file is damaged or of another model.
+        """
+        if not self.steps():
+            return 0
+        step = self.steps()[-1]
+        path = self._path(step)
+        targets = _keyed(variables)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise RunError(
+                f"The checkpoint {path} is damaged ({error}): delete it to go on from "
+                "the one before, or pass another --run_dir."
+            ) from error
+        shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
+        if shapes != {key: array.shape for key, array in arrays.items()}:
+            raise RunError(
+                f"The checkpoint {path} is of another model than this run's: pass "
+                "another --run_dir."
+            )
+        for key, variable in targets.items():
+            variable.assign(arrays[key])
+        return step
+
+    def _path(self, step):
+        return self.folder / f"step-{step:08d}.npz"
+
+
+def _keyed(variables):
+    return {
+        f"{index:04d}/{variable.path}": variable
+        for index, variable in enumerate(variables)
+    }

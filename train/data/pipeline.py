@@ -1,0 +1,165 @@
+"""Batches for training, resumable at any step, and for evaluation."""
+
+import tensorflow as tf
+
+from train.data import preprocessing
+from train.data.splits import DataError, Split, find_corrupt
+
+SHUFFLE_BUFFER = 50_000
+NAMED_IMAGES = 10
+
+
+def training_batches(
+    split: Split,
+    *,
+    image_size: tuple[int, int],
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+    crop: str = "inception",
+    flip: bool = True,
+) -> tf.data.Dataset:
+    """Shuffles, crops and batches without end; batch k depends on the seed and k only.
+
+    `start_step=k` gives bit for bit the batches that follow the first k. Every epoch
+    takes every example once, in another order; a batch may span two epochs. Records
+    are shuffled undecoded through a buffer of 50,000, which stays in memory where it
+    holds the whole split.
+
+    Args:
+        split: The examples.
+        image_size: `(height, width)` of the batches.
+        batch_size: Examples a batch.
+        seed: Decides the order and the augmentation.
+        start_step: How many batches to leave out.
+        crop: A name in `preprocessing.TRAIN_CROPS`.
+        flip: Whether to mirror half of the images.
+
+    Returns:
+        `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
+        int32 `(batch_size,)`.
+
+    Raises:
+        ValueError: for an unknown crop, a batch size below 1 or a negative step.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
+    """
+    if crop not in preprocessing.TRAIN_CROPS:
+        raise ValueError(
+            f'unknown crop "{crop}": choose one of {sorted(preprocessing.TRAIN_CROPS)}'
+        )
+    _check_batch_size(batch_size)
+    if start_step < 0:
+        raise ValueError(f"start_step must not be negative, got {start_step}")
+    crop_image = preprocessing.TRAIN_CROPS[crop]
+    start_example = start_step * batch_size
+    start_epoch, done_in_epoch = divmod(start_example, split.num_examples)
+
+    records = split.records()
+    if split.num_examples <= SHUFFLE_BUFFER:
+        # No dearer than the shuffle buffer, which holds them all in any case.
+        records = records.cache()
+
+    def shuffled_epoch(epoch):
+        # shuffle() mixes the global seed in: fix it, in this function's graph alone.
+        tf.random.set_seed(1)
+        order_seed = tf.random.stateless_uniform(
+            (), tf.stack([seed, epoch]), minval=None, maxval=None, dtype=tf.int64
+        )
+        return records.shuffle(
+            min(split.num_examples, SHUFFLE_BUFFER),
+            seed=order_seed,
+            reshuffle_each_iteration=False,
+        ).skip(tf.where(epoch == start_epoch, tf.constant(done_in_epoch, tf.int64), 0))
+
+    def prepare(index, example):
+        record, label = example
+        seeds = tf.random.split(tf.stack([seed, index]), num=2)
+        image = crop_image(split.decode(record), image_size, seeds[0])
+        if flip:
+            image = preprocessing.random_flip(image, seeds[1])
+        return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+
+    epochs = tf.data.Dataset.range(start_epoch, tf.int64.max)
+    indices = tf.data.Dataset.range(start_example, tf.int64.max)
+    batches = (
+        tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
+        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .batch(batch_size, drop_remainder=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+    return batches.with_options(_options())
+
+
+def evaluation_batches(
+    split: Split, *, image_size: tuple[int, int], batch_size: int
+) -> tf.data.Dataset:
+    """Batches every example once, in order, resized; the last batch may be smaller.
+
+    Args:
+        split: The examples.
+        image_size: `(height, width)` of the batches.
+        batch_size: Examples a batch.
+
+    Returns:
+        `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
+        int32 `(<= batch_size,)`.
+
+    Raises:
+        ValueError: for a batch size below 1.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
+    """
+    _check_batch_size(batch_size)
+
+    def prepare(record, label):
+        image = preprocessing.squash(split.decode(record), image_size)
+        return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+
+    batches = (
+        split.records()
+        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .batch(batch_size)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+    return batches.with_options(_options())
+
+
+def explain_input_error(error: tf.errors.InvalidArgumentError, split: Split):
+    """Finds the images behind an error that a dataset of this module raised.
+
+    Decodes the whole split, so call it only after a failure.
+
+    Args:
+        error: What reading the next batch raised.
+        split: The split that was read.
+
+    Returns:
+        A `DataError` to raise from `error`; it names the corrupt images.
+    """
+    corrupt = find_corrupt(split)
+    if not corrupt:
+        return DataError(
+            f"reading {split.name} failed although every image decodes: {error}"
+        )
+    more = len(corrupt) - NAMED_IMAGES
+    return DataError(
+        f"{len(corrupt)} of the {split.num_examples} images of {split.name} cannot be "
+        f"decoded: {', '.join(corrupt[:NAMED_IMAGES])}"
+        f"{f' and {more} more' if more > 0 else ''}; save them again as RGB JPEG or "
+        "PNG, or remove them"
+    )
+
+
+def _check_batch_size(batch_size):
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+
+
+def _options():
+    options = tf.data.Options()
+    # Sharding by files would make a batch depend on the number of workers.
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.DATA
+    )
+    return options

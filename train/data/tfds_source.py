@@ -1,0 +1,167 @@
+"""Image-classification data sets of TensorFlow Datasets."""
+
+import difflib
+import re
+from pathlib import Path
+
+import numpy as np
+
+from train.data.splits import DataError, Source, Split, decode_image, validation_size
+
+UNLABELLED = -1
+
+
+def load_tfds(
+    dataset: str, data_dir: str | Path | None, validation_fraction: float
+) -> Source:
+    """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
+
+    The validation split is the end of `train`, as in the released code's
+    `train[:98%]` and `train[98%:]` (vision_transformer, configs/common.py). The test
+    split is "test", or "validation" where "test" is missing or has no labels (as in
+    imagenet2012).
+
+    Args:
+        dataset: A TFDS name, "cifar100", "cifar10:3.*.*" or "name/config".
+        data_dir: Where TFDS keeps its data; None for its default.
+        validation_fraction: The part of `train` to hold out, 0 for none.
+
+    Returns:
+        The source, with encoded images as records.
+
+    Raises:
+        DataError: when the name is unknown, the data cannot be prepared or are no
+            image classification, or when the fraction is unusable.
+    """
+    builder = _prepared_builder(dataset, data_dir)
+    class_names = _class_names(builder, dataset)
+    splits = builder.info.splits
+    if "train" not in splits:
+        raise DataError(
+            f"{dataset} has no train split, only {sorted(splits)}: "
+            "choose a data set to train on"
+        )
+
+    def split(instruction):
+        return _split(builder, dataset, instruction)
+
+    tests = (split(part) for part in ("test", "validation") if part in splits)
+    test = next((part for part in tests if _is_labelled(part)), None)
+    if test is None:
+        raise DataError(
+            f"{dataset} has no labelled test or validation split, only "
+            f"{sorted(splits)}: choose a data set that can be evaluated"
+        )
+    total = splits["train"].num_examples
+    count = validation_size(f"{dataset} train", total, validation_fraction)
+    return Source(
+        name=dataset,
+        class_names=class_names,
+        train=split(f"train[:{total - count}]" if count else "train"),
+        validation=split(f"train[{total - count}:]") if count else None,
+        test=test,
+    )
+
+
+def _prepared_builder(dataset, data_dir):
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise DataError(
+            f'the data set "{dataset}" is read with TensorFlow Datasets, which is not '
+            "installed: pip install tensorflow-datasets"
+        ) from error
+
+    if data_dir is not None:
+        data_dir = str(Path(data_dir).expanduser())
+    try:
+        builder = tfds.builder(dataset, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError as error:
+        raise DataError(_unknown(dataset, tfds)) from error
+    except Exception as error:
+        # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
+        raise DataError(
+            f'"{dataset}" is no existing folder and TensorFlow Datasets cannot open '
+            f"it: {error}"
+        ) from error
+    if builder.is_prepared():
+        return builder
+    try:
+        builder.download_and_prepare()
+    except Exception as error:
+        # Whatever stopped it (network, disk, a manual download), the remedy is one.
+        raise DataError(
+            f"{dataset} is not prepared in {builder.data_path} and could not be "
+            f"downloaded ({type(error).__name__}: {error}): prepare it on a machine "
+            f'with network access, tfds.load("{dataset}", data_dir=...), copy that '
+            "folder here and pass it as --data_dir"
+        ) from error
+    return builder
+
+
+def _unknown(dataset, tfds):
+    known = [*tfds.list_builders(with_community_datasets=False), "digits"]
+    name = re.split("[/:]", dataset)[0]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return (
+        f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
+        f'Datasets: {hint}Pass "digits", a name such as cifar100, or a folder laid out '
+        "{train,test}/class/*.jpg"
+    )
+
+
+def _class_names(builder, dataset):
+    """Returns the class names, once image and label are seen to be such."""
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    keys = builder.info.supervised_keys
+    if (
+        not isinstance(keys, tuple)
+        or len(keys) != 2
+        or not all(isinstance(key, str) and key in features for key in keys)
+        or not isinstance(features[keys[0]], tfds.features.Image)
+        or features[keys[0]].np_dtype != np.uint8
+        or not isinstance(features[keys[1]], tfds.features.ClassLabel)
+    ):
+        raise DataError(
+            f"{dataset} is no image classification: its supervised keys are {keys} of "
+            f"the features {sorted(features)}, not a uint8 Image and a ClassLabel; "
+            "choose another data set or export it to folders"
+        )
+    return tuple(features[keys[1]].names)
+
+
+def _split(builder, dataset, instruction):
+    import tensorflow_datasets as tfds
+
+    name = f"{dataset} {instruction}"
+    undecoded = {
+        key: tfds.decode.SkipDecoding()
+        for key, feature in builder.info.features.items()
+        if isinstance(feature, tfds.features.Image)
+    }
+
+    def records():
+        return builder.as_dataset(
+            split=instruction,
+            as_supervised=True,
+            shuffle_files=False,
+            decoders=undecoded,
+            # The training pipeline caches and prefetches by itself.
+            read_config=tfds.ReadConfig(try_autocache=False, skip_prefetch=True),
+        )
+
+    return Split(
+        name=name,
+        num_examples=builder.info.splits[instruction].num_examples,
+        records=records,
+        decode=decode_image,
+        locate=lambda index, record: f"example {index} of {name}",
+    )
+
+
+def _is_labelled(split):
+    _, label = next(iter(split.records().take(1)))
+    return int(label) != UNLABELLED

@@ -1,0 +1,263 @@
+"""A fine-tuning run from recipe to report."""
+
+import contextlib
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+import keras_vit
+import zoo
+from train.callbacks import Every, Progress, StepLog, StopOnSignal
+from train.checkpoints import Checkpoints
+from train.data import pipeline, sources
+from train.data.splits import find_corrupt
+from train.errors import RunError
+from train.files import whole_file
+from train.loop import Trainer, evaluate, fit
+from train.metrics import MetricLog
+from train.optimizers import MomentumSGD
+from train.report import (
+    classification_summary,
+    write_predictions_picture,
+    write_report,
+)
+from train.run_directory import RunDirectory
+from train.schedules import WarmupCosine
+
+# Settings that change what is written on the way, not what comes out.
+_HARMLESS = ("eval_every", "checkpoint_every", "published")
+
+
+def run(recipe, *, run_dir, data_dir=None, command=""):
+    """Fine-tunes a model, or goes on where a killed run left off.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        run_dir: path of the run's directory.
+        data_dir: path of the TFDS data, None for the usual one.
+        command: str, what was typed, for the report.
+
+    Returns:
+        Dict of the results, as in `report.json`.
+
+    Raises:
+        RunError: data, weights, checkpoints or directory are not as needed; the
+            message says what to do.
+    """
+    settings = dataclasses.asdict(recipe)
+    deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
+    directory = RunDirectory(run_dir, deciding)
+    keras.utils.set_random_seed(recipe.seed)
+    keras.config.set_dtype_policy(recipe.precision)
+
+    source = sources.load(
+        recipe.dataset, data_dir, validation_fraction=recipe.validation_fraction
+    )
+    model = build_model(recipe, len(source.class_names))
+    image_size = model.input_shape[1:3]
+    schedule = WarmupCosine(recipe.learning_rate, recipe.steps, recipe.warmup_steps)
+    trainer = Trainer(
+        model,
+        MomentumSGD(schedule, recipe.momentum),
+        micro_batches=recipe.micro_batches,
+        clip_norm=recipe.clip_norm,
+    )
+    checkpoints = Checkpoints(directory.checkpoints)
+    start_step = checkpoints.restore(trainer.variables)
+    log = MetricLog(directory.metrics)
+    log.rewind(start_step)
+    _announce(recipe, source, model, directory, start_step)
+
+    evaluation = {"image_size": image_size, "batch_size": recipe.batch_size}
+    step_log = StepLog(
+        log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size
+    )
+    progress = Progress(recipe.steps, start_step, recipe.batch_size)
+
+    def save(step):
+        # What is logged up to here must not be logged again after a resume.
+        step_log.flush(step)
+        checkpoints.save(step, trainer.variables)
+
+    def validate(step):
+        batches = pipeline.evaluation_batches(source.validation, **evaluation)
+        labels, probabilities, loss = evaluate(trainer, batches)
+        accuracy = float(np.mean(probabilities.argmax(axis=1) == labels))
+        step_log.write(step, val_loss=loss, val_accuracy=accuracy)
+        progress.bar.write(
+            f"step {step}: validation accuracy {accuracy:.1%}, loss {loss:.3f}"
+        )
+
+    callbacks = [progress, step_log]
+    if source.validation is not None:
+        callbacks.append(Every(recipe.eval_interval, recipe.steps, validate))
+    callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
+    with (
+        contextlib.closing(progress),
+        StopOnSignal(save) as stop,
+        _naming_corrupt_images(source.train, source.validation),
+    ):
+        batches = pipeline.training_batches(
+            source.train,
+            image_size=image_size,
+            batch_size=recipe.batch_size,
+            seed=recipe.seed,
+            start_step=start_step,
+            crop=recipe.crop,
+            flip=recipe.flip,
+        )
+        fit(
+            trainer,
+            batches,
+            start_step=start_step,
+            steps=recipe.steps,
+            callbacks=[*callbacks, stop],
+        )
+
+    _save_model(model, directory, source.class_names)
+    return _test(recipe, source, trainer, directory, log, evaluation, command)
+
+
+def build_model(recipe, classes):
+    """Returns the recipe's model with a new head, its weights loaded.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        classes: int.
+
+    Returns:
+        `keras.Model`.
+
+    Raises:
+        RunError: the model, its size or its weights are not to be had.
+    """
+    try:
+        model = keras_vit.VisionTransformer(
+            recipe.model,
+            weights=None,
+            image_size=recipe.image_size,
+            classes=classes,
+            dropout_rate=recipe.dropout_rate,
+        )
+        if recipe.weights is not None:
+            keras_vit.load_released_weights(
+                model,
+                recipe.weights,
+                variant=recipe.model if isinstance(recipe.model, str) else None,
+                new_head=True,
+            )
+    except (ValueError, zoo.StoreError) as error:
+        raise RunError(str(error)) from error
+    return model
+
+
+@contextlib.contextmanager
+def _naming_corrupt_images(*splits):
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        for split in filter(None, splits):
+            if find_corrupt(split):
+                raise pipeline.explain_input_error(error, split) from error
+        raise
+
+
+def _announce(recipe, source, model, directory, start_step):
+    validation = source.validation.num_examples if source.validation else 0
+    print(
+        f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
+        f"validation and {source.test.num_examples:,} test images of "
+        f"{len(source.class_names)} classes\n"
+        f"{model.name}: {model.count_params():,} parameters, "
+        f"weights {recipe.weights or 'random'}, images "
+        f"{model.input_shape[1]}x{model.input_shape[2]}\n"
+        f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}"
+    )
+    if start_step:
+        print(f"going on after step {start_step:,}")
+
+
+def _save_model(model, directory, class_names):
+    with whole_file(directory.model) as temporary:
+        model.save(temporary)
+    with whole_file(directory.class_names) as temporary:
+        temporary.write_text("\n".join(class_names) + "\n", encoding="utf-8")
+
+
+def _test(recipe, source, trainer, directory, log, evaluation, command):
+    with (
+        tqdm(
+            total=source.test.num_examples,
+            unit="image",
+            desc="testing",
+            dynamic_ncols=True,
+        ) as bar,
+        _naming_corrupt_images(source.test),
+    ):
+        batches = pipeline.evaluation_batches(source.test, **evaluation)
+        labels, probabilities, loss = evaluate(
+            trainer, batches, on_batch=lambda done: bar.update(done - bar.n)
+        )
+    _picture(source, directory, probabilities, evaluation)
+
+    _, seconds = log.series("seconds")
+    results = {
+        "test_loss": loss,
+        "train_examples": source.train.num_examples,
+        "steps": recipe.steps,
+        "seconds": float(seconds.sum()),
+        "images_per_second": float(np.median(log.series("images_per_second")[1])),
+        "parameters": trainer.model.count_params(),
+        "command": command,
+    }
+    if source.validation:
+        results["validation_examples"] = source.validation.num_examples
+    summary = classification_summary(labels, probabilities, source.class_names)
+    write_report(
+        directory.path,
+        config=dataclasses.asdict(recipe),
+        summary=summary,
+        results=results,
+        history=log,
+    )
+    return {
+        "test_accuracy": summary["accuracy"],
+        "test_examples": len(labels),
+        **results,
+        "report": str(directory.report),
+        "model": str(directory.model),
+    }
+
+
+def _picture(source, directory, probabilities, evaluation):
+    """Shows that the saved model, loaded again, sees what the trained one saw."""
+    examples = pipeline.evaluation_batches(source.test, **evaluation).unbatch()
+    count = source.test.num_examples
+    # Spread over the split, which often has its classes in order.
+    chosen = np.unique(np.linspace(0, count - 1, 12).astype(int))
+    examples = [
+        example
+        for index, example in enumerate(examples.as_numpy_iterator())
+        if index in chosen
+    ]
+    images = np.stack([image for image, _ in examples])
+    labels = np.array([label for _, label in examples])
+    model = keras.saving.load_model(directory.model)
+    logits = model.predict_on_batch(images)
+    loaded = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    if not np.allclose(loaded, probabilities[chosen], atol=1e-3):
+        raise RunError(
+            f"The saved model {directory.model} does not compute what the trained one "
+            "does: please report this."
+        )
+    write_predictions_picture(
+        directory.predictions,
+        images,
+        labels,
+        loaded,
+        source.class_names,
+        title=f"{source.name}: what {directory.model.name} says, loaded again",
+    )

@@ -1,0 +1,136 @@
+"""Fine-tunes a Vision Transformer on a data set.
+
+  python -m train.finetune --dataset=digits
+  python -m train.finetune --dataset=cifar100
+  python -m train.finetune --dataset=photos/   # {train,test}/class/*.jpg
+
+Every flag that is not given has the value of the data set's recipe in train/recipes:
+the paper's for CIFAR-10, CIFAR-100, Oxford Pets and Flowers and ImageNet, a small one
+for any other TFDS name and for your own folder. A run that was killed goes on from its
+last checkpoint when the same command is given again.
+
+The run directory gets the model (model.keras), report.md and report.json, the learning
+curve, metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
+"""
+
+import os
+import shlex
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+flags.DEFINE_string(
+    "dataset",
+    None,
+    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg.",
+    required=True,
+)
+flags.DEFINE_string(
+    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
+)
+flags.DEFINE_string(
+    "model", None, "A released variant such as ViT-B_16 or R50+ViT-B_16."
+)
+flags.DEFINE_string(
+    "weights",
+    None,
+    "A release such as imagenet21k or augreg-imagenet21k, the path or URL of a "
+    "released .npz, or none for random weights.",
+)
+flags.DEFINE_list("image_size", None, "Pixels: one number, or HEIGHT,WIDTH.")
+flags.DEFINE_integer("steps", None, "Training steps.", lower_bound=1)
+flags.DEFINE_integer("batch_size", None, "Images a step.", lower_bound=1)
+flags.DEFINE_integer(
+    "micro_batches",
+    None,
+    "Parts in which a step's batch is computed: more need less memory. Follows "
+    "batch_size if not given.",
+    lower_bound=1,
+)
+flags.DEFINE_float("learning_rate", None, "The highest learning rate.", lower_bound=0)
+flags.DEFINE_integer(
+    "warmup_steps",
+    None,
+    "Steps of rising learning rate. Keeps its share of the steps if not given.",
+    lower_bound=0,
+)
+flags.DEFINE_float(
+    "validation_fraction",
+    None,
+    "Part of train that is held out to watch the run; 0 for none.",
+    lower_bound=0,
+)
+flags.DEFINE_enum(
+    "precision", None, ["float32", "mixed_bfloat16"], "What the model computes in."
+)
+flags.DEFINE_integer("seed", None, "Of initialisation, order, crops and dropout.")
+flags.DEFINE_integer("eval_every", None, "Steps between validations.", lower_bound=1)
+flags.DEFINE_integer(
+    "checkpoint_every", None, "Steps between checkpoints.", lower_bound=1
+)
+flags.DEFINE_string(
+    "run_dir", None, "Directory of the run; runs/DATASET-MODEL if not given."
+)
+
+
+def main(argv):
+    """Reads the flags, runs, and says where the report is."""
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
+    from train import fine_tuning, recipes
+    from train.errors import RunError
+
+    given = flags.FLAGS.flag_values_dict()
+    try:
+        recipe = recipes.for_dataset(given["dataset"]).override(**_overrides(given))
+        results = fine_tuning.run(
+            recipe,
+            run_dir=given["run_dir"] or recipe.default_run_dir,
+            data_dir=given["data_dir"],
+            command=shlex.join(["python", "-m", "train.finetune", *sys.argv[1:]]),
+        )
+    except (RunError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(
+        f"test accuracy {results['test_accuracy']:.2%} on all "
+        f"{results['test_examples']:,} test images\n"
+        f"report {results['report']}\n"
+        f"model  {results['model']}"
+    )
+
+
+def _overrides(given):
+    names = [
+        "model",
+        "weights",
+        "image_size",
+        "steps",
+        "batch_size",
+        "micro_batches",
+        "learning_rate",
+        "warmup_steps",
+        "validation_fraction",
+        "precision",
+        "seed",
+        "eval_every",
+        "checkpoint_every",
+    ]
+    values = {name: given[name] for name in names if given[name] is not None}
+    if "image_size" in values:
+        sides = [int(side) for side in values["image_size"]]
+        values["image_size"] = sides[0] if len(sides) == 1 else tuple(sides)
+    if values.get("weights") == "none":
+        values["weights"] = None
+    return values
+
+
+def command():
+    """Runs the command line."""
+    app.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,165 @@
+"""The training step, and the loop around it."""
+
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from train.errors import RunError
+
+
+class Trainer:
+    """Steps of gradient descent on batches cut into micro-batches.
+
+    A step adds up the gradients of its micro-batches, divides by the batch, clips the
+    norm of the whole and updates. Several devices will reduce between the sum and the
+    clip: nothing after the sum looks at single examples.
+
+    Args:
+        model: `keras.Model` from images to logits.
+        optimizer: `keras.optimizers.Optimizer`.
+        micro_batches: int, divides the batch.
+        clip_norm: float.
+    """
+
+    def __init__(self, model, optimizer, *, micro_batches=1, clip_norm=1.0):
+        self.model = model
+        self.optimizer = optimizer
+        self.micro_batches = micro_batches
+        self.clip_norm = clip_norm
+        optimizer.build(model.trainable_variables)
+
+    @property
+    def variables(self):
+        """All that a checkpoint must hold, in an order that stays the same."""
+        return self.model.variables + self.optimizer.variables
+
+    @tf.function
+    def step(self, images, labels):
+        """Takes one step.
+
+        Args:
+            images: float32 tensor (batch, height, width, channels).
+            labels: int32 tensor (batch,).
+
+        Returns:
+            Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
+            clip).
+        """
+        batch_size = tf.shape(labels)[0]
+        sums = self._accumulate(images, labels, batch_size // self.micro_batches)
+        gradients, loss, correct = sums
+        count = tf.cast(batch_size, "float32")
+        gradients = [gradient / count for gradient in gradients]
+        norm = tf.linalg.global_norm(gradients)
+        gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
+        self.optimizer.apply(gradients, self.model.trainable_variables)
+        return {
+            "loss": loss / count,
+            "accuracy": correct / count,
+            "gradient_norm": norm,
+        }
+
+    def _accumulate(self, images, labels, micro_batch_size):
+        if self.micro_batches == 1:
+            return self._sums(images, labels)
+
+        def add(index, sums):
+            part = slice(index * micro_batch_size, (index + 1) * micro_batch_size)
+            more = self._sums(images[part], labels[part])
+            return index + 1, tf.nest.map_structure(tf.add, sums, more)
+
+        variables = self.model.trainable_variables
+        zeros = [tf.zeros(variable.shape) for variable in variables], 0.0, 0.0
+        # One at a time, or all of their activations are alive at once.
+        _, sums = tf.while_loop(
+            lambda index, _: index < self.micro_batches,
+            add,
+            (0, zeros),
+            parallel_iterations=1,
+        )
+        return sums
+
+    def _sums(self, images, labels):
+        with tf.GradientTape() as tape:
+            logits = self.model(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_sum(losses)
+        gradients = tape.gradient(loss, self.model.trainable_variables)
+        return gradients, loss, tf.reduce_sum(_correct(logits, labels))
+
+    @tf.function(reduce_retracing=True)
+    def logits(self, images):
+        """Returns the float32 logits (batch, classes) of images."""
+        return self.model(images, training=False)
+
+
+def _correct(logits, labels):
+    predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+    return tf.cast(predicted == labels, "float32")
+
+
+def fit(trainer, batches, *, start_step, steps, callbacks):
+    """Takes the steps that are left.
+
+    Args:
+        trainer: `Trainer`.
+        batches: iterable of (images, labels), the first for step `start_step`.
+        start_step: int, steps already taken.
+        steps: int, steps in all.
+        callbacks: functions of (step, metrics) called after each step, with the
+            number of steps taken and a dict of floats: those of `Trainer.step`,
+            `learning_rate`, and the step's `seconds`.
+
+    Raises:
+        RunError: the loss is no longer a number.
+    """
+    batches = iter(batches)
+    for step in range(start_step + 1, steps + 1):
+        learning_rate = float(trainer.optimizer.learning_rate)
+        started = time.perf_counter()
+        images, labels = next(batches)
+        metrics = {
+            name: float(value) for name, value in trainer.step(images, labels).items()
+        }
+        metrics["learning_rate"] = learning_rate
+        metrics["seconds"] = time.perf_counter() - started
+        for name in ("loss", "gradient_norm"):
+            if not np.isfinite(metrics[name]):
+                raise RunError(
+                    f"The {name} of step {step} is {metrics[name]}: lower "
+                    "--learning_rate, raise --warmup_steps or use "
+                    "--precision=float32. The checkpoints before it are kept."
+                )
+        for callback in callbacks:
+            callback(step, metrics)
+
+
+def evaluate(trainer, batches, on_batch=None):
+    """Runs the model over all batches, the last and smaller one included.
+
+    Args:
+        trainer: `Trainer`.
+        batches: iterable of (images, labels).
+        on_batch: None, or a function of the number of examples done so far.
+
+    Returns:
+        Tuple of labels (examples,) int32 and probabilities (examples, classes)
+        float32, as NumPy arrays, and the mean loss as a float.
+    """
+    all_labels, all_logits = [], []
+    done = 0
+    for images, labels in batches:
+        all_logits.append(trainer.logits(images).numpy())
+        all_labels.append(labels.numpy())
+        done += len(all_labels[-1])
+        if on_batch is not None:
+            on_batch(done)
+    labels, logits = np.concatenate(all_labels), np.concatenate(all_logits)
+    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    picked = keras.ops.log_softmax(logits)
+    picked = np.take_along_axis(
+        keras.ops.convert_to_numpy(picked), labels[:, None], axis=1
+    )
+    return labels, probabilities, float(-picked.mean())

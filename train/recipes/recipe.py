@@ -1,0 +1,140 @@
+"""What a run does, as data."""
+
+import dataclasses
+import pathlib
+import re
+
+from keras_vit import ViTConfig
+
+# The released code's dropout for fine-tuning; models not named have none.
+DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A fine-tuning run.
+
+    Args:
+        dataset: str, a TFDS name, `"digits"` or a folder.
+        model: str, a released variant, or a `ViTConfig`.
+        weights: None for none, or what `keras_vit.VisionTransformer` takes.
+        image_size: int or (height, width) in pixels.
+        steps: int.
+        batch_size: int, examples a step.
+        micro_batches: int, the parts in which a step's batch is computed; divides
+            `batch_size`. More need less memory.
+        learning_rate: float, the highest.
+        warmup_steps: int.
+        validation_fraction: float in [0, 1), the part of train held out.
+        crop: str, the training crop, see `train.data.preprocessing`.
+        flip: bool, whether training images are mirrored half of the time.
+        momentum: float.
+        clip_norm: float, the largest norm of the whole gradient.
+        precision: `"float32"` or `"mixed_bfloat16"`.
+        seed: int, of initialisation, data order, crops and dropout.
+        eval_every: int, steps between validations; None for 20 a run.
+        checkpoint_every: int, steps between checkpoints; None for 10 a run.
+        published: str, the accuracy to expect and its source.
+
+    Example:
+
+    >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout_rate
+    0.0
+    """
+
+    dataset: str
+    model: str | ViTConfig
+    weights: str | None
+    image_size: int | tuple[int, int]
+    steps: int
+    batch_size: int = 512
+    micro_batches: int = 8
+    learning_rate: float = 0.03
+    warmup_steps: int = 500
+    validation_fraction: float = 0.02
+    crop: str = "inception"
+    flip: bool = True
+    momentum: float = 0.9
+    clip_norm: float = 1.0
+    precision: str = "float32"
+    seed: int = 0
+    eval_every: int | None = None
+    checkpoint_every: int | None = None
+    published: str = ""
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "micro_batches"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 1, got {getattr(self, name)}."
+                )
+        if not 0 <= self.warmup_steps < self.steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
+                f"steps={self.steps}."
+            )
+        if not 0.0 <= self.validation_fraction < 1.0:
+            raise ValueError(
+                "validation_fraction must be in [0, 1), got "
+                f"{self.validation_fraction}."
+            )
+        if self.batch_size % self.micro_batches:
+            raise ValueError(
+                f"batch_size={self.batch_size} cannot be cut into "
+                f"micro_batches={self.micro_batches} equal parts."
+            )
+
+    def override(self, **values):
+        """Returns the recipe with other values.
+
+        What is not given follows: the warm-up keeps its share of the steps, and the
+        micro-batches about their size.
+
+        Args:
+            **values: fields of the recipe.
+
+        Returns:
+            `Recipe`.
+
+        Raises:
+            ValueError: the values do not fit each other.
+
+        Example:
+
+        >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
+        >>> recipe.override(steps=400, batch_size=64).warmup_steps
+        20
+        """
+        if "steps" in values:
+            share = self.warmup_steps / self.steps
+            values.setdefault("warmup_steps", int(share * values["steps"]))
+        if "batch_size" in values and values["batch_size"] > 0:
+            batch_size = values["batch_size"]
+            least = -(-batch_size * self.micro_batches // self.batch_size)
+            parts = range(least, batch_size + 1)
+            values.setdefault(
+                "micro_batches", next(n for n in parts if batch_size % n == 0)
+            )
+        return dataclasses.replace(self, **values)
+
+    @property
+    def default_run_dir(self):
+        """The run's directory where none is given."""
+        model = self.model if isinstance(self.model, str) else "ViT"
+        name = f"{pathlib.Path(self.dataset).name}-{model}"
+        return f"runs/{re.sub(r'[^A-Za-z0-9_.+-]', '_', name)}"
+
+    @property
+    def eval_interval(self):
+        """Steps between validations."""
+        return self.eval_every or max(self.steps // 20, 1)
+
+    @property
+    def checkpoint_interval(self):
+        """Steps between checkpoints."""
+        return self.checkpoint_every or max(self.steps // 10, 1)
+
+    @property
+    def dropout_rate(self):
+        """The released code's dropout for this model."""
+        return DROPOUT.get(self.model, 0.0)

@@ -1,0 +1,65 @@
+"""The directory of a run: what is where, and whose it is."""
+
+import json
+import pathlib
+
+from train.errors import RunError
+from train.files import whole_file
+
+
+class RunDirectory:
+    """The files of a run.
+
+    Args:
+        path: str or path, made if missing.
+        settings: dict of what decides the run's result, to JSON. A directory that
+            holds a run of other settings is left alone.
+
+    Raises:
+        RunError: the directory cannot be written, or holds another run.
+    """
+
+    def __init__(self, path, settings):
+        self.path = pathlib.Path(path)
+        self.config = self.path / "config.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.metrics = self.path / "metrics.jsonl"
+        self.tensorboard = self.path / "tensorboard"
+        self.model = self.path / "model.keras"
+        self.class_names = self.path / "class_names.txt"
+        self.predictions = self.path / "predictions.png"
+        self.report = self.path / "report.md"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"Cannot make the run directory {self.path}: {error.strerror}. Pass "
+                "another --run_dir."
+            ) from error
+        # Tuples become lists as they will when read back.
+        settings = json.loads(json.dumps(settings))
+        if self.config.exists():
+            self._compare(settings)
+        else:
+            with whole_file(self.config) as temporary:
+                temporary.write_text(json.dumps(settings, indent=2) + "\n")
+
+    def _compare(self, settings):
+        try:
+            earlier = json.loads(self.config.read_text())
+            names = sorted(settings.keys() | earlier.keys())
+        except (ValueError, AttributeError, OSError) as error:
+            raise RunError(
+                f"{self.config} is damaged ({error}): pass another --run_dir."
+            ) from error
+        differences = [
+            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
+            for name in names
+            if earlier.get(name) != settings.get(name)
+        ]
+        if differences:
+            raise RunError(
+                f"{self.path} holds a run with other settings: "
+                f"{', '.join(differences)}. Pass the same to go on with it, or another "
+                "--run_dir."
+            )
