@@ -1,0 +1,176 @@
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+
+import zoo
+from zoo import catalog
+
+CARDS = [zoo.get(handle) for handle in zoo.list_models()]
+VARIANTS = {
+    "ViT-Ti_16",
+    "ViT-S_16",
+    "ViT-S_32",
+    "ViT-B_8",
+    "ViT-B_16",
+    "ViT-B_32",
+    "ViT-L_16",
+    "ViT-L_32",
+    "ViT-H_14",
+    "R+ViT-Ti_16",
+    "R26+ViT-S_32",
+    "R26+ViT-B_32",
+    "R50+ViT-B_16",
+    "R50+ViT-L_32",
+}
+# Parameters at 224 with 1000 classes and no pre_logits (the released test of
+# parameter counts), width, and cells per side of the patch grid at 224.
+PARAMETERS = {
+    "ViT-Ti_16": (5_717_416, 192, 14),
+    "ViT-S_16": (22_050_664, 384, 14),
+    "ViT-S_32": (22_878_952, 384, 7),
+    "ViT-B_8": (86_576_872, 768, 28),
+    "ViT-B_16": (86_567_656, 768, 14),
+    "ViT-B_32": (88_224_232, 768, 7),
+    "ViT-L_16": (304_326_632, 1024, 14),
+    "ViT-L_32": (306_535_400, 1024, 7),
+    "ViT-H_14": (632_045_800, 1280, 16),
+    "R+ViT-Ti_16": (6_337_704, 192, 7),
+    "R26+ViT-S_32": (36_431_912, 384, 7),
+    "R26+ViT-B_32": (101_383_976, 768, 7),
+    "R50+ViT-B_16": (98_659_112, 768, 14),
+    "R50+ViT-L_32": (328_994_856, 1024, 7),
+}
+
+
+def test_handles_and_urls_are_unique_and_complete():
+    assert len(CARDS) == 9 + 8 + 5 + 10 + 10
+    assert len({card.handle for card in CARDS}) == len(CARDS)
+    assert len({card.url for card in CARDS}) == len(CARDS)
+    assert {card.variant for card in CARDS} == VARIANTS
+    for card in CARDS:
+        assert zoo.get(card.handle) is card
+        assert zoo.find(card.variant, card.release) is card
+        assert card.release in zoo.releases(card.variant)
+        assert (card.top1 is None) == (card.top1_source is None)
+        assert card.licence == "Apache-2.0"
+        assert "+" not in card.url
+        assert card.url.startswith("https://storage.googleapis.com/vit_models/")
+
+
+@pytest.mark.parametrize(
+    "card", [c for c in CARDS if c.file_size], ids=lambda card: card.handle
+)
+def test_file_sizes_are_four_bytes_a_parameter(card):
+    parameters, hidden_size, side = PARAMETERS[card.variant]
+    if card.representation_size:
+        assert card.representation_size == hidden_size
+        parameters += hidden_size * (hidden_size + 1)
+    parameters += (card.classes - 1000) * (hidden_size + 1)
+    positions = (side * card.image_size // 224) ** 2 - side**2
+    parameters += positions * hidden_size
+    copies = 3 if card.handle == "vit-s16/sam" else 1
+    tolerance = 0.02 if parameters < 11e6 else 0.005  # listed with two digits
+    assert card.file_size == pytest.approx(4 * parameters * copies, rel=tolerance)
+
+
+def test_what_the_heads_are_good_for():
+    for card in CARDS:
+        assert card.usable_head == (card.release != "imagenet21k")
+        assert card.classes == (21843 if card.release.endswith("21k") else 1000)
+        assert (card.representation_size is None) == card.usable_head
+
+
+@pytest.mark.parametrize(
+    ("handle", "path", "image_size"),
+    [
+        ("vit-b16/imagenet21k", "imagenet21k/ViT-B_16", 224),
+        (
+            "vit-b16/imagenet21k+imagenet2012-224",
+            "imagenet21k+imagenet2012/ViT-B_16-224",
+            224,
+        ),
+        (
+            "r50-vit-b16/imagenet21k+imagenet2012",
+            "imagenet21k+imagenet2012/R50+ViT-B_16",
+            384,
+        ),
+        (
+            "r50-vit-l32/augreg-imagenet21k",
+            "augreg/R50_L_32-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.1-sd_0.1",
+            224,
+        ),
+        (
+            "vit-ti16/augreg-imagenet21k+imagenet2012",
+            "augreg/Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+            "--imagenet2012-steps_20k-lr_0.03-res_384",
+            384,
+        ),
+        ("vit-s16/sam", "sam/ViT-S_16", 224),
+    ],
+)
+def test_urls_are_those_of_the_released_files(handle, path, image_size):
+    card = zoo.get(handle)
+    url = f"https://storage.googleapis.com/vit_models/{path}.npz"
+    assert urllib.parse.unquote(card.url) == url
+    assert card.image_size == image_size
+
+
+def test_find_prefers_the_recommended_resolution():
+    release = "imagenet21k+imagenet2012"
+    assert zoo.find("ViT-B_16", release).image_size == 384
+    assert zoo.find("ViT-B_16", f"{release}-384").image_size == 384
+    assert zoo.find("ViT-B_16", f"{release}-224").image_size == 224
+    assert zoo.find("ViT-B_8", f"augreg-{release}").image_size == 224
+    assert zoo.find("ViT-B_8", f"augreg-{release}-224").image_size == 224
+    assert zoo.get(f"vit-b16/{release}-384").image_size == 384
+
+
+def test_default_release():
+    for variant in VARIANTS:
+        release = zoo.default_release(variant)
+        assert zoo.find(variant, release).image_size == 224
+    assert zoo.default_release("ViT-B_16") == "imagenet21k"
+    assert zoo.default_release("R26+ViT-S_32") == "augreg-imagenet21k"
+
+
+def test_list_models():
+    assert zoo.list_models("vit-h14/*") == ["vit-h14/imagenet21k"]
+    assert len(zoo.list_models("*/sam")) == 5
+    assert zoo.list_models("resnet*") == []
+
+
+def test_errors_say_what_there_is():
+    with pytest.raises(zoo.CatalogError, match="'vitb16/imagenet21k'.*vit-b16/image"):
+        zoo.get("vitb16/imagenet21k")
+    with pytest.raises(zoo.CatalogError, match="vit-h14/imagenet21k"):
+        zoo.get("vit-h14/sam")
+    with pytest.raises(zoo.CatalogError, match="list_models"):
+        zoo.get("?")
+    with pytest.raises(zoo.CatalogError, match="ViT-H_14.*'sam'.*imagenet21k"):
+        zoo.find("ViT-H_14", "sam")
+    with pytest.raises(zoo.CatalogError, match="released as.*-384.*choose"):
+        zoo.find("ViT-B_8", "augreg-imagenet21k+imagenet2012-384")
+    with pytest.raises(zoo.CatalogError, match="'ViT-B/16'.*ViT-B_16"):
+        zoo.find("ViT-B/16", "sam")
+    with pytest.raises(zoo.CatalogError, match="R50"):
+        zoo.default_release("R50+ViT-L_16")
+
+
+def test_label_files():
+    assert set(catalog.LABEL_FILES) == {
+        "imagenet2012",
+        "imagenet21k_ids",
+        "imagenet21k_lemmas",
+    }
+
+
+def test_importing_zoo_is_silent_and_imports_no_framework():
+    code = (
+        "import sys, zoo\n"
+        "heavy = 'keras tensorflow requests pooch tqdm train keras_vit'.split()\n"
+        "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

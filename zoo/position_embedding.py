@@ -1,0 +1,115 @@
+"""Resizing a position embedding to another grid of patches.
+
+The released code samples the old grid linearly with its corners on the new grid's
+corners, and without antialiasing (`interpolate_posembed` in
+google-research/vision_transformer). The other methods put pixel centres at half
+integers and widen their kernel when they shrink, as `tf.image.resize` does with
+``antialias=True``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _triangle(x):
+    return np.maximum(0.0, 1.0 - np.abs(x))
+
+
+def _keys_cubic(x):
+    """Cubic convolution with a = -1/2 (Keys, 1981)."""
+    x = np.abs(x)
+    near = (1.5 * x - 2.5) * x**2 + 1.0
+    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+
+
+def _lanczos3(x):
+    return np.where(np.abs(x) < 3.0, np.sinc(x) * np.sinc(x / 3.0), 0.0)
+
+
+_KERNELS = {"bilinear": _triangle, "bicubic": _keys_cubic, "lanczos3": _lanczos3}
+METHODS = ("released", *_KERNELS)
+
+
+def resize(
+    position_embedding: np.ndarray,
+    old_grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    method: str = "released",
+) -> np.ndarray:
+    """Resizes a position embedding from one grid of patches to another.
+
+    Args:
+        position_embedding: float array (1, T + old height * old width, hidden size);
+            T is 0 or 1 leading rows of the class token, which are kept as they are.
+        old_grid: (height, width) in patches.
+        new_grid: (height, width) in patches.
+        method: `"released"` for the numbers of the released code, or `"bilinear"`,
+            `"bicubic"`, `"lanczos3"` for those of `tf.image.resize` with antialias.
+
+    Returns:
+        An array (1, T + new height * new width, hidden size) of the same dtype,
+        computed in float64; the argument itself if the grids are equal.
+
+    Raises:
+        ValueError: an unknown method, grids that are not two positive integers, or
+            an array that does not fit the old grid.
+
+    Source: ViT paper (https://arxiv.org/abs/2010.11929), section 3.2; the released
+    `interpolate_posembed`, less its fault that leaves the last row and column of
+    some grids at zero.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo import position_embedding
+        >>> table = np.ones((1, 1 + 14 * 14, 192), "float32")
+        >>> position_embedding.resize(table, (14, 14), (24, 16)).shape
+        (1, 385, 192)
+    """
+    old_grid, new_grid = tuple(old_grid), tuple(new_grid)
+    task = f"Resizing a position embedding from {old_grid} to {new_grid} patches"
+    if method not in METHODS:
+        raise ValueError(f"{task}: unknown method {method!r}, choose from {METHODS}.")
+    for grid in (old_grid, new_grid):
+        if len(grid) != 2 or any(int(n) != n or n < 1 for n in grid):
+            raise ValueError(
+                f"{task}: a grid is (height, width), both positive integers."
+            )
+    shape, dtype = position_embedding.shape, position_embedding.dtype
+    patches = old_grid[0] * old_grid[1]
+    tokens = shape[1] - patches if len(shape) == 3 and shape[0] == 1 else None
+    if tokens not in (0, 1):
+        raise ValueError(
+            f"{task}: the old grid needs shape (1, {patches}, hidden size), or "
+            f"(1, {patches + 1}, hidden size) with a class token, got {shape}. "
+            "Pass the grid that the array was trained on as old_grid."
+        )
+    if dtype.kind != "f":
+        raise ValueError(f"{task}: expected a float array, got {dtype}.")
+    if old_grid == new_grid:
+        return position_embedding
+
+    rows, columns = (
+        _weights(old, new, method) for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    grid = position_embedding[0, tokens:].astype(np.float64)
+    grid = grid.reshape(*old_grid, shape[2])
+    # (a, i) (i, j, d) -> (a, j, d), then (b, j) (a, j, d) -> (a, b, d)
+    grid = columns @ np.tensordot(rows, grid, axes=1)
+    resized = grid.reshape(1, new_grid[0] * new_grid[1], shape[2]).astype(dtype)
+    return np.concatenate([position_embedding[:, :tokens], resized], axis=1)
+
+
+def _weights(old: int, new: int, method: str) -> np.ndarray:
+    """Returns the (new, old) matrix that resamples one axis."""
+    source = np.arange(old)
+    if method == "released":
+        # A single sample is the first one, as scipy.ndimage.zoom takes it.
+        position = np.arange(new) * ((old - 1) / max(new - 1, 1))
+        return _triangle(position[:, None] - source)
+    # Shrinking stretches the kernel over every pixel that it replaces.
+    stretch = max(old / new, 1.0)
+    position = (np.arange(new) + 0.5) * (old / new) - 0.5
+    weights = _KERNELS[method]((position[:, None] - source) / stretch)
+    return weights / weights.sum(axis=1, keepdims=True)

@@ -1,0 +1,278 @@
+"""The names and shapes of the arrays in a released checkpoint.
+
+One table for the whole package: every name of a released array is written here and
+nowhere else. A shape is a tuple of sizes; a size is an int, the name of a quantity
+("hidden_size") that must be the same wherever it appears, or an (int, name) product.
+The names are those of the files in ``gs://vit_models`` (written by Flax before its
+Linen API); `zoo.dialects` translates the others.
+"""
+
+from __future__ import annotations
+
+import re
+
+CLASS_TOKEN = "cls"
+POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
+# Ours: no released file has it, and only files with a non-square grid need it.
+GRID_SIZE = "Transformer/posembed_input/grid_size"
+BLOCK = "Transformer/encoderblock"
+HEAD_ARRAYS = {
+    "head/kernel": ("features", "classes"),
+    "head/bias": ("classes",),
+}
+PRE_LOGITS_ARRAYS = {
+    "pre_logits/kernel": ("hidden_size", "representation_size"),
+    "pre_logits/bias": ("representation_size",),
+}
+EMBEDDING_ARRAYS = {
+    "embedding/kernel": ("patch_height", "patch_width", "channels", "hidden_size"),
+    "embedding/bias": ("hidden_size",),
+}
+ENCODER_ARRAYS = {
+    POSITION_EMBEDDING: (1, "positions", "hidden_size"),
+    "Transformer/encoder_norm/scale": ("hidden_size",),
+    "Transformer/encoder_norm/bias": ("hidden_size",),
+}
+BLOCK_ARRAYS = {
+    "LayerNorm_0/scale": ("hidden_size",),
+    "LayerNorm_0/bias": ("hidden_size",),
+    **{
+        f"MultiHeadDotProductAttention_1/{name}": shape
+        for projection in ("query", "key", "value")
+        for name, shape in {
+            f"{projection}/kernel": ("hidden_size", "num_heads", "head_size"),
+            f"{projection}/bias": ("num_heads", "head_size"),
+        }.items()
+    },
+    "MultiHeadDotProductAttention_1/out/kernel": (
+        "num_heads",
+        "head_size",
+        "hidden_size",
+    ),
+    "MultiHeadDotProductAttention_1/out/bias": ("hidden_size",),
+    "LayerNorm_2/scale": ("hidden_size",),
+    "LayerNorm_2/bias": ("hidden_size",),
+    "MlpBlock_3/Dense_0/kernel": ("hidden_size", "mlp_dim"),
+    "MlpBlock_3/Dense_0/bias": ("mlp_dim",),
+    "MlpBlock_3/Dense_1/kernel": ("mlp_dim", "hidden_size"),
+    "MlpBlock_3/Dense_1/bias": ("hidden_size",),
+}
+ROOT_ARRAYS = {
+    "conv_root/kernel": (7, 7, "channels", "resnet_width"),
+    "gn_root/scale": ("resnet_width",),
+    "gn_root/bias": ("resnet_width",),
+}
+
+_BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/")
+_UNIT_NAME = re.compile(r"block([0-9]+)/unit([0-9]+)/")
+_ROOT_NAME = re.compile(r"(conv_root|gn_root|block[0-9]+/unit[0-9]+)/")
+_GROUP_NORM = re.compile(r"(block[0-9]+/unit[0-9]+/)?gn(_root|_proj|[123])/")
+
+
+def is_group_norm(name: str) -> bool:
+    """Says whether files hold an array as (1, 1, 1, C) although it is a vector.
+
+    Args:
+        name: str, a released name.
+
+    Returns:
+        True for the scales and biases of the group normalisations.
+
+    Example:
+        >>> from zoo import released_names
+        >>> released_names.is_group_norm("gn_root/scale")
+        True
+    """
+    return _GROUP_NORM.match(name) is not None
+
+
+def count_blocks(names) -> int:
+    """Returns how many encoder blocks a set of released names has.
+
+    Args:
+        names: iterable of str.
+
+    Returns:
+        int, one more than the number of the last block, 0 without blocks.
+
+    Raises:
+        ValueError: the numbers have a gap.
+
+    Example:
+        >>> from zoo import released_names
+        >>> released_names.count_blocks(["Transformer/encoderblock_0/LayerNorm_0/bias"])
+        1
+    """
+    found = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
+    _refuse_gaps(found, 0, BLOCK)
+    return len(found)
+
+
+def count_units(names) -> tuple[int, ...] | None:
+    """Returns how many residual units each ResNet stage has.
+
+    Args:
+        names: iterable of str.
+
+    Returns:
+        A tuple of int, empty where the stem is a lone convolution, or None without a
+        stem.
+
+    Raises:
+        ValueError: the numbers have a gap.
+
+    Example:
+        >>> from zoo import released_names
+        >>> released_names.count_units(["conv_root/kernel"])
+        ()
+    """
+    names = list(names)
+    stages: dict[int, set[int]] = {}
+    for match in filter(None, map(_UNIT_NAME.match, names)):
+        stages.setdefault(int(match[1]), set()).add(int(match[2]))
+    _refuse_gaps(stages, 1, "block")
+    for stage, units in stages.items():
+        _refuse_gaps(units, 1, f"block{stage}/unit")
+    if not any(map(_ROOT_NAME.match, names)):
+        return None
+    return tuple(len(stages[stage]) for stage in sorted(stages))
+
+
+def layout(names) -> dict[str, tuple]:
+    """Returns the arrays that a checkpoint with these names must have.
+
+    Args:
+        names: iterable of str; they tell the number of blocks, the stages of the
+            stem, and whether there are a class token, `pre_logits` and a head.
+
+    Returns:
+        A dict of released name to shape, sizes as in the tables of this module.
+
+    Raises:
+        ValueError: the numbers of blocks or units have a gap.
+
+    Example:
+        >>> from zoo import released_names
+        >>> released_names.layout(["head/bias"])["head/kernel"]
+        ('hidden_size', 'classes')
+    """
+    names = set(names)
+    stages = count_units(names)
+    arrays = dict(EMBEDDING_ARRAYS)
+    if stages is not None:
+        # The first stage quadruples the stem's channels, each later one doubles them.
+        factor = 2 * 2 ** len(stages) if stages else 1
+        height, width, _, hidden_size = EMBEDDING_ARRAYS["embedding/kernel"]
+        arrays["embedding/kernel"] = (
+            height,
+            width,
+            (factor, "resnet_width"),
+            hidden_size,
+        )
+        arrays.update(ROOT_ARRAYS)
+        for stage, units in enumerate(stages, start=1):
+            for unit in range(1, units + 1):
+                for name, shape in _unit_arrays(stage, unit).items():
+                    arrays[f"block{stage}/unit{unit}/{name}"] = shape
+    if CLASS_TOKEN in names:
+        arrays[CLASS_TOKEN] = (1, 1, "hidden_size")
+    arrays.update(ENCODER_ARRAYS)
+    for block in range(max(count_blocks(names), 1)):
+        for name, shape in BLOCK_ARRAYS.items():
+            arrays[f"{BLOCK}_{block}/{name}"] = shape
+    features = "hidden_size"
+    if names & PRE_LOGITS_ARRAYS.keys():
+        arrays.update(PRE_LOGITS_ARRAYS)
+        features = "representation_size"
+    if names & HEAD_ARRAYS.keys():
+        arrays.update(HEAD_ARRAYS)
+        arrays["head/kernel"] = (features, "classes")
+    return arrays
+
+
+def measure(arrays) -> tuple[dict[str, int], list[str]]:
+    """Compares a checkpoint's arrays with the table.
+
+    Args:
+        arrays: dict of released name to array (or anything with a `shape`).
+
+    Returns:
+        The value of each named size of the table ("hidden_size", "mlp_dim", ...),
+        and a list of what is wrong: arrays missing, unknown or of the wrong shape.
+
+    Example:
+        >>> import numpy as np
+        >>> from zoo import released_names
+        >>> sizes, problems = released_names.measure({"cls": np.zeros((1, 1, 8))})
+        >>> sizes, problems[0]
+        ({'hidden_size': 8}, 'missing embedding/kernel')
+    """
+    try:
+        table = layout(arrays)
+    except ValueError as error:
+        return {}, [str(error)]
+    problems = [f"missing {name}" for name in table if name not in arrays]
+    problems += [f"unknown {name}" for name in arrays if name not in table]
+    shapes = {name: tuple(arrays[name].shape) for name in table if name in arrays}
+    sizes: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if len(shape) == len(table[name]):
+            for size, symbol in zip(shape, table[name], strict=True):
+                if isinstance(symbol, str):
+                    sizes.setdefault(symbol, size)
+    for name, shape in shapes.items():
+        expected = table[name]
+        wanted = tuple(_value(symbol, sizes) for symbol in expected)
+        if shape != wanted:
+            symbols = ", ".join(map(_spell, expected))
+            problems.append(f"{name} has shape {shape}, not {wanted} ({symbols})")
+    heads = sizes.get("num_heads", 1) * sizes.get("head_size", 1)
+    if {"num_heads", "head_size"} <= sizes.keys() and heads != sizes.get("hidden_size"):
+        problems.append(
+            f"{sizes['num_heads']} heads of size {sizes['head_size']} do not make "
+            f"the hidden size {sizes.get('hidden_size')}"
+        )
+    return sizes, problems
+
+
+def _unit_arrays(stage, unit):
+    """Returns names and shapes of one bottleneck unit (both counted from 1)."""
+    width = (2 ** (stage - 1), "resnet_width")
+    outputs = (4 * width[0], "resnet_width")
+    inputs = outputs if unit > 1 else (2 * width[0], "resnet_width")
+    if stage == unit == 1:
+        inputs = width
+    convolutions = {
+        "1": (1, 1, inputs, width),
+        "2": (3, 3, width, width),
+        "3": (1, 1, width, outputs),
+    }
+    if unit == 1:
+        convolutions["_proj"] = (1, 1, inputs, outputs)
+    arrays = {}
+    for suffix, shape in convolutions.items():
+        arrays[f"conv{suffix}/kernel"] = shape
+        arrays[f"gn{suffix}/scale"] = arrays[f"gn{suffix}/bias"] = shape[-1:]
+    return arrays
+
+
+def _refuse_gaps(found, first, label):
+    missing = sorted(set(range(first, first + len(found))) - set(found))
+    if missing:
+        numbers = ", ".join(map(str, sorted(found)))
+        raise ValueError(
+            f"{label}s are numbered {numbers}: {label.split('/')[-1]} {missing[0]} is "
+            "missing"
+        )
+
+
+def _value(symbol, sizes):
+    """Returns the number a table entry stands for, None where nothing tells it."""
+    if isinstance(symbol, int):
+        return symbol
+    factor, name = symbol if isinstance(symbol, tuple) else (1, symbol)
+    return factor * sizes[name] if name in sizes else None
+
+
+def _spell(symbol):
+    return f"{symbol[0]} x {symbol[1]}" if isinstance(symbol, tuple) else str(symbol)
