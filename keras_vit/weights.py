@@ -9,6 +9,12 @@ import warnings
 import numpy as np
 
 import zoo
+from zoo.released_names import (
+    CLASS_TOKEN,
+    HEAD_ARRAYS,
+    POSITION_EMBEDDING,
+    PRE_LOGITS_ARRAYS,
+)
 
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
@@ -35,10 +41,8 @@ _LAYERS = {
         }.items()
     },
     r"embedding": _rename("embedding", "", _DENSE),
-    r"class_token": {"cls": "token"},
-    r"position_embedding": {
-        "Transformer/posembed_input/pos_embedding": "position_embedding"
-    },
+    r"class_token": {CLASS_TOKEN: "token"},
+    r"position_embedding": {POSITION_EMBEDDING: "position_embedding"},
     r"encoder_block_(\d+)": {
         f"Transformer/encoderblock_{{}}/{key}": place
         for key, place in {
@@ -61,7 +65,6 @@ _LAYERS = {
     r"pre_logits": _rename("pre_logits", "", _DENSE),
     r"head": _rename("head", "", _DENSE),
 }
-_POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
 
 
 def load_released_weights(
@@ -117,7 +120,7 @@ def save_released_weights(model, path):
 
     Raises:
         ValueError: the model is not one of ours.
-        zoo.StoreError: the file cannot be written.
+        OSError: the file cannot be written.
 
     Source:
         The names and shapes of the released files.
@@ -225,7 +228,7 @@ def released_variables(model):
                     variable,
                     _released_shape(key, variable.shape, layer),
                 )
-    if _POSITION_EMBEDDING not in found:
+    if POSITION_EMBEDDING not in found:
         raise ValueError(
             f"Model {model.name!r} has no layers of the released names: pass a model "
             "made by keras_vit.VisionTransformer or one of the variants, not a model "
@@ -257,19 +260,19 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     targets = released_variables(model)
     arrays = dict(checkpoint.arrays)
 
-    if "head/kernel" not in targets or _head_size(targets) != checkpoint.classes:
+    if _classes(targets) != checkpoint.classes:
         new_head = True
     if new_head:
-        for key in ("head/kernel", "head/bias"):
+        for key in HEAD_ARRAYS:
             arrays.pop(key, None)
             targets.pop(key, None)
-        if "pre_logits/kernel" not in targets:
-            arrays.pop("pre_logits/kernel", None)
-            arrays.pop("pre_logits/bias", None)
-    if "cls" not in targets and "cls" in arrays:
+        if not targets.keys() & PRE_LOGITS_ARRAYS.keys():
+            for key in PRE_LOGITS_ARRAYS:
+                arrays.pop(key, None)
+    if CLASS_TOKEN not in targets and CLASS_TOKEN in arrays:
         # Pooling "gap": the model has no class token, nor its position.
-        arrays.pop("cls")
-        arrays[_POSITION_EMBEDDING] = arrays[_POSITION_EMBEDDING][:, 1:]
+        arrays.pop(CLASS_TOKEN)
+        arrays[POSITION_EMBEDDING] = arrays[POSITION_EMBEDDING][:, 1:]
     _check_keys(checkpoint, targets, arrays)
 
     grid_size = model.get_layer("position_embedding").grid_size
@@ -297,9 +300,11 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         )
 
 
-def _head_size(targets):
-    _, shape = targets["head/bias"]
-    return shape[0]
+def _classes(targets):
+    """The size of the model's head, None without one."""
+    return next(
+        (shape[-1] for key, (_, shape) in targets.items() if key in HEAD_ARRAYS), None
+    )
 
 
 def _check_keys(checkpoint, targets, arrays):
@@ -308,11 +313,11 @@ def _check_keys(checkpoint, targets, arrays):
     if not missing and not left_over:
         return
     remedies = []
-    if "cls" in missing:
+    if CLASS_TOKEN in missing:
         remedies.append('the file has no class token: pass pooling="gap" or None')
-    if any(key.startswith("pre_logits/") for key in missing):
+    if PRE_LOGITS_ARRAYS.keys() & set(missing):
         remedies.append("the file has no pre_logits: pass representation_size=None")
-    if any(key.startswith("pre_logits/") for key in left_over):
+    if PRE_LOGITS_ARRAYS.keys() & set(left_over):
         size = checkpoint.representation_size
         remedies.append(f"its head needs pre_logits: pass representation_size={size}")
     raise ValueError(
@@ -324,7 +329,7 @@ def _check_keys(checkpoint, targets, arrays):
 
 
 def _fit_position_embedding(checkpoint, arrays, grid_size, method):
-    embedding = arrays[_POSITION_EMBEDDING]
+    embedding = arrays[POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
     if old_grid is None:
         if checkpoint.num_positions != math.prod(grid_size):
@@ -334,7 +339,7 @@ def _fit_position_embedding(checkpoint, arrays, grid_size, method):
                 f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
             )
         old_grid = grid_size
-    arrays[_POSITION_EMBEDDING] = zoo.resize(embedding, old_grid, grid_size, method)
+    arrays[POSITION_EMBEDDING] = zoo.resize(embedding, old_grid, grid_size, method)
 
 
 def _fit_gray(arrays, targets):

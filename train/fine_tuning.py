@@ -15,15 +15,12 @@ from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
 from train.data.splits import find_corrupt
 from train.errors import RunError
+from train.figures import write_predictions_picture
 from train.files import whole_file
 from train.loop import Trainer, evaluate, fit
 from train.metrics import MetricLog
 from train.optimizers import MomentumSGD
-from train.report import (
-    classification_summary,
-    write_predictions_picture,
-    write_report,
-)
+from train.report import classification_summary, write_report
 from train.run_directory import RunDirectory
 from train.schedules import WarmupCosine
 

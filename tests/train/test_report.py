@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from train import figures as drawing
 from train import report
+from train.figures import write_predictions_picture
 from train.metrics import MetricLog
-from train.report import (
-    classification_summary,
-    write_predictions_picture,
-    write_report,
-)
+from train.report import classification_summary, write_report
 
 
 def random_split(classes, examples, seed=0):
@@ -56,13 +54,13 @@ def written(run_dir, classes=10, examples=200, **changes):
 @pytest.fixture
 def figures(monkeypatch):
     """Keeps the figures that the module saves."""
-    kept, save = [], report._save
+    kept, save = [], drawing._save
 
     def keep(figure, path):
         save(figure, path)
         kept.append(figure)
 
-    monkeypatch.setattr(report, "_save", keep)
+    monkeypatch.setattr(drawing, "_save", keep)
     return kept
 
 
@@ -399,7 +397,7 @@ def test_predictions_picture(tmp_path, figures, size, count):
         assert titles[1] == "✗ dog (75%)\ntrue: cat"
     with Image.open(path) as picture:
         pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
-    for colour, expected in ((report.BLUE, True), (report.ORANGE, count > 1)):
+    for colour, expected in ((drawing.BLUE, True), (drawing.ORANGE, count > 1)):
         rgb = tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
         assert ((pixels == rgb).all(axis=1).sum() > 1000) == expected
 
@@ -424,7 +422,7 @@ def test_pictures_that_do_not_fit_are_named(tmp_path, images, message):
 
 def test_importing_is_light():
     script = (
-        "import sys, train.report, train.metrics;"
+        "import sys, train.report, train.figures, train.metrics;"
         "assert not {'matplotlib', 'sklearn', 'keras', 'tensorflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -125,7 +125,9 @@ def evaluation_batches(
     return batches.with_options(_options())
 
 
-def explain_input_error(error: tf.errors.InvalidArgumentError, split: Split):
+def explain_input_error(
+    error: tf.errors.InvalidArgumentError, split: Split
+) -> DataError:
     """Finds the images behind an error that a dataset of this module raised.
 
     Decodes the whole split, so call it only after a failure.

@@ -120,7 +120,9 @@ def test_order_and_crops_follow_the_seed_alone():
     split = numbered_split(40)
     expected = take(training_batches(split, **OPTIONS), 3)
     tf.random.set_seed(1234)
-    assert_same(take(training_batches(split, **OPTIONS), 3), expected)
+    under_another_global_seed = take(training_batches(split, **OPTIONS), 3)
+    tf.random.set_seed(None)
+    assert_same(under_another_global_seed, expected)
     other = take(training_batches(split, **{**OPTIONS, "seed": 8}), 3)
     assert any((a[1] != b[1]).any() for a, b in zip(other, expected, strict=True))
     assert any(
