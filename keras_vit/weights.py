@@ -292,9 +292,9 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         variable.assign(arrays[key].reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
         warnings.warn(
-            f"The head in {checkpoint.path} is all zeros, as released, and so will be "
-            "the logits: pass classes=K for a new head to fine-tune, "
-            "include_top=False for features, or weights="
+            f"The head in {checkpoint.path} is all zeros, as in the original "
+            "ImageNet-21k files, and so will be the logits: pass classes=K for a new "
+            "head to fine-tune, include_top=False for features, or weights="
             '"augreg-imagenet21k" for ImageNet-21k logits.',
             stacklevel=4,
         )

@@ -59,10 +59,15 @@ class StdConv2D(keras.layers.Conv2D):
             **kwargs,
         )
 
+    def add_weight(self, *args, **kwargs):
+        # Autocast would round the kernel to half precision before its mean is taken.
+        if kwargs.get("name") == "kernel":
+            kwargs["autocast"] = False
+        return super().add_weight(*args, **kwargs)
+
     def convolution_op(self, inputs, kernel):
-        dtype = kernel.dtype
         kernel = ops.cast(kernel, "float32")
         mean = ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         std = ops.std(kernel, axis=(0, 1, 2), keepdims=True)
-        kernel = ops.cast((kernel - mean) / (std + 1e-5), dtype)
+        kernel = ops.cast((kernel - mean) / (std + 1e-5), self.compute_dtype)
         return super().convolution_op(inputs, kernel)
