@@ -28,6 +28,8 @@ $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), not Python 3.10 to 3.13: name another with PYTHON=/path/to/python." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian: apt-get install python3-venv), or name another Python with PYTHON=/path/to/python." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@# The pip that came with Python 3.10 resolves our dependencies for hours.
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.made setup.cfg
