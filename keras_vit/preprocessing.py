@@ -43,7 +43,8 @@ def decode_predictions(predictions, top=5, class_names=None):
         the WordNet id where the names are ImageNet's, else the class's number.
 
     Raises:
-        ValueError: the names are unknown, or not as many as the classes.
+        ValueError: the names are unknown, or not as many as the classes; or all
+            scores are equal, which a new head's are.
         zoo.StoreError: the names cannot be fetched.
 
     Source:
@@ -60,6 +61,12 @@ def decode_predictions(predictions, top=5, class_names=None):
             f"decode_predictions expects (batch, classes), got {predictions.shape}."
         )
     classes = predictions.shape[1]
+    if classes > 1 and (np.ptp(predictions, axis=1) == 0).any():
+        raise ValueError(
+            "Every class has the same score: the head is new, or all zeros as in the "
+            "original ImageNet-21k files. Fine-tune it first, or load a model with "
+            'a trained head, such as weights="augreg-imagenet21k".'
+        )
     if class_names is None:
         names = _imagenet_names(classes)
     else:

@@ -10,6 +10,17 @@ from tqdm import tqdm
 from train.errors import RunError
 
 
+def progress_bar(**settings):
+    """Returns a progress bar that does not flood a log file.
+
+    Args:
+        **settings: of `tqdm.tqdm`.
+    """
+    # In a log file every refresh is a line of its own.
+    interval = 0.5 if sys.stderr.isatty() else 20.0
+    return tqdm(**settings, dynamic_ncols=True, mininterval=interval)
+
+
 class Progress:
     """One line with loss, accuracy, images/s and the time left.
 
@@ -21,14 +32,8 @@ class Progress:
 
     def __init__(self, steps, start_step, batch_size):
         self.batch_size = batch_size
-        self.bar = tqdm(
-            total=steps,
-            initial=start_step,
-            unit="step",
-            desc="training",
-            dynamic_ncols=True,
-            # In a log file every refresh is a line of its own.
-            mininterval=0.5 if sys.stderr.isatty() else 20.0,
+        self.bar = progress_bar(
+            total=steps, initial=start_step, unit="step", desc="training"
         )
 
     def __call__(self, step, metrics):

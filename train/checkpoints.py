@@ -3,6 +3,7 @@
 import pathlib
 import re
 import zipfile
+import zlib
 
 import numpy as np
 from keras import ops
@@ -10,17 +11,29 @@ from keras import ops
 from train.errors import RunError
 from train.files import whole_file
 
+# What NumPy and zipfile raise, by where the damage is.
+_DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
 
 class Checkpoints:
     """The checkpoints in a folder, of which the newest two are kept.
 
     Args:
         folder: str or path, made if missing.
+
+    Raises:
+        RunError: the folder cannot be made.
     """
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"Cannot make the folder {self.folder}: {error.strerror}. Pass another "
+                "--run_dir."
+            ) from error
 
     def steps(self):
         """Returns the steps that have a checkpoint, in order."""
@@ -69,7 +82,7 @@ class Checkpoints:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGED as error:
             raise RunError(
                 f"The checkpoint {path} is damaged ({error}): delete it to go on from "
                 "the one before, or pass another --run_dir."
@@ -89,7 +102,9 @@ class Checkpoints:
 
 
 def _keyed(variables):
+    # Keras numbers seed generators through the process, not within the model.
+    paths = [re.sub(r"(?<=seed_generator)_\d+", "", item.path) for item in variables]
     return {
-        f"{index:04d}/{variable.path}": variable
-        for index, variable in enumerate(variables)
+        f"{index:04d}/{path}": variable
+        for index, (path, variable) in enumerate(zip(paths, variables, strict=True))
     }

@@ -20,7 +20,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags  # noqa: E402
+from absl import app, flags, logging  # noqa: E402
 
 flags.DEFINE_string(
     "dataset",
@@ -80,6 +80,15 @@ def main(argv):
     """Reads the flags, runs, and says where the report is."""
     if len(argv) > 1:
         raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
+    if os.environ["KERAS_BACKEND"] != "tensorflow":
+        sys.exit(
+            "error: The trainer needs TensorFlow, but KERAS_BACKEND is "
+            f"{os.environ['KERAS_BACKEND']!r}: unset it. The model it saves runs on "
+            "every backend."
+        )
+    if not flags.FLAGS["verbosity"].present:
+        # TFDS tells every file that it opens.
+        logging.set_verbosity(logging.WARNING)
     from train import fine_tuning, recipes
     from train.errors import RunError
 
@@ -120,8 +129,14 @@ def _overrides(given):
     ]
     values = {name: given[name] for name in names if given[name] is not None}
     if "image_size" in values:
-        sides = [int(side) for side in values["image_size"]]
-        values["image_size"] = sides[0] if len(sides) == 1 else tuple(sides)
+        sides = values["image_size"]
+        if len(sides) > 2 or not all(side.strip().isdecimal() for side in sides):
+            raise ValueError(
+                f"--image_size={','.join(sides)} is no size in pixels: pass one number "
+                "such as 224, or HEIGHT,WIDTH such as 224,320."
+            )
+        height, *width = map(int, sides)
+        values["image_size"] = (height, *width) if width else height
     if values.get("weights") == "none":
         values["weights"] = None
     return values

@@ -13,7 +13,7 @@ class RunDirectory:
     Args:
         path: str or path, made if missing.
         settings: dict of what decides the run's result, to JSON. A directory that
-            holds a run of other settings is left alone.
+            holds checkpoints or the model of other settings is left alone.
 
     Raises:
         RunError: the directory cannot be written, or holds another run.
@@ -38,11 +38,16 @@ class RunDirectory:
             ) from error
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
-        if self.config.exists():
+        if self.config.exists() and self._is_begun():
             self._compare(settings)
         else:
             with whole_file(self.config) as temporary:
                 temporary.write_text(json.dumps(settings, indent=2) + "\n")
+
+    def _is_begun(self):
+        # A run that stopped at an error before its first checkpoint leaves nothing to
+        # go on with: the mended command may have its directory.
+        return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
     def _compare(self, settings):
         try:

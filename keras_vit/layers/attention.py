@@ -35,7 +35,7 @@ class SelfAttention(keras.layers.Layer):
 
     Example:
 
-    >>> SelfAttention(num_heads=3)(keras.random.normal((2, 7, 192))).shape
+    >>> tuple(SelfAttention(num_heads=3)(keras.random.normal((2, 7, 192))).shape)
     (2, 7, 192)
     """
 
@@ -93,6 +93,9 @@ class SelfAttention(keras.layers.Layer):
         batch, length, _ = tokens.shape
         weights = keras.KerasTensor((batch, self.num_heads, length, length), "float32")
         return output, weights
+
+    def compute_output_shape(self, tokens_shape):
+        return tokens_shape
 
     def get_config(self):
         return {

@@ -22,7 +22,7 @@ class ClassToken(keras.layers.Layer):
 
     Example:
 
-    >>> ClassToken()(keras.ops.ones((2, 6, 192))).shape
+    >>> tuple(ClassToken()(keras.ops.ones((2, 6, 192))).shape)
     (2, 7, 192)
     """
 
@@ -59,7 +59,7 @@ class ClassTokenPooling(keras.layers.Layer):
 
     Example:
 
-    >>> ClassTokenPooling()(keras.ops.ones((2, 7, 192))).shape
+    >>> tuple(ClassTokenPooling()(keras.ops.ones((2, 7, 192))).shape)
     (2, 192)
     """
 

@@ -27,7 +27,7 @@ class MLP(keras.layers.Layer):
 
     Example:
 
-    >>> MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape
+    >>> tuple(MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape)
     (2, 7, 192)
     """
 

@@ -34,7 +34,7 @@ class PatchEncoder(keras.layers.Layer):
     Example:
 
     >>> images = keras.random.uniform((2, 32, 48, 3), -1.0, 1.0)
-    >>> PatchEncoder(patch_size=16, hidden_size=192)(images).shape
+    >>> tuple(PatchEncoder(patch_size=16, hidden_size=192)(images).shape)
     (2, 6, 192)
     """
 

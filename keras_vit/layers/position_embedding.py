@@ -3,6 +3,7 @@
 import math
 
 import keras
+from keras import ops
 
 from keras_vit.sizes import pair
 
@@ -32,7 +33,7 @@ class AddPositionEmbs(keras.layers.Layer):
 
     Example:
 
-    >>> AddPositionEmbs(grid_size=(2, 3))(keras.ops.ones((2, 7, 192))).shape
+    >>> tuple(AddPositionEmbs(grid_size=(2, 3))(keras.ops.ones((2, 7, 192))).shape)
     (2, 7, 192)
     """
 
@@ -60,7 +61,7 @@ class AddPositionEmbs(keras.layers.Layer):
         )
 
     def call(self, tokens):
-        return tokens + self.position_embedding
+        return ops.add(tokens, self.position_embedding)
 
     def compute_output_shape(self, tokens_shape):
         return tokens_shape

@@ -34,7 +34,7 @@ class ResidualUnit(keras.layers.Layer):
     Example:
 
     >>> unit = ResidualUnit(filters=64, strides=2)
-    >>> unit(keras.random.normal((2, 14, 14, 64))).shape
+    >>> tuple(unit(keras.random.normal((2, 14, 14, 64))).shape)
     (2, 7, 7, 256)
     """
 

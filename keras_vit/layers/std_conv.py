@@ -34,7 +34,7 @@ class StdConv2D(keras.layers.Conv2D):
     Example:
 
     >>> layer = StdConv2D(64, 7, strides=2)
-    >>> layer(keras.random.normal((2, 32, 48, 3))).shape
+    >>> tuple(layer(keras.random.normal((2, 32, 48, 3))).shape)
     (2, 16, 24, 64)
     """
 

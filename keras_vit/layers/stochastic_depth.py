@@ -31,7 +31,7 @@ class StochasticDepth(keras.layers.Layer):
 
     Example:
 
-    >>> StochasticDepth(0.1)(keras.ops.ones((2, 7, 192)), training=True).shape
+    >>> tuple(StochasticDepth(0.1)(keras.ops.ones((2, 7, 192)), training=True).shape)
     (2, 7, 192)
     """
 

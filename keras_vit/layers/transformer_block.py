@@ -39,7 +39,7 @@ class TransformerBlock(keras.layers.Layer):
     Example:
 
     >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
-    >>> block(keras.random.normal((2, 7, 192))).shape
+    >>> tuple(block(keras.random.normal((2, 7, 192))).shape)
     (2, 7, 192)
     """
 
@@ -93,6 +93,9 @@ class TransformerBlock(keras.layers.Layer):
         return self.attention.compute_output_spec(
             tokens, training, return_attention_weights
         )
+
+    def compute_output_shape(self, tokens_shape):
+        return tokens_shape
 
     def get_config(self):
         return {

@@ -79,7 +79,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
     ...                    patch_size=8)
     >>> model = VisionTransformer(config, image_size=32, classes=10)
-    >>> model(keras.ops.zeros((1, 32, 32, 3))).shape
+    >>> tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
     (1, 10)
     """
     variant = config if isinstance(config, str) else None

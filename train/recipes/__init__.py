@@ -31,7 +31,9 @@ def for_dataset(dataset):
     10000
     """
     name = dataset.partition(":")[0].partition("/")[0]
-    if name not in names() or pathlib.Path(dataset).is_dir():
+    # As train.data.sources has it: "digits" goes before a folder, a folder before TFDS.
+    is_folder = dataset != "digits" and pathlib.Path(dataset).expanduser().is_dir()
+    if name not in names() or is_folder:
         name = "own_data"
     recipe = importlib.import_module(f"train.recipes.{name}").RECIPE
     return dataclasses.replace(recipe, dataset=dataset)

@@ -9,6 +9,17 @@ from keras_vit import ViTConfig
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
+# What a published number depends on: with another value there is none to expect.
+_PUBLISHED_WITH = {
+    "model",
+    "weights",
+    "image_size",
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "warmup_steps",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -87,8 +98,9 @@ class Recipe:
     def override(self, **values):
         """Returns the recipe with other values.
 
-        What is not given follows: the warm-up keeps its share of the steps, and the
-        micro-batches about their size.
+        What is not given follows: the warm-up keeps its share of the steps, the
+        micro-batches about their size, and the published number is dropped where it
+        is another's.
 
         Args:
             **values: fields of the recipe.
@@ -115,6 +127,8 @@ class Recipe:
             values.setdefault(
                 "micro_batches", next(n for n in parts if batch_size % n == 0)
             )
+        if values.keys() & _PUBLISHED_WITH:
+            values.setdefault("published", "")
         return dataclasses.replace(self, **values)
 
     @property

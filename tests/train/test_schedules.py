@@ -1,0 +1,62 @@
+import keras
+import numpy as np
+import pytest
+
+from train.schedules import WarmupCosine
+
+
+def released(step, base, total, warmup):
+    """`create_learning_rate_schedule` of the released code, cosine, in float64."""
+    progress = np.clip((step - warmup) / float(total - warmup), 0.0, 1.0)
+    rate = base * 0.5 * (1.0 + np.cos(np.pi * progress))
+    if warmup:
+        rate = rate * np.minimum(1.0, step / warmup)
+    return rate
+
+
+@pytest.mark.parametrize(
+    ("base", "total", "warmup"),
+    [(0.03, 500, 100), (0.01, 20, 19), (0.1, 7, 0), (1.0, 1, 0)],
+)
+def test_equals_the_released_formula_at_every_step(base, total, warmup):
+    schedule = WarmupCosine(base, total, warmup)
+    steps = np.arange(total + 5)
+    rates = [float(schedule(step)) for step in steps]
+    np.testing.assert_allclose(
+        rates, released(steps, base, total, warmup), atol=base * 1e-6
+    )
+
+
+def test_landmarks():
+    schedule = WarmupCosine(0.03, steps=500, warmup_steps=100)
+    assert float(schedule(0)) == 0.0
+    assert float(schedule(50)) == pytest.approx(0.015)
+    assert float(schedule(100)) == pytest.approx(0.03)
+    assert float(schedule(300)) == pytest.approx(0.015)
+    assert float(schedule(500)) == pytest.approx(0.0, abs=1e-9)
+    assert float(WarmupCosine(0.03, steps=500)(0)) == pytest.approx(0.03)
+
+
+def test_takes_the_optimizers_step_counter():
+    schedule = WarmupCosine(0.03, steps=500, warmup_steps=100)
+    counter = keras.Variable(20, dtype="int64", trainable=False)
+    assert float(schedule(counter)) == pytest.approx(0.006)
+
+
+@pytest.mark.parametrize("warmup", [10, 11, -1])
+def test_a_warm_up_that_does_not_fit_is_named(warmup):
+    with pytest.raises(ValueError, match=rf"warmup_steps={warmup} .*steps=10\."):
+        WarmupCosine(0.1, steps=10, warmup_steps=warmup)
+
+
+def test_config_round_trip():
+    schedule = WarmupCosine(0.03, steps=500, warmup_steps=100)
+    config = keras.optimizers.schedules.serialize(schedule)
+    again = keras.optimizers.schedules.deserialize(config)
+    assert isinstance(again, WarmupCosine)
+    assert again.get_config() == {
+        "learning_rate": 0.03,
+        "steps": 500,
+        "warmup_steps": 100,
+    }
+    assert float(again(250)) == float(schedule(250))

@@ -1,0 +1,199 @@
+"""The pictures of a report: learning curve, confusion matrix, predictions."""
+
+import math
+
+import numpy as np
+
+from train.files import whole_file
+from train.predictions import check_predictions, confused_pairs
+
+MATRIX_CLASSES = 30
+MATRIX_EXCERPT = 20
+PICTURES = 12
+
+# From the palette of Okabe and Ito, told apart with every kind of colour vision.
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+
+
+def draw_learning_curve(path, history):
+    """Draw loss, accuracy and learning rate over the steps, where there are any.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        history: `train.metrics.MetricLog` of the run. Without "loss", "accuracy",
+            "val_loss", "val_accuracy" and "learning_rate" nothing is written.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    panels = []
+    for name, label in (("loss", "Loss"), ("accuracy", "Accuracy")):
+        lines = (history.series(name), history.series(f"val_{name}"))
+        if any(len(steps) for steps, _ in lines):
+            panels.append((label, lines))
+    rate = history.series("learning_rate")
+    heights = [3] * len(panels) + [1] * bool(len(rate[0]))
+    if not heights:
+        return
+    figure = _figure(8, 1 + sum(heights))
+    axes = figure.subplots(
+        len(heights), sharex=True, squeeze=False, height_ratios=heights
+    )[:, 0]
+    for cell, (label, ((steps, values), validation)) in zip(axes, panels, strict=False):
+        window = max(1, len(values) // 25)
+        if window > 1:
+            cell.plot(steps, values, color=BLUE, alpha=0.25, linewidth=0.8)
+        if len(values):
+            mean = "" if window == 1 else f", mean of {window} records"
+            smooth = _moving_average(values, window)
+            cell.plot(steps, smooth, _style(steps), color=BLUE, label=f"training{mean}")
+        if len(validation[0]):
+            cell.plot(*validation, "o-", color=ORANGE, markersize=4, label="validation")
+        cell.set_ylabel(label)
+        cell.legend(frameon=False)
+    if len(rate[0]):
+        axes[-1].plot(*rate, _style(rate[0]), color=GREEN)
+        axes[-1].set_ylabel("Learning rate")
+        axes[-1].set_ylim(bottom=0)
+        axes[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
+    for cell in axes:
+        cell.grid(alpha=0.25)
+        cell.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("Step")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
+    figure.align_ylabels()
+    _save(figure, path)
+
+
+def draw_confusion_matrix(path, summary):
+    """Draw which classes were taken for which, of many the most confused ones.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        summary: What `train.report.classification_summary` returned.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    matrix, classes = summary["confusion_matrix"], len(summary["per_class"])
+    shown, title = list(range(classes)), "Test examples by true and predicted class"
+    if classes > MATRIX_CLASSES:
+        confused = np.ravel(confused_pairs(matrix)).astype(int).tolist()
+        shown = sorted(list(dict.fromkeys(confused + shown))[:MATRIX_EXCERPT])
+        title = f"The {MATRIX_EXCERPT} most confused of {classes:,} classes"
+    names = [_short(summary["per_class"][index]["name"], 24) for index in shown]
+    shares = matrix[shown] / np.maximum(matrix[shown].sum(axis=1, keepdims=True), 1)
+    shares, counts = shares[:, shown], matrix[np.ix_(shown, shown)]
+
+    side = max(4.5, 0.42 * len(shown) + 2)
+    figure = _figure(side + 1, side)
+    axes = figure.subplots()
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(
+        image, label="Share of the true class", shrink=0.6, format="{x:.0%}"
+    )
+    ticks = {"fontsize": 9, "parse_math": False}
+    short = max(map(len, names)) <= 3
+    axes.set_xticks(range(len(shown)), names, **ticks, rotation=0 if short else 90)
+    axes.set_yticks(range(len(shown)), names, **ticks)
+    axes.tick_params(length=0)
+    axes.set(xlabel="Predicted class", ylabel="True class", title=title)
+    for row, column in np.argwhere(counts):
+        axes.text(
+            column,
+            row,
+            counts[row, column],
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if shares[row, column] > 0.5 else "black",
+        )
+    _save(figure, path)
+
+
+def write_predictions_picture(
+    path, images, labels, probabilities, class_names, title=""
+):
+    """Draw the first twelve images with what the model saw in them.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        images: Images in [-1, 1], floats of shape (n, height, width, 3), n at least 1.
+        labels: True classes, integers of shape (n,).
+        probabilities: Predicted probabilities, floats of shape (n, classes).
+        class_names: Names of the classes, a sequence of `classes` strings.
+        title: Line above the grid.
+
+    Raises:
+        RunError: The file cannot be written.
+        ValueError: The arguments do not fit each other, or images leave [-1, 1].
+    """
+    class_names = [str(name) for name in class_names]
+    labels, probabilities = check_predictions(labels, probabilities, class_names)
+    images = np.asarray(images, dtype=np.float32)
+    if images.shape[1:] != (*images.shape[1:3], 3) or len(images) != len(labels):
+        raise ValueError(
+            f"{path}: images must be of shape ({len(labels)}, height, width, 3) to go "
+            f"with the labels, got {images.shape}."
+        )
+    # Resizing with a bicubic or Lanczos kernel overshoots the range a little.
+    if not np.abs(images).max() <= 2:
+        raise ValueError(
+            f"{path}: images must be in [-1, 1], got values from {images.min():g} to "
+            f"{images.max():g}: pass them as the model sees them."
+        )
+    columns = min(4, len(labels))
+    rows = math.ceil(min(len(labels), PICTURES) / columns)
+    figure = _figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
+    figure.suptitle(title, fontsize=12, parse_math=False)
+    smooth = min(images.shape[1:3]) > 64
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for cell in axes:
+        cell.set_axis_off()
+    for cell, image, label, chances in zip(
+        axes, images[:PICTURES], labels, probabilities, strict=False
+    ):
+        guess = chances.argmax()
+        colour, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
+        cell.imshow(
+            (np.clip(image, -1, 1) + 1) / 2,
+            interpolation="bilinear" if smooth else "nearest",
+        )
+        cell.set_axis_on()
+        cell.set(xticks=[], yticks=[])
+        cell.spines[:].set(color=colour, linewidth=3)
+        cell.set_title(
+            f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
+            f"true: {_short(class_names[label], 16)}",
+            fontsize=9,
+            color=colour,
+            parse_math=False,
+        )
+    _save(figure, path)
+
+
+def _style(steps):
+    return "-" if len(steps) > 30 else ".-"
+
+
+def _moving_average(values, window):
+    kernel = np.ones(window)
+    counts = np.convolve(np.ones(len(values)), kernel, mode="same")
+    return np.convolve(values, kernel, mode="same") / counts
+
+
+def _short(name, length):
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def _figure(width, height):
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def _save(figure, path):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with whole_file(path) as temporary:
+        FigureCanvasAgg(figure).print_figure(temporary, format="png", dpi=120)
