@@ -181,33 +181,6 @@ def image_size(checkpoint, config):
     )
 
 
-def check_architecture(checkpoint, config):
-    """Raises a ValueError that lists where a checkpoint is not of a `ViTConfig`."""
-    differences = []
-    for name in (
-        "hidden_size",
-        "num_layers",
-        "num_heads",
-        "mlp_dim",
-        "patch_size",
-        "resnet_stages",
-        "resnet_width",
-    ):
-        in_file, in_model = getattr(checkpoint, name), getattr(config, name)
-        if name == "patch_size" and isinstance(in_model, int):
-            in_model = (in_model, in_model)
-        if name == "resnet_width" and not config.is_hybrid:
-            in_model = None
-        if in_file != in_model:
-            differences.append(f"{name} {in_file} (the model has {in_model})")
-    if differences:
-        raise ValueError(
-            f"{checkpoint.path} is another architecture than the model: "
-            f"{', '.join(differences)}. Choose the variant or the ViTConfig of the "
-            "file."
-        )
-
-
 def released_variables(model):
     """Returns {released key: (variable, released shape)} of a model.
 
@@ -258,6 +231,7 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         ValueError: the file does not fit the model; no variable is changed then.
     """
     targets = released_variables(model)
+    _check_architecture(checkpoint, model.name, targets)
     arrays = dict(checkpoint.arrays)
 
     if _classes(targets) != checkpoint.classes:
@@ -297,6 +271,34 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
             "head to fine-tune, include_top=False for features, or weights="
             '"augreg-imagenet21k" for ImageNet-21k logits.',
             stacklevel=4,
+        )
+
+
+def _check_architecture(checkpoint, name, targets):
+    # Arrays of the model's shapes that hold nothing tell its sizes as a file's do.
+    shapes = {key: shape for key, (_, shape) in targets.items()}
+    in_model = zoo.Checkpoint(
+        name,
+        {key: np.broadcast_to(np.float32(0), shape) for key, shape in shapes.items()},
+    )
+    differences = [
+        f"{size} {getattr(checkpoint, size)} (the model has {getattr(in_model, size)})"
+        for size in (
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "mlp_dim",
+            "patch_size",
+            "resnet_stages",
+            "resnet_width",
+        )
+        if getattr(checkpoint, size) != getattr(in_model, size)
+    ]
+    if differences:
+        raise ValueError(
+            f"{checkpoint.path} is another architecture than the model: "
+            f"{', '.join(differences)}. Choose the variant or the ViTConfig of the "
+            "file."
         )
 
 

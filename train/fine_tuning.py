@@ -12,7 +12,7 @@ import zoo
 from train.callbacks import Every, Progress, StepLog, StopOnSignal, progress_bar
 from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
-from train.data.splits import find_corrupt
+from train.data.splits import find_corrupt, pick
 from train.errors import RunError
 from train.figures import write_predictions_picture
 from train.files import whole_file
@@ -98,7 +98,7 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
     with (
         contextlib.closing(progress),
         StopOnSignal(save) as stop,
-        _naming_corrupt_images(source.train, source.validation),
+        _explaining(source.train, source.validation),
     ):
         batches = pipeline.training_batches(
             source.train,
@@ -155,7 +155,8 @@ def build_model(recipe, classes):
 
 
 @contextlib.contextmanager
-def _naming_corrupt_images(*splits):
+def _explaining(*splits):
+    """Turns errors of a step into what a person can do about them."""
     try:
         yield
     except (
@@ -167,6 +168,11 @@ def _naming_corrupt_images(*splits):
             if find_corrupt(split):
                 raise pipeline.explain_input_error(error, split) from error
         raise
+    except tf.errors.ResourceExhaustedError as error:
+        raise RunError(
+            "The device's memory is full: raise --micro_batches, lower --image_size or "
+            "choose a smaller --model."
+        ) from error
 
 
 def _announce(recipe, source, model, directory, start_step):
@@ -196,7 +202,7 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
         progress_bar(
             total=source.test.num_examples, unit="image", desc="testing"
         ) as bar,
-        _naming_corrupt_images(source.test),
+        _explaining(source.test),
     ):
         batches = pipeline.evaluation_batches(source.test, **evaluation)
         labels, probabilities, loss = evaluate(
@@ -204,18 +210,20 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
         )
     _picture(source, directory, trainer, evaluation)
 
-    _, seconds = log.series("seconds")
     results = {
         "test_loss": loss,
         "train_examples": source.train.num_examples,
         "steps": recipe.steps,
-        "seconds": float(seconds.sum()),
-        "images_per_second": float(np.median(log.series("images_per_second")[1])),
         "parameters": trainer.model.count_params(),
         "command": command,
     }
     if source.validation:
         results["validation_examples"] = source.validation.num_examples
+    _, seconds = log.series("seconds")
+    if len(seconds):
+        results["seconds"] = float(seconds.sum())
+        _, rates = log.series("images_per_second")
+        results["images_per_second"] = float(np.median(rates))
     summary = classification_summary(labels, probabilities, source.class_names)
     write_report(
         directory.path,
@@ -239,17 +247,12 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
 
 def _picture(source, directory, trainer, evaluation):
     """Shows that the saved model, loaded again, sees what the trained one saw."""
-    examples = pipeline.evaluation_batches(source.test, **evaluation).unbatch()
-    count = source.test.num_examples
     # Spread over the split, which often has its classes in order.
-    chosen = np.unique(np.linspace(0, count - 1, 12).astype(int))
-    examples = [
-        example
-        for index, example in enumerate(examples.as_numpy_iterator())
-        if index in chosen
-    ]
-    images = np.stack([image for image, _ in examples])
-    labels = np.array([label for _, label in examples])
+    chosen = np.unique(np.linspace(0, source.test.num_examples - 1, 12).astype(int))
+    few = pick(source.test, chosen)
+    [(images, labels)] = pipeline.evaluation_batches(
+        few, image_size=evaluation["image_size"], batch_size=len(chosen)
+    ).as_numpy_iterator()
     # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
     trained, loaded = (
         keras.ops.convert_to_numpy(keras.ops.softmax(model(images, training=False)))

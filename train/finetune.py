@@ -95,13 +95,16 @@ def main(argv):
     given = flags.FLAGS.flag_values_dict()
     try:
         recipe = recipes.for_dataset(given["dataset"]).override(**_overrides(given))
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    try:
         results = fine_tuning.run(
             recipe,
             run_dir=given["run_dir"] or recipe.default_run_dir,
             data_dir=given["data_dir"],
             command=shlex.join(["python", "-m", "train.finetune", *sys.argv[1:]]),
         )
-    except (RunError, ValueError) as error:
+    except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     print(
         f"test accuracy {results['test_accuracy']:.2%} on all "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from train.errors import RunError
 from train.files import whole_file
 
 
@@ -52,8 +53,8 @@ class MetricLog:
             step: Last step to keep, an integer.
 
         Raises:
-            RunError: The shorter log cannot be written; the old one is untouched.
-            ValueError: A line of the log is not a record.
+            RunError: A line of the log is not a record, or the shorter log cannot be
+                written; the old one is untouched then.
         """
         if self.path.exists():
             kept = [line for line, record in self._lines() if record["step"] <= step]
@@ -68,7 +69,7 @@ class MetricLog:
             empty where nothing is logged yet.
 
         Raises:
-            ValueError: A line of the log is not a record.
+            RunError: A line of the log is not a record.
         """
         return [record for _, record in self._lines()] if self.path.exists() else []
 
@@ -83,7 +84,7 @@ class MetricLog:
             for each record that holds the metric.
 
         Raises:
-            ValueError: A line of the log is not a record.
+            RunError: A line of the log is not a record.
         """
         found = [record for record in self.records() if name in record]
         steps = np.array([record["step"] for record in found], dtype=np.int64)
@@ -112,7 +113,7 @@ class MetricLog:
                 record = json.loads(line)
                 record["step"] = int(record["step"])
             except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(
+                raise RunError(
                     f"{self.path}, line {number}: not a record with a step: "
                     f"{line[:80]!r}: remove that line to read the rest."
                 ) from error

@@ -103,7 +103,6 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     checkpoint = None
     if weights is not None:
         checkpoint = released.read_weights(weights, variant)
-        released.check_architecture(checkpoint, config)
         if pooling is None:
             class_token = checkpoint.class_token
         if image_size is None:

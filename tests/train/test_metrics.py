@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from train.errors import RunError
+from train.errors import RunError
 from train.metrics import MetricLog
 
 
@@ -123,10 +124,10 @@ def test_a_broken_line_in_the_middle_is_named(log, line):
     with open(log.path, "a") as file:
         file.write(line + "\n")
     log.append(3, loss=1.0)
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: not a record"):
+    with pytest.raises(RunError, match=r"metrics\.jsonl, line 2: not a record"):
         log.records()
     before = log.path.read_bytes()
-    with pytest.raises(ValueError, match="line 2"):
+    with pytest.raises(RunError, match="line 2"):
         log.rewind(1)
     assert log.path.read_bytes() == before
 

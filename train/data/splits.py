@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from train.errors import RunError
+
 HOLD_OUT_SEED = 0
 
 
-class DataError(ValueError):
+class DataError(RunError):
     """The data cannot be used; the message says what, where and what to do."""
 
 
@@ -115,6 +117,34 @@ def validation_size(name: str, num_examples: int, fraction: float) -> int:
             "number in [0, 1), such as 0.02, or 0 for no validation split"
         )
     return count
+
+
+def pick(split: Split, indices: Sequence[int]) -> Split:
+    """Picks a few examples of a split, without decoding the others.
+
+    Args:
+        split: The split.
+        indices: Which examples, distinct and ascending.
+
+    Returns:
+        A split of these examples.
+    """
+    indices = np.asarray(indices)
+
+    def records():
+        return (
+            split.records()
+            .enumerate()
+            .filter(lambda index, _: tf.reduce_any(index == indices))
+            .map(lambda _, example: example)
+        )
+
+    return replace(
+        split,
+        num_examples=len(indices),
+        records=records,
+        locate=lambda index, record: split.locate(int(indices[index]), record),
+    )
 
 
 def find_corrupt(split: Split) -> list[str]:
