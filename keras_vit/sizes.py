@@ -1,5 +1,7 @@
 """Sizes given as one int or as (height, width)."""
 
+import operator
+
 
 def pair(size, name):
     """Returns `size` as a (height, width) tuple of positive ints.
@@ -20,10 +22,11 @@ def pair(size, name):
     (16, 16)
     """
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2 or any(
-        isinstance(side, bool) or not isinstance(side, int) or side < 1
-        for side in sides
-    ):
+    try:
+        sides = tuple(operator.index(side) for side in sides)
+    except TypeError:
+        sides = ()
+    if len(sides) != 2 or min(sides) < 1:
         raise ValueError(
             f"{name} must be a positive int or a (height, width) pair of them, "
             f"got {size!r}."

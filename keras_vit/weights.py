@@ -7,6 +7,7 @@ import re
 import warnings
 
 import numpy as np
+from keras import ops
 
 import zoo
 from zoo.released_names import (
@@ -131,7 +132,7 @@ def save_released_weights(model, path):
     >>> save_released_weights(model, "tiny.npz")
     """
     arrays = {
-        key: np.asarray(_numpy(variable)).reshape(shape)
+        key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
         for key, (variable, shape) in released_variables(model).items()
     }
     grid_size = model.get_layer("position_embedding").grid_size
@@ -260,7 +261,8 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     if wrong:
         raise ValueError(
             f"{checkpoint.path} has arrays of other shapes than the model: "
-            f"{', '.join(wrong)}."
+            f"{', '.join(wrong)}. Pass the channels and the representation_size of the "
+            "file."
         )
     for key, (variable, _) in targets.items():
         variable.assign(arrays[key].reshape(variable.shape))
@@ -349,9 +351,3 @@ def _fit_gray(arrays, targets):
     _, shape = targets[key]
     if shape[2] == 1 and arrays[key].shape[2] == 3:
         arrays[key] = arrays[key].sum(axis=2, keepdims=True)
-
-
-def _numpy(variable):
-    from keras import ops
-
-    return ops.convert_to_numpy(ops.cast(variable, "float32"))

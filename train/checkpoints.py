@@ -1,6 +1,5 @@
 """Checkpoints of a run: every variable, written whole, read without unpickling."""
 
-import pathlib
 import re
 import zipfile
 import zlib
@@ -9,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from train.errors import RunError
-from train.files import whole_file
+from train.files import make_folder, whole_file
 
 # What NumPy and zipfile raise, by where the damage is.
 _DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -26,14 +25,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"Cannot make the folder {self.folder}: {error.strerror}. Pass another "
-                "--run_dir."
-            ) from error
+        self.folder = make_folder(folder)
 
     def steps(self):
         """Returns the steps that have a checkpoint, in order."""

@@ -8,6 +8,28 @@ import tempfile
 from train.errors import RunError
 
 
+def make_folder(path):
+    """Makes a folder, and those above it, unless it is there.
+
+    Args:
+        path: str or path.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    path = pathlib.Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"Cannot make the folder {path}: {error.strerror}. Pass another --run_dir."
+        ) from error
+    return path
+
+
 @contextlib.contextmanager
 def whole_file(path):
     """Yields a temporary path beside `path`, which takes its place on success.

@@ -227,11 +227,7 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
     summary = classification_summary(labels, probabilities, source.class_names)
     write_report(
         directory.path,
-        config={
-            **dataclasses.asdict(recipe),
-            "eval_every": recipe.eval_interval,
-            "checkpoint_every": recipe.checkpoint_interval,
-        },
+        config=_settings(recipe),
         summary=summary,
         results=results,
         history=log,
@@ -243,6 +239,16 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
         "report": str(directory.report),
         "model": str(directory.model),
     }
+
+
+def _settings(recipe):
+    """The recipe as the report shows it: what it leaves open, nothing empty."""
+    settings = {
+        **dataclasses.asdict(recipe),
+        "eval_every": recipe.eval_interval,
+        "checkpoint_every": recipe.checkpoint_interval,
+    }
+    return {name: value for name, value in settings.items() if value != ""}
 
 
 def _picture(source, directory, trainer, evaluation):

@@ -1,10 +1,9 @@
 """The directory of a run: what is where, and whose it is."""
 
 import json
-import pathlib
 
 from train.errors import RunError
-from train.files import whole_file
+from train.files import make_folder, whole_file
 
 
 class RunDirectory:
@@ -20,7 +19,7 @@ class RunDirectory:
     """
 
     def __init__(self, path, settings):
-        self.path = pathlib.Path(path)
+        self.path = make_folder(path)
         self.config = self.path / "config.json"
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
@@ -29,13 +28,6 @@ class RunDirectory:
         self.class_names = self.path / "class_names.txt"
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(
-                f"Cannot make the run directory {self.path}: {error.strerror}. Pass "
-                "another --run_dir."
-            ) from error
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
         if self.config.exists() and self._is_begun():

@@ -50,10 +50,9 @@ class ViTConfig:
         if self.resnet_stages is not None:
             object.__setattr__(self, "resnet_stages", tuple(self.resnet_stages))
         for name in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name} must be a positive int, got {getattr(self, name)}."
-                )
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a positive int, got {value!r}.")
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} must be a multiple of "

@@ -21,7 +21,7 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
         stochastic_depth_rate: float in [0, 1), of the last block.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`.
-        channels: int, of the images; with weights 3 or 1.
+        channels: int, of the images; with weights 3, or 1 but not for hybrids.
         name: str, the model's name.
 
     Returns:

@@ -55,8 +55,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             0 at the first.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
-        channels: int, of the images. With weights 3, or 1: then the patch embedding
-            is summed over red, green and blue, which equals repeating the gray value.
+        channels: int, of the images. With weights 3; or 1, but not for hybrids: then
+            the patch embedding is summed over red, green and blue, which equals
+            repeating the gray value.
         name: str, by default the variant's.
 
     Returns:

@@ -1,0 +1,281 @@
+"""What every layer must do, whatever it computes, on the backend in use."""
+
+import contextlib
+import inspect
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+# How far a layer may be from its float32 result, as a fraction of the result's RMS:
+# some roundings of 2^-11 (float16) or 2^-8 (bfloat16) after one another.
+HALF_TOLERANCE = {
+    "float32": 1e-6,
+    "mixed_float16": 4e-3,
+    "float16": 4e-3,
+    "mixed_bfloat16": 3e-2,
+    "bfloat16": 3e-2,
+}
+# What every layer's configuration has besides its own arguments.
+_BASE_CONFIG = {"name", "trainable", "dtype", "activity_regularizer", "autocast"}
+
+
+def check_layer(
+    layer_class,
+    init_arguments,
+    input_shape,
+    expected_output_shape,
+    *,
+    num_weights,
+    zero_gradients=(),
+    random_in_training=False,
+    tmp_path,
+):
+    """Checks all that layers have in common.
+
+    Args:
+        layer_class: the class, of `keras_vit.layers`.
+        init_arguments: dict, all the constructor's arguments, none at its default.
+        input_shape: tuple with the batch, not square where the layer has a choice.
+        expected_output_shape: tuple with the batch.
+        num_weights: int, how many trainable variables.
+        zero_gradients: names of variables without influence on the output.
+        random_in_training: bool, whether `init_arguments` has rates of dropout.
+        tmp_path: folder for files.
+    """
+
+    def make(**kwargs):
+        layer = layer_class(**init_arguments, **kwargs)
+        layer.build(input_shape)
+        randomize(layer)
+        return layer
+
+    check_shapes(layer_class(**init_arguments), input_shape, expected_output_shape)
+    check_config(layer_class, init_arguments)
+    layer = make()
+    inputs = normal(input_shape)
+    assert len(layer.trainable_variables) == num_weights
+    check_saving(layer, inputs, tmp_path / "layer.keras")
+    check_dtype_policies(make, inputs)
+    check_gradients(layer, inputs, zero_gradients)
+    check_training(make, inputs, random_in_training)
+
+
+def check_shapes(layer, input_shape, expected_output_shape):
+    """Eager, symbolic and computed shapes agree; the batch size is free."""
+    batch = expected_output_shape[0]
+    dynamic = (None, *expected_output_shape[1:])
+    assert not layer.built
+    symbolic = layer(keras.Input(input_shape[1:]))
+    assert layer.built
+    assert symbolic.shape == dynamic
+    assert symbolic.dtype == "float32"
+    assert layer(normal(input_shape)).shape == expected_output_shape
+    assert (
+        layer(normal((batch + 1, *input_shape[1:]))).shape
+        == (batch + 1,) + (expected_output_shape[1:])
+    )
+    assert tuple(layer.compute_output_shape(input_shape)) == expected_output_shape
+    assert tuple(layer.compute_output_shape((None, *input_shape[1:]))) == dynamic
+    spec = layer.compute_output_spec(keras.KerasTensor((None, *input_shape[1:])))
+    assert (tuple(spec.shape), spec.dtype) == (dynamic, "float32")
+
+
+def check_config(layer_class, init_arguments):
+    """The configuration is the constructor's arguments, and makes the layer again."""
+    arguments = named_arguments(layer_class)
+    assert init_arguments.keys() == arguments.keys()
+    for name, value in init_arguments.items():
+        assert arguments[name].default != value, f"{name} is at its default"
+    layer = layer_class(**init_arguments, name="chosen")
+    config = layer.get_config()
+    inherited = _BASE_CONFIG
+    if layer_class.__base__ is not keras.layers.Layer:
+        inherited = inherited | named_arguments(layer_class.__base__).keys()
+    assert arguments.keys() <= config.keys() <= arguments.keys() | inherited
+    assert config["name"] == "chosen"
+    for name, value in init_arguments.items():
+        assert config[name] == value, name
+
+    assert layer_class.from_config(config).get_config() == config
+    serialized = keras.saving.serialize_keras_object(layer)
+    again = keras.saving.deserialize_keras_object(json.loads(json.dumps(serialized)))
+    assert type(again) is layer_class
+    assert again.get_config() == config
+
+
+def check_saving(layer, inputs, path):
+    """A model with the layer computes the very same after a round trip."""
+    images = keras.Input(inputs.shape[1:])
+    model = keras.Model(images, layer(images))
+    expected = numpy(model(inputs))
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    np.testing.assert_array_equal(numpy(loaded(inputs)), expected)
+
+
+def check_dtype_policies(make, inputs):
+    """Every policy, global or the layer's own, gives its dtype and nearly the same."""
+    reference = make()
+    expected = numpy(reference(inputs))
+    for name, tolerance in HALF_TOLERANCE.items():
+        policy = keras.DTypePolicy(name)
+        with global_policy(name):
+            layers = {"global": make()}
+        layers["own"] = make(dtype=name)
+        for kind, layer in layers.items():
+            label = f"{name} ({kind})"
+            for variable, source in zip(
+                layer.variables, reference.variables, strict=True
+            ):
+                if variable.trainable:
+                    assert variable.dtype == policy.variable_dtype, label
+                    variable.assign(source)
+            for part in all_layers(layer):
+                assert part.dtype_policy.name == name, f"{part.name}: {label}"
+            output = layer(inputs)
+            dtype = keras.backend.standardize_dtype(output.dtype)
+            assert dtype == policy.compute_dtype, label
+            symbolic = layer(keras.Input(inputs.shape[1:]))
+            assert symbolic.dtype == policy.compute_dtype, label
+            error = numpy(output) - expected
+            assert rms(error) <= tolerance * rms(expected), label
+
+
+def check_gradients(layer, inputs, zero_gradients=()):
+    """Gradients are finite, nonzero, and the slopes that finite differences see."""
+    names = [variable.path for variable in layer.trainable_variables]
+    found = gradients(layer, inputs)
+    rng = np.random.default_rng(2)
+    for variable, gradient in zip(layer.trainable_variables, found, strict=True):
+        assert gradient.shape == variable.shape, variable.path
+        assert np.isfinite(gradient).all(), variable.path
+        if variable.path.endswith(tuple(zero_gradients)) and zero_gradients:
+            assert np.abs(gradient).max() < 1e-4, variable.path
+            continue
+        assert np.abs(gradient).max() > 1e-2, f"{variable.path} of {names}"
+        # Along the gradient, and off it so that no part of it goes unseen.
+        kept = numpy(variable)
+        direction = gradient / rms(gradient) + rng.normal(size=gradient.shape)
+        losses = []
+        for step in (1e-3, -1e-3):
+            variable.assign(kept + step * direction)
+            losses.append(
+                float(np.sum(numpy(layer(inputs)) * cotangent(layer, inputs)))
+            )
+        variable.assign(kept)
+        slope = (losses[0] - losses[1]) / 2e-3
+        np.testing.assert_allclose(
+            slope, np.sum(gradient * direction), rtol=0.03, err_msg=variable.path
+        )
+
+
+def check_training(make, inputs, random_in_training):
+    """Training differs from use exactly where there are rates of dropout."""
+    layer = make()
+    accepts = "training" in inspect.signature(layer.call).parameters
+    plain = numpy(layer(inputs))
+    np.testing.assert_array_equal(numpy(layer(inputs)), plain)
+    assert accepts or not random_in_training
+    if not accepts:
+        return
+    np.testing.assert_array_equal(numpy(layer(inputs, training=False)), plain)
+    first, second = (numpy(layer(inputs, training=True)) for _ in range(2))
+    assert np.isfinite(first).all()
+    if random_in_training:
+        assert rms(first - plain) > 1e-2 * rms(plain)
+        assert rms(first - second) > 1e-2 * rms(plain)
+    else:
+        np.testing.assert_array_equal(first, plain)
+
+
+def gradients(layer, inputs, **call_arguments):
+    """Gradients of a fixed linear function of a layer's output, as NumPy arrays."""
+    variables = layer.trainable_variables
+    weights = ops.convert_to_tensor(cotangent(layer, inputs))
+    backend = keras.backend.backend()
+    if not variables:
+        return []
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = ops.sum(layer(inputs, **call_arguments) * weights)
+        found = tape.gradient(loss, [variable.value for variable in variables])
+    elif backend == "torch":
+        layer.zero_grad()
+        ops.sum(layer(inputs, **call_arguments) * weights).backward()
+        found = [variable.value.grad for variable in variables]
+    else:
+        import jax
+
+        others = [variable.value for variable in layer.non_trainable_variables]
+
+        def loss(values):
+            outputs, _ = layer.stateless_call(values, others, inputs, **call_arguments)
+            return ops.sum(outputs * weights)
+
+        found = jax.grad(loss)([variable.value for variable in variables])
+    assert all(gradient is not None for gradient in found)
+    return [numpy(gradient) for gradient in found]
+
+
+def cotangent(layer, inputs):
+    """The fixed weights of the outputs in the loss of `gradients`."""
+    shape = layer.compute_output_shape(inputs.shape)
+    return normal(tuple(shape), seed=1)
+
+
+def randomize(layer, seed=0):
+    """Gives a layer weights without zeros or ones that would hide an error."""
+    rng = np.random.default_rng(seed)
+    for variable in layer.trainable_variables:
+        start = 1.0 if variable.path.endswith("gamma") else 0.0
+        fan_in = max(int(np.prod(variable.shape[:-1])), 4)
+        scale = 1.0 / np.sqrt(fan_in) if len(variable.shape) > 1 else 0.2
+        variable.assign(start + rng.normal(scale=scale, size=variable.shape))
+
+
+def all_layers(layer):
+    """A layer and the layers in it, theirs included."""
+    return list(layer._flatten_layers())
+
+
+def named_arguments(layer_class):
+    """The parameters by name of a class's own constructor, without the catch-alls."""
+    if "__init__" not in vars(layer_class):
+        return {}
+    parameters = inspect.signature(layer_class.__init__).parameters
+    return {
+        name: parameter
+        for name, parameter in parameters.items()
+        if name != "self"
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+
+@contextlib.contextmanager
+def global_policy(name):
+    """Sets the global dtype policy for a while."""
+    kept = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(kept)
+
+
+def normal(shape, seed=0):
+    """Fixed standard normal numbers in float32."""
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def numpy(tensor):
+    """A tensor or variable of any float dtype as float64."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32")).astype("float64")
+
+
+def rms(array):
+    """The root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(array))))

@@ -1,0 +1,99 @@
+import doctest
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+
+BACKENDS = ("tensorflow", "jax", "torch")
+# The fourteen share one template, whose example builds a model.
+VARIANTS_RUN = {"ViT_Ti16", "R_ViT_Ti16"}
+RETURNS_NOTHING = {"ViTConfig", "load_released_weights", "save_released_weights"}
+PUBLIC = {name: getattr(keras_vit, name) for name in keras_vit.__all__}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_import_takes_only_its_backend_and_says_nothing(backend):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    # Keras itself imports jax under the other backends, where it is installed.
+    unwanted = {"tensorflow", "torch", "train"} - {backend}
+    code = f"""
+import sys, keras
+print("IMPORTED", file=sys.stderr)
+import keras_vit
+found = {unwanted} & set(sys.modules)
+assert not found, found
+assert keras.backend.backend() == {backend!r}
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == ""
+    # TensorFlow tells of the machine before.
+    before, _, after = process.stderr.partition("IMPORTED\n")
+    assert after == ""
+    assert backend == "tensorflow" or before == ""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, thing in PUBLIC.items() if callable(thing)]
+)
+def test_documentation_has_all_its_parts(name):
+    thing = PUBLIC[name]
+    text = inspect.getdoc(thing)
+    sections = ["Args:", "Source:", "Example:"]
+    if isinstance(thing, type) and issubclass(thing, keras.layers.Layer):
+        sections += ["Call arguments:", "Returns:"]
+    elif name not in RETURNS_NOTHING:
+        sections += ["Returns:"]
+    for section in sections:
+        assert f"\n{section}\n" in text, section
+    assert ">>> " in text.partition("\nExample:\n")[2]
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        assert f"\n    {stars}{parameter.name}: " in text, parameter.name
+
+
+def modules():
+    packages = pkgutil.walk_packages(keras_vit.__path__, "keras_vit.")
+    return ["keras_vit", *(package.name for package in packages)]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    names = {**vars(module), **PUBLIC, "keras": keras, "keras_vit": keras_vit, "np": np}
+    failures = []
+    runner = doctest.DocTestRunner(
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False
+    )
+    for test in doctest.DocTestFinder().find(module, globs=names):
+        function = test.name.rpartition(".")[2]
+        variant = name == "keras_vit.models.variants"
+        if not variant or function in VARIANTS_RUN:
+            runner.run(test, out=failures.append)
+    assert not runner.failures, "".join(failures)
+
+
+def test_examples_of_the_variants_are_run():
+    module = importlib.import_module("keras_vit.models.variants")
+    tests = doctest.DocTestFinder().find(module)
+    with_examples = {test.name.rpartition(".")[2] for test in tests if test.examples}
+    assert with_examples > VARIANTS_RUN
+    assert len(with_examples) == len(keras_vit.VARIANTS)

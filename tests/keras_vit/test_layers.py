@@ -1,0 +1,491 @@
+import keras
+import numpy as np
+import pytest
+from harness import all_layers, check_layer, normal, numpy, randomize, rms
+from keras import ops
+
+import keras_vit
+from keras_vit import layers
+
+HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
+
+LAYERS = {
+    "PatchEncoder": (
+        {"patch_size": (4, 2), "hidden_size": 24},
+        (2, 8, 10, 3),
+        (2, 10, 24),
+        {"num_weights": 2},
+    ),
+    "ClassToken": ({}, (2, 6, 24), (2, 7, 24), {"num_weights": 1}),
+    "ClassTokenPooling": ({}, (2, 7, 24), (2, 24), {"num_weights": 0}),
+    "AddPositionEmbs": (
+        {"grid_size": (2, 3)},
+        (2, 7, 24),
+        (2, 7, 24),
+        {"num_weights": 1},
+    ),
+    "SelfAttention": (
+        {"num_heads": 3, "dropout_rate": 0.4},
+        (2, 7, 24),
+        (2, 7, 24),
+        # A bias of the keys shifts all scores of a row alike.
+        {"num_weights": 8, "zero_gradients": ("key/bias",), "random_in_training": True},
+    ),
+    "MLP": (
+        {"mlp_dim": 40, "dropout_rate": 0.4},
+        (2, 7, 24),
+        (2, 7, 24),
+        {"num_weights": 4, "random_in_training": True},
+    ),
+    "StochasticDepth": (
+        {"rate": 0.4, "seed": 3},
+        (32, 7, 24),
+        (32, 7, 24),
+        {"num_weights": 0, "random_in_training": True},
+    ),
+    "TransformerBlock": (
+        {
+            "num_heads": 3,
+            "mlp_dim": 40,
+            "dropout_rate": 0.2,
+            "attention_dropout_rate": 0.3,
+            "stochastic_depth_rate": 0.4,
+        },
+        (2, 7, 24),
+        (2, 7, 24),
+        {
+            "num_weights": 16,
+            "zero_gradients": ("key/bias",),
+            "random_in_training": True,
+        },
+    ),
+    "StdConv2D": (
+        {
+            "filters": 5,
+            "kernel_size": (3, 2),
+            "strides": (2, 1),
+            "padding": "valid",
+            "use_bias": True,
+            "kernel_initializer": HE_NORMAL,
+        },
+        (2, 9, 6, 3),
+        (2, 4, 5, 5),
+        {"num_weights": 2},
+    ),
+    "ResidualUnit": (
+        {"filters": 8, "strides": (2, 1), "groups": 4},
+        (2, 7, 6, 16),
+        (2, 4, 6, 32),
+        {"num_weights": 12},
+    ),
+}
+
+
+def test_every_public_layer_is_here():
+    assert LAYERS.keys() == set(layers.__all__)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_common_behaviour(name, tmp_path):
+    init_arguments, input_shape, output_shape, options = LAYERS[name]
+    check_layer(
+        getattr(keras_vit, name),
+        init_arguments,
+        input_shape,
+        output_shape,
+        tmp_path=tmp_path,
+        **options,
+    )
+
+
+def built(layer, *shape):
+    layer.build(shape)
+    randomize(layer)
+    return layer
+
+
+# References in float64, written from the papers' equations.
+
+
+def softmax(x):
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def norm_reference(x, layer):
+    mean = x.mean(axis=-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-6) * numpy(layer.gamma) + numpy(
+        layer.beta
+    )
+
+
+def dense_reference(x, layer):
+    return x @ numpy(layer.kernel) + numpy(layer.bias)
+
+
+def attention_reference(x, layer):
+    """One head at a time: its columns of the projections, then its average."""
+    query, key, value = (
+        dense_reference(x, part) for part in (layer.query, layer.key, layer.value)
+    )
+    head_size = x.shape[-1] // layer.num_heads
+    weights, mixed = [], []
+    for head in range(layer.num_heads):
+        own = slice(head * head_size, (head + 1) * head_size)
+        scores = np.einsum("bqd,bkd->bqk", query[..., own], key[..., own])
+        weights.append(softmax(scores / np.sqrt(head_size)))
+        mixed.append(np.einsum("bqk,bkd->bqd", weights[-1], value[..., own]))
+    output = dense_reference(np.concatenate(mixed, axis=-1), layer.out)
+    return output, np.stack(weights, axis=1)
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def mlp_reference(x, layer):
+    return dense_reference(gelu_tanh(dense_reference(x, layer.expand)), layer.project)
+
+
+def block_reference(x, block):
+    x = (
+        x
+        + attention_reference(norm_reference(x, block.attention_norm), block.attention)[
+            0
+        ]
+    )
+    return x + mlp_reference(norm_reference(x, block.mlp_norm), block.mlp)
+
+
+def standardize(kernel):
+    mean, deviation = kernel.mean(axis=(0, 1, 2)), kernel.std(axis=(0, 1, 2))
+    return (kernel - mean) / (deviation + 1e-5)
+
+
+def same_convolution(x, kernel, strides):
+    """Window by window; what is odd in the padding goes to the bottom and right."""
+    batch, *sides, _ = x.shape
+    new_sides = [
+        -(-side // stride) for side, stride in zip(sides, strides, strict=True)
+    ]
+    padding = [(0, 0)]
+    for side, new_side, stride, size in zip(
+        sides, new_sides, strides, kernel.shape[:2], strict=True
+    ):
+        total = max((new_side - 1) * stride + size - side, 0)
+        padding.append((total // 2, total - total // 2))
+    x = np.pad(x, [*padding, (0, 0)])
+    output = np.zeros((batch, *new_sides, kernel.shape[-1]))
+    for row, column in np.ndindex(*new_sides):
+        top, left = row * strides[0], column * strides[1]
+        window = x[:, top : top + kernel.shape[0], left : left + kernel.shape[1]]
+        output[:, row, column] = np.tensordot(window, kernel, axes=3)
+    return output
+
+
+def group_norm_reference(x, layer, groups):
+    batch, height, width, channels = x.shape
+    grouped = x.reshape(batch, height * width, groups, channels // groups)
+    mean = grouped.mean(axis=(1, 3), keepdims=True)
+    variance = grouped.var(axis=(1, 3), keepdims=True)
+    normed = ((grouped - mean) / np.sqrt(variance + 1e-6)).reshape(x.shape)
+    return normed * numpy(layer.gamma) + numpy(layer.beta)
+
+
+def unit_reference(x, unit):
+    def branch(x, part, strides=(1, 1)):
+        conv, norm = getattr(unit, f"conv{part}"), getattr(unit, f"gn{part}")
+        x = same_convolution(x, standardize(numpy(conv.kernel)), strides)
+        return group_norm_reference(x, norm, unit.groups)
+
+    shortcut = branch(x, "_proj", unit.strides) if unit.projects else x
+    x = np.maximum(branch(x, "1"), 0)
+    x = np.maximum(branch(x, "2", unit.strides), 0)
+    return np.maximum(branch(x, "3") + shortcut, 0)
+
+
+def test_patches_are_read_row_by_row():
+    layer = built(keras_vit.PatchEncoder((4, 2), 24), None, 8, 10, 3)
+    images, kernel = normal((2, 8, 10, 3)), numpy(layer.kernel)
+    expected = np.zeros((2, 10, 24))
+    for row in range(2):
+        for column in range(5):
+            patch = images[:, 4 * row : 4 * row + 4, 2 * column : 2 * column + 2]
+            expected[:, 5 * row + column] = np.einsum("bhwc,hwcd->bd", patch, kernel)
+    expected += numpy(layer.bias)
+    np.testing.assert_allclose(numpy(layer(images)), expected, atol=1e-5)
+
+
+def test_class_token_comes_first():
+    layer = built(keras_vit.ClassToken(), None, 6, 24)
+    tokens = normal((2, 6, 24))
+    found = numpy(layer(tokens))
+    np.testing.assert_array_equal(found[:, 0], np.tile(numpy(layer.token)[0], (2, 1)))
+    np.testing.assert_array_equal(found[:, 1:], tokens)
+    pooled = keras_vit.ClassTokenPooling()(found)
+    np.testing.assert_array_equal(numpy(pooled), found[:, 0])
+
+
+def test_positions_are_added():
+    layer = built(keras_vit.AddPositionEmbs((2, 3)), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    expected = tokens + numpy(layer.position_embedding)
+    np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-6)
+
+
+def test_attention():
+    layer = built(keras_vit.SelfAttention(3), None, 7, 24)
+    tokens = 2 * normal((2, 7, 24))
+    output, weights = layer(tokens, return_attention_weights=True)
+    expected_output, expected_weights = attention_reference(tokens, layer)
+    assert expected_weights.max() > 0.9  # far from the uniform 1/7
+    np.testing.assert_allclose(numpy(output), expected_output, atol=1e-5)
+    np.testing.assert_allclose(numpy(weights), expected_weights, atol=1e-6)
+    np.testing.assert_allclose(numpy(weights).sum(axis=-1), 1.0, atol=1e-6)
+    np.testing.assert_array_equal(numpy(layer(tokens)), numpy(output))
+
+
+@pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
+def test_attention_weights_of_symbolic_tokens(name):
+    init_arguments, *_ = LAYERS[name]
+    layer = getattr(keras_vit, name)(**init_arguments, dtype="mixed_bfloat16")
+    # The number of tokens may be unknown.
+    tokens = keras.Input((None, 24))
+    output, weights = layer(tokens, return_attention_weights=True)
+    assert (output.shape, output.dtype) == ((None, None, 24), "bfloat16")
+    assert (weights.shape, weights.dtype) == ((None, 3, None, None), "float32")
+    model = keras.Model(tokens, [output, weights])
+    for length in (5, 7):
+        output, weights = model(normal((2, length, 24)))
+        assert output.shape == (2, length, 24)
+        assert weights.shape == (2, 3, length, length)
+        assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+
+
+def test_mlp_has_the_tanh_gelu():
+    layer = built(keras_vit.MLP(40), None, 7, 24)
+    tokens = 2 * normal((2, 7, 24))
+    # Near enough to tell the two forms apart: they differ by up to 5e-4.
+    np.testing.assert_allclose(
+        numpy(layer(tokens)), mlp_reference(tokens, layer), atol=1e-5
+    )
+
+
+def test_transformer_block():
+    block = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    output, weights = block(tokens, return_attention_weights=True)
+    np.testing.assert_allclose(numpy(output), block_reference(tokens, block), atol=2e-5)
+    _, expected = attention_reference(
+        norm_reference(tokens, block.attention_norm), block.attention
+    )
+    np.testing.assert_allclose(numpy(weights), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sides", "kernel_size", "strides"),
+    [
+        ((7, 7), (3, 3), (1, 1)),
+        ((8, 7), (3, 3), (2, 2)),  # padding below only, and on both sides
+        ((9, 12), (7, 7), (2, 2)),
+        ((5, 6), (1, 1), (2, 2)),
+        ((6, 9), (2, 3), (1, 2)),
+    ],
+)
+def test_std_conv(sides, kernel_size, strides):
+    layer = keras_vit.StdConv2D(5, kernel_size, strides=strides)
+    built(layer, None, *sides, 3)
+    layer.kernel.assign(0.1 * numpy(layer.kernel) + 0.02)
+    images = normal((2, *sides, 3))
+    expected = same_convolution(images, standardize(numpy(layer.kernel)), strides)
+    assert rms(expected) > 1
+    np.testing.assert_allclose(numpy(layer(images)), expected, atol=5e-5)
+
+
+def test_std_conv_adds_its_epsilon_to_the_deviation():
+    layer = keras_vit.StdConv2D(4, 3)
+    built(layer, None, 6, 6, 3)
+    # Deviations around 1e-5: an epsilon on the variance, or none, is far off.
+    layer.kernel.assign(1e-5 * normal(layer.kernel.shape))
+    images = normal((1, 6, 6, 3))
+    expected = same_convolution(images, standardize(numpy(layer.kernel)), (1, 1))
+    np.testing.assert_allclose(numpy(layer(images)), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("channels", "strides", "projects"),
+    [(16, (2, 2), True), (16, (1, 1), True), (32, (1, 1), False), (32, (2, 1), True)],
+)
+def test_residual_unit(channels, strides, projects):
+    unit = keras_vit.ResidualUnit(8, strides, groups=4)
+    unit.build((None, 8, 7, channels))
+    assert unit.projects == projects
+    np.testing.assert_array_equal(numpy(unit.gn3.gamma), 0)
+    randomize(unit)
+    features = normal((2, 8, 7, channels))
+    np.testing.assert_allclose(
+        numpy(unit(features)), unit_reference(features, unit), atol=5e-5
+    )
+
+
+def test_convolutions_of_images_of_any_size():
+    images = keras.Input((None, None, 3))
+    features = keras_vit.StdConv2D(16, 7, strides=2)(images)
+    features = keras_vit.ResidualUnit(8, 2, groups=4)(features)
+    assert features.shape == (None, None, None, 32)
+    tokens = keras_vit.PatchEncoder(2, 24)(features)
+    assert tokens.shape == (None, None, 24)
+    model = keras.Model(images, tokens)
+    assert model(normal((2, 16, 24, 3))).shape == (2, 2 * 3, 24)
+    assert model(normal((1, 15, 31, 3))).shape == (1, 2 * 4, 24)
+
+
+def test_stochastic_depth_drops_examples_and_keeps_the_mean():
+    rate, count = 0.3, 4000
+    layer = keras_vit.StochasticDepth(rate, seed=1)
+    branch = 1 + np.abs(normal((count, 2, 3)))
+    found = numpy(layer(branch, training=True)).reshape(count, -1)
+    dropped = (found == 0).all(axis=1)
+    # Six standard deviations of a binomial.
+    margin = 6 * np.sqrt(rate * (1 - rate) / count)
+    assert abs(dropped.mean() - rate) < margin
+    kept = branch.reshape(count, -1)[~dropped]
+    np.testing.assert_allclose(found[~dropped], kept / (1 - rate), rtol=1e-5)
+    again = keras_vit.StochasticDepth(rate, seed=1)(branch, training=True)
+    np.testing.assert_array_equal(numpy(again).reshape(count, -1), found)
+
+
+def test_the_two_branches_of_a_block_are_dropped_apart():
+    block = keras_vit.TransformerBlock(3, 40, stochastic_depth_rate=0.5)
+    built(block, None, 7, 24)
+    tokens = np.repeat(normal((1, 7, 24)), 64, axis=0)
+    found = numpy(block(tokens, training=True)).round(3)
+    # None, either or both of them.
+    assert len(np.unique(found.reshape(64, -1), axis=0)) == 4
+
+
+@pytest.mark.parametrize("silent", ["attention.out", "mlp.project"])
+def test_dropout_is_after_attention_and_in_the_perceptron(silent):
+    block = built(keras_vit.TransformerBlock(3, 40, dropout_rate=0.5), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    part, projection = silent.split(".")
+    for variable in getattr(getattr(block, part), projection).weights:
+        variable.assign(np.zeros(variable.shape))
+    branch = numpy(block(tokens, training=True)) - tokens
+    other = numpy(block(tokens)) - tokens
+    # Of the branch that is left half is dropped and the rest is doubled (the
+    # perceptron's hidden layer has its own dropout, and so is not just doubled).
+    dropped = np.abs(branch) < 1e-6
+    assert 0.35 < dropped.mean() < 0.65
+    if part == "mlp":
+        np.testing.assert_allclose(branch[~dropped], 2 * other[~dropped], atol=1e-5)
+    else:
+        assert np.abs(branch - 2 * other)[~dropped].max() > 0.1
+
+
+def test_norms_and_softmax_are_in_float32_under_float16():
+    # 300 weights near 1/300: rounded to float16 each is off by up to 1e-6, and a row
+    # by far more than float32 would make it.
+    layer = keras_vit.SelfAttention(3, dtype="float16")
+    built(layer, None, 300, 24)
+    _, weights = layer(0.1 * normal((1, 300, 24)), return_attention_weights=True)
+    weights = numpy(weights)
+    assert np.abs(weights - weights.astype("float16")).max() > 1e-7
+    np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=2e-6)
+
+    # Squares of 3000 are beyond the largest float16, 65504.
+    block = keras_vit.TransformerBlock(3, 40, dtype="mixed_float16")
+    tokens = (3000 * normal((2, 7, 24))).astype("float16")
+    norm = built(block, None, 7, 24).attention_norm
+    expected = norm_reference(tokens.astype("float64"), norm)
+    np.testing.assert_allclose(numpy(norm(tokens)), expected, atol=5e-3)
+
+    unit = keras_vit.ResidualUnit(8, groups=4, dtype="mixed_float16")
+    norm = built(unit, None, 4, 5, 16).gn1
+    features = (3000 * normal((2, 4, 5, 8))).astype("float16")
+    expected = group_norm_reference(features.astype("float64"), norm, 4)
+    np.testing.assert_allclose(numpy(norm(features)), expected, atol=5e-3)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_kernels_are_standardized_before_they_are_rounded(policy):
+    layer = keras_vit.StdConv2D(4, 3, dtype=policy)
+    built(layer, None, 6, 6, 3)
+    # Half precision cannot tell these weights apart.
+    layer.kernel.assign(10 + 1e-3 * normal(layer.kernel.shape))
+    images = normal((1, 6, 6, 3))
+    expected = same_convolution(images, standardize(numpy(layer.kernel)), (1, 1))
+    error = numpy(layer(images)) - expected
+    assert rms(error) < 0.02 * rms(expected)
+
+
+def test_initial_weights_are_those_of_the_released_code():
+    def deviation(variable):
+        return rms(numpy(variable))
+
+    block = keras_vit.TransformerBlock(4, 400)
+    block.build((None, 7, 100))
+    glorot = np.sqrt(2 / 200)
+    for part in ("query", "key", "value", "out"):
+        dense = getattr(block.attention, part)
+        assert abs(deviation(dense.kernel) / glorot - 1) < 0.05
+        assert deviation(dense.bias) == 0
+    assert abs(deviation(block.mlp.expand.kernel) / np.sqrt(2 / 500) - 1) < 0.05
+    assert 5e-7 < deviation(block.mlp.expand.bias) < 2e-6
+    assert 5e-7 < deviation(block.mlp.project.bias) < 2e-6
+    positions = keras_vit.AddPositionEmbs()
+    positions.build((None, 50, 100))
+    assert abs(deviation(positions.position_embedding) / 0.02 - 1) < 0.05
+    token = keras_vit.ClassToken()
+    token.build((None, 50, 100))
+    assert deviation(token.token) == 0
+
+
+def test_layers_can_be_frozen():
+    block = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
+    assert len(all_layers(block)) == 15
+    block.trainable = False
+    assert block.trainable_variables == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: keras_vit.PatchEncoder(0, 8), "patch_size must be a positive int .*0"),
+        (lambda: keras_vit.PatchEncoder((4, 4, 4), 8), "patch_size .*(4, 4, 4)"),
+        (
+            lambda: keras_vit.PatchEncoder(16, 8)(ops.ones((1, 32, 40, 3))),
+            "multiples of the patch size 16x16, got 32x40: resize",
+        ),
+        (
+            lambda: keras_vit.PatchEncoder(16, 8)(keras.Input((40, 32, 3))),
+            "multiples of the patch size 16x16, got 40x32: resize",
+        ),
+        (
+            lambda: keras_vit.SelfAttention(5)(ops.ones((1, 7, 24))),
+            "num_heads=5 does not divide the size of a token, 24",
+        ),
+        (
+            lambda: keras_vit.TransformerBlock(5, 40)(keras.Input((7, 24))),
+            "num_heads=5 does not divide the size of a token, 24",
+        ),
+        (lambda: keras_vit.StochasticDepth(1.0), r"rate must be in \[0, 1\), got 1.0"),
+        (
+            lambda: keras_vit.StochasticDepth(-0.1),
+            r"rate must be in \[0, 1\), got -0.1",
+        ),
+        (
+            lambda: keras_vit.AddPositionEmbs()(keras.Input((None, 24))),
+            "known number of tokens.*fixed height and width",
+        ),
+        (
+            lambda: keras_vit.AddPositionEmbs((2, 3))(ops.ones((1, 8, 24))),
+            "grid of 2x3 patches and at most one class token, got 8",
+        ),
+        (lambda: keras_vit.ResidualUnit(8, strides=0), "strides must be a positive"),
+    ],
+)
+def test_errors_say_what_to_do(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,413 @@
+import dataclasses
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from harness import global_policy, normal, numpy, randomize
+from keras import ops
+
+import keras_vit
+from keras_vit import VARIANTS, VisionTransformer, ViTConfig
+
+# 1000 classes, 224x224, no pre_logits: `models_test.py` of the released code.
+PARAMETERS = {
+    "ViT-Ti_16": 5_717_416,
+    "ViT-S_16": 22_050_664,
+    "ViT-S_32": 22_878_952,
+    "ViT-B_8": 86_576_872,
+    "ViT-B_16": 86_567_656,
+    "ViT-B_32": 88_224_232,
+    "ViT-L_16": 304_326_632,
+    "ViT-L_32": 306_535_400,
+    "ViT-H_14": 632_045_800,
+    "R+ViT-Ti_16": 6_337_704,
+    "R26+ViT-S_32": 36_431_912,
+    "R26+ViT-B_32": 101_383_976,
+    "R50+ViT-B_16": 98_659_112,
+    "R50+ViT-L_32": 328_994_856,
+}
+FUNCTIONS = {
+    "ViT-Ti_16": keras_vit.ViT_Ti16,
+    "ViT-S_16": keras_vit.ViT_S16,
+    "ViT-S_32": keras_vit.ViT_S32,
+    "ViT-B_8": keras_vit.ViT_B8,
+    "ViT-B_16": keras_vit.ViT_B16,
+    "ViT-B_32": keras_vit.ViT_B32,
+    "ViT-L_16": keras_vit.ViT_L16,
+    "ViT-L_32": keras_vit.ViT_L32,
+    "ViT-H_14": keras_vit.ViT_H14,
+    "R+ViT-Ti_16": keras_vit.R_ViT_Ti16,
+    "R26+ViT-S_32": keras_vit.R26_ViT_S32,
+    "R26+ViT-B_32": keras_vit.R26_ViT_B32,
+    "R50+ViT-B_16": keras_vit.R50_ViT_B16,
+    "R50+ViT-L_32": keras_vit.R50_ViT_L32,
+}
+PLAIN = ViTConfig(hidden_size=24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
+HYBRID = ViTConfig(
+    hidden_size=24,
+    num_layers=1,
+    num_heads=3,
+    mlp_dim=40,
+    patch_size=1,
+    resnet_stages=(2, 1, 1),
+    resnet_width=32,
+)
+
+
+@pytest.fixture
+def without_memory():
+    """Models whose variables are never allocated: up to 2.5 GB each."""
+    with keras.StatelessScope(initialize_variables=False):
+        yield
+    keras.utils.clear_session(free_memory=False)
+
+
+def names(model):
+    return [layer.name for layer in model.layers]
+
+
+def random_model(*args, **kwargs):
+    model = VisionTransformer(*args, **kwargs)
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize("variant", PARAMETERS)
+def test_parameters_of_the_variants(variant, without_memory):
+    model = FUNCTIONS[variant](weights=None)
+    assert model.count_params() == PARAMETERS[variant]
+    assert len(model.trainable_variables) == len(model.weights)
+    assert model.input_shape == (None, 224, 224, 3)
+    assert model.output_shape == (None, 1000)
+    assert model.name == variant.lower().replace("+", "_").replace("-", "_")
+
+
+def test_tables_are_whole():
+    assert VARIANTS.keys() == PARAMETERS.keys() == FUNCTIONS.keys()
+    functions = {function.__name__ for function in FUNCTIONS.values()}
+    assert functions < set(keras_vit.__all__)
+    for name in functions:
+        assert getattr(keras_vit, name).__name__ == name
+
+
+# Name, size, layers, heads, mlp: paper table 1 and AugReg paper table 2.
+@pytest.mark.parametrize(
+    ("letter", "numbers"),
+    [
+        ("Ti", (192, 12, 3, 768)),
+        ("S", (384, 12, 6, 1536)),
+        ("B", (768, 12, 12, 3072)),
+        ("L", (1024, 24, 16, 4096)),
+        ("H", (1280, 32, 16, 5120)),
+    ],
+)
+def test_sizes_are_those_of_the_papers(letter, numbers):
+    rows = [
+        config
+        for name, config in VARIANTS.items()
+        if name.rpartition("ViT-")[2].partition("_")[0] == letter
+    ]
+    assert rows
+    for row in rows:
+        assert dataclasses.astuple(row)[:4] == numbers
+
+
+@pytest.mark.parametrize(
+    ("variant", "grid", "stages"),
+    [
+        ("ViT-B_8", 28, None),
+        ("ViT-B_16", 14, None),
+        ("ViT-B_32", 7, None),
+        ("ViT-H_14", 16, None),
+        # (1, 50, 192) in the released file, whatever the name says.
+        ("R+ViT-Ti_16", 7, ()),
+        ("R26+ViT-S_32", 7, (2, 2, 2, 2)),
+        ("R26+ViT-B_32", 7, (2, 2, 2, 2)),
+        ("R50+ViT-B_16", 14, (3, 4, 9)),
+        ("R50+ViT-L_32", 7, (3, 4, 6, 3)),
+    ],
+)
+def test_grids_at_224(variant, grid, stages):
+    config = VARIANTS[variant]
+    assert config.grid_size(224) == (grid, grid)
+    assert config.stride == (224 // grid, 224 // grid)
+    assert config.resnet_stages == stages
+    assert config.is_hybrid == (stages is not None)
+
+
+def test_one_signature():
+    signatures = {inspect.signature(function) for function in FUNCTIONS.values()}
+    parameters = {tuple(signature.parameters) for signature in signatures}
+    assert len(parameters) == 1
+    general = list(inspect.signature(VisionTransformer).parameters)
+    assert list(parameters.pop()) == general[1:]
+
+
+@pytest.mark.parametrize(
+    ("config", "image_size", "grid"),
+    [
+        (PLAIN, 32, (4, 4)),
+        (PLAIN, (32, 56), (4, 7)),
+        (PLAIN, [8, 24], (1, 3)),
+        (dataclasses.replace(PLAIN, patch_size=(8, 4)), (32, 56), (4, 14)),
+        (HYBRID, 64, (4, 4)),
+        # Each of four halvings rounds up: 50, 25, 13, 7, 4.
+        (HYBRID, (50, 81), (4, 6)),
+        (dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4), 50, None),
+        (dataclasses.replace(HYBRID, resnet_stages=(), patch_size=4), 61, (4, 4)),
+    ],
+)
+def test_image_sizes(config, image_size, grid):
+    if grid is None:
+        with pytest.raises(ValueError, match=r"got 50x50: resize .*\(48, 48\)"):
+            VisionTransformer(config, image_size=image_size)
+        return
+    model = VisionTransformer(config, image_size=image_size, classes=2)
+    assert config.grid_size(image_size) == grid
+    assert model.get_layer("position_embedding").grid_size == grid
+    height, width = (image_size,) * 2 if isinstance(image_size, int) else image_size
+    tokens = model.get_layer("encoder_norm").output
+    assert tokens.shape == (None, 1 + grid[0] * grid[1], 24)
+    assert model(ops.ones((2, height, width, 3))).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "shape"),
+    [
+        ({}, (None, 7)),
+        ({"pooling": "gap"}, (None, 7)),
+        ({"pooling": None}, (None, 17, 7)),
+        ({"representation_size": 5}, (None, 7)),
+        ({"include_top": False}, (None, 24)),
+        ({"include_top": False, "pooling": "gap"}, (None, 24)),
+        ({"include_top": False, "pooling": None}, (None, 17, 24)),
+        ({"include_top": False, "representation_size": 5}, (None, 5)),
+    ],
+)
+def test_outputs(kwargs, shape):
+    model = random_model(PLAIN, image_size=32, classes=7, **kwargs)
+    assert model.output_shape == shape
+    assert ("head" in names(model)) == kwargs.get("include_top", True)
+    assert ("pre_logits" in names(model)) == ("representation_size" in kwargs)
+    assert ("class_token" in names(model)) == (kwargs.get("pooling") != "gap")
+    images = normal((2, 32, 32, 3))
+    found = numpy(model(images))
+
+    inside = keras.Model(model.input, model.get_layer("encoder_norm").output)
+    expected = numpy(inside(images))
+    pooling = kwargs.get("pooling", "token")
+    if pooling is not None:
+        expected = expected[:, 0] if pooling == "token" else expected.mean(axis=1)
+    if "representation_size" in kwargs:
+        layer = model.get_layer("pre_logits")
+        expected = np.tanh(expected @ numpy(layer.kernel) + numpy(layer.bias))
+    if "head" in names(model):
+        layer = model.get_layer("head")
+        expected = expected @ numpy(layer.kernel) + numpy(layer.bias)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_classifier_activation():
+    images = normal((2, 32, 32, 3))
+    logits = random_model(PLAIN, image_size=32, classes=7)
+    softmax = random_model(
+        PLAIN, image_size=32, classes=7, classifier_activation="softmax"
+    )
+    expected = np.exp(numpy(logits(images)))
+    expected /= expected.sum(axis=-1, keepdims=True)
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(numpy(softmax(images)), expected, atol=1e-6)
+
+
+def test_a_new_head_is_of_zeros():
+    model = VisionTransformer(PLAIN, image_size=32, classes=7)
+    np.testing.assert_array_equal(numpy(model(normal((2, 32, 32, 3)))), 0)
+
+
+def test_rates_of_dropout_and_stochastic_depth():
+    model = VisionTransformer(
+        dataclasses.replace(PLAIN, num_layers=5),
+        image_size=32,
+        dropout_rate=0.1,
+        stochastic_depth_rate=0.2,
+    )
+    assert model.get_layer("dropout").rate == 0.1
+    blocks = [model.get_layer(f"encoder_block_{index}") for index in range(5)]
+    rates = [block.stochastic_depth_rate for block in blocks]
+    np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.15, 0.2])
+    for block in blocks:
+        assert block.dropout.rate == block.mlp.dropout.rate == 0.1
+        assert block.stochastic_depth.rate == block.stochastic_depth_rate
+        # As released: none on the attention weights.
+        assert block.attention.dropout.rate == 0
+
+    single = dataclasses.replace(PLAIN, num_layers=1)
+    model = VisionTransformer(single, image_size=32, stochastic_depth_rate=0.2)
+    assert model.get_layer("encoder_block_0").stochastic_depth_rate == 0
+
+    plain = VisionTransformer(PLAIN, image_size=32)
+    assert plain.get_layer("dropout").rate == 0
+    assert plain.get_layer("encoder_block_2").stochastic_depth_rate == 0
+
+
+def test_training_is_random_only_with_rates():
+    images = normal((2, 32, 32, 3))
+    plain = random_model(PLAIN, image_size=32, classes=7)
+    np.testing.assert_array_equal(
+        numpy(plain(images, training=True)), numpy(plain(images))
+    )
+    for rate in ("dropout_rate", "stochastic_depth_rate"):
+        model = random_model(PLAIN, image_size=32, classes=7, **{rate: 0.5})
+        np.testing.assert_allclose(
+            numpy(model(images)), numpy(plain(images)), atol=1e-6
+        )
+        assert np.abs(numpy(model(images, training=True) - plain(images))).max() > 0.1
+
+
+def test_names_are_the_same_each_time():
+    expected = ["images", "embedding", "class_token", "position_embedding", "dropout"]
+    expected += [f"encoder_block_{index}" for index in range(3)]
+    expected += ["encoder_norm", "pooling", "pre_logits", "head"]
+    models = [
+        VisionTransformer(PLAIN, image_size=32, representation_size=8) for _ in "ab"
+    ]
+    for model in models:
+        assert names(model) == expected
+        assert model.name == "vision_transformer"
+    paths = [[variable.path for variable in model.weights] for model in models]
+    assert paths[0] == paths[1]
+    assert len(set(paths[0])) == len(paths[0])
+
+    hybrids = [names(VisionTransformer(HYBRID, image_size=32)) for _ in "ab"]
+    assert hybrids[0] == hybrids[1]
+    assert hybrids[0][:9] == [
+        "images",
+        "conv_root",
+        "gn_root",
+        "root_relu",
+        "root_pool",
+        "resnet_stage_1_unit_1",
+        "resnet_stage_1_unit_2",
+        "resnet_stage_2_unit_1",
+        "resnet_stage_3_unit_1",
+    ]
+    assert VisionTransformer(PLAIN, image_size=32, name="mine").name == "mine"
+
+
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+def test_configuration_round_trip(config):
+    model = random_model(config, image_size=(32, 48), classes=7, dropout_rate=0.1)
+    again = type(model).from_config(model.get_config())
+    assert names(again) == names(model)
+    assert again.get_config() == model.get_config()
+    again.set_weights(model.get_weights())
+    images = normal((2, 32, 48, 3))
+    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
+    clone = keras.models.clone_model(model)
+    assert clone.count_params() == model.count_params()
+
+
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+@pytest.mark.parametrize(
+    ("policy", "tolerance"), [("mixed_float16", 0.02), ("mixed_bfloat16", 0.1)]
+)
+def test_mixed_precision_has_float32_logits(config, policy, tolerance):
+    images = normal((2, 32, 32, 3))
+    expected = numpy(random_model(config, image_size=32, classes=7)(images))
+    with global_policy(policy):
+        model = random_model(config, image_size=32, classes=7)
+        features = random_model(config, image_size=32, include_top=False)
+    logits = model(images)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    assert model.output.dtype == "float32"
+    assert features.output.dtype == keras.DTypePolicy(policy).compute_dtype
+    assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
+    np.testing.assert_allclose(numpy(logits), expected, atol=tolerance)
+    assert np.abs(expected).max() > 0.5
+
+
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_channels(config, channels):
+    model = VisionTransformer(config, image_size=32, classes=7, channels=channels)
+    assert model.input_shape == (None, 32, 32, channels)
+    assert model(ops.ones((2, 32, 32, channels))).shape == (2, 7)
+
+
+def test_learns():
+    model = VisionTransformer(PLAIN, image_size=16, classes=2)
+    images = normal((16, 16, 16, 3))
+    labels = np.arange(16) % 2
+    images[labels == 1] += 0.5
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss)
+    history = model.fit(images, labels, epochs=8, batch_size=16, verbose=0)
+    losses = history.history["loss"]
+    np.testing.assert_allclose(losses[0], np.log(2), rtol=1e-4)
+    assert losses[-1] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (
+            ("ViT-B_16",),
+            {"image_size": 225},
+            r"ViT-B_16 expects .* multiples of the patch size 16, got 225x225: resize "
+            r"the images, or pass image_size=\(224, 224\)",
+        ),
+        (
+            (PLAIN,),
+            {"image_size": (32, 60)},
+            r"patch size 8, got 32x60: resize .*image_size=\(32, 64\)",
+        ),
+        (
+            (dataclasses.replace(PLAIN, patch_size=(8, 4)),),
+            {"image_size": 36},
+            r"patch size \(8, 4\), got 36x36: .*image_size=\(32, 36\)",
+        ),
+        ((PLAIN,), {"image_size": 3}, r"got 3x3: .*image_size=\(8, 8\)"),
+        ((PLAIN,), {"image_size": 0}, "image_size must be a positive int or a .*got 0"),
+        ((PLAIN,), {"image_size": "32"}, "image_size must be .*got '32'"),
+        (("ViT-G_14",), {}, "Unknown variant 'ViT-G_14': choose one of ViT-Ti_16, .*"),
+        (
+            (PLAIN,),
+            {"pooling": "max"},
+            'pooling must be "token", "gap" or None, got \'max\'',
+        ),
+        (
+            (PLAIN,),
+            {"include_top": False, "classifier_activation": "softmax"},
+            "classifier_activation='softmax' needs the head",
+        ),
+        ((PLAIN,), {"dropout_rate": 1.5}, "1.5"),
+        ((PLAIN,), {"stochastic_depth_rate": 1.0}, r"\[0, 1\), got 1.0"),
+    ],
+)
+def test_errors_name_the_remedy(args, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        VisionTransformer(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": 0}, "hidden_size must be a positive int, got 0"),
+        ({"num_layers": -1}, "num_layers must be a positive int, got -1"),
+        ({"num_heads": 5}, "hidden_size=24 must be a multiple of num_heads=5"),
+        ({"patch_size": (8, 0)}, r"patch_size .*got \(8, 0\)"),
+        ({"resnet_stages": (1,), "resnet_width": 48}, "resnet_width=48 .*32"),
+    ],
+)
+def test_configurations_that_make_no_model(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(PLAIN, **change)
+
+
+def test_configurations_compare_by_what_they_say():
+    assert dataclasses.replace(PLAIN, patch_size=(8, 8)) == PLAIN
+    assert dataclasses.replace(HYBRID, resnet_stages=[2, 1, 1]) == HYBRID
+    assert hash(dataclasses.replace(PLAIN, patch_size=[8, 8])) == hash(PLAIN)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PLAIN.hidden_size = 48

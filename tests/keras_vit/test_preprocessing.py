@@ -1,0 +1,150 @@
+import http.server
+import json
+import threading
+import urllib.parse
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import zoo
+from keras_vit import decode_predictions, preprocess_input
+
+IDS = [f"n{index:08d}" for index in range(21843)]
+
+
+class Labels(http.server.BaseHTTPRequestHandler):
+    """Serves the three label files under their real paths."""
+
+    def do_GET(self):
+        text = self.server.files.get(self.path)
+        if text is None:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        return self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        """Keeps quiet."""
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    texts = {
+        "imagenet2012": json.dumps({i: [IDS[i], f"name_{i}"] for i in range(1000)}),
+        "imagenet21k_ids": "\n".join(IDS),
+        "imagenet21k_lemmas": "\n".join(f"lemma {name}" for name in IDS),
+    }
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Labels) as server:
+        server.files = {
+            urllib.parse.urlsplit(url).path: texts[name]
+            for name, url in zoo.LABEL_FILES.items()
+        }
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setenv("KERAS_VIT_MIRROR", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
+        yield
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64"])
+@pytest.mark.parametrize("convert", [np.array, ops.convert_to_tensor])
+def test_preprocess_input(dtype, convert):
+    values = np.arange(256).reshape(2, 8, 16).astype(dtype)
+    images = convert(values)
+    found = preprocess_input(images)
+    assert isinstance(found, np.ndarray) == (convert is np.array)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    found = ops.convert_to_numpy(found)
+    np.testing.assert_allclose(found, values / 127.5 - 1, atol=1e-7)
+    assert (found.min(), found.max()) == (-1, 1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(images), values)
+
+
+def test_preprocess_input_leaves_float_arrays_as_they_are():
+    images = np.full((2, 2), 255.0, "float32")
+    found = preprocess_input(images)
+    assert not np.shares_memory(found, images)
+    np.testing.assert_array_equal(images, 255)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
+def test_preprocess_input_in_a_pipeline():
+    import tensorflow as tf
+
+    images = np.arange(12, dtype="uint8").reshape(3, 4)
+    (found,) = tf.data.Dataset.from_tensors(images).map(preprocess_input)
+    np.testing.assert_array_equal(found, preprocess_input(images))
+
+
+@pytest.mark.parametrize("convert", [np.array, ops.convert_to_tensor])
+def test_decode_predictions_with_names(convert):
+    predictions = convert(np.array([[0.5, -1.0, 2.0], [3.0, 4.0, 4.0]], "float32"))
+    names = ["cat", "dog", "elk"]
+    assert decode_predictions(predictions, top=2, class_names=names) == [
+        [(2, "elk", 2.0), (0, "cat", 0.5)],
+        # Equal scores stay in the order of the classes.
+        [(1, "dog", 4.0), (2, "elk", 4.0)],
+    ]
+    everything = decode_predictions(predictions, class_names=names)
+    assert [len(row) for row in everything] == [3, 3]
+    types = [type(item) for item in everything[0][0]]
+    assert types == [int, str, float]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_decode_predictions_in_half_precision(dtype):
+    predictions = ops.cast(ops.convert_to_tensor([[0.25, 4.0, -1.0]]), dtype)
+    assert decode_predictions(predictions, top=2, class_names=["a", "b", "c"]) == [
+        [(1, "b", 4.0), (0, "a", 0.25)]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("classes", "name"), [(1000, "name_{}"), (21843, "lemma n{:08d}")]
+)
+def test_decode_predictions_of_imagenet(classes, name, mirror):
+    predictions = np.zeros((1, classes), "float32")
+    predictions[0, [7, classes - 1]] = 1.0, 2.0
+    assert decode_predictions(predictions, top=2) == [
+        [
+            (IDS[classes - 1], name.format(classes - 1), 2.0),
+            (IDS[7], name.format(7), 1.0),
+        ]
+    ]
+    # From the cache the second time.
+    zoo.fetch(zoo.LABEL_FILES["imagenet2012" if classes == 1000 else "imagenet21k_ids"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "message"),
+    [
+        ((10,), None, r"expects \(batch, classes\), got \(10,\)"),
+        ((2, 5, 10), None, r"expects \(batch, classes\), got \(2, 5, 10\)"),
+        ((2, 10), None, "No class names are known for 10 classes: pass class_names"),
+        ((2, 10), ["a", "b"], "2 class names for predictions of 10 classes"),
+    ],
+)
+def test_errors(shape, names, message):
+    predictions = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    with pytest.raises(ValueError, match=message):
+        decode_predictions(predictions, class_names=names)
+
+
+def test_scores_that_tell_nothing():
+    with pytest.raises(ValueError, match="same score: the head is new.*Fine-tune"):
+        decode_predictions(np.zeros((2, 3)), class_names=["a", "b", "c"])
+
+
+def test_names_that_cannot_be_had(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    predictions = np.arange(1000.0)[None]
+    with pytest.raises(zoo.StoreError, match="imagenet_class_index.json"):
+        decode_predictions(predictions)

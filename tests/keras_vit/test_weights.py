@@ -1,0 +1,483 @@
+import csv
+import dataclasses
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from harness import numpy
+from keras import ops
+
+import keras_vit
+import zoo
+from keras_vit import VisionTransformer, ViTConfig
+
+GOLDENS = (
+    "token",
+    "pre_logits",
+    "gap",
+    "non_square",
+    "hybrid_stem",
+    "hybrid_three_stages",
+)
+DIALECTS = ("dialect_linen", "dialect_opt_target", "dialect_top_level_position")
+# The backends' convolutions and products differ in the last bits.
+LOGITS_TOLERANCE = 2e-5 if keras.backend.backend() == "tensorflow" else 1e-4
+
+
+def config_of(entry):
+    names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
+    config = {name: entry[name] for name in names}
+    if entry["resnet_stages"] is not None:
+        config["resnet_stages"] = entry["resnet_stages"]
+        config["resnet_width"] = entry["resnet_width"]
+    return ViTConfig(**config)
+
+
+@pytest.fixture
+def load(goldens, golden_index):
+    """Makes the model of a golden from its own file or another."""
+
+    def load(name, file=None, **kwargs):
+        entry = golden_index[name]
+        if name == "non_square":
+            kwargs.setdefault("image_size", entry["image_size"])
+        kwargs.setdefault("pooling", entry["classifier"])
+        path = goldens / f"{file or name}.npz"
+        return VisionTransformer(config_of(entry), path, **kwargs)
+
+    return load
+
+
+@pytest.fixture
+def expected(goldens):
+    def expected(name):
+        with np.load(goldens / f"{name}.expected.npz") as arrays:
+            return dict(arrays)
+
+    return expected
+
+
+def same_arrays(path, other):
+    first, second = np.load(path), np.load(other)
+    assert set(first) <= set(second)
+    # Ours states a grid that is not square, which the released naming cannot.
+    assert set(second) - set(first) <= {"Transformer/posembed_input/grid_size"}
+    for key in first:
+        assert first[key].shape == second[key].shape, key
+        assert first[key].dtype == second[key].dtype == np.float32, key
+        np.testing.assert_array_equal(first[key], second[key], err_msg=key)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_goldens(name, load, expected, golden_index, tmp_path):
+    entry, values = golden_index[name], expected(name)
+    model = load(name)
+    height, width = entry["image_size"]
+    assert model.input_shape == (None, height, width, 3)
+    assert model.output_shape == (None, entry["classes"])
+    logits = numpy(model(values["images"]))
+    np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
+
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    again = numpy(loaded(values["images"]))
+    np.testing.assert_allclose(again, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
+    np.testing.assert_array_equal(again, logits)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_goldens_inside(name, load, expected):
+    values = expected(name)
+    model = load(name)
+    blocks = [layer for layer in model.layers if "encoder_block" in layer.name]
+    inside = keras.Model(
+        model.input,
+        [model.get_layer("encoder_norm").output, model.get_layer("head").input]
+        + [block.input for block in blocks],
+    )
+    tokens, pre_logits, *block_inputs = inside(values["images"])
+    scale = LOGITS_TOLERANCE / 2e-5
+    np.testing.assert_allclose(
+        numpy(tokens), values["tokens"], atol=2e-5 * scale, rtol=0
+    )
+    np.testing.assert_allclose(
+        numpy(pre_logits), values["pre_logits"], atol=1e-5 * scale, rtol=0
+    )
+    assert len(blocks) == len(values["attention"])
+    for block, tokens, attention in zip(
+        blocks, block_inputs, values["attention"], strict=True
+    ):
+        _, weights = block(tokens, return_attention_weights=True)
+        np.testing.assert_allclose(
+            numpy(weights), attention, atol=1e-5 * scale, rtol=0, err_msg=block.name
+        )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_dialects(dialect, load, expected):
+    values = expected("token")
+    logits = numpy(load("token", dialect)(values["images"]))
+    np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
+
+
+def test_another_image_size(load, expected):
+    values = expected("token_resized_48")
+    model = load("token", image_size=48)
+    embedding = model.get_layer("position_embedding").position_embedding
+    np.testing.assert_allclose(
+        numpy(embedding), values["pos_embedding"], atol=1e-6, rtol=0
+    )
+    logits = numpy(model(values["images"]))
+    np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "lanczos3"])
+def test_other_ways_to_resize(method, load, goldens):
+    model = load("token", image_size=(48, 64), position_embedding_method=method)
+    embedding = numpy(model.get_layer("position_embedding").position_embedding)
+    key = "Transformer/posembed_input/pos_embedding"
+    stored = np.load(goldens / "token.npz")[key]
+    expected = zoo.resize(stored, (4, 4), (6, 8), method)
+    released = zoo.resize(stored, (4, 4), (6, 8))
+    np.testing.assert_array_equal(embedding, expected)
+    assert np.abs(expected - released).max() > 0.01
+    with pytest.raises(ValueError, match="unknown method 'cubic'.*bicubic"):
+        load("token", image_size=48, position_embedding_method="cubic")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_save_released_weights_gives_back_the_file(name, load, goldens, tmp_path):
+    keras_vit.save_released_weights(load(name), tmp_path / "saved.npz")
+    same_arrays(goldens / f"{name}.npz", tmp_path / "saved.npz")
+    # It loads without being told the image size, even the one that is not square.
+    kwargs = {"pooling": "gap"} if name == "gap" else {}
+    again = VisionTransformer(
+        config_of_model(load(name)), tmp_path / "saved.npz", **kwargs
+    )
+    assert again.input_shape == load(name).input_shape
+    for first, second in zip(load(name).weights, again.weights, strict=True):
+        np.testing.assert_array_equal(numpy(first), numpy(second))
+
+
+def config_of_model(model):
+    block = model.get_layer("encoder_block_0")
+    embedding = model.get_layer("embedding")
+    names = {layer.name for layer in model.layers}
+    hybrid = {}
+    if "conv_root" in names:
+        units = [name.split("_") for name in names if "resnet_stage" in name]
+        stages = max((int(unit[2]) for unit in units), default=0)
+        hybrid = {
+            "resnet_width": model.get_layer("conv_root").filters,
+            "resnet_stages": [
+                sum(int(unit[2]) == stage for unit in units)
+                for stage in range(1, stages + 1)
+            ],
+        }
+    return ViTConfig(
+        hidden_size=embedding.hidden_size,
+        num_layers=sum("encoder_block" in name for name in names),
+        num_heads=block.num_heads,
+        mlp_dim=block.mlp_dim,
+        patch_size=embedding.patch_size,
+        **hybrid,
+    )
+
+
+def test_saving_a_resized_gray_model_without_a_head(load, tmp_path):
+    path, kwargs = tmp_path / "saved.npz", {"channels": 1, "include_top": False}
+    model = load("token", image_size=(48, 64), **kwargs)
+    keras_vit.save_released_weights(model, path)
+    assert zoo.read(path).grid_size == (6, 8)
+    again = VisionTransformer(config_of_model(model), path, **kwargs)
+    images = ops.ones((1, 48, 64, 1))
+    np.testing.assert_array_equal(numpy(again(images)), numpy(model(images)))
+
+
+class TestHead:
+    """Which head a model gets."""
+
+    def test_of_the_file(self, load):
+        model = load("pre_logits")
+        assert model.output_shape == (None, 21)
+        assert model.get_layer("pre_logits").units == 32
+
+    def test_of_the_same_size(self, load, expected):
+        values = expected("pre_logits")
+        logits = numpy(load("pre_logits", classes=21)(values["images"]))
+        np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE)
+
+    def test_new(self, load, expected):
+        values = expected("pre_logits")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = load("pre_logits", classes=5)
+        assert "pre_logits" not in [layer.name for layer in model.layers]
+        np.testing.assert_array_equal(numpy(model.get_layer("head").kernel), 0)
+        np.testing.assert_array_equal(numpy(model(values["images"])), np.zeros((2, 5)))
+        tokens = keras.Model(model.input, model.get_layer("encoder_norm").output)
+        np.testing.assert_allclose(
+            numpy(tokens(values["images"])),
+            values["tokens"],
+            atol=LOGITS_TOLERANCE,
+            rtol=0,
+        )
+
+    def test_new_after_the_files_pre_logits(self, load, expected):
+        values = expected("pre_logits")
+        model = load("pre_logits", classes=5, representation_size=32)
+        features = keras.Model(model.input, model.get_layer("head").input)
+        np.testing.assert_allclose(
+            numpy(features(values["images"])),
+            values["pre_logits"],
+            atol=LOGITS_TOLERANCE,
+            rtol=0,
+        )
+
+    @pytest.mark.parametrize("name", ["token", "pre_logits", "gap"])
+    def test_none(self, name, load, expected):
+        values = expected(name)
+        model = load(name, include_top=False)
+        tokens = values["tokens"]
+        pooled = tokens.mean(axis=1) if name == "gap" else tokens[:, 0]
+        assert model.output_shape == (None, 48)
+        np.testing.assert_allclose(
+            numpy(model(values["images"])), pooled, atol=LOGITS_TOLERANCE, rtol=0
+        )
+
+    def test_none_but_the_files_pre_logits(self, load, expected):
+        values = expected("pre_logits")
+        model = load("pre_logits", include_top=False, representation_size=32)
+        np.testing.assert_allclose(
+            numpy(model(values["images"])),
+            values["pre_logits"],
+            atol=LOGITS_TOLERANCE,
+            rtol=0,
+        )
+
+    @pytest.mark.parametrize("name", ["token", "gap"])
+    def test_none_and_all_tokens(self, name, load, expected):
+        values = expected(name)
+        model = load(name, include_top=False, pooling=None)
+        np.testing.assert_allclose(
+            numpy(model(values["images"])),
+            values["tokens"],
+            atol=LOGITS_TOLERANCE,
+            rtol=0,
+        )
+
+    def test_missing_in_the_file(self, load, tmp_path):
+        path = tmp_path / "headless.npz"
+        model = load("token", include_top=False)
+        keras_vit.save_released_weights(model, path)
+        config = config_of_model(model)
+        with pytest.raises(ValueError, match="no head: pass classes=K"):
+            VisionTransformer(config, path)
+        assert VisionTransformer(config, path, classes=3).output_shape == (None, 3)
+
+    def test_of_zeros_is_told_in_one_line(self, goldens, load, tmp_path):
+        arrays = dict(np.load(goldens / "token.npz"))
+        for key in ("head/kernel", "head/bias"):
+            arrays[key] = np.zeros_like(arrays[key])
+        path = tmp_path / "zero.npz"
+        np.savez(path, **arrays)
+        config = config_of_model(load("token"))
+        with pytest.warns(UserWarning) as record:
+            VisionTransformer(config, path)
+        (warning,) = record
+        message = str(warning.message)
+        assert "\n" not in message
+        for part in (str(path), "all zeros", "classes=K", "include_top=False"):
+            assert part in message
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            VisionTransformer(config, path, classes=3)
+            VisionTransformer(config, path, include_top=False)
+
+
+def test_gap_pooling_leaves_the_class_token_out(load, goldens):
+    model = load("token", pooling="gap", classes=3)
+    assert "class_token" not in [layer.name for layer in model.layers]
+    embedding = model.get_layer("position_embedding").position_embedding
+    stored = np.load(goldens / "token.npz")["Transformer/posembed_input/pos_embedding"]
+    np.testing.assert_array_equal(numpy(embedding), stored[:, 1:])
+
+
+def test_gap_pooling_keeps_a_file_of_its_kind(load):
+    with pytest.raises(ValueError, match='Missing in the file: cls.*pooling="gap"'):
+        load("gap", pooling="token")
+
+
+def test_gray_images(load, goldens):
+    rng = np.random.default_rng(0)
+    gray = rng.uniform(-1, 1, (2, 32, 32, 1)).astype("float32")
+    expected = numpy(load("token")(np.repeat(gray, 3, axis=-1)))
+    found = numpy(load("token", channels=1)(gray))
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=LOGITS_TOLERANCE, rtol=0)
+    with pytest.raises(ValueError, match=r"embedding/kernel \(8, 8, 3, 48\).*2, 48"):
+        load("token", channels=2)
+    # Standardised kernels cannot be summed.
+    with pytest.raises(ValueError, match="conv_root/kernel .7, 7, 3, 32."):
+        load("hybrid_stem", channels=1)
+
+
+def edited(goldens, tmp_path, add=(), drop=()):
+    arrays = dict(np.load(goldens / "token.npz"))
+    for key in drop:
+        del arrays[key]
+    arrays.update(dict.fromkeys(add, np.zeros(3, "float32")))
+    path = tmp_path / "edited.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def test_every_key_is_accounted_for(goldens, load, tmp_path):
+    config = config_of_model(load("token"))
+    drop = ("embedding/bias", "Transformer/encoderblock_1/LayerNorm_2/scale")
+    path = edited(goldens, tmp_path, add=("extra/one", "other"), drop=drop)
+    with pytest.raises(zoo.CheckpointError) as error:
+        VisionTransformer(config, path)
+    for name in (*drop, "extra/one", "other", str(path)):
+        assert name in str(error.value)
+
+
+def test_missing_and_left_over_keys_are_listed(load, goldens):
+    with pytest.raises(ValueError) as error:
+        load("token", representation_size=32)
+    for key in ("pre_logits/kernel", "pre_logits/bias", "representation_size=None"):
+        assert key in str(error.value)
+    model = VisionTransformer(
+        config_of_model(load("pre_logits")), image_size=32, classes=21
+    )
+    with pytest.raises(ValueError) as error:
+        keras_vit.load_released_weights(model, goldens / "pre_logits.npz")
+    for text in ("Left over: pre_logits/bias, pre_logits/kernel", "_size=32"):
+        assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "difference"),
+    [
+        ("token", {"hidden_size": 96}, "hidden_size 48 (the model has 96)"),
+        ("token", {"num_layers": 2}, "num_layers 3 (the model has 2)"),
+        ("token", {"num_heads": 6}, "num_heads 3 (the model has 6)"),
+        ("token", {"mlp_dim": 97}, "mlp_dim 96 (the model has 97)"),
+        ("token", {"patch_size": 16}, "patch_size (8, 8) (the model has (16, 16))"),
+        ("token", {"resnet_stages": ()}, "resnet_stages None (the model has ())"),
+        ("hybrid_stem", {"resnet_width": 64}, "resnet_width 32 (the model has 64)"),
+        (
+            "hybrid_three_stages",
+            {"resnet_stages": (2, 1)},
+            "resnet_stages (2, 1, 1) (the model has (2, 1))",
+        ),
+    ],
+)
+def test_another_architecture(name, change, difference, goldens, golden_index):
+    config = dataclasses.replace(config_of(golden_index[name]), **change)
+    with pytest.raises(ValueError) as error:
+        VisionTransformer(config, goldens / f"{name}.npz")
+    assert difference in str(error.value)
+    assert str(error.value).count("(the model has") == 1 + (
+        "resnet_stages" in change and name == "token"
+    )
+
+
+def test_a_grid_that_is_not_square_is_asked_for(load, goldens, golden_index):
+    config = config_of(golden_index["non_square"])
+    with pytest.raises(ValueError, match="28 positions.*image_size=.height, width."):
+        VisionTransformer(config, goldens / "non_square.npz")
+    with pytest.raises(ValueError, match="28 positions.*a grid of 4x8"):
+        load("non_square", image_size=(32, 64))
+
+
+@pytest.mark.parametrize(
+    "failure", ["another architecture", "left over", "no such method", "shape"]
+)
+def test_a_failed_load_changes_nothing(failure, load, goldens):
+    config = config_of_model(load("pre_logits"))
+    file, method, kwargs = "pre_logits", "released", {"classes": 21}
+    if failure == "another architecture":
+        file = "token"
+    elif failure == "no such method":
+        method, kwargs = "cubic", {"classes": 3, "image_size": 48}
+    elif failure == "shape":
+        kwargs = {"classes": 3, "channels": 2}
+    model = VisionTransformer(config, **{"image_size": 32, **kwargs})
+    before = [numpy(variable) for variable in model.variables]
+    with pytest.raises(ValueError):
+        keras_vit.load_released_weights(
+            model, goldens / f"{file}.npz", position_embedding_method=method
+        )
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(numpy(variable), value, err_msg=variable.path)
+
+
+def test_load_released_weights(load, goldens, expected):
+    values = expected("token")
+    config = config_of_model(load("token"))
+    model = VisionTransformer(config, image_size=32, classes=10)
+    keras_vit.load_released_weights(model, goldens / "token.npz")
+    np.testing.assert_allclose(
+        numpy(model(values["images"])), values["logits"], atol=LOGITS_TOLERANCE
+    )
+    # Without the file's head the model keeps its own, here of zeros.
+    model = VisionTransformer(config, image_size=32, classes=10)
+    keras_vit.load_released_weights(model, goldens / "token.npz", new_head=True)
+    np.testing.assert_array_equal(numpy(model(values["images"])), 0)
+
+
+def test_models_that_are_not_ours(load, tmp_path):
+    inputs = keras.Input((32, 32, 3))
+    wrapped = keras.Model(inputs, load("token")(inputs))
+    with pytest.raises(ValueError, match="not a model that wraps one"):
+        keras_vit.save_released_weights(wrapped, tmp_path / "saved.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_no_file(tmp_path, load):
+    config = config_of_model(load("token"))
+    with pytest.raises(ValueError, match="'imagenet21k' is neither a file nor a URL"):
+        VisionTransformer(config, "imagenet21k")
+    with pytest.raises(zoo.CatalogError, match="imagenet1k"):
+        VisionTransformer("ViT-B_16", "imagenet1k")
+    with pytest.raises(zoo.StoreError, match="absent.npz"):
+        VisionTransformer(config, tmp_path / "absent.npz")
+
+
+@pytest.fixture(scope="module")
+def tiny(shared):
+    path = shared / "weights" / "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
+    return keras_vit.ViT_Ti16(path)
+
+
+def test_released_tiny(tiny, shared):
+    values = np.load(shared / "weights" / "ViT-Ti_16.expected.npz")
+    logits = numpy(tiny(keras_vit.preprocess_input(values["images"])))
+    np.testing.assert_allclose(logits, values["logits"], atol=2e-4, rtol=0)
+    np.testing.assert_array_equal(
+        logits.argmax(axis=-1), values["logits"].argmax(axis=-1)
+    )
+
+
+@pytest.mark.slow
+def test_released_tiny_on_photos(tiny, shared):
+    image = pytest.importorskip("PIL.Image")
+    folder = shared / "photos" / "imagenet"
+    with open(folder / "labels.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    photos = []
+    for row in rows:
+        photo = image.open(folder / row["file"]).convert("RGB")
+        left, top = (photo.width - 224) // 2, (photo.height - 224) // 2
+        photos.append(np.asarray(photo.crop((left, top, left + 224, top + 224))))
+    images = keras_vit.preprocess_input(np.stack(photos))
+    logits = np.asarray(tiny.predict(images, batch_size=50, verbose=0))
+    labels = np.array([int(row["label"]) for row in rows])
+    order = np.argsort(-logits, axis=1)
+    reference = np.load(shared / "photos" / "imagenet_reference_top1.npy")
+    # The same answers but for photos whose two best classes tie to rounding.
+    assert np.sum(order[:, 0] != reference) <= 1
+    assert abs(np.mean(order[:, 0] == labels) - 0.812) <= 0.002
+    assert abs(np.mean((order[:, :5] == labels[:, None]).any(axis=1)) - 0.940) <= 0.002
