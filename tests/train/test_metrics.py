@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from train.errors import RunError
-from train.errors import RunError
 from train.metrics import MetricLog
 
 
