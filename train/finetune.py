@@ -89,7 +89,7 @@ def main(argv):
     if not flags.FLAGS["verbosity"].present:
         # TFDS tells every file that it opens.
         logging.set_verbosity(logging.WARNING)
-    from train import fine_tuning, recipes
+    from train import fine_tuning, recipes, repeatable
     from train.errors import RunError
 
     given = flags.FLAGS.flag_values_dict()
@@ -97,6 +97,7 @@ def main(argv):
         recipe = recipes.for_dataset(given["dataset"]).override(**_overrides(given))
     except ValueError as error:
         sys.exit(f"error: {error}")
+    repeatable.one_operation_at_a_time()
     try:
         results = fine_tuning.run(
             recipe,

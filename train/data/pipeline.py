@@ -1,5 +1,7 @@
 """Batches for training, resumable at any step, and for evaluation."""
 
+import os
+
 import tensorflow as tf
 
 from train.data import preprocessing
@@ -160,6 +162,8 @@ def _check_batch_size(batch_size):
 
 def _options():
     options = tf.data.Options()
+    # Not the pool that runs the model, which may have one thread (train.repeatable).
+    options.threading.private_threadpool_size = os.cpu_count()
     # Sharding by files would make a batch depend on the number of workers.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA
