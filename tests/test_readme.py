@@ -13,6 +13,7 @@ import pytest
 
 import keras_vit
 import zoo
+from train import recipes
 
 README = pathlib.Path(__file__).parent.parent / "README.md"
 # What the README loads, with the size of its head and of its pre_logits.
@@ -43,8 +44,20 @@ def released_files(tmp_path, monkeypatch):
     server.shutdown()
 
 
+@pytest.fixture
+def trained_model(tmp_path):
+    """What `make digits` leaves."""
+    recipe = recipes.for_dataset("digits")
+    model = keras_vit.VisionTransformer(
+        recipe.model, image_size=recipe.image_size, classes=10
+    )
+    folder = tmp_path / "runs" / "digits"
+    folder.mkdir(parents=True)
+    model.save(folder / "model.keras")
+
+
 @pytest.mark.slow
-def test_python_blocks_print_what_follows(released_files):
+def test_python_blocks_print_what_follows(released_files, trained_model):
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text(), re.M | re.S)
     namespace = {}
     compared = 0
