@@ -153,7 +153,8 @@ def read_weights(weights, variant):
         ValueError: `weights` is a release's name but the model is no variant.
     """
     text = os.fspath(weights)
-    if "://" in text or "/" in text or os.sep in text or text.endswith(".npz"):
+    is_path = os.path.isfile(text) or text.endswith(".npz")
+    if is_path or "/" in text or os.sep in text:
         return zoo.read(zoo.fetch(text))
     if variant is None:
         raise ValueError(
@@ -268,10 +269,10 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         variable.assign(arrays[key].reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
         warnings.warn(
-            f"The head in {checkpoint.path} is all zeros, as in the original "
-            "ImageNet-21k files, and so will be the logits: pass classes=K for a new "
-            "head to fine-tune, include_top=False for features, or weights="
-            '"augreg-imagenet21k" for ImageNet-21k logits.',
+            f"The head in {checkpoint.path} is all zeros, as new heads and those of "
+            "the original ImageNet-21k files are, and so will be the logits: pass "
+            "classes=K for a new head to fine-tune, include_top=False for features, or "
+            'weights="augreg-imagenet21k" for ImageNet-21k logits.',
             stacklevel=4,
         )
 

@@ -53,7 +53,10 @@ def trained_model(tmp_path):
     )
     folder = tmp_path / "runs" / "digits"
     folder.mkdir(parents=True)
+    model.get_layer("head").bias.assign(range(10))
     model.save(folder / "model.keras")
+    names = "".join(f"{digit}\n" for digit in range(10))
+    (folder / "class_names.txt").write_text(names)
 
 
 @pytest.mark.slow

@@ -107,6 +107,8 @@ def main(argv):
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; what the run directory holds is whole.")
     print(
         f"test accuracy {results['test_accuracy']:.2%} on all "
         f"{results['test_examples']:,} test images\n"

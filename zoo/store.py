@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import tempfile
+import urllib.parse
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
@@ -185,6 +186,12 @@ def _download(url, path, file_size, sha256, by_hand):
         raise StoreError(
             f"The server refused {error.response.url} with status {status} ({why}): "
             "check the URL, and KERAS_VIT_MIRROR if it is set."
+        ) from error
+    except requests.ConnectionError as error:
+        host = urllib.parse.urlsplit(url).netloc
+        raise StoreError(
+            f"The connection to {host} failed or broke off: check the network and try "
+            f"again. Or else: {by_hand}"
         ) from error
     except requests.RequestException as error:
         raise StoreError(

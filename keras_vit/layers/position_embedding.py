@@ -61,6 +61,13 @@ class AddPositionEmbs(keras.layers.Layer):
         )
 
     def call(self, tokens):
+        given, expected = tokens.shape[1], self.position_embedding.shape[1]
+        if given is not None and given != expected:
+            raise ValueError(
+                f"{self.name} has positions for {expected} tokens, got {given}: resize "
+                "the images to the model's size, or build the model with their "
+                "image_size."
+            )
         return ops.add(tokens, self.position_embedding)
 
     def compute_output_shape(self, tokens_shape):

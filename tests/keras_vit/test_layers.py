@@ -489,3 +489,10 @@ def test_layers_can_be_frozen():
 def test_errors_say_what_to_do(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_position_embedding_names_another_number_of_tokens():
+    layer = layers.AddPositionEmbs(grid_size=(2, 3), name="position_embedding")
+    layer(keras.ops.zeros((1, 7, 8)))
+    with pytest.raises(ValueError, match="positions for 7 tokens, got 10"):
+        layer(keras.ops.zeros((1, 10, 8)))

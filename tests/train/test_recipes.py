@@ -175,7 +175,7 @@ def test_the_default_run_directory_stays_in_runs(dataset):
 def test_intervals_follow_the_steps():
     assert (BASE.eval_interval, BASE.checkpoint_interval) == (500, 1_000)
     short = BASE.override(steps=5)
-    assert (short.eval_interval, short.checkpoint_interval) == (1, 1)
+    assert (short.eval_interval, short.checkpoint_interval) == (5, 5)
     given = BASE.override(eval_every=7, checkpoint_every=9)
     assert (given.eval_interval, given.checkpoint_interval) == (7, 9)
 
@@ -196,3 +196,8 @@ def test_the_published_number_goes_where_it_is_anothers():
         assert recipe.override(**kept).published == recipe.published != ""
     for dropped in ({"steps": 400}, {"model": "ViT-L_16"}, {"image_size": 224}):
         assert recipe.override(**dropped).published == ""
+
+
+def test_a_run_of_middling_length_pauses_every_ten_steps():
+    middling = BASE.override(steps=25)
+    assert (middling.eval_interval, middling.checkpoint_interval) == (10, 10)

@@ -1,5 +1,6 @@
 """Finds a data set: scikit-learn's digits, a folder of images, or a TFDS name."""
 
+import re
 from pathlib import Path
 
 from train.data.digits_source import load_digits
@@ -40,4 +41,10 @@ def load(
     folder = Path(dataset).expanduser()
     if folder.is_dir():
         return load_folder(folder, validation_fraction)
+    # A TFDS name may have one slash, before its configuration.
+    if re.match(r"[.~/]|.*/$|.*/.*/", dataset):
+        raise DataError(
+            f'there is no folder "{dataset}": pass one laid out '
+            "{train,test}/class/*.jpg"
+        )
     return load_tfds(dataset, data_dir, validation_fraction)

@@ -36,4 +36,4 @@ def for_dataset(dataset):
     if name not in names() or is_folder:
         name = "own_data"
     recipe = importlib.import_module(f"train.recipes.{name}").RECIPE
-    return dataclasses.replace(recipe, dataset=dataset)
+    return dataclasses.replace(recipe, dataset=dataset.rstrip("/") or "/")

@@ -43,8 +43,10 @@ class Recipe:
         clip_norm: float, the largest norm of the whole gradient.
         precision: `"float32"` or `"mixed_bfloat16"`.
         seed: int, of initialisation, data order, crops and dropout.
-        eval_every: int, steps between validations; None for 20 a run.
-        checkpoint_every: int, steps between checkpoints; None for 10 a run.
+        eval_every: int, steps between validations; None for 20 a run,
+            ten steps apart at least.
+        checkpoint_every: int, steps between checkpoints; None for 10 a
+            run, ten steps apart at least.
         published: str, the accuracy to expect and its source.
 
     Example:
@@ -141,12 +143,12 @@ class Recipe:
     @property
     def eval_interval(self):
         """Steps between validations."""
-        return self.eval_every or max(self.steps // 20, 1)
+        return self.eval_every or max(self.steps // 20, min(self.steps, 10))
 
     @property
     def checkpoint_interval(self):
         """Steps between checkpoints."""
-        return self.checkpoint_every or max(self.steps // 10, 1)
+        return self.checkpoint_every or max(self.steps // 10, min(self.steps, 10))
 
     @property
     def dropout_rate(self):

@@ -382,7 +382,7 @@ def test_unknown_name_offers_near_ones(tmp_path, name, near):
         load(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["./no/such/folder", "my photos", "cifar100:9.9.9"])
+@pytest.mark.parametrize("name", ["my photos", "cifar100:9.9.9"])
 def test_name_that_tfds_refuses(tmp_path, name):
     with pytest.raises(DataError, match=f'"{name}" is no existing folder and'):
         load(name, tmp_path)
@@ -399,3 +399,9 @@ def test_data_that_cannot_be_downloaded(tmp_path, monkeypatch):
         DataError, match=r"oxford_iiit_pet is not prepared .*no route.*--data_dir"
     ):
         load("oxford_iiit_pet", tmp_path)
+
+
+@pytest.mark.parametrize("dataset", ["photoz/", "./photoz", "/no/photoz", "~/photoz"])
+def test_a_path_that_is_no_folder_is_not_taken_for_a_name(dataset):
+    with pytest.raises(DataError, match=f'there is no folder "{dataset}"'):
+        load(dataset)
