@@ -12,14 +12,13 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
-from keras_vit.models import (
-    VARIANTS,
+from keras_vit.models.config import VARIANTS, ViTConfig
+from keras_vit.models.variants import (
     R26_ViT_B32,
     R26_ViT_S32,
     R50_ViT_B16,
     R50_ViT_L32,
     R_ViT_Ti16,
-    VisionTransformer,
     ViT_B8,
     ViT_B16,
     ViT_B32,
@@ -29,8 +28,8 @@ from keras_vit.models import (
     ViT_S16,
     ViT_S32,
     ViT_Ti16,
-    ViTConfig,
 )
+from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.weights import load_released_weights, save_released_weights
 
