@@ -12,7 +12,7 @@ import zoo
 from train.callbacks import Every, Progress, StepLog, StopOnSignal, progress_bar
 from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
-from train.data.splits import find_corrupt, pick
+from train.data.splits import pick
 from train.errors import RunError
 from train.figures import write_predictions_picture
 from train.files import whole_file
@@ -84,7 +84,9 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
 
     def validate(step):
         batches = pipeline.evaluation_batches(source.validation, **evaluation)
-        labels, probabilities, loss = evaluate(trainer, batches)
+        labels, probabilities, loss = evaluate(
+            trainer, pipeline.explained(batches, source.validation)
+        )
         accuracy = float(np.mean(probabilities.argmax(axis=1) == labels))
         step_log.write(step, val_loss=loss, val_accuracy=accuracy)
         progress.bar.write(
@@ -98,7 +100,7 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
     with (
         contextlib.closing(progress),
         StopOnSignal(save) as stop,
-        _explaining(source.train, source.validation),
+        _explaining_full_memory(),
     ):
         batches = pipeline.training_batches(
             source.train,
@@ -111,7 +113,7 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
         )
         fit(
             trainer,
-            batches,
+            pipeline.explained(batches, source.train),
             start_step=start_step,
             steps=recipe.steps,
             callbacks=[*callbacks, stop],
@@ -155,19 +157,9 @@ def build_model(recipe, classes):
 
 
 @contextlib.contextmanager
-def _explaining(*splits):
-    """Turns errors of a step into what a person can do about them."""
+def _explaining_full_memory():
     try:
         yield
-    except (
-        tf.errors.InvalidArgumentError,
-        tf.errors.NotFoundError,
-        tf.errors.PermissionDeniedError,
-    ) as error:
-        for split in filter(None, splits):
-            if find_corrupt(split):
-                raise pipeline.explain_input_error(error, split) from error
-        raise
     except tf.errors.ResourceExhaustedError as error:
         raise RunError(
             "The device's memory is full: raise --micro_batches, lower --image_size or "
@@ -202,11 +194,13 @@ def _test(recipe, source, trainer, directory, log, evaluation, command):
         progress_bar(
             total=source.test.num_examples, unit="image", desc="testing"
         ) as bar,
-        _explaining(source.test),
+        _explaining_full_memory(),
     ):
         batches = pipeline.evaluation_batches(source.test, **evaluation)
         labels, probabilities, loss = evaluate(
-            trainer, batches, on_batch=lambda done: bar.update(done - bar.n)
+            trainer,
+            pipeline.explained(batches, source.test),
+            on_batch=lambda done: bar.update(done - bar.n),
         )
     _picture(source, directory, trainer, evaluation)
 

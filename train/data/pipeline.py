@@ -127,6 +127,29 @@ def evaluation_batches(
     return batches.with_options(_options())
 
 
+def explained(batches: tf.data.Dataset, split: Split):
+    """Yields batches; if reading them fails, the error names the images behind it.
+
+    Args:
+        batches: Batches of this module.
+        split: The split that they are read from.
+
+    Yields:
+        What `batches` has.
+
+    Raises:
+        DataError: when an image cannot be read or decoded.
+    """
+    try:
+        yield from batches
+    except (
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+    ) as error:
+        raise explain_input_error(error, split) from error
+
+
 def explain_input_error(
     error: tf.errors.InvalidArgumentError, split: Split
 ) -> DataError:

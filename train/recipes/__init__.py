@@ -36,4 +36,7 @@ def for_dataset(dataset):
     if name not in names() or is_folder:
         name = "own_data"
     recipe = importlib.import_module(f"train.recipes.{name}").RECIPE
-    return dataclasses.replace(recipe, dataset=dataset.rstrip("/") or "/")
+    if is_folder:
+        # Written either way, a folder is the same data set to a run that goes on.
+        dataset = dataset.rstrip("/") or "/"
+    return dataclasses.replace(recipe, dataset=dataset)
