@@ -5,6 +5,7 @@ from keras_vit.layers import (
     AddPositionEmbs,
     ClassToken,
     ClassTokenPooling,
+    LayerNorm,
     PatchEncoder,
     ResidualUnit,
     SelfAttention,
@@ -30,6 +31,7 @@ from keras_vit.models.variants import (
     ViT_Ti16,
 )
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.weights import load_released_weights, save_released_weights
 
@@ -39,7 +41,9 @@ __all__ = [
     "AddPositionEmbs",
     "ClassToken",
     "ClassTokenPooling",
+    "LayerNorm",
     "PatchEncoder",
+    "Predictor",
     "R26_ViT_B32",
     "R26_ViT_S32",
     "R50_ViT_B16",

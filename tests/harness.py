@@ -187,7 +187,8 @@ def check_training(make, inputs, random_in_training):
         assert rms(first - plain) > 1e-2 * rms(plain)
         assert rms(first - second) > 1e-2 * rms(plain)
     else:
-        np.testing.assert_array_equal(first, plain)
+        # Training may have a form of its own whose gradient is cheaper.
+        np.testing.assert_allclose(first, plain, atol=1e-6 * rms(plain) + 1e-6)
 
 
 def gradients(layer, inputs, **call_arguments):

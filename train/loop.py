@@ -12,9 +12,9 @@ from train.errors import RunError
 class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
-    A step adds up the gradients of its micro-batches, divides by the batch, clips the
-    norm of the whole and updates. Several devices will reduce between the sum and the
-    clip: nothing after the sum looks at single examples.
+    A step adds up the gradients of its micro-batches, clips the norm of the whole and
+    updates. Several devices will reduce between the sum and the clip: nothing after
+    the sum looks at single examples.
 
     Args:
         model: `keras.Model` from images to logits.
@@ -48,26 +48,20 @@ class Trainer:
             clip).
         """
         batch_size = tf.shape(labels)[0]
-        sums = self._accumulate(images, labels, batch_size // self.micro_batches)
-        gradients, loss, correct = sums
-        count = tf.cast(batch_size, "float32")
-        gradients = [gradient / count for gradient in gradients]
+        gradients, loss, accuracy = self._accumulate(images, labels, batch_size)
         norm = tf.linalg.global_norm(gradients)
         gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
         self.optimizer.apply(gradients, self.model.trainable_variables)
-        return {
-            "loss": loss / count,
-            "accuracy": correct / count,
-            "gradient_norm": norm,
-        }
+        return {"loss": loss, "accuracy": accuracy, "gradient_norm": norm}
 
-    def _accumulate(self, images, labels, micro_batch_size):
+    def _accumulate(self, images, labels, batch_size):
         if self.micro_batches == 1:
-            return self._sums(images, labels)
+            return self._shares(images, labels, batch_size)
+        micro_batch_size = batch_size // self.micro_batches
 
         def add(index, sums):
             part = slice(index * micro_batch_size, (index + 1) * micro_batch_size)
-            more = self._sums(images[part], labels[part])
+            more = self._shares(images[part], labels[part], batch_size)
             return index + 1, tf.nest.map_structure(tf.add, sums, more)
 
         variables = self.model.trainable_variables
@@ -81,13 +75,16 @@ class Trainer:
         )
         return sums
 
-    def _sums(self, images, labels):
+    def _shares(self, images, labels, batch_size):
+        """What these examples add to the batch's gradients, loss and accuracy."""
+        count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
             logits = self.model(images, training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            loss = tf.reduce_sum(losses)
+            # Divided here, not in each gradient, which would copy them all.
+            loss = tf.reduce_sum(losses) / count
         gradients = tape.gradient(loss, self.model.trainable_variables)
-        return gradients, loss, tf.reduce_sum(_correct(logits, labels))
+        return gradients, loss, tf.reduce_sum(_correct(logits, labels)) / count
 
     @tf.function(reduce_retracing=True)
     def logits(self, images):

@@ -43,6 +43,9 @@ class MomentumSGD(keras.optimizers.Optimizer):
     def update_step(self, gradient, variable, learning_rate):
         velocity = self.velocities[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, variable.dtype)
+        if keras.backend.backend() == "tensorflow":
+            _fused_update(variable, velocity, gradient, rate, self.momentum)
+            return
         self.assign(
             velocity,
             ops.add(ops.multiply(velocity, self.momentum), gradient),
@@ -51,3 +54,20 @@ class MomentumSGD(keras.optimizers.Optimizer):
 
     def get_config(self):
         return {**super().get_config(), "momentum": self.momentum}
+
+
+def _fused_update(variable, velocity, gradient, rate, momentum):
+    """The same rule in one pass over memory.
+
+    As separate operations TensorFlow runs each of them for all variables before the
+    next, and holds three more copies of the model at the peak.
+    """
+    import tensorflow as tf
+
+    tf.raw_ops.ResourceApplyMomentum(
+        var=variable.handle,
+        accum=velocity.value.handle,
+        lr=rate,
+        grad=tf.cast(gradient, variable.dtype),
+        momentum=tf.cast(momentum, variable.dtype),
+    )

@@ -2,6 +2,7 @@
 
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.class_token import ClassToken, ClassTokenPooling
+from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.position_embedding import AddPositionEmbs
@@ -15,6 +16,7 @@ __all__ = [
     "AddPositionEmbs",
     "ClassToken",
     "ClassTokenPooling",
+    "LayerNorm",
     "PatchEncoder",
     "ResidualUnit",
     "SelfAttention",

@@ -21,11 +21,13 @@ class SelfAttention(keras.layers.Layer):
         tokens: float tensor (batch, tokens, hidden_size).
         training: bool, whether dropout is on.
         return_attention_weights: bool.
+        class_token_only: bool, whether only the first token asks; all are looked at.
 
     Returns:
-        Float tensor (batch, tokens, hidden_size); with `return_attention_weights` a
-        pair of it and a float32 tensor (batch, num_heads, tokens, tokens) whose rows
-        sum to one.
+        Float tensor (batch, queries, hidden_size), where queries is 1 with
+        `class_token_only`, else the number of tokens; with `return_attention_weights`
+        a pair of it and a float32 tensor (batch, num_heads, queries, tokens) whose
+        rows sum to one.
 
     Raises:
         ValueError: `num_heads` does not divide the size of a token.
@@ -61,37 +63,64 @@ class SelfAttention(keras.layers.Layer):
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
 
-    def call(self, tokens, training=None, return_attention_weights=False):
+    def call(
+        self,
+        tokens,
+        training=None,
+        return_attention_weights=False,
+        class_token_only=False,
+    ):
+        asking = tokens[:, :1] if class_token_only else tokens
+        query = self._heads(self.query, asking)
+        key = self._heads(self.key, tokens)
+        value = self._heads(self.value, tokens)
+        if return_attention_weights or self._explicit(training):
+            mixed, weights = self._attend(query, key, value, training)
+        else:
+            mixed = ops.dot_product_attention(query, key, value)
+        shape = ops.shape(asking)
+        mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
+        output = ops.reshape(self.out(mixed), shape)
+        return (output, weights) if return_attention_weights else output
+
+    def _heads(self, projection, tokens):
         batch, length, hidden_size = ops.shape(tokens)
+        # On a matrix of tokens a projection is one product with its bias; on a 3-D
+        # tensor backends fall back to slower general contractions.
+        projected = projection(ops.reshape(tokens, (-1, tokens.shape[-1])))
         head_size = tokens.shape[-1] // self.num_heads
-        # On a matrix of tokens each projection is one product with its bias; on a
-        # 3-D tensor backends fall back to slower general contractions.
-        tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
+        return ops.reshape(projected, (batch, length, self.num_heads, head_size))
 
-        def split_heads(projected):
-            heads = ops.reshape(projected, (batch, length, self.num_heads, head_size))
-            return ops.transpose(heads, (0, 2, 1, 3))
+    def _explicit(self, training):
+        # TensorFlow has no fused attention; the fused forms have no dropout.
+        dropout = training and self.dropout_rate > 0
+        return dropout or keras.backend.backend() == "tensorflow"
 
-        query = split_heads(self.query(tokens) * head_size**-0.5)
-        key = split_heads(self.key(tokens))
-        value = split_heads(self.value(tokens))
+    def _attend(self, query, key, value, training):
+        query, key, value = (
+            ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
+        )
+        query = query * query.shape[-1] ** -0.5
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
         mixed = ops.matmul(
             self.dropout(ops.cast(weights, value.dtype), training=training), value
         )
-        mixed = ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (-1, hidden_size))
-        output = ops.reshape(self.out(mixed), (batch, length, hidden_size))
-        return (output, weights) if return_attention_weights else output
+        return ops.transpose(mixed, (0, 2, 1, 3)), weights
 
     def compute_output_spec(
-        self, tokens, training=None, return_attention_weights=False
+        self,
+        tokens,
+        training=None,
+        return_attention_weights=False,
+        class_token_only=False,
     ):
-        output = keras.KerasTensor(tokens.shape, self.compute_dtype)
+        batch, length, hidden_size = tokens.shape
+        queries = 1 if class_token_only else length
+        output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)
         if not return_attention_weights:
             return output
-        batch, length, _ = tokens.shape
-        weights = keras.KerasTensor((batch, self.num_heads, length, length), "float32")
+        weights = keras.KerasTensor((batch, self.num_heads, queries, length), "float32")
         return output, weights
 
     def compute_output_shape(self, tokens_shape):

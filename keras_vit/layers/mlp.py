@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.gelu import gelu
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class MLP(keras.layers.Layer):
@@ -57,7 +59,7 @@ class MLP(keras.layers.Layer):
     def call(self, tokens, training=None):
         shape = ops.shape(tokens)
         tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        hidden = ops.gelu(self.expand(tokens), approximate=True)
+        hidden = gelu(self.expand(tokens), training)
         hidden = self.dropout(hidden, training=training)
         output = self.dropout(self.project(hidden), training=training)
         return ops.reshape(output, shape)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
@@ -24,13 +25,18 @@ class TransformerBlock(keras.layers.Layer):
         tokens: float tensor (batch, tokens, hidden_size).
         training: bool, whether dropout and stochastic depth are on.
         return_attention_weights: bool.
+        class_token_only: bool, whether only the first token's output is computed.
+        remat: bool, whether training keeps the block's input alone and computes the
+            rest once more for the gradient: less memory for a third more time.
 
     Returns:
-        Float tensor (batch, tokens, hidden_size); with `return_attention_weights` a
-        pair of it and a float32 tensor (batch, num_heads, tokens, tokens).
+        Float tensor (batch, queries, hidden_size), where queries is 1 with
+        `class_token_only`, else the number of tokens; with `return_attention_weights`
+        a pair of it and a float32 tensor (batch, num_heads, queries, tokens).
 
     Raises:
-        ValueError: `num_heads` does not divide the size of a token.
+        ValueError: `num_heads` does not divide the size of a token, or `remat` with a
+            dropout, which would not be the same when computed once more.
 
     Source:
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in the released
@@ -60,11 +66,11 @@ class TransformerBlock(keras.layers.Layer):
         self.stochastic_depth_rate = stochastic_depth_rate
 
         dtype = self.dtype_policy
-        self.attention_norm = layer_norm("attention_norm", dtype=dtype)
+        self.attention_norm = LayerNorm(dtype=dtype, name="attention_norm")
         self.attention = SelfAttention(
             num_heads, attention_dropout_rate, dtype=dtype, name="attention"
         )
-        self.mlp_norm = layer_norm("mlp_norm", dtype=dtype)
+        self.mlp_norm = LayerNorm(dtype=dtype, name="mlp_norm")
         self.mlp = MLP(mlp_dim, dropout_rate, dtype=dtype, name="mlp")
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.stochastic_depth = StochasticDepth(
@@ -75,23 +81,65 @@ class TransformerBlock(keras.layers.Layer):
         for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
             layer.build(tokens_shape)
 
-    def call(self, tokens, training=None, return_attention_weights=False):
-        branch, weights = self.attention(
+    def call(
+        self,
+        tokens,
+        training=None,
+        return_attention_weights=False,
+        class_token_only=False,
+        remat=False,
+    ):
+        def encode(tokens):
+            return self._encode(
+                tokens, training, return_attention_weights, class_token_only
+            )
+
+        if remat:
+            self._refuse_randomness()
+        return (keras.remat(encode) if remat and training else encode)(tokens)
+
+    def _refuse_randomness(self):
+        rates = (
+            self.dropout_rate,
+            self.attention_dropout_rate,
+            self.stochastic_depth_rate,
+        )
+        if any(rates):
+            raise ValueError(
+                f"{self.name}: remat computes the block once more for the gradient and "
+                "would drop other values then: leave remat out, or all dropout and "
+                "stochastic depth rates at 0."
+            )
+
+    def _encode(self, tokens, training, return_attention_weights, class_token_only):
+        branch = self.attention(
             self.attention_norm(tokens),
             training=training,
-            return_attention_weights=True,
+            return_attention_weights=return_attention_weights,
+            class_token_only=class_token_only,
         )
+        if return_attention_weights:
+            branch, weights = branch
         branch = self.dropout(branch, training=training)
+        if class_token_only:
+            tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
         branch = self.mlp(self.mlp_norm(tokens), training=training)
         tokens = tokens + self.stochastic_depth(branch, training=training)
         return (tokens, weights) if return_attention_weights else tokens
 
     def compute_output_spec(
-        self, tokens, training=None, return_attention_weights=False
+        self,
+        tokens,
+        training=None,
+        return_attention_weights=False,
+        class_token_only=False,
+        remat=False,
     ):
+        if remat:
+            self._refuse_randomness()
         return self.attention.compute_output_spec(
-            tokens, training, return_attention_weights
+            tokens, training, return_attention_weights, class_token_only
         )
 
     def compute_output_shape(self, tokens_shape):
@@ -106,21 +154,3 @@ class TransformerBlock(keras.layers.Layer):
             "attention_dropout_rate": self.attention_dropout_rate,
             "stochastic_depth_rate": self.stochastic_depth_rate,
         }
-
-
-def layer_norm(name, **kwargs):
-    """Returns the layer normalisation of the released models.
-
-    Args:
-        name: str, the layer's name.
-        **kwargs: further arguments of `keras.layers.LayerNormalization`.
-
-    Returns:
-        An unbuilt `keras.layers.LayerNormalization`.
-
-    Example:
-
-    >>> layer_norm("encoder_norm").epsilon
-    1e-06
-    """
-    return keras.layers.LayerNormalization(epsilon=1e-6, name=name, **kwargs)

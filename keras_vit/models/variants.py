@@ -19,6 +19,7 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
             default as in the file where its head is kept, else none.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block.
+        remat: bool, less memory in training for a third more time.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`.
         channels: int, of the images; with weights 3, or 1 but not for hybrids.
@@ -53,6 +54,7 @@ def _variant_function(variant):
         representation_size=None,
         dropout_rate=0.0,
         stochastic_depth_rate=0.0,
+        remat=False,
         position_embedding_method="released",
         channels=3,
         name=None,
@@ -68,6 +70,7 @@ def _variant_function(variant):
             representation_size=representation_size,
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate,
+            remat=remat,
             position_embedding_method=position_embedding_method,
             channels=channels,
             name=name,

@@ -7,10 +7,10 @@ from keras_vit.layers import (
     AddPositionEmbs,
     ClassToken,
     ClassTokenPooling,
+    LayerNorm,
     PatchEncoder,
     TransformerBlock,
 )
-from keras_vit.layers.transformer_block import layer_norm
 from keras_vit.models.config import VARIANTS
 from keras_vit.models.resnet import resnet
 from keras_vit.sizes import pair
@@ -28,6 +28,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     representation_size=None,
     dropout_rate=0.0,
     stochastic_depth_rate=0.0,
+    remat=False,
     position_embedding_method="released",
     channels=3,
     name=None,
@@ -53,6 +54,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
             0 at the first.
+        remat: bool, whether training keeps only what goes into each block and computes
+            the rest once more for the gradient: less memory for a third more time. Not
+            with dropout or stochastic depth.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
         channels: int, of the images. With weights 3; or 1, but not for hybrids: then
@@ -140,8 +144,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate * depth,
             name=f"encoder_block_{index}",
-        )(tokens)
-    outputs = layer_norm("encoder_norm")(tokens)
+        )(
+            tokens,
+            # The head sees no other token, so the last block computes no other.
+            class_token_only=pooling == "token" and index == config.num_layers - 1,
+            remat=remat,
+        )
+    outputs = LayerNorm(name="encoder_norm")(tokens)
 
     if pooling == "token":
         outputs = ClassTokenPooling(name="pooling")(outputs)

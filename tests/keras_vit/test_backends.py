@@ -9,7 +9,12 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
-FILES = ("test_layers.py", "test_weights.py", "test_preprocessing.py")
+FILES = (
+    "test_layers.py",
+    "test_predictor.py",
+    "test_preprocessing.py",
+    "test_weights.py",
+)
 OTHERS = {"tensorflow", "jax", "torch"} - {keras.backend.backend()}
 
 

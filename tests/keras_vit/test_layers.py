@@ -1,11 +1,21 @@
 import keras
 import numpy as np
 import pytest
-from harness import all_layers, check_layer, normal, numpy, randomize, rms
+from harness import (
+    all_layers,
+    check_layer,
+    cotangent,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+    rms,
+)
 from keras import ops
 
 import keras_vit
 from keras_vit import layers
+from keras_vit.layers.gelu import gelu
 
 HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
 
@@ -24,6 +34,7 @@ LAYERS = {
         (2, 7, 24),
         {"num_weights": 1},
     ),
+    "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
         {"num_heads": 3, "dropout_rate": 0.4},
         (2, 7, 24),
@@ -243,7 +254,102 @@ def test_attention():
     np.testing.assert_allclose(numpy(output), expected_output, atol=1e-5)
     np.testing.assert_allclose(numpy(weights), expected_weights, atol=1e-6)
     np.testing.assert_allclose(numpy(weights).sum(axis=-1), 1.0, atol=1e-6)
-    np.testing.assert_array_equal(numpy(layer(tokens)), numpy(output))
+    # Without them the backend may have a fused form.
+    np.testing.assert_allclose(numpy(layer(tokens)), expected_output, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
+@pytest.mark.parametrize("training", [False, True])
+def test_class_token_only(name, training):
+    arguments = {"num_heads": 3} | ({"mlp_dim": 40} if "Block" in name else {})
+    layer = built(getattr(keras_vit, name)(**arguments), None, 7, 24)
+    tokens = 2 * normal((2, 7, 24))
+    output, weights = layer(tokens, return_attention_weights=True)
+    for given in (tokens, keras.Input((7, 24))):
+        first = layer(given, training=training, class_token_only=True)
+        pair = layer(given, return_attention_weights=True, class_token_only=True)
+        assert first.shape == pair[0].shape == (given.shape[0], 1, 24)
+        assert pair[1].shape == (given.shape[0], 3, 1, 7)
+    first = layer(tokens, training=training, class_token_only=True)
+    np.testing.assert_allclose(numpy(first), numpy(output)[:, :1], atol=2e-6)
+    _, row = layer(tokens, return_attention_weights=True, class_token_only=True)
+    np.testing.assert_allclose(numpy(row), numpy(weights)[:, :, :1], atol=1e-6)
+
+
+@pytest.mark.parametrize("class_token_only", [False, True])
+def test_remat_has_the_same_gradients(class_token_only):
+    block = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
+    tokens = normal((2, 7, 24))
+
+    class Remat(keras.layers.Layer):
+        """The block as the harness calls layers, with the arguments under test."""
+
+        def __init__(self, remat):
+            super().__init__()
+            self.block, self.remat = block, remat
+            self.built = True
+
+        def call(self, tokens, training):
+            return self.block(
+                tokens,
+                training=training,
+                class_token_only=class_token_only,
+                remat=self.remat,
+            )
+
+        def compute_output_shape(self, shape):
+            return (shape[0], 1 if class_token_only else shape[1], shape[2])
+
+    plain, again = (
+        gradients(Remat(remat), tokens, training=True) for remat in (False, True)
+    )
+    assert len(plain) == len(again) == 16
+    for one, other in zip(plain, again, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+def test_remat_refuses_what_is_drawn_anew():
+    for rate in ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"):
+        block = keras_vit.TransformerBlock(3, 40, **{rate: 0.1}, name="one")
+        with pytest.raises(ValueError, match="one: remat computes .* rates at 0"):
+            block(keras.Input((7, 24)), remat=True)
+
+
+def test_layer_norm():
+    layer = built(keras_vit.LayerNorm(), None, 7, 24)
+    for offset, scale in ((0.0, 1.0), (100.0, 3.0), (0.0, 1e-3)):
+        tokens = (offset + scale * normal((2, 7, 24))).astype("float32")
+        expected = norm_reference(tokens.astype("float64"), layer)
+        np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gelu_and_its_gradient(training):
+    x = np.linspace(-8, 8, 2001)[None].astype("float32")
+
+    class Gelu(keras.layers.Layer):
+        def build(self, shape):
+            self.shift = self.add_weight(shape=shape[1:], initializer="zeros")
+
+        def call(self, x):
+            return gelu(x + self.shift, training)
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    layer = Gelu()
+    layer.build(x.shape)
+    np.testing.assert_allclose(
+        numpy(layer(x)), gelu_tanh(x.astype("float64")), atol=1e-6
+    )
+    (found,) = gradients(layer, x)
+    h = 1e-5
+    slope = (
+        gelu_tanh(x.astype("float64") + h) - gelu_tanh(x.astype("float64") - h)
+    ) / (2 * h)
+    np.testing.assert_allclose(
+        found, (slope * cotangent(layer, x))[0], atol=5e-6, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])

@@ -167,7 +167,7 @@ def test_image_sizes(config, image_size, grid):
     assert config.grid_size(image_size) == grid
     assert model.get_layer("position_embedding").grid_size == grid
     height, width = (image_size,) * 2 if isinstance(image_size, int) else image_size
-    tokens = model.get_layer("encoder_norm").output
+    tokens = model.get_layer("encoder_block_0").input
     assert tokens.shape == (None, 1 + grid[0] * grid[1], 24)
     assert model(ops.ones((2, height, width, 3))).shape == (2, 2)
 
@@ -251,11 +251,40 @@ def test_rates_of_dropout_and_stochastic_depth():
     assert plain.get_layer("encoder_block_2").stochastic_depth_rate == 0
 
 
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+def test_the_last_block_computes_what_the_head_sees(config):
+    size = 32 if config is PLAIN else 64
+    all_tokens = random_model(config, image_size=size, include_top=False, pooling=None)
+    images = normal((2, size, size, 3))
+    expected = numpy(all_tokens(images))
+    for pooling, length in (("token", 1), ("gap", 16), (None, 17)):
+        model = VisionTransformer(
+            config, image_size=size, include_top=False, pooling=pooling
+        )
+        assert model.get_layer("encoder_norm").output.shape == (None, length, 24)
+        if pooling == "token":
+            model.set_weights(all_tokens.get_weights())
+            np.testing.assert_allclose(numpy(model(images)), expected[:, 0], atol=2e-6)
+
+
+def test_remat_is_kept_in_the_file(tmp_path):
+    model = random_model(PLAIN, image_size=32, classes=7, remat=True)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.to_json().count('"remat": true') == 3
+    images = normal((2, 32, 32, 3))
+    np.testing.assert_allclose(
+        numpy(again(images, training=True)), numpy(model(images)), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="encoder_block_0: remat computes"):
+        VisionTransformer(PLAIN, image_size=32, remat=True, dropout_rate=0.1)
+
+
 def test_training_is_random_only_with_rates():
     images = normal((2, 32, 32, 3))
     plain = random_model(PLAIN, image_size=32, classes=7)
-    np.testing.assert_array_equal(
-        numpy(plain(images, training=True)), numpy(plain(images))
+    np.testing.assert_allclose(
+        numpy(plain(images, training=True)), numpy(plain(images)), atol=1e-6
     )
     for rate in ("dropout_rate", "stochastic_depth_rate"):
         model = random_model(PLAIN, image_size=32, classes=7, **{rate: 0.5})

@@ -1,0 +1,131 @@
+"""A model's answers as fast as its backend gives them."""
+
+import keras
+import numpy as np
+
+
+class Predictor:
+    """Compiles a model's forward pass once and answers NumPy with NumPy.
+
+    `keras.Model.predict` is made for data sets: it sets up a data pipeline and
+    callbacks at each call, which takes longer than a small model does. This keeps
+    nothing but the compiled function, and reads the model's weights anew at each call.
+
+    Args:
+        model: `keras.Model` with one input and one output.
+        batch_size: int, images computed at a time.
+        jit_compile: bool, whether XLA compiles the model on TensorFlow. On a CPU it
+            takes seconds to minutes to do so; afterwards it is faster than
+            TensorFlow's own graph on some machines and slower on others
+            (docs/performance.md). JAX always compiles; torch never does.
+
+    Call arguments:
+        images: float array (images, height, width, channels) as the model takes them.
+
+    Returns:
+        Array of what the model puts out, images first.
+
+    Raises:
+        ValueError: the images are not of the model's shape, or `jit_compile` on torch.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+    >>> predictor = Predictor(model, batch_size=2)
+    >>> predictor(np.zeros((3, 32, 32, 3), "float32")).shape
+    (3, 10)
+    """
+
+    def __init__(self, model, batch_size=32, jit_compile=False):
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        backend = keras.backend.backend()
+        if backend not in _COMPILED:
+            raise ValueError(
+                f"Predictor runs on {', '.join(_COMPILED)}, not on the {backend} "
+                "backend: set KERAS_BACKEND."
+            )
+        self.model = model
+        self.batch_size = batch_size
+        self._logits = _COMPILED[backend](model, jit_compile)
+        # Compiled for one shape: the last and smaller batch is filled up to it.
+        self._pad = backend == "jax" or jit_compile
+
+    def __call__(self, images):
+        images = np.asarray(images, dtype=self.model.inputs[0].dtype)
+        self._check(images.shape)
+        batches = [
+            images[start : start + self.batch_size]
+            for start in range(0, len(images), self.batch_size)
+        ]
+        if self._pad and len(batches) > 1:
+            missing = self.batch_size - len(batches[-1])
+            batches[-1] = np.pad(batches[-1], [(0, missing), (0, 0), (0, 0), (0, 0)])
+        outputs = [keras.ops.convert_to_numpy(self._logits(batch)) for batch in batches]
+        return (
+            outputs[0] if len(outputs) == 1 else np.concatenate(outputs)[: len(images)]
+        )
+
+    def _check(self, shape):
+        expected = self.model.input_shape
+        fits = len(shape) == len(expected) and all(
+            side in (None, given) for side, given in zip(expected, shape, strict=True)
+        )
+        if not fits or shape[0] == 0:
+            raise ValueError(
+                f"{self.model.name} takes images of shape (images, "
+                f"{', '.join(map(str, expected[1:]))}) and at least one of them, got "
+                f"{tuple(shape)}: resize the images, or add the first axis."
+            )
+
+
+def _tensorflow(model, jit_compile):
+    import tensorflow as tf
+
+    shape = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
+
+    @tf.function(input_signature=[shape], jit_compile=jit_compile or None)
+    def logits(images):
+        return model(images, training=False)
+
+    return logits
+
+
+def _jax(model, jit_compile):
+    del jit_compile
+    import jax
+
+    @jax.jit
+    def logits(trainable, non_trainable, images):
+        outputs, _ = model.stateless_call(
+            trainable, non_trainable, images, training=False
+        )
+        return outputs
+
+    def current(images):
+        return logits(
+            [variable.value for variable in model.trainable_variables],
+            [variable.value for variable in model.non_trainable_variables],
+            images,
+        )
+
+    return current
+
+
+def _torch(model, jit_compile):
+    import torch
+
+    if jit_compile:
+        raise ValueError(
+            "jit_compile is XLA's, which torch does not have: leave it out, or set "
+            "KERAS_BACKEND=jax."
+        )
+
+    @torch.inference_mode()
+    def logits(images):
+        return model(keras.ops.convert_to_tensor(images), training=False)
+
+    return logits
+
+
+_COMPILED = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

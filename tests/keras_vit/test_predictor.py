@@ -1,0 +1,81 @@
+import keras
+import numpy as np
+import pytest
+from harness import normal, numpy, randomize
+
+from keras_vit import Predictor, VisionTransformer, ViTConfig
+
+PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = VisionTransformer(PLAIN, image_size=(16, 24), classes=5)
+    randomize(model)
+    return model
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("images", [1, 4, 5, 9])
+def test_answers_as_the_model_does(model, images, jit_compile):
+    if jit_compile and keras.backend.backend() == "torch":
+        pytest.skip("torch has no XLA")
+    batch = normal((images, 16, 24, 3))
+    found = Predictor(model, batch_size=4, jit_compile=jit_compile)(batch)
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, numpy(model(batch)), atol=1e-5)
+
+
+def test_all_tokens_and_other_inputs():
+    model = VisionTransformer(
+        PLAIN, image_size=16, include_top=False, pooling=None, classes=5
+    )
+    images = np.ones((2, 16, 16, 3), "uint8")
+    expected = numpy(model(images.astype("float32")))
+    for given in (images, images.tolist(), keras.ops.convert_to_tensor(images)):
+        found = Predictor(model)(given)
+        assert found.shape == (2, 5, 24)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_sees_new_weights():
+    model = VisionTransformer(PLAIN, image_size=16, classes=5)
+    predictor = Predictor(model)
+    images = normal((2, 16, 16, 3))
+    np.testing.assert_array_equal(predictor(images), 0)
+    randomize(model)
+    assert np.abs(predictor(images)).max() > 0.1
+
+
+@pytest.mark.parametrize("shape", [(16, 24, 3), (2, 24, 16, 3), (0, 16, 24, 3)])
+def test_refuses_other_shapes(model, shape):
+    with pytest.raises(ValueError, match=r"takes images of shape \(images, 16, 24, 3"):
+        Predictor(model)(np.zeros(shape, "float32"))
+
+
+def test_refuses_other_arguments(model):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        Predictor(model, batch_size=0)
+    if keras.backend.backend() == "torch":
+        with pytest.raises(ValueError, match="jit_compile is XLA's"):
+            Predictor(model, jit_compile=True)
+
+
+@pytest.mark.skipif(not TENSORFLOW, reason="counts the traces of TensorFlow")
+def test_traces_once():
+    model = VisionTransformer(PLAIN, image_size=16, classes=5)
+    calls = []
+
+    class Counting(keras.Model):
+        def call(self, images, training=None):
+            calls.append(images.shape)
+            return model(images, training=training)
+
+    inputs = keras.Input((16, 16, 3))
+    predictor = Predictor(keras.Model(inputs, Counting()(inputs)), batch_size=4)
+    calls.clear()
+    for images in (1, 4, 9, 1):
+        predictor(normal((images, 16, 16, 3)))
+    assert calls == [(None, 16, 16, 3)]
