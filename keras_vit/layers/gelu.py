@@ -32,7 +32,10 @@ def gelu(x, training=False):
     """
     if training and keras.backend.backend() == "tensorflow":
         return _lean_gelu(x)
-    return ops.gelu(x, approximate=True)
+    # TensorFlow's optimiser sorts operands by name, and finds a GELU to fuse with the
+    # product before it only if this name comes after that layer's, "expand".
+    with keras.name_scope("gelu"):
+        return ops.gelu(x, approximate=True)
 
 
 @ops.custom_gradient

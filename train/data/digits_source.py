@@ -41,7 +41,7 @@ def load_digits(validation_fraction: float) -> Source:
             records=lambda: tf.data.Dataset.from_tensor_slices(
                 (images[indices], labels[indices])
             ),
-            decode=tf.image.grayscale_to_rgb,
+            read=tf.identity,
             locate=lambda index, record: f"example {index} of {name}",
         )
 

@@ -9,7 +9,6 @@ from train.data.splits import (
     DataError,
     Source,
     Split,
-    decode_image,
     hold_out,
     validation_size,
 )
@@ -108,6 +107,6 @@ def _split(name, paths, labels):
         name=name,
         num_examples=len(paths),
         records=lambda: tf.data.Dataset.from_tensor_slices((paths, labels)),
-        decode=lambda path: decode_image(tf.io.read_file(path)),
+        read=tf.io.read_file,
         locate=lambda index, path: path.decode(),
     )

@@ -1,5 +1,6 @@
 """Batches for training, resumable at any step, and for evaluation."""
 
+import functools
 import os
 
 import tensorflow as tf
@@ -8,6 +9,10 @@ from train.data import preprocessing
 from train.data.splits import DataError, Split, find_corrupt
 
 SHUFFLE_BUFFER = 50_000
+CORES = os.cpu_count()
+# In order, the next image may be a slow one: others get done meanwhile.
+IN_FLIGHT = 2 * CORES
+BATCHES_READY = 2
 NAMED_IMAGES = 10
 
 
@@ -77,7 +82,8 @@ def training_batches(
     def prepare(index, example):
         record, label = example
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
-        image = crop_image(split.decode(record), image_size, seeds[0])
+        decode = functools.partial(split.decode, record)
+        image = crop_image(decode, image_size, seeds[0])
         if flip:
             image = preprocessing.random_flip(image, seeds[1])
         return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
@@ -86,9 +92,9 @@ def training_batches(
     indices = tf.data.Dataset.range(start_example, tf.int64.max)
     batches = (
         tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
-        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
         .batch(batch_size, drop_remainder=True)
-        .prefetch(tf.data.AUTOTUNE)
+        .prefetch(BATCHES_READY)
     )
     return batches.with_options(_options())
 
@@ -120,9 +126,9 @@ def evaluation_batches(
 
     batches = (
         split.records()
-        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
         .batch(batch_size)
-        .prefetch(tf.data.AUTOTUNE)
+        .prefetch(BATCHES_READY)
     )
     return batches.with_options(_options())
 
@@ -185,8 +191,14 @@ def _check_batch_size(batch_size):
 
 def _options():
     options = tf.data.Options()
+    # Its thread sleeps ever longer, and an iterator at its end often waits until it
+    # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
+    options.autotune.enabled = False
     # Not the pool that runs the model, which may have one thread (train.repeatable).
-    options.threading.private_threadpool_size = os.cpu_count()
+    options.threading.private_threadpool_size = CORES
+    # Images are prepared side by side: sharing one among threads only takes them away
+    # from the model.
+    options.threading.max_intra_op_parallelism = 1
     # Sharding by files would make a batch depend on the number of workers.
     options.experimental_distribute.auto_shard_policy = (
         tf.data.experimental.AutoShardPolicy.DATA

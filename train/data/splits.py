@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from train.data.decoding import ChooseWindow, decode_image
 from train.errors import RunError
 
 HOLD_OUT_SEED = 0
@@ -25,18 +26,29 @@ class Split:
         name: The split as a person writes it, "cifar100 train[:49000]".
         num_examples: How many examples `records` yields.
         records: Returns a `tf.data.Dataset` of `(record, label)` in the same order
-            every time. `record` is a scalar string (an encoded image, or the path of
-            one) or a uint8 image; `label` an integer scalar.
-        decode: Turns one record tensor into a uint8 `(height, width, 3)` image;
-            works inside `tf.data` maps.
+            every time; `label` is an integer scalar.
+        read: Turns one record tensor into an encoded image, a scalar string, or into
+            uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
+            `tf.data` maps.
         locate: Names a record for a person, from its index and its NumPy value.
     """
 
     name: str
     num_examples: int
     records: Callable[[], tf.data.Dataset]
-    decode: Callable[[tf.Tensor], tf.Tensor]
+    read: Callable[[tf.Tensor], tf.Tensor]
     locate: Callable[[int, Any], str]
+
+    def decode(
+        self, record: tf.Tensor, choose_window: ChooseWindow | None = None
+    ) -> tf.Tensor:
+        """Turns one record tensor into a uint8 `(height, width, 3)` image.
+
+        Args:
+            record: Of `records`.
+            choose_window: None for the whole image; see `decode_image`.
+        """
+        return decode_image(self.read(record), choose_window)
 
 
 @dataclass(frozen=True)
@@ -56,21 +68,6 @@ class Source:
     train: Split
     validation: Split | None
     test: Split
-
-
-def decode_image(encoded: tf.Tensor) -> tf.Tensor:
-    """Decodes a JPEG, PNG, BMP or GIF; gray, palette and alpha become plain RGB.
-
-    Args:
-        encoded: Scalar string, the bytes of the file.
-
-    Returns:
-        uint8 `(height, width, 3)`; the first frame of an animation.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the bytes are no such image.
-    """
-    return tf.io.decode_image(encoded, channels=3, expand_animations=False)
 
 
 def hold_out(labels: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:

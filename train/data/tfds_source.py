@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
-from train.data.splits import DataError, Source, Split, decode_image, validation_size
+from train.data.splits import DataError, Source, Split, validation_size
 
 UNLABELLED = -1
 
@@ -157,7 +158,7 @@ def _split(builder, dataset, instruction):
         name=name,
         num_examples=builder.info.splits[instruction].num_examples,
         records=records,
-        decode=decode_image,
+        read=tf.identity,
         locate=lambda index, record: f"example {index} of {name}",
     )
 

@@ -9,6 +9,7 @@ from train.data import pipeline
 from train.data.pipeline import (
     evaluation_batches,
     explain_input_error,
+    explained,
     training_batches,
 )
 from train.data.sources import DataError, Split, load
@@ -28,7 +29,7 @@ def numbered_split(num_examples):
         name="numbered",
         num_examples=num_examples,
         records=records,
-        decode=lambda record: record,
+        read=tf.identity,
         locate=lambda index, record: f"example {index}",
     )
 
@@ -111,7 +112,7 @@ def test_far_start_reads_no_earlier_epoch():
         )
 
     split = numbered_split(10)
-    split = Split(split.name, 10, records, split.decode, split.locate)
+    split = Split(split.name, 10, records, split.read, split.locate)
     take(training_batches(split, **OPTIONS, start_step=10**9), 2)
     assert len(read) == 10
 
@@ -229,6 +230,19 @@ def test_corrupt_images_are_named(tmp_path):
     assert str(tmp_path / "train" / "a" / "09.jpg") in message
     assert "10.jpg and" not in message
     assert "and 2 more; save them again" in message
+
+
+def test_an_image_cut_short_is_named_once_a_crop_reaches_the_damage(tmp_path):
+    for part in ("train", "test"):
+        path = tmp_path / part / "a" / "0.jpg"
+        path.parent.mkdir(parents=True)
+        noise = np.random.RandomState(0).randint(0, 256, (64, 64, 3), np.uint8)
+        Image.fromarray(noise).save(path)
+    path = tmp_path / "train" / "a" / "0.jpg"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    split = load(str(tmp_path)).train
+    with pytest.raises(DataError, match=rf"1 of the 1 images .*{path}"):
+        list(explained(training_batches(split, **OPTIONS).take(20), split))
 
 
 def test_error_that_no_image_explains():

@@ -1,11 +1,19 @@
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from train.data import preprocessing
+from train.data.decoding import decode_image
 
 SIDE = 256
 SAMPLES = 3000
+
+
+def decoder(image):
+    """The image as crops take it."""
+    return functools.partial(decode_image, image)
 
 
 def numpy_bilinear(image, size):
@@ -53,7 +61,7 @@ def boxes():
     image = tf.constant(np.stack([rows, columns, rows], axis=-1))
 
     def corners(seed):
-        crop = preprocessing.inception_crop(image, (8, 8), tf.stack([3, seed]))
+        crop = preprocessing.inception_crop(decoder(image), (8, 8), tf.stack([3, seed]))
         return crop[0, 0, :2], crop[7, 7, :2]
 
     first, last = (
@@ -105,7 +113,8 @@ def test_crop_depends_on_the_seed_alone(boxes):
     assert len(np.unique(boxes, axis=0)) > 0.95 * SAMPLES
     image = tf.random.stateless_uniform((20, 30, 3), [0, 0], maxval=255)
     once, twice = (
-        preprocessing.inception_crop(image, (5, 7), tf.constant([1, 2])) for _ in "ab"
+        preprocessing.inception_crop(decoder(image), (5, 7), tf.constant([1, 2]))
+        for _ in "ab"
     )
     np.testing.assert_array_equal(once, twice)
 
@@ -119,9 +128,17 @@ def test_squash_is_plain_bilinear(size):
     )
 
 
+@pytest.mark.parametrize("side", [10, 22, 23, 90])
+def test_squash_of_any_size_is_what_tensorflow_gives(side):
+    # Up to twice the pixels of the result, they are cast to float32 first.
+    image = np.random.RandomState(2).randint(0, 256, (side, side, 3), np.uint8)
+    expected = tf.image.resize(image, (16, 16), method="bilinear", antialias=False)
+    np.testing.assert_array_equal(preprocessing.squash(image, (16, 16)), expected)
+
+
 def test_crop_resizes_as_squash_does():
     image = np.random.RandomState(1).randint(0, 256, (40, 60, 3), np.uint8)
-    crop = preprocessing.inception_crop(image, (16, 16), [0, 5])
+    crop = preprocessing.inception_crop(decoder(image), (16, 16), [0, 5])
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         image.shape,
         tf.zeros((1, 0, 4)),
@@ -152,7 +169,9 @@ def test_shift_moves_by_up_to_an_eighth():
     image = np.zeros((16, 24, 3), np.uint8)
     image[8, 12] = 255
     shifts = tf.data.Dataset.range(500).map(
-        lambda seed: preprocessing.random_shift(image, (16, 24), tf.stack([0, seed]))
+        lambda seed: preprocessing.random_shift(
+            decoder(image), (16, 24), tf.stack([0, seed])
+        )
     )
     places = set()
     for shifted in next(iter(shifts.batch(500))).numpy():
@@ -165,7 +184,7 @@ def test_shift_moves_by_up_to_an_eighth():
 def test_resize_only_is_squash():
     image = np.random.RandomState(0).randint(0, 256, (5, 6, 3), np.uint8)
     np.testing.assert_array_equal(
-        preprocessing.TRAIN_CROPS["resize"](image, (4, 4), [0, 0]),
+        preprocessing.TRAIN_CROPS["resize"](decoder(image), (4, 4), [0, 0]),
         preprocessing.squash(image, (4, 4)),
     )
 

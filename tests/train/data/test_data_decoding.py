@@ -1,0 +1,151 @@
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from train.data.decoding import decode_image
+
+# Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
+HEIGHT, WIDTH = 43, 67
+
+
+def encode(file_format, mode="RGB", width=WIDTH, **options):
+    """An image with strong colours and sharp edges, which JPEG halves and smooths."""
+    pixels = np.random.RandomState(0).randint(0, 256, (HEIGHT, width, 3), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(stream, file_format, **options)
+    return tf.constant(stream.getvalue())
+
+
+JPEGS = {
+    "full colour": {"subsampling": "4:4:4"},
+    "half the columns": {"subsampling": "4:2:2"},
+    "half of both": {"subsampling": "4:2:0"},
+    "progressive": {"subsampling": "4:2:0", "progressive": True},
+    "coarse": {"subsampling": "4:2:0", "quality": 20},
+    "gray": {"mode": "L"},
+    "for print": {"mode": "CMYK"},
+}
+OTHERS = {
+    "png": {"file_format": "PNG"},
+    "png with alpha": {"file_format": "PNG", "mode": "RGBA"},
+    "palette": {"file_format": "PNG", "mode": "P"},
+    "bmp": {"file_format": "BMP"},
+    "gif": {"file_format": "GIF"},
+}
+EVERY = {
+    **{f"jpeg, {name}": {"file_format": "JPEG", **JPEGS[name]} for name in JPEGS},
+    **OTHERS,
+}
+
+
+def windows():
+    """Windows at the edges, around a block's corner, and anywhere."""
+    yield 0, 0, HEIGHT, WIDTH
+    yield HEIGHT - 1, WIDTH - 1, 1, 1
+    for top in (0, 7, 8, 15, 16, 17):
+        for left in (0, 7, 8, 15, 16, 17):
+            for height, width in ((1, 1), (2, 2), (9, 15), (8, 16), (20, 33)):
+                yield top, left, height, width
+    random = np.random.RandomState(1)
+    for _ in range(100):
+        height, width = random.randint(1, HEIGHT + 1), random.randint(1, WIDTH + 1)
+        top = random.randint(0, HEIGHT - height + 1)
+        yield top, random.randint(0, WIDTH - width + 1), height, width
+
+
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+def test_a_window_has_the_very_pixels_of_the_whole_image(options):
+    encoded = encode(**options)
+    whole = decode_image(encoded).numpy()
+    assert whole.shape == (HEIGHT, WIDTH, 3)
+
+    @tf.function
+    def part(window):
+        return decode_image(encoded, lambda shape: window)
+
+    for top, left, height, width in windows():
+        found = part(tf.stack([top, left, height, width])).numpy()
+        expected = whole[top : top + height, left : left + width]
+        np.testing.assert_array_equal(
+            found, expected, err_msg=f"{top}, {left}, {height}, {width}"
+        )
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 16, 17, 18, 19, 34])
+@pytest.mark.parametrize("subsampling", ["4:2:2", "4:2:0"])
+def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling):
+    encoded = encode("JPEG", width=width, subsampling=subsampling)
+    whole = decode_image(encoded).numpy()
+    for left in range(width):
+        for end in range(left + 1, min(left + 4, width + 1)):
+            window = tf.constant([5, left, 9, end - left])
+            found = decode_image(encoded, lambda shape, window=window: window)
+            np.testing.assert_array_equal(found, whole[5:14, left:end])
+
+
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+def test_the_window_is_chosen_from_the_shape(options):
+    seen = []
+
+    def choose_window(shape):
+        seen.append(shape.numpy().tolist()[:2])
+        return tf.constant([1, 2, 3, 4])
+
+    image = decode_image(encode(**options), choose_window)
+    assert image.shape == (3, 4, 3)
+    assert image.dtype == tf.uint8
+    assert seen == [[HEIGHT, WIDTH]]
+
+
+def test_graphs_know_that_there_are_three_channels():
+    images = tf.data.Dataset.from_tensors(encode("PNG"))
+    for choose_window in (None, lambda shape: tf.constant([0, 0, 2, 2])):
+        decoded = images.map(
+            lambda image, choose=choose_window: decode_image(image, choose)
+        )
+        assert decoded.element_spec.shape.as_list() == [None, None, 3]
+
+
+def test_jpegs_decode_as_in_the_released_code():
+    encoded = encode("JPEG")
+    whole = decode_image(encoded)
+    np.testing.assert_array_equal(whole, tf.io.decode_image(encoded))
+    fast, accurate = (
+        tf.io.decode_jpeg(encoded, dct_method=method).numpy()
+        for method in ("INTEGER_FAST", "INTEGER_ACCURATE")
+    )
+    np.testing.assert_array_equal(whole, fast)
+    assert (fast != accurate).any()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_pass(channels):
+    pixels = np.random.RandomState(0).randint(0, 256, (5, 7, channels), np.uint8)
+    expected = np.broadcast_to(pixels, (5, 7, 3))
+    image = tf.constant(pixels)
+    np.testing.assert_array_equal(decode_image(image), expected)
+    window = decode_image(image, lambda shape: tf.constant([1, 2, 3, 4]))
+    np.testing.assert_array_equal(window, expected[1:4, 2:6])
+
+
+def test_only_the_window_of_a_jpeg_is_decoded():
+    encoded = encode("JPEG")
+    damaged = tf.strings.substr(encoded, 0, tf.strings.length(encoded) // 2)
+    whole = decode_image(encoded).numpy()
+    top = decode_image(damaged, lambda shape: tf.constant([0, 0, 8, WIDTH]))
+    np.testing.assert_array_equal(top, whole[:8])
+    for choose_window in (None, lambda shape: tf.constant([0, 0, HEIGHT, 8])):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode_image(damaged, choose_window)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff", b"no image"])
+@pytest.mark.parametrize(
+    "choose_window", [None, lambda shape: tf.constant([0, 0, 1, 1])]
+)
+def test_what_is_no_image_is_refused(content, choose_window):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode_image(tf.constant(content), choose_window)
