@@ -1,0 +1,89 @@
+"""Models as files for runtimes that read them, written by a process of its own.
+
+The runtime's worker would else show the memory of the library that wrote the file.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def run(exporter, **settings):
+    """Runs an exporter of this module in a process of its own.
+
+    Args:
+        exporter: str, "litert" or "timm_onnx".
+        **settings: its arguments, for JSON.
+
+    Raises:
+        RuntimeError: it failed; the message ends as its error did.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.exports", exporter, json.dumps(settings)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    print(done.stdout)
+    if done.returncode:
+        last = done.stdout.strip().splitlines()[-1:]
+        raise RuntimeError(f"The export failed: {''.join(last)}")
+
+
+def onnx(**settings):
+    """Returns the path of timm's model in ONNX, written unless it is there.
+
+    Args:
+        **settings: `sizes`, `image_size`, `parameters` and `batch`.
+    """
+    from benchmarks.machine import versions
+
+    made_of = json.dumps([settings, versions(["timm", "torch", "onnxscript"])])
+    key = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+    folder = pathlib.Path(tempfile.gettempdir()) / "keras_vit_benchmarks" / key
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # The weights lie in a second file: both are there or none.
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            whole = pathlib.Path(temporary) / "whole"
+            whole.mkdir()
+            run("timm_onnx", path=str(whole / "model.onnx"), **settings)
+            os.rename(whole, folder)
+    return folder / "model.onnx"
+
+
+def timm_onnx(path, sizes, image_size, parameters, batch):
+    """Writes timm's model as ONNX."""
+    import torch
+
+    from benchmarks import peer_models
+
+    model = peer_models.timm(sizes, image_size, parameters).eval()
+    images = torch.zeros(batch, 3, image_size, image_size)
+    torch.onnx.export(model, (images,), path, dynamo=True)
+
+
+def litert(path, sizes, image_size, batch, dynamic_range):
+    """Writes our model as TFLite."""
+    import tensorflow as tf
+
+    from benchmarks.ours import build
+
+    model = build(sizes, image_size)
+    images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
+    function = tf.function(lambda images: model(images, training=False))
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function(images)]
+    )
+    if dynamic_range:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    pathlib.Path(path).write_bytes(converter.convert())
+
+
+if __name__ == "__main__":
+    exporter, settings = sys.argv[1:]
+    {"litert": litert, "timm_onnx": timm_onnx}[exporter](**json.loads(settings))

@@ -1,0 +1,55 @@
+"""Compares inference with other libraries, all of them in one run.
+
+  python -m benchmarks.inference --model=ViT-B_16 --batch=8
+  python -m benchmarks.inference --model=ViT-Ti_16 --batch=1 --peers=all
+  python -m benchmarks.inference --ours=graph --profile=/tmp/trace
+
+Every model has random weights, 1000 classes and class-token pooling, and each is in a
+process of its own; they take turns, and the ratio of two is the median over the
+rounds.
+
+--ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
+          keras-predict, jax, torch, or all
+--peers   keras-hub, keras-hub-predict, keras-hub-jax, vit-keras, torch (timm),
+          torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
+          --peers= for none
+"""
+
+from absl import flags
+
+from benchmarks import command, model_flags, ours, peers
+from benchmarks.profiling import profile
+from benchmarks.selection import choose, contender
+
+command.define_flags()
+model_flags.define(model="ViT-B_16", batch=8, peers="keras-hub,torch")
+flags.DEFINE_list("ours", "graph,predictor,xla", "What of keras_vit to measure, or all.")
+
+
+def main():
+    """Runs the contest that the flags describe."""
+    given = flags.FLAGS
+    setting = model_flags.setting()
+    step = {"items": given.batch, "operations": setting.operations}
+    contenders = [
+        contender(choice, settings=setting.ours, ours=True, **step)
+        for choice in choose(ours.INFERENCE, given.ours, "ours")
+    ]
+    contenders += [
+        contender(choice, settings=setting.peers, **step)
+        for choice in choose(peers.PEERS, given.peers, "peers")
+    ]
+    if not contenders:
+        raise ValueError("--ours and --peers are both empty: name one.")
+    if given.profile:
+        profile(contenders[0], given.profile)
+        return
+    command.compare(
+        model_flags.stem("inference"),
+        contenders,
+        reference=peers.PEERS["keras-hub"].label,
+    )
+
+
+if __name__ == "__main__":
+    command.run(main)

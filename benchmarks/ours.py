@@ -1,0 +1,135 @@
+"""What is measured of keras_vit."""
+
+from benchmarks.selection import Choice
+
+CLASSES = 1000
+
+INFERENCE = {
+    "graph": Choice("keras_vit", "benchmarks.ours:graph", ("tensorflow", "keras_vit")),
+    "predictor": Choice(
+        "keras_vit predictor",
+        "benchmarks.ours:predictor",
+        ("tensorflow", "keras_vit"),
+    ),
+    "xla": Choice(
+        "keras_vit predictor, XLA",
+        "benchmarks.ours:predictor_xla",
+        ("tensorflow", "keras_vit"),
+    ),
+    "keras-predict": Choice(
+        "keras_vit keras predict",
+        "benchmarks.ours:keras_predict",
+        ("tensorflow", "keras_vit"),
+    ),
+    "jax": Choice(
+        "keras_vit jax", "benchmarks.ours:predictor", ("jax", "keras_vit"), "jax"
+    ),
+    "torch": Choice(
+        "keras_vit torch",
+        "benchmarks.ours:predictor",
+        ("torch", "keras_vit"),
+        "torch",
+    ),
+}
+
+TRAINING = Choice(
+    "keras_vit",
+    "benchmarks.ours:training_step",
+    ("tensorflow", "keras_vit", "train.loop"),
+)
+
+
+def random_images(batch, image_size):
+    """Returns float32 images in [-1, 1] as a NumPy array."""
+    import numpy as np
+
+    shape = (batch, image_size, image_size, 3)
+    return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
+
+
+def random_labels(batch):
+    """Returns int32 labels as a NumPy array."""
+    import numpy as np
+
+    return np.random.default_rng(1).integers(0, CLASSES, batch, "int32")
+
+
+def build(sizes, image_size, **arguments):
+    """Returns our model with random weights.
+
+    Args:
+        sizes: dict, the arguments of `keras_vit.ViTConfig`.
+        image_size: int.
+        **arguments: others of `keras_vit.VisionTransformer`.
+    """
+    import keras_vit
+
+    config = keras_vit.ViTConfig(**sizes)
+    return keras_vit.VisionTransformer(
+        config, image_size=image_size, classes=CLASSES, **arguments
+    )
+
+
+def as_graph(model, images):
+    """Returns the step of a Keras model as a bare TensorFlow graph.
+
+    Args:
+        model: `keras.Model`.
+        images: NumPy array, whose shape the graph is made for.
+    """
+    import tensorflow as tf
+
+    images = tf.constant(images)
+
+    @tf.function(input_signature=[tf.TensorSpec(images.shape, images.dtype)])
+    def logits(images):
+        return model(images, training=False)
+
+    return lambda: logits(images).numpy()
+
+
+def graph(sizes, image_size, batch):
+    """The model in a `tf.function`."""
+    return as_graph(build(sizes, image_size), random_images(batch, image_size))
+
+
+def predictor(sizes, image_size, batch, jit_compile=False):
+    """`keras_vit.Predictor`, on any backend."""
+    import keras_vit
+
+    predict = keras_vit.Predictor(
+        build(sizes, image_size), batch_size=batch, jit_compile=jit_compile
+    )
+    images = random_images(batch, image_size)
+    return lambda: predict(images)
+
+
+def predictor_xla(sizes, image_size, batch):
+    """`keras_vit.Predictor`, compiled by XLA on TensorFlow."""
+    return predictor(sizes, image_size, batch, jit_compile=True)
+
+
+def keras_predict(sizes, image_size, batch):
+    """The model's own `predict`."""
+    model = build(sizes, image_size)
+    images = random_images(batch, image_size)
+    return lambda: model.predict(images, batch_size=batch, verbose=0)
+
+
+def training_step(sizes, image_size, batch, micro_batches, remat):
+    """`train.loop.Trainer.step`, set up as `train.finetune` does."""
+    import tensorflow as tf
+
+    from train import repeatable
+    from train.loop import Trainer
+    from train.optimizers import MomentumSGD
+
+    repeatable.one_operation_at_a_time()
+    trainer = Trainer(
+        build(sizes, image_size, remat=remat),
+        MomentumSGD(1e-3),
+        micro_batches=micro_batches,
+    )
+    images = tf.constant(random_images(batch, image_size))
+    labels = tf.constant(random_labels(batch))
+    return lambda: float(trainer.step(images, labels)["loss"])

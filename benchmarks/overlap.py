@@ -1,0 +1,117 @@
+"""How long training waits for batches that are read meanwhile."""
+
+import itertools
+import json
+import time
+
+import numpy as np
+
+from benchmarks.selection import Choice, contender
+
+_IMPORTS = ("tensorflow", "keras_vit", "train.loop", "train.data.pipeline")
+
+
+def contenders(settings, steps):
+    """Returns training on batches that are read, and on a batch in memory.
+
+    Args:
+        settings: dict of the arguments of `training`, without the two below.
+        steps: int, training steps a step of the contender.
+    """
+    return [
+        contender(
+            Choice(name, "benchmarks.overlap:training", _IMPORTS),
+            settings={**settings, "steps": steps, "in_memory": in_memory},
+            items=steps * settings["batch"],
+            warm_up=1,
+            ours=True,
+        )
+        for name, in_memory in (("training", False), ("training from memory", True))
+    ]
+
+
+def training(folder, image_size, batch, sizes, waits, steps, in_memory):
+    """`train.loop.fit` for a few training steps, set up as `train.finetune` does.
+
+    Args:
+        folder: str, as of `benchmarks.photos`.
+        image_size: int.
+        batch: int.
+        sizes: dict, the arguments of `keras_vit.ViTConfig`.
+        waits: str, path of a file for `waited`.
+        steps: int.
+        in_memory: bool, whether to take one batch again and again.
+    """
+    import tensorflow as tf
+
+    from benchmarks.ours import build
+    from train import repeatable
+    from train.data import pipeline, sources
+    from train.loop import Trainer, fit
+    from train.optimizers import MomentumSGD
+
+    repeatable.one_operation_at_a_time()
+    split = sources.load(folder).train
+    batches = pipeline.training_batches(
+        split, image_size=(image_size, image_size), batch_size=batch, seed=0
+    )
+    if in_memory:
+        batches = itertools.repeat(next(iter(batches)))
+    waiting = _Waiting(pipeline.explained(batches, split))
+    trainer = Trainer(build(sizes, image_size), MomentumSGD(1e-3))
+    firsts = itertools.count(0, steps)
+
+    def step():
+        first, waited, started = next(firsts), waiting.seconds, time.perf_counter()
+        # So that TensorBoard's profile knows the steps.
+        with tf.profiler.experimental.Trace("train", step_num=first, _r=1):
+            fit(trainer, waiting, start_step=first, steps=first + steps, callbacks=[])
+        seconds = time.perf_counter() - started
+        if not in_memory:
+            with open(waits, "a") as stream:
+                line = {"seconds": seconds, "waited": waiting.seconds - waited}
+                stream.write(json.dumps(line) + "\n")
+
+    return step
+
+
+class _Waiting:
+    """An iterator that adds up how long it lets others wait."""
+
+    def __init__(self, batches):
+        self.batches = iter(batches)
+        self.seconds = 0.0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        started = time.perf_counter()
+        batch = next(self.batches)
+        self.seconds += time.perf_counter() - started
+        return batch
+
+
+def waited(path):
+    """Returns the part of the time of each measured step that training waited.
+
+    Args:
+        path: path of the file that `training` wrote.
+    """
+    # The first line is the warm-up's, in which the training step was compiled.
+    lines = [json.loads(line) for line in path.read_text().splitlines()][1:]
+    return [line["waited"] / line["seconds"] for line in lines]
+
+
+def notes(waited):
+    """Returns `waited` in words, as lines.
+
+    Args:
+        waited: list of floats, empty where there is nothing to tell.
+    """
+    if not waited:
+        return []
+    return [
+        f"Training waited for batches {np.median(waited):.2%} of the time, "
+        f"{max(waited):.2%} in the worst turn."
+    ]

@@ -1,0 +1,88 @@
+"""Traces that TensorBoard shows."""
+
+import contextlib
+import os
+import pathlib
+
+from benchmarks.contest import Contender, tell
+from benchmarks.process import Worker, WorkerError
+
+STEPS = 5
+BACKENDS = ("tensorflow", "jax")
+
+
+def profile(contender, folder):
+    """Runs a contender under its backend's profiler and says how to see the trace.
+
+    Args:
+        contender: `Contender`, of TensorFlow or JAX.
+        folder: path for the trace.
+
+    Raises:
+        ValueError: TensorBoard shows no trace of its backend, or it failed.
+    """
+    backend = contender.environment["KERAS_BACKEND"]
+    if backend not in BACKENDS:
+        raise ValueError(
+            f"--profile traces {' and '.join(BACKENDS)}, and {contender.name} runs on "
+            f"{backend}: put another first."
+        )
+    tell(f"profiling {contender.name}")
+    traced = Contender(
+        name=contender.name,
+        job="benchmarks.profiling:traced",
+        settings={
+            "job": contender.job,
+            "settings": contender.settings,
+            "folder": os.path.abspath(folder),
+        },
+        imports=contender.imports,
+        environment=contender.environment,
+        warm_up=0,
+    )
+    with Worker(traced, pathlib.Path(folder) / "worker.log") as worker:
+        try:
+            worker.ready()
+            worker.run(1)
+        except WorkerError as error:
+            raise ValueError(f"Profiling {contender.name}: {error}") from error
+    print(
+        f"trace of {STEPS} steps, for the Profile tab of tensorboard-plugin-profile:\n"
+        f"tensorboard --logdir {folder}"
+    )
+
+
+def traced(job, settings, folder):
+    """The job whose step is a few steps of another under the profiler.
+
+    Args:
+        job: str, as of a `Contender`.
+        settings: dict, likewise.
+        folder: str, absolute path.
+    """
+    from benchmarks.worker import load
+
+    step = load(job)(**settings)
+    # Compiled before the trace begins.
+    step()
+
+    def run():
+        with _tracer(folder):
+            for _ in range(STEPS):
+                step()
+
+    return run
+
+
+@contextlib.contextmanager
+def _tracer(folder):
+    if os.environ["KERAS_BACKEND"] == "jax":
+        import jax
+
+        with jax.profiler.trace(folder):
+            yield
+        return
+    import tensorflow as tf
+
+    with tf.profiler.experimental.Profile(folder):
+        yield

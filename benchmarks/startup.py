@@ -1,0 +1,247 @@
+"""Compares the way from an import to the first prediction with other libraries.
+
+  python -m benchmarks.startup --model=ViT-B_16
+  python -m benchmarks.startup --model=ViT-Ti_16 --peers=all --rounds=7
+
+Every start is a fresh process; the contenders take turns. Files of weights, of random
+models, are written once, and are in the system's cache when they are read.
+
+framework      import keras, or torch
+library        import the library itself
+build          a model of random weights
+load           a file of weights into that model; where the library does both in one
+               call, all of it
+predict        logits of one image, with all that is compiled for it
+load peak MB   the most memory of `load` above what the process held before it
+
+--peers   keras-hub (load_weights of .h5), keras-hub-preset (from_preset),
+          keras-hub-model (load_model of .keras), keras-hub-model-weights (load_weights
+          of .keras), vit-keras (its reader of .npz), timm (safetensors), transformers
+          (from_pretrained), or all; --peers= for none
+"""
+
+import pathlib
+import statistics
+import tempfile
+
+from absl import flags
+
+from benchmarks import command, model_flags
+from benchmarks.contest import Contender, rotated, tell
+from benchmarks.process import Worker, WorkerError
+from benchmarks.selection import Choice, choose, contender
+from benchmarks.startup_libraries import PHASES
+
+flags.DEFINE_string("model", "ViT-B_16", "A variant such as ViT-B_16, no hybrid.")
+flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
+flags.DEFINE_list(
+    "peers", "keras-hub,keras-hub-model,vit-keras,timm,transformers", "Or all."
+)
+flags.DEFINE_integer("rounds", 5, "Starts of every contender.", lower_bound=1)
+command.define_out_dir()
+
+_ROUTES = "benchmarks.startup_libraries"
+OURS = (
+    Choice("keras_vit", f"{_ROUTES}:KerasVit", ("keras",)),
+    Choice("keras_vit weights=", f"{_ROUTES}:KerasVitWeights", ("keras",)),
+)
+PEERS = {
+    "keras-hub": Choice("keras-hub", f"{_ROUTES}:KerasHub", ("keras",)),
+    "keras-hub-preset": Choice(
+        "keras-hub preset", f"{_ROUTES}:KerasHubPreset", ("keras",)
+    ),
+    "keras-hub-model": Choice(
+        "keras-hub .keras", f"{_ROUTES}:KerasHubModel", ("keras",)
+    ),
+    "keras-hub-model-weights": Choice(
+        "keras-hub weights of .keras", f"{_ROUTES}:KerasHubModelWeights", ("keras",)
+    ),
+    "vit-keras": Choice("vit-keras", f"{_ROUTES}:VitKeras", ("keras",)),
+    "timm": Choice("timm", f"{_ROUTES}:Timm", ("torch",)),
+    "transformers": Choice("transformers", f"{_ROUTES}:Transformers", ("torch",)),
+}
+# What is shown: the phases it adds up.
+FIGURES = {
+    "framework": ("framework",),
+    "library": ("library",),
+    "build": ("build",),
+    "load": ("load",),
+    "build + load": ("build", "load"),
+    "predict": ("predict",),
+    "total": ("framework", *PHASES),
+}
+RATIOS = ("build + load", "total")
+
+
+def main():
+    """Runs the starts that the flags describe."""
+    given = flags.FLAGS
+    setting = model_flags.describe(given.model, given.image_size, batch=1)
+    if setting.parameters is None:
+        raise ValueError(f"--model={given.model}: this benchmark takes no hybrid.")
+    choices = [*OURS, *choose(PEERS, given.peers, "peers")]
+    folder = pathlib.Path(given.out_dir)
+    stem = f"startup-{given.model}"
+    if given.image_size != 224:
+        stem += f"-{given.image_size}"
+    with tempfile.TemporaryDirectory(prefix="keras_vit-startup-") as temporary:
+        settings = {
+            "folder": temporary,
+            "sizes": setting.ours["sizes"],
+            "image_size": given.image_size,
+            "parameters": setting.parameters,
+        }
+        records = starts(choices, settings, given.rounds, folder / stem)
+    reference = next(
+        (record for record in records if not record["ours"] and not record["error"]),
+        records[0],
+    )
+    for record in records:
+        if not record["error"]:
+            record.update(summary(record, reference))
+    packages = {"keras_hub", "tensorflow", "timm", "torch", "transformers", "vit_keras"}
+    result = {
+        **command.provenance(packages),
+        "rounds": given.rounds,
+        "reference": reference["name"],
+        "contenders": records,
+    }
+    command.publish(folder / f"{stem}.json", result, table(result), notes(result))
+    problem = command.failure(result)
+    if problem:
+        raise ValueError(problem)
+
+
+def starts(choices, settings, rounds, log_dir):
+    """Writes the files of weights, then starts each library in turn.
+
+    Args:
+        choices: list of `Choice`, ours and others.
+        settings: dict, what the routes take.
+        rounds: int.
+        log_dir: path of the folder for what they print.
+
+    Returns:
+        List of dicts for JSON: `name`, `ours`, `error` (None, or a str), `seconds` and
+        `cpu_seconds` (a list of rounds for each phase) and `load_bytes` (a list).
+    """
+    records = [_record(choice) for choice in choices]
+    for choice, record in zip(choices, records, strict=True):
+        tell(f"writing weights for {choice.label}")
+        _attempt(record, _write, choice, settings, log_dir)
+    for index in range(rounds):
+        tell(f"round {index + 1} of {rounds}")
+        for choice, record in rotated(list(zip(choices, records, strict=True)), index):
+            if not record["error"]:
+                _attempt(record, _start, choice, settings, log_dir, record)
+    return records
+
+
+def _record(choice):
+    return {
+        "name": choice.label,
+        "ours": choice in OURS,
+        "error": None,
+        "seconds": {phase: [] for phase in ("framework", *PHASES)},
+        "cpu_seconds": {phase: [] for phase in PHASES},
+        "load_bytes": [],
+    }
+
+
+def _attempt(record, action, *arguments):
+    try:
+        action(*arguments)
+    except WorkerError as error:
+        record["error"] = str(error)
+
+
+def _write(choice, settings, log_dir):
+    route = choice.job.partition(":")[2]
+    writer = Contender(
+        name=choice.label,
+        job=f"{_ROUTES}:write",
+        settings={"route": route, **settings},
+        environment={"KERAS_BACKEND": choice.backend},
+        warm_up=0,
+    )
+    with Worker(writer, log_dir / f"{route}-write.log") as worker:
+        worker.ready()
+
+
+def _start(choice, settings, log_dir, record):
+    route = choice.job.partition(":")[2]
+    memory_file = pathlib.Path(settings["folder"]) / f"{route}.memory"
+    starter = contender(
+        choice, settings={**settings, "memory_file": str(memory_file)}, warm_up=0
+    )
+    with Worker(starter, log_dir / f"{route}.log") as worker:
+        record["seconds"]["framework"].append(worker.ready()["import_seconds"])
+        wall, cpu = worker.run(len(PHASES))
+    for phase, seconds, cpu_seconds in zip(PHASES, wall, cpu, strict=True):
+        record["seconds"][phase].append(seconds)
+        record["cpu_seconds"][phase].append(cpu_seconds)
+    if memory_file.exists():
+        before, peak = map(int, memory_file.read_text().split())
+        record["load_bytes"].append(peak - before)
+
+
+def summary(record, reference):
+    """Returns the medians of a contender's figures and their ratios to a reference's.
+
+    Args:
+        record: dict as of `starts`.
+        reference: such a dict.
+
+    Returns:
+        Dict of `median` (seconds by figure), `ratio` (by figure, the median over the
+        rounds; None where the reference took no time) and `load_peak_bytes`.
+    """
+    median, ratio = {}, {}
+    for figure, phases in FIGURES.items():
+        own, others = _rounds(record, phases), _rounds(reference, phases)
+        median[figure] = statistics.median(own)
+        ratio[figure] = statistics.median(
+            mine / other for mine, other in zip(own, others, strict=True)
+        )
+    peaks = record["load_bytes"]
+    return {
+        "median": median,
+        "ratio": ratio,
+        "load_peak_bytes": max(peaks) if peaks else None,
+    }
+
+
+def _rounds(record, phases):
+    """The seconds of some phases together, a list of rounds."""
+    lists = [record["seconds"][phase] for phase in phases]
+    return [sum(turn) for turn in zip(*lists, strict=True)]
+
+
+def table(result):
+    """Returns the table of a result: its header and its rows."""
+    of_reference = [f"{figure} of {result['reference']}'s" for figure in RATIOS]
+    header = ["s", *FIGURES, *of_reference, "load peak MB"]
+    rows = []
+    for record in result["contenders"]:
+        if record["error"]:
+            cells = ["failed", *[""] * (len(header) - 2)]
+        else:
+            cells = [f"{record['median'][figure]:.3f}" for figure in FIGURES]
+            cells += [f"{record['ratio'][figure]:.2f}" for figure in RATIOS]
+            peak = record["load_peak_bytes"]
+            cells.append("" if peak is None else f"{peak / 1e6:,.0f}")
+        rows.append([record["name"], *cells])
+    return header, rows
+
+
+def notes(result):
+    """Returns what to know beside the table, as lines."""
+    return [
+        f"{record['name']} failed: {record['error']}"
+        for record in result["contenders"]
+        if record["error"]
+    ]
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,68 @@
+"""Compares a training step with other libraries, all of them in one run.
+
+  python -m benchmarks.training --model=ViT-Ti_16 --batch=8
+  python -m benchmarks.training --model=ViT-B_16 --batch=8 --peers=all --rounds=7
+  python -m benchmarks.training --profile=/tmp/trace
+
+A step of SGD with momentum on softmax cross-entropy, in float32, with random weights
+and 1000 classes. Ours is the step of train.finetune. Each contender is in a process of
+its own; they take turns, and the ratio of two is the median over the rounds.
+
+"import MB" is what the libraries need before there is a model.
+
+--peers   keras-hub, keras-hub-xla, vit-keras, torch (timm), or all; --peers= for none
+"""
+
+from absl import flags
+
+from benchmarks import command, model_flags, ours, training_peers
+from benchmarks.profiling import profile
+from benchmarks.selection import choose, contender
+
+# Backwards is twice the arithmetic of forwards.
+FORWARDS = 3
+
+command.define_flags()
+model_flags.define(model="ViT-Ti_16", batch=8, peers="keras-hub,torch")
+flags.DEFINE_integer(
+    "micro_batches", 1, "Parts in which ours computes a step.", lower_bound=1
+)
+flags.DEFINE_bool(
+    "remat", False, "Ours computes each block once more instead of keeping it."
+)
+
+
+def main():
+    """Runs the contest that the flags describe."""
+    given = flags.FLAGS
+    if given.batch % given.micro_batches:
+        raise ValueError(
+            f"--batch={given.batch} is no multiple of "
+            f"--micro_batches={given.micro_batches}."
+        )
+    setting = model_flags.setting()
+    step = {"items": given.batch, "operations": FORWARDS * setting.operations}
+    mine = {
+        **setting.ours,
+        "micro_batches": given.micro_batches,
+        "remat": given.remat,
+    }
+    contenders = [
+        contender(ours.TRAINING, settings=mine, ours=True, **step),
+        *(
+            contender(choice, settings=setting.peers, **step)
+            for choice in choose(training_peers.PEERS, given.peers, "peers")
+        ),
+    ]
+    if given.profile:
+        profile(contenders[0], given.profile)
+        return
+    command.compare(
+        model_flags.stem("training"),
+        contenders,
+        reference=training_peers.PEERS["keras-hub"].label,
+    )
+
+
+if __name__ == "__main__":
+    command.run(main)

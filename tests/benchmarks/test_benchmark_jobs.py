@@ -1,0 +1,80 @@
+"""The jobs of a benchmark, here in the test's own process."""
+
+import numpy as np
+import pytest
+
+from benchmarks import growth, ours, peer_models, peers, training_peers
+from benchmarks.model_flags import describe
+from benchmarks.selection import choose
+from benchmarks.worker import load
+
+TABLES = {
+    "ours": ours.INFERENCE,
+    "peers": peers.PEERS,
+    "training peers": training_peers.PEERS,
+}
+
+
+@pytest.mark.parametrize("job", ["graph", "keras_predict", "predictor", "predictor_xla"])
+def test_steps_of_ours_end_with_logits(job):
+    step = getattr(ours, job)(**describe("ViT-Ti_16", 32, 2).ours)
+    logits = step()
+    assert isinstance(logits, np.ndarray)
+    assert logits.shape == (2, 1000)
+    assert logits.dtype == "float32"
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_name_functions_and_labels_differ(table):
+    choices = TABLES[table].values()
+    assert all(callable(load(choice.job)) for choice in choices)
+    labels = [choice.label for choice in choices]
+    assert len(set(labels)) == len(labels)
+
+
+def test_flags_choose_rows():
+    labels = [choice.label for choice in choose(peers.PEERS, ["torch"], "peers")]
+    assert labels == ["timm"]
+    assert choose(peers.PEERS, ["all"], "peers") == [*peers.PEERS.values()]
+    assert choose(peers.PEERS, [], "peers") == []
+    assert len(choose(peers.PEERS, ["torch", "torch"], "peers")) == 1
+    with pytest.raises(ValueError, match="--peers has no 'jax': name some of keras-hu"):
+        choose(peers.PEERS, ["jax"], "peers")
+
+
+def test_peers_with_other_models_are_refused():
+    assert peer_models.same_size("model", 1009, 1000) == "model"
+    with pytest.raises(ValueError, match="1,011 parameters, ours 1,000"):
+        peer_models.same_size("model", 1011, 1000)
+
+
+def point(speed, peak, error=None):
+    return {
+        "images_per_second": speed,
+        "peak_bytes": peak,
+        "import_bytes": 1e6,
+        "error": error,
+    }
+
+
+def test_growth_leaves_failed_points_out():
+    points = [
+        (1, point(40.0, 3e6)),
+        (2, point(20.0, 9e6)),
+        (3, {"error": "no"}),
+        (4, point(10.0, 33e6)),
+    ]
+    panel = growth.panel("batch", points)
+    assert panel["sizes"] == [1, 2, 4]
+    assert panel["megabytes"] == [2.0, 8.0, 32.0]
+    assert panel["speed"] == pytest.approx(-1)
+    assert panel["memory"] == pytest.approx(2)
+    assert "the power -1.00, memory as 2.00" in growth.describe(panel)
+
+
+def test_no_growth_from_one_point(tmp_path):
+    panel = growth.panel("batch", [(1, point(40.0, 3e6)), (2, {"error": "no"})])
+    assert panel["speed"] is panel["memory"] is None
+    assert "fewer than two points" in growth.describe(panel)
+    growth.draw(tmp_path / "one.png", [panel, growth.panel("none", [])])
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,171 @@
+"""Contests between real worker processes, with jobs that need no library."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks.contest import Contender, contest
+from benchmarks.process import Worker, WorkerError
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@pytest.fixture(autouse=True)
+def jobs_that_workers_find(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def contender(name, job=None, *, warm_up=0, ours=False, **settings):
+    return Contender(
+        name=name,
+        job=f"contest_jobs:{job or name}",
+        settings=settings,
+        warm_up=warm_up,
+        ours=ours,
+    )
+
+
+def run(contenders, tmp_path, *, rounds=2, repeats=2, **settings):
+    return contest(
+        contenders,
+        rounds=rounds,
+        repeats=repeats,
+        log_dir=tmp_path / "logs",
+        calibrate=False,
+        **settings,
+    )
+
+
+def by_name(result):
+    return {record["name"]: record for record in result["contenders"]}
+
+
+def test_contenders_take_turns_and_the_order_rotates(tmp_path):
+    steps = tmp_path / "steps"
+    contenders = [
+        contender(name, "write_name", path=str(steps), text=name) for name in "abc"
+    ]
+    result = run(contenders, tmp_path, rounds=4)
+    turns = ["aabbcc", "bbccaa", "ccaabb", "aabbcc"]
+    assert steps.read_text().split() == [*"".join(turns)]
+    for record in result["contenders"]:
+        assert [len(turn) for turn in record["seconds"]] == [2] * 4
+        assert [len(turn) for turn in record["cpu_seconds"]] == [2] * 4
+        assert record["peak_bytes"] >= record["import_bytes"] > 1e6
+        assert record["error"] is None
+    assert result["reference"] == "a"
+    json.dumps(result)
+
+
+@pytest.mark.parametrize("warm_up, steps", [(0, 2 * 2), (3, 3 + 2 * (1 + 2))])
+def test_warm_up_is_not_measured(warm_up, steps, tmp_path):
+    path = tmp_path / "steps"
+    settings = {"path": str(path), "text": "step"}
+    one = contender("one", "write_name", warm_up=warm_up, **settings)
+    record = by_name(run([one], tmp_path, rounds=2, repeats=2))["one"]
+    assert len(path.read_text().split()) == steps
+    assert [len(turn) for turn in record["seconds"]] == [2, 2]
+
+
+def test_repeats_fill_a_turn_unless_given(tmp_path):
+    result = run([contender("short", "nothing")], tmp_path, rounds=1, repeats=None)
+    assert result["repeats"] == len(by_name(result)["short"]["seconds"][0]) > 10
+
+
+def test_contenders_that_fail_leave_the_others_alone(tmp_path):
+    failing = {
+        "set_up_fails": "RuntimeError: no such model with a second line",
+        "second_step_fails": "ValueError: the second step",
+        "killed": "signal 9, perhaps for want of memory",
+        "leaves": "status 3: last words",
+        "no_such_job": "has no attribute 'no_such_job'",
+    }
+    steps = {"path": str(tmp_path / "steps"), "text": "fine"}
+    contenders = [contender(name) for name in failing]
+    contenders.insert(2, contender("fine", "write_name", **steps))
+    result = run(contenders, tmp_path, rounds=3, repeats=1, reference="killed")
+    records = by_name(result)
+    for name, message in failing.items():
+        assert message in records[name]["error"]
+        log = tmp_path / "logs" / f"{name}.log"
+        assert str(log) in records[name]["error"]
+        assert log.exists()
+        assert "ratio" not in records[name]
+    assert len(records["fine"]["seconds"]) == 3
+    assert result["reference"] == "fine"
+    assert records["fine"]["ratio"] == 1
+
+
+def test_what_libraries_print_stays_out_of_the_protocol(tmp_path):
+    result = run([contender("chatter", warm_up=1)], tmp_path)
+    assert by_name(result)["chatter"]["error"] is None
+    said = (tmp_path / "logs" / "chatter.log").read_text()
+    for text in ("setting up", "by the protocol", "from C", "a child", "on stderr"):
+        assert text in said
+
+
+def test_missing_package_says_how_to_install_it(tmp_path):
+    needy = Contender(name="needy", job="contest_jobs:nothing", imports=("no_such",))
+    result = run([needy], tmp_path)
+    assert by_name(result)["needy"]["error"].startswith(
+        "ModuleNotFoundError: no-such is not installed: "
+        "pip install keras_vit[benchmarks]"
+    )
+
+
+def test_environment_is_set_before_any_import(tmp_path):
+    for expected, given in (("tensorflow", {}), ("jax", {"KERAS_BACKEND": "jax"})):
+        path = tmp_path / expected
+        one = Contender(
+            name="one",
+            job="contest_jobs:environment",
+            settings={"path": str(path), "name": "KERAS_BACKEND"},
+            environment=given,
+        )
+        with Worker(one, tmp_path / "log") as worker:
+            worker.ready()
+        assert path.read_text() == expected
+
+
+PARENT = """
+import sys, time
+from benchmarks.contest import Contender
+from benchmarks.process import Worker
+job = Contender("one", "contest_jobs:write_pid", {"path": sys.argv[1]})
+Worker(job, sys.argv[2]).ready()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def runs(pid):
+    """Whether a process runs; one that is over may wait for its parent."""
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True)
+    return done.stdout.strip()[:1] not in (b"", b"Z")
+
+
+def test_worker_ends_with_a_parent_that_is_killed(tmp_path):
+    pid, log = tmp_path / "pid", tmp_path / "log"
+    arguments = [sys.executable, "-c", PARENT, str(pid), str(log)]
+    with subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout.readline() == b"ready\n"
+        worker = int(pid.read_text())
+        os.kill(worker, 0)
+        parent.kill()
+    deadline = time.monotonic() + 60
+    while runs(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_worker_that_died_says_so_at_each_request(tmp_path):
+    with Worker(contender("leaves"), tmp_path / "log") as worker:
+        for _ in range(2):
+            with pytest.raises(WorkerError, match="status 3: last words"):
+                worker.ready()

@@ -1,0 +1,96 @@
+"""Arithmetic and parameters counted from a configuration."""
+
+import pytest
+
+import keras_vit
+from benchmarks import flops, model_flags
+
+
+@pytest.mark.parametrize(
+    "variant, image_size, billions",
+    [
+        ("ViT-Ti_16", 224, 1.254),
+        ("ViT-S_16", 224, 4.599),
+        ("ViT-B_16", 224, 17.564),
+        ("ViT-B_16", 384, 55.484),
+    ],
+)
+def test_multiply_adds_of_released_variants(variant, image_size, billions):
+    config = keras_vit.VARIANTS[variant]
+    count = flops.multiply_adds(config, image_size, classes=1000)
+    assert count == pytest.approx(billions * 1e9, abs=0.0005e9)
+
+
+def test_multiply_adds_of_a_small_model_by_hand():
+    config = keras_vit.ViTConfig(
+        hidden_size=4, num_layers=3, num_heads=2, mlp_dim=5, patch_size=(2, 3)
+    )
+    # Six patches and the class token.
+    embedding = 6 * (2 * 3 * 3 * 4)
+    projections = 7 * (3 * 4 * 4 + 4 * 4 + 4 * 5 + 5 * 4)
+    attention = 7 * 7 * 4 + 7 * 7 * 4
+    head = 4 * 10
+    assert flops.multiply_adds(config, (4, 9), classes=10) == (
+        embedding + 3 * (projections + attention) + head
+    )
+
+
+def test_multiply_adds_of_a_hybrid_by_hand():
+    config = keras_vit.ViTConfig(
+        hidden_size=4,
+        num_layers=1,
+        num_heads=1,
+        mlp_dim=4,
+        patch_size=1,
+        resnet_stages=(2, 1),
+        resnet_width=32,
+    )
+    # Of 32 pixels a side the root leaves 16, its pooling 8, the second stage 4.
+    root = 16 * 16 * (7 * 7 * 3 * 32)
+    first = 8 * 8 * (32 * 32 + 9 * 32 * 32 + 32 * 128 + 32 * 128)
+    second = 8 * 8 * (128 * 32 + 9 * 32 * 32 + 32 * 128)
+    halving = 8 * 8 * (128 * 64) + 4 * 4 * (9 * 64 * 64 + 64 * 256 + 128 * 256)
+    embedding = 16 * 256 * 4
+    block = 17 * (4 * 4 * 4 + 2 * 4 * 4) + 2 * 17 * 17 * 4
+    assert flops.multiply_adds(config, 32, classes=10) == (
+        root + first + second + halving + embedding + block + 4 * 10
+    )
+
+
+@pytest.mark.parametrize(
+    "variant, image_size, count",
+    [
+        ("ViT-Ti_16", 224, 5_717_416),
+        ("ViT-S_32", 224, 22_878_952),
+        ("ViT-B_8", 224, 86_576_872),
+        ("ViT-H_14", 224, 632_045_800),
+    ],
+)
+def test_parameters_of_released_variants(variant, image_size, count):
+    config = keras_vit.VARIANTS[variant]
+    assert flops.parameters(config, image_size, classes=1000) == count
+
+
+def test_setting_is_what_jobs_take():
+    setting = model_flags.describe("ViT-Ti_16", 32, 4)
+    model = keras_vit.VisionTransformer(
+        keras_vit.ViTConfig(**setting.ours["sizes"]), image_size=32
+    )
+    assert setting.parameters == setting.peers["parameters"] == model.count_params()
+    assert setting.ours["batch"] == 4
+    one = model_flags.describe("ViT-Ti_16", 32, 1)
+    assert setting.operations == 4 * one.operations
+    assert model_flags.describe("R+ViT-Ti_16", 32, 1).parameters is None
+
+
+@pytest.mark.parametrize(
+    "variant, image_size, message",
+    [
+        ("ViT-X_16", 32, "Unknown model 'ViT-X_16': choose from ViT-Ti_16, "),
+        ("ViT-Ti_16", 33, "pass image_size=(32, 32)"),
+    ],
+)
+def test_setting_that_is_none(variant, image_size, message):
+    with pytest.raises(ValueError) as raised:
+        model_flags.describe(variant, image_size, 1)
+    assert message in str(raised.value)

@@ -1,0 +1,146 @@
+"""The photos to read, the jobs that read them, and the command as a user gives it."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+from benchmarks import input_jobs, overlap, photos
+from benchmarks.worker import load
+
+ROOT = pathlib.Path(__file__).parents[2]
+SETTINGS = {"image_size": 32, "batch": 2}
+# Its processes would be copies of this one, with TensorFlow's threads in it.
+JOBS = {**input_jobs.OURS, **input_jobs.PEERS}
+del JOBS["torchvision"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    photos.fill(folder, 4)
+    return folder
+
+
+def contents(folder):
+    return [path.read_bytes() for path in sorted(folder.glob("train/*/*.jpg"))]
+
+
+def test_made_photos_are_distinct_and_always_alike(folder, tmp_path):
+    photos.fill(tmp_path, 4)
+    assert contents(tmp_path) == contents(folder)
+    assert len(set(contents(folder))) == 4
+    sizes = [Image.open(path).size for path in folder.glob("train/*/*.jpg")]
+    assert sorted(sizes) == [(375, 500), (500, 375), (500, 375), (500, 375)]
+    assert len(list(folder.glob("test/*/*.jpg"))) == 1
+
+
+def test_given_photos_are_taken_again_and_again(folder, tmp_path):
+    photos.fill(tmp_path, 10, images=folder / "originals")
+    originals = contents(folder)
+    assert contents(tmp_path) == [*originals, *originals, *originals[:2]]
+
+
+def test_folder_without_photos(tmp_path):
+    with pytest.raises(ValueError, match=r"--images=.*there is no .jpg in it or below"):
+        photos.fill(tmp_path / "new", 2, images=tmp_path)
+
+
+@pytest.mark.parametrize("choice", JOBS.values(), ids=JOBS)
+def test_jobs_read_all_photos_each_time(folder, choice, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        input_jobs, "_pass", lambda batches: lambda: seen.append(len(list(batches)))
+    )
+    step = load(choice.job)(folder=str(folder), **SETTINGS)
+    for _ in range(2):
+        step()
+    assert seen == ([] if choice.label.startswith("Pillow") else [2, 2])
+
+
+def test_waits_leave_the_warm_up_out(tmp_path):
+    path = tmp_path / "waits"
+    lines = [{"seconds": 9, "waited": 8}, {"seconds": 2, "waited": 0.5}] * 2
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    waited = overlap.waited(path)
+    assert waited == [0.25, 8 / 9, 0.25]
+    [note] = overlap.notes(waited)
+    assert note.endswith("25.00% of the time, 88.89% in the worst turn.")
+    assert overlap.notes([]) == []
+
+
+def command(*arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.input"),
+            *("--count=4", "--batch=2", "--image_size=32"),
+            *("--rounds=1", "--repeats=1", *arguments),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_command_compares(folder, tmp_path):
+    peers = ["crop", "pillow"]
+    if importlib.util.find_spec("torchvision"):
+        peers.append("torchvision")
+    done = command(
+        f"--images={folder}", f"--peers={','.join(peers)}", f"--out_dir={tmp_path}"
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "input-32.json").read_text())
+    names = [record["name"] for record in result["contenders"]]
+    labels = [choice.label for choice in input_jobs.OURS.values()]
+    assert names == [*labels, *(input_jobs.PEERS[peer].label for peer in peers)]
+    assert result["reference"] == "bare decode_and_crop_jpeg"
+    for record in result["contenders"]:
+        assert record["error"] is None
+        assert record["items_per_second"] > 0
+        assert record["name"] in done.stdout
+
+
+@pytest.mark.slow
+def test_command_measures_how_long_training_waits(tmp_path):
+    done = command("--overlap", "--fit_steps=2", f"--out_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    name = "input-overlap-ViT-Ti_16-32-b2.json"
+    result = json.loads((tmp_path / name).read_text())
+    assert result["waited"]
+    assert all(0 <= waited < 1 for waited in result["waited"])
+    assert "Training waited for batches" in done.stdout
+    reading, in_memory = result["contenders"]
+    assert reading["items"] == in_memory["items"] == 4
+
+
+@pytest.mark.slow
+def test_command_writes_a_trace(tmp_path):
+    done = command(f"--profile={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    [trace] = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    # What the profiler is to show: the steps, and the reading beside them.
+    content = trace.read_bytes()
+    for event in (b"step_num", b"Iterator::Prefetch", b"DecodeAndCropJpeg"):
+        assert event in content
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--batch=3", "--count=4 is no multiple of --batch=3"),
+        ("--peers=opencv", "--peers has no 'opencv': name some of crop,"),
+        ("--overlap --model=ViT-X", "--model=ViT-X: choose one of"),
+        ("--images=/nowhere", "--images=/nowhere: there is no .jpg"),
+    ],
+)
+def test_unusable_flags(argument, message):
+    done = command(*argument.split())
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,142 @@
+"""Medians, ratios and shares of made-up measurements."""
+
+import json
+
+import pytest
+
+from benchmarks import command, report
+from benchmarks.summary import summarize
+
+
+def record(name, seconds, **fields):
+    return {
+        "name": name,
+        "ours": False,
+        "items": 8,
+        "operations": 4e9,
+        "error": None,
+        "seconds": seconds,
+        "cpu_seconds": [[2 * value for value in turn] for turn in seconds],
+        "peak_bytes": 3_000_000,
+        "import_bytes": 1_000_000,
+        **fields,
+    }
+
+
+def calibration(*rates):
+    return record("matrix product", [[4e9 / rate] for rate in rates])
+
+
+def failed(name, **fields):
+    return record(name, [], error="ValueError: no", **fields)
+
+
+def figures(result):
+    return {entry["name"]: entry for entry in result["contenders"]}
+
+
+PEER = record("peer", [[2.0, 2.0, 9.0], [4.0, 4.0, 4.0], [2.0, 1.0, 4.0]])
+OURS = record("ours", [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], ours=True)
+
+
+def test_ratio_is_the_median_of_the_ratios_of_the_rounds():
+    result = figures(summarize([OURS, PEER]))
+    # Round by round 2 / 1, 4 / 1 and 2 / 2: the medians of all would say 4 / 1.
+    assert result["ours"]["ratios"] == [2.0, 4.0, 1.0]
+    assert result["ours"]["ratio"] == 2.0
+    assert result["peer"]["ratio"] == 1.0
+
+
+def test_figures_of_one_contender():
+    result = figures(summarize([PEER], calibration=calibration(1e9, 1.1e9, 1.05e9)))
+    peer = result["peer"]
+    assert peer["p50"] == 4.0
+    assert peer["best"] == 1.0
+    assert peer["p95"] == pytest.approx(7.0)
+    assert peer["items_per_second"] == 2.0
+    assert peer["cpu_p50"] == 8.0
+    assert peer["share_of_limit"] == pytest.approx(4e9 / 4.0 / 1.05e9)
+
+
+@pytest.mark.parametrize(
+    "records, reference, expected",
+    [
+        ([OURS, PEER], "ours", "ours"),
+        ([OURS, PEER], None, "peer"),
+        ([OURS, PEER], "absent", "peer"),
+        ([OURS, failed("hub"), PEER], "hub", "peer"),
+        ([OURS, failed("hub")], "hub", "ours"),
+        ([failed("ours"), failed("hub")], "hub", None),
+    ],
+)
+def test_reference_is_one_that_ran(records, reference, expected):
+    assert summarize(records, reference)["reference"] == expected
+
+
+@pytest.mark.parametrize(
+    "rates, void", [((1e9, 0.86e9), False), ((0.84e9, 1e9, 1e9), True)]
+)
+def test_noisy_run_is_void(rates, void):
+    result = summarize([OURS], calibration=calibration(*rates))
+    assert result["void"] is void
+    assert any("VOID" in line for line in report.notes(result)) is void
+
+
+def test_failed_calibration_is_told():
+    result = summarize([OURS], calibration=failed("matrix product"))
+    assert not result["void"]
+    assert figures(result)["ours"]["share_of_limit"] is None
+    assert "ValueError: no" in " ".join(report.notes(result))
+
+
+def test_table_has_every_contender():
+    result = summarize([OURS, failed("hub"), PEER], calibration=calibration(4e9, 4e9))
+    header, rows = report.table(result)
+    assert header[0] == "contender" and "ratio to peer" in header
+    assert {len(row) for row in rows} == {len(header)}
+    by_header = dict(zip(header, rows[0], strict=True))
+    assert by_header == {
+        "contender": "ours",
+        "ms p50": "1,000",
+        "p95": "2,000",
+        "best": "1,000",
+        "images/s": "8.00",
+        "CPU s": "2.00",
+        "ratio to peer": "2.00",
+        "share of limit": "100%",
+        "peak MB": "3",
+        "import MB": "1",
+    }
+    assert rows[1][:2] == ["hub", "failed"]
+    assert report.table(summarize([failed("hub")]))[0][6] == "ratio"
+    assert "hub failed: ValueError: no" in report.notes(result)
+
+
+@pytest.mark.parametrize(
+    "records, problem",
+    [
+        ([OURS, PEER], None),
+        ([OURS, failed("hub"), PEER], None),
+        ([OURS], None),
+        ([OURS, failed("hub")], "Every peer failed"),
+        ([failed("mine", ours=True), OURS, PEER], "mine failed"),
+        ([failed("mine", ours=True), failed("hub")], "mine failed"),
+    ],
+)
+def test_command_fails_for_ours_or_for_want_of_peers(records, problem):
+    failure = command.failure(summarize(records))
+    assert failure is None if problem is None else failure.startswith(problem)
+
+
+def test_json_is_whole_or_as_it_was(tmp_path):
+    path = tmp_path / "new" / "result.json"
+    report.write_json(path, {"void": False})
+    with pytest.raises(TypeError):
+        report.write_json(path, {"void": True, "then": object()})
+    assert json.loads(path.read_text()) == {"void": False}
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_markdown_table():
+    text = report.markdown(["a", "b"], [["x", "1"], ["y", "2"]])
+    assert text.splitlines() == ["| a | b |", "|---|--:|", "| x | 1 |", "| y | 2 |"]
