@@ -23,7 +23,7 @@ from benchmarks.selection import choose, contender
 
 command.define_flags()
 model_flags.define(model="ViT-B_16", batch=8, peers="keras-hub,torch")
-flags.DEFINE_list("ours", "graph,predictor,xla", "What of keras_vit to measure, or all.")
+flags.DEFINE_list("ours", "graph,predictor,xla", "What of keras_vit, or all.")
 
 
 def main():

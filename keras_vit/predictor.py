@@ -28,6 +28,10 @@ class Predictor:
     Raises:
         ValueError: the images are not of the model's shape, or `jit_compile` on torch.
 
+    Source:
+        docs/performance.md: 0.9 and more of a bare `tf.function` at batch 1, where
+        `keras.Model.predict` has half.
+
     Example:
 
     >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)

@@ -234,30 +234,27 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     """
     targets = released_variables(model)
     _check_architecture(checkpoint, model.name, targets)
-    arrays = dict(checkpoint.arrays)
+    names = set(checkpoint.arrays)
 
     if _classes(targets) != checkpoint.classes:
         new_head = True
     if new_head:
+        names -= HEAD_ARRAYS.keys()
         for key in HEAD_ARRAYS:
-            arrays.pop(key, None)
             targets.pop(key, None)
         if not targets.keys() & PRE_LOGITS_ARRAYS.keys():
-            for key in PRE_LOGITS_ARRAYS:
-                arrays.pop(key, None)
-    if CLASS_TOKEN not in targets and CLASS_TOKEN in arrays:
-        # Pooling "gap": the model has no class token, nor its position.
-        arrays.pop(CLASS_TOKEN)
-        arrays[POSITION_EMBEDDING] = arrays[POSITION_EMBEDDING][:, 1:]
-    _check_keys(checkpoint, targets, arrays)
+            names -= PRE_LOGITS_ARRAYS.keys()
+    if CLASS_TOKEN not in targets:
+        names.discard(CLASS_TOKEN)
+    _check_keys(checkpoint, targets, names)
 
     grid_size = model.get_layer("position_embedding").grid_size
-    _fit_position_embedding(checkpoint, arrays, grid_size, position_embedding_method)
-    _fit_gray(arrays, targets)
+    fitted = _fitted(checkpoint, targets, grid_size, position_embedding_method)
+    found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
-        f"{key} {arrays[key].shape} (the model has {shape})"
+        f"{key} {found[key]} (the model has {shape})"
         for key, (_, shape) in targets.items()
-        if arrays[key].shape != shape
+        if found[key] != shape
     ]
     if wrong:
         raise ValueError(
@@ -265,8 +262,11 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
             f"{', '.join(wrong)}. Pass the channels and the representation_size of the "
             "file."
         )
-    for key, (variable, _) in targets.items():
-        variable.assign(arrays[key].reshape(variable.shape))
+    # One by one from the file, the largest first: the memory of one serves the next.
+    for key in sorted(targets, key=lambda key: -math.prod(found[key])):
+        variable, _ = targets[key]
+        array = fitted[key] if key in fitted else checkpoint.arrays[key]
+        variable.assign(array.reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
         warnings.warn(
             f"The head in {checkpoint.path} is all zeros, as new heads and those of "
@@ -312,9 +312,9 @@ def _classes(targets):
     )
 
 
-def _check_keys(checkpoint, targets, arrays):
-    missing = sorted(targets.keys() - arrays.keys())
-    left_over = sorted(arrays.keys() - targets.keys())
+def _check_keys(checkpoint, targets, names):
+    missing = sorted(targets.keys() - names)
+    left_over = sorted(names - targets.keys())
     if not missing and not left_over:
         return
     remedies = []
@@ -333,8 +333,12 @@ def _check_keys(checkpoint, targets, arrays):
     )
 
 
-def _fit_position_embedding(checkpoint, arrays, grid_size, method):
-    embedding = arrays[POSITION_EMBEDDING]
+def _fitted(checkpoint, targets, grid_size, method):
+    """The arrays that the model does not take as the file has them."""
+    embedding = checkpoint.arrays[POSITION_EMBEDDING]
+    if checkpoint.class_token and CLASS_TOKEN not in targets:
+        # Pooling "gap": the model has no class token, nor its position.
+        embedding = embedding[:, 1:]
     old_grid = checkpoint.grid_size
     if old_grid is None:
         if checkpoint.num_positions != math.prod(grid_size):
@@ -344,11 +348,10 @@ def _fit_position_embedding(checkpoint, arrays, grid_size, method):
                 f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
             )
         old_grid = grid_size
-    arrays[POSITION_EMBEDDING] = zoo.resize(embedding, old_grid, grid_size, method)
-
-
-def _fit_gray(arrays, targets):
-    key = "embedding/kernel"
-    _, shape = targets[key]
-    if shape[2] == 1 and arrays[key].shape[2] == 3:
-        arrays[key] = arrays[key].sum(axis=2, keepdims=True)
+    fitted = {POSITION_EMBEDDING: zoo.resize(embedding, old_grid, grid_size, method)}
+    kernel = "embedding/kernel"
+    _, shape = targets[kernel]
+    if shape[2] == 1 and checkpoint.shapes[kernel][2] == 3:
+        # Gray images: as if their one channel were given three times.
+        fitted[kernel] = checkpoint.arrays[kernel].sum(axis=2, keepdims=True)
+    return fitted

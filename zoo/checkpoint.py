@@ -12,29 +12,12 @@ import math
 import os
 import pathlib
 import tempfile
-import tokenize
-import zipfile
-import zlib
+from collections.abc import Mapping
 
 import numpy as np
 
 from zoo import dialects, released_names
-
-# What zipfile and NumPy's header parser raise on damaged bytes.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    tokenize.TokenError,
-    SyntaxError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-)
-
-
-class CheckpointError(ValueError):
-    """A file that is not a checkpoint this package can account for."""
+from zoo.archive import Archive, CheckpointError, StoredArrays
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,8 +26,9 @@ class Checkpoint:
 
     Args:
         path: str, where they came from, for messages.
-        arrays: dict of released name to float32 array. Group normalisation scales and
-            biases are vectors here (files hold them as (1, 1, 1, C)).
+        arrays: mapping of released name to float32 array; that of a file reads an
+            array each time it is asked for one. Group normalisation scales and biases
+            are vectors here (files hold them as (1, 1, 1, C)).
         stored_grid: (height, width) in patches where the file states it, else None.
 
     Raises:
@@ -58,7 +42,7 @@ class Checkpoint:
     """
 
     path: str
-    arrays: dict[str, np.ndarray] = dataclasses.field(repr=False)
+    arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
     stored_grid: tuple[int, int] | None = None
 
     def __post_init__(self):
@@ -73,8 +57,15 @@ class Checkpoint:
             _refuse(self.path, [problem])
 
     @functools.cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The arrays' shapes by name, known without reading one."""
+        if isinstance(self.arrays, StoredArrays):
+            return self.arrays.shapes
+        return {name: array.shape for name, array in self.arrays.items()}
+
+    @functools.cached_property
     def _measured(self):
-        return released_names.measure(self.arrays)
+        return released_names.measure(self.shapes)
 
     @property
     def _sizes(self):
@@ -158,8 +149,10 @@ def read(path: str | os.PathLike) -> Checkpoint:
         path: an `.npz` file; `zoo.fetch` gives one from a URL.
 
     Returns:
-        A `Checkpoint`. float16 and bfloat16 arrays become float32, optimizer state
-        and text towers are left out.
+        A `Checkpoint`, whose arrays stay in the file until they are asked for; every
+        byte of them was checked. The file is kept open, and is not to be changed in
+        place. float16 and bfloat16 arrays become float32, optimizer state and text
+        towers are left out.
 
     Raises:
         CheckpointError: not an `.npz` file, damaged, holding pickled objects, or with
@@ -172,29 +165,32 @@ def read(path: str | os.PathLike) -> Checkpoint:
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    path = os.fspath(path)
-    arrays, grid, problems = {}, None, []
-    with _open(path) as file:
-        for key in {key for key in file.files if file.files.count(key) > 1}:
-            problems.append(f"two arrays are called {key}")
-        chosen, unknown = dialects.select(file.files)
-        problems += [f"unknown {key}" for key in unknown]
-        for key, name in chosen.items():
-            array = _load(path, file, key)
-            if name == released_names.GRID_SIZE and array.dtype.kind == "i":
-                grid = tuple(map(int, array.ravel()))
-                continue
-            try:
-                array = dialects.to_float32(array)
-            except TypeError as error:
-                problems.append(f"{key} has {error}")
-            for released, part in dialects.arrange(name, array).items():
-                if released in arrays:
-                    problems.append(f"two arrays for {released}, one is {key}")
-                arrays[released] = part
-    dialects.restore_class_token_row(arrays, chosen)
-    _refuse(path, problems)
-    return Checkpoint(path, arrays, grid)
+    archive = Archive(path)
+    parts, grid = {}, None
+    keys = archive.keys
+    problems = [
+        f"two arrays are called {key}"
+        for key in sorted(set(keys))
+        if keys.count(key) > 1
+    ]
+    chosen, unknown = dialects.select(keys)
+    problems += [f"unknown {key}" for key in unknown]
+    for key, name in chosen.items():
+        array = archive.check(key)
+        if name == released_names.GRID_SIZE and array.dtype.kind == "i":
+            grid = tuple(map(int, np.ravel(array)))
+            continue
+        try:
+            dialects.to_float32(np.empty(0, array.dtype))
+        except TypeError as error:
+            problems.append(f"{key} has {error}")
+        for released, part in dialects.arrange(name, array).items():
+            if released in parts:
+                problems.append(f"two arrays for {released}, one is {key}")
+            parts[released] = part
+    dialects.restore_class_token_row(parts, chosen)
+    _refuse(archive.path, problems)
+    return Checkpoint(archive.path, StoredArrays(parts), grid)
 
 
 def write(
@@ -251,49 +247,6 @@ def write(
         part = os.path.join(folder, path.name)
         np.savez(part, **stored)
         os.replace(part, path)
-
-
-def _open(path):
-    """Opens a file as an archive of arrays."""
-    if not os.path.isfile(path):
-        raise CheckpointError(
-            f"There is no checkpoint file {path}: check the path, or download one with "
-            "zoo.fetch."
-        )
-    with open(path, "rb") as file:
-        start = file.read(4)
-    if not start.startswith(b"PK"):
-        raise CheckpointError(
-            f"{path} is not an .npz file (it starts with {start!r}): if it was "
-            "downloaded, delete it and download it again."
-        )
-    try:
-        return np.load(path, allow_pickle=False)
-    except _DAMAGE as error:
-        raise _damaged(path, error) from error
-
-
-def _load(path, file, key):
-    """Loads one array, which is when damage and pickles come to light."""
-    try:
-        array = file[key]
-    except _DAMAGE as error:
-        if "allow_pickle" in str(error):
-            raise CheckpointError(
-                f"{path} holds pickled Python objects under {key!r}, which can run "
-                "code when read and are never loaded: save plain arrays instead."
-            ) from error
-        raise _damaged(path, error) from error
-    if not isinstance(array, np.ndarray):
-        raise CheckpointError(f"{path} holds {key!r}, which is not an array.")
-    return array
-
-
-def _damaged(path, error):
-    return CheckpointError(
-        f"{path} is damaged or cut short ({error}): delete it and download or save it "
-        "again."
-    )
 
 
 def _refuse(path, problems):

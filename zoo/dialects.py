@@ -58,12 +58,12 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
     return chosen, unknown
 
 
-def arrange(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def arrange(name, array) -> dict:
     """Splits and reshapes one array as the released files have it.
 
     Args:
         name: str, as `select` gives it.
-        array: the array under that name.
+        array: the array under that name, or a `zoo.archive.StoredArray`.
 
     Returns:
         A dict of released name to array: several entries for stacked blocks, else
@@ -86,7 +86,7 @@ def arrange(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     if name == _TOP_LEVEL_POSITION_EMBEDDING:
         return {released_names.POSITION_EMBEDDING: array}
     if released_names.is_group_norm(name) and array.shape[:-1] == (1, 1, 1):
-        return {name: array.reshape(-1)}
+        return {name: array.reshape(array.shape[-1:])}
     return {name: array}
 
 
@@ -97,7 +97,7 @@ def restore_class_token_row(arrays, chosen) -> None:
     it, so a row of zeros makes the same model.
 
     Args:
-        arrays: dict of released name to array, changed in place.
+        arrays: dict of released name to what `arrange` gives, changed in place.
         chosen: the dict that `select` gives.
 
     Example:
@@ -116,7 +116,7 @@ def restore_class_token_row(arrays, chosen) -> None:
     table = arrays[released_names.POSITION_EMBEDDING]
     if released_names.CLASS_TOKEN in arrays and table.ndim == 3:
         arrays[released_names.POSITION_EMBEDDING] = np.pad(
-            table, ((0, 0), (1, 0), (0, 0))
+            np.asarray(table), ((0, 0), (1, 0), (0, 0))
         )
 
 

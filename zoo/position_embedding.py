@@ -93,12 +93,20 @@ def resize(
     rows, columns = (
         _weights(old, new, method) for old, new in zip(old_grid, new_grid, strict=True)
     )
+    hidden_size = shape[2]
+    table = np.empty((1, tokens + len(rows) * len(columns), hidden_size), dtype)
+    table[:, :tokens] = position_embedding[:, :tokens]
     grid = position_embedding[0, tokens:].astype(np.float64)
-    grid = grid.reshape(*old_grid, shape[2])
-    # (a, i) (i, j, d) -> (a, j, d), then (b, j) (a, j, d) -> (a, b, d)
-    grid = columns @ np.tensordot(rows, grid, axes=1)
-    resized = grid.reshape(1, new_grid[0] * new_grid[1], shape[2]).astype(dtype)
-    return np.concatenate([position_embedding[:, :tokens], resized], axis=1)
+    # (b, j) (i, j, d) -> (i, b, d); each new row is then a mean of few of the old.
+    grid = columns @ grid.reshape(*old_grid, hidden_size)
+    grid = grid.reshape(old_grid[0], -1)
+    for new_row, weights in zip(
+        table[0, tokens:].reshape(len(rows), -1), rows, strict=True
+    ):
+        used = weights.nonzero()[0]
+        near = slice(used[0], used[-1] + 1)
+        new_row[:] = weights[near] @ grid[near]
+    return table
 
 
 def _weights(old: int, new: int, method: str) -> np.ndarray:

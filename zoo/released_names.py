@@ -190,30 +190,29 @@ def layout(names) -> dict[str, tuple]:
     return arrays
 
 
-def measure(arrays) -> tuple[dict[str, int], list[str]]:
+def measure(shapes) -> tuple[dict[str, int], list[str]]:
     """Compares a checkpoint's arrays with the table.
 
     Args:
-        arrays: dict of released name to array (or anything with a `shape`).
+        shapes: dict of released name to the array's shape, a tuple.
 
     Returns:
         The value of each named size of the table ("hidden_size", "mlp_dim", ...),
         and a list of what is wrong: arrays missing, unknown or of the wrong shape.
 
     Example:
-        >>> import numpy as np
         >>> from zoo import released_names
-        >>> sizes, problems = released_names.measure({"cls": np.zeros((1, 1, 8))})
+        >>> sizes, problems = released_names.measure({"cls": (1, 1, 8)})
         >>> sizes, problems[0]
         ({'hidden_size': 8}, 'missing embedding/kernel')
     """
     try:
-        table = layout(arrays)
+        table = layout(shapes)
     except ValueError as error:
         return {}, [str(error)]
-    problems = [f"missing {name}" for name in table if name not in arrays]
-    problems += [f"unknown {name}" for name in arrays if name not in table]
-    shapes = {name: tuple(arrays[name].shape) for name in table if name in arrays}
+    problems = [f"missing {name}" for name in table if name not in shapes]
+    problems += [f"unknown {name}" for name in shapes if name not in table]
+    shapes = {name: shapes[name] for name in table if name in shapes}
     sizes: dict[str, int] = {}
     for name, shape in shapes.items():
         if len(shape) == len(table[name]):

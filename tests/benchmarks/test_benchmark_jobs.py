@@ -15,7 +15,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("job", ["graph", "keras_predict", "predictor", "predictor_xla"])
+@pytest.mark.parametrize(
+    "job", ["graph", "keras_predict", "predictor", "predictor_xla"]
+)
 def test_steps_of_ours_end_with_logits(job):
     step = getattr(ours, job)(**describe("ViT-Ti_16", 32, 2).ours)
     logits = step()

@@ -1,0 +1,255 @@
+"""The arrays of an `.npz` file, which stay in it until they are asked for.
+
+Every byte is checked once before the first is used. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import struct
+import threading
+import tokenize
+import weakref
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from zoo import dialects
+
+# What zipfile and NumPy's header parser raise on damaged bytes.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+    SyntaxError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# Larger blocks would be new memory from the system each time.
+_BLOCK_BYTES = 2**17
+
+
+class CheckpointError(ValueError):
+    """A file that is not a checkpoint this package can account for."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredArray:
+    """An array in a file, read by `numpy.asarray`.
+
+    Args:
+        archive: `Archive`.
+        offset: int, of its first byte in the file.
+        dtype: `numpy.dtype`.
+        shape: tuple of int.
+
+    Example:
+        >>> from zoo import archive
+        >>> file = archive.Archive("tests/goldens/token.npz")
+        >>> file.check("cls").shape
+        (1, 1, 48)
+    """
+
+    archive: Archive
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __array__(self, dtype=None, copy=None):
+        array = np.empty(self.shape, self.dtype)
+        self.archive.read_into(array.reshape(-1).view(np.uint8), self.offset)
+        return array if dtype is None else array.astype(dtype)
+
+    def __iter__(self) -> Iterator[StoredArray]:
+        shape = self.shape[1:]
+        size = math.prod(shape) * self.dtype.itemsize
+        for index in range(self.shape[0]):
+            offset = self.offset + index * size
+            yield dataclasses.replace(self, offset=offset, shape=shape)
+
+    def reshape(self, shape) -> StoredArray:
+        """Returns the same numbers in another shape of as many."""
+        return dataclasses.replace(self, shape=tuple(shape))
+
+
+class StoredArrays(Mapping):
+    """Arrays by name; one still in its file is read each time it is asked for.
+
+    Args:
+        parts: dict of name to `StoredArray` or float array.
+
+    Example:
+        >>> from zoo import archive
+        >>> file = archive.Archive("tests/goldens/token.npz")
+        >>> arrays = archive.StoredArrays({"cls": file.check("cls")})
+        >>> arrays["cls"].dtype
+        dtype('float32')
+    """
+
+    def __init__(self, parts):
+        self._parts = parts
+
+    def __getitem__(self, name) -> np.ndarray:
+        return dialects.to_float32(np.asarray(self._parts[name]))
+
+    def __contains__(self, name):
+        return name in self._parts
+
+    def __iter__(self):
+        return iter(self._parts)
+
+    def __len__(self):
+        return len(self._parts)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes by name, without reading an array."""
+        return {name: tuple(part.shape) for name, part in self._parts.items()}
+
+
+class Archive:
+    """An open `.npz` file, closed with the last of its arrays.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file, it is not an `.npz` or it is damaged.
+
+    Example:
+        >>> from zoo import archive
+        >>> len(archive.Archive("tests/goldens/token.npz").keys)
+        56
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        if not os.path.isfile(path):
+            raise CheckpointError(
+                f"There is no checkpoint file {path}: check the path, or download one "
+                "with zoo.fetch."
+            )
+        self._file = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()
+        self._written = self._time_of_writing()
+        start = self._file.read(4)
+        if not start.startswith(b"PK"):
+            raise CheckpointError(
+                f"{path} is not an .npz file (it starts with {start!r}): if it was "
+                "downloaded, delete it and download it again."
+            )
+        with self._damage_explained():
+            self._zip = zipfile.ZipFile(self._file)
+            self._members = {
+                member.filename.removesuffix(".npy"): (member, self._start(member))
+                for member in self._zip.infolist()
+            }
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays, twice where there are two of a name."""
+        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+
+    def check(self, key: str) -> StoredArray | np.ndarray:
+        """Makes sure of every byte of an array.
+
+        Args:
+            key: str, one of `keys`.
+
+        Returns:
+            A `StoredArray`; or the array itself where the file holds it compressed, or
+            in Fortran's order.
+
+        Raises:
+            CheckpointError: it is damaged, pickled, or no array.
+        """
+        member, start = self._members[key]
+        with self._damage_explained():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{key} has compression {member.compress_type}")
+            plain = member.compress_type == zipfile.ZIP_STORED
+            if plain and member.compress_size != member.file_size:
+                raise ValueError(f"{key} has two sizes")
+            with self._zip.open(member) as stream:
+                shape, fortran_order, dtype = self._header(key, stream)
+                header_size = stream.tell()
+                size = header_size + math.prod(shape) * dtype.itemsize
+                if min(shape, default=0) < 0 or member.file_size != size:
+                    raise ValueError(f"{key} has {member.file_size} bytes, not {size}")
+                if plain and not fortran_order:
+                    while stream.read(_BLOCK_BYTES):
+                        pass  # zipfile compares the checksum at the end
+                    return StoredArray(self, start + header_size, dtype, shape)
+            with self._zip.open(member) as stream:
+                return np.lib.format.read_array(stream, allow_pickle=False)
+
+    def read_into(self, data: np.ndarray, offset: int) -> None:
+        """Reads bytes of the file.
+
+        Args:
+            data: uint8 array to fill.
+            offset: int, of the first byte.
+
+        Raises:
+            CheckpointError: the file was changed since it was opened.
+        """
+        with self._lock:
+            self._file.seek(offset)
+            whole = self._file.readinto(data) == data.size
+            if not whole or self._time_of_writing() != self._written:
+                raise CheckpointError(
+                    f"{self.path} was changed while it was being read: read it again."
+                )
+
+    def _header(self, key, stream):
+        if not stream.peek().startswith(np.lib.format.MAGIC_PREFIX):
+            raise CheckpointError(f"{self.path} holds {key!r}, which is not an array.")
+        version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise ValueError(f"{key} has array format {version}")
+        header = _HEADERS[version](stream)
+        if header[2].hasobject:
+            raise CheckpointError(
+                f"{self.path} holds pickled Python objects under {key!r}, which can "
+                "run code when read and are never loaded: save plain arrays instead."
+            )
+        return header
+
+    def _start(self, member):
+        """The offset of a member's bytes, which only its own header tells."""
+        self._file.seek(member.header_offset + 26)
+        name_size, extra_size = struct.unpack("<HH", self._file.read(4))
+        return member.header_offset + 30 + name_size + extra_size
+
+    def _time_of_writing(self):
+        return os.fstat(self._file.fileno()).st_mtime_ns
+
+    @contextlib.contextmanager
+    def _damage_explained(self):
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except _DAMAGE as error:
+            raise CheckpointError(
+                f"{self.path} is damaged or cut short ({error}): delete it and "
+                "download or save it again."
+            ) from error
