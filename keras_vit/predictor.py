@@ -88,7 +88,9 @@ def _tensorflow(model, jit_compile):
 
     shape = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
 
-    @tf.function(input_signature=[shape], jit_compile=jit_compile or None)
+    @tf.function(
+        input_signature=[shape], jit_compile=jit_compile or None, autograph=False
+    )
     def logits(images):
         return model(images, training=False)
 

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.initial_values import initializer
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class SelfAttention(keras.layers.Layer):
@@ -55,7 +57,10 @@ class SelfAttention(keras.layers.Layer):
             )
         for name in ("query", "key", "value", "out"):
             projection = keras.layers.Dense(
-                hidden_size, dtype=self.dtype_policy, name=name
+                hidden_size,
+                kernel_initializer=initializer("glorot_uniform"),
+                dtype=self.dtype_policy,
+                name=name,
             )
             projection.build((None, hidden_size))
             setattr(self, name, projection)

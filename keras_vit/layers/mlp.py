@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.gelu import gelu
+from keras_vit.layers.initial_values import initializer
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -46,7 +47,10 @@ class MLP(keras.layers.Layer):
         ):
             dense = keras.layers.Dense(
                 units,
-                bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+                kernel_initializer=initializer("glorot_uniform"),
+                bias_initializer=initializer(
+                    keras.initializers.RandomNormal(stddev=1e-6)
+                ),
                 dtype=self.dtype_policy,
                 name=name,
             )

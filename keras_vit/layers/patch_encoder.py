@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.initial_values import initializer
 from keras_vit.sizes import pair
 
 
@@ -47,7 +48,7 @@ class PatchEncoder(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="kernel",
             shape=(*self.patch_size, images_shape[-1], self.hidden_size),
-            initializer="lecun_normal",
+            initializer=initializer("lecun_normal"),
         )
         self.bias = self.add_weight(
             name="bias", shape=(self.hidden_size,), initializer="zeros"

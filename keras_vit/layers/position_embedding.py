@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.layers.initial_values import initializer
 from keras_vit.sizes import pair
 
 
@@ -57,7 +58,7 @@ class AddPositionEmbs(keras.layers.Layer):
         self.position_embedding = self.add_weight(
             name="position_embedding",
             shape=(1, tokens, hidden_size),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
+            initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
     def call(self, tokens):

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.initial_values import initializer
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class StdConv2D(keras.layers.Conv2D):
@@ -60,9 +62,10 @@ class StdConv2D(keras.layers.Conv2D):
         )
 
     def add_weight(self, *args, **kwargs):
-        # Autocast would round the kernel to half precision before its mean is taken.
         if kwargs.get("name") == "kernel":
+            # Autocast would round it to half precision before its mean is taken.
             kwargs["autocast"] = False
+            kwargs["initializer"] = initializer(kwargs["initializer"])
         return super().add_weight(*args, **kwargs)
 
     def convolution_op(self, inputs, kernel):

@@ -41,7 +41,8 @@ class StochasticDepth(keras.layers.Layer):
             raise ValueError(f"{self.name}: rate must be in [0, 1), got {rate}.")
         self.rate = rate
         self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        if rate > 0.0:
+            self.seed_generator = keras.random.SeedGenerator(seed)
 
     def call(self, branch, training=None):
         if not training or self.rate == 0.0:

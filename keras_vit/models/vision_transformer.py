@@ -1,5 +1,7 @@
 """The Vision Transformer as a functional model."""
 
+from contextlib import nullcontext
+
 import keras
 
 from keras_vit import weights as released
@@ -10,6 +12,7 @@ from keras_vit.layers import (
     LayerNorm,
     PatchEncoder,
     TransformerBlock,
+    initial_values,
 )
 from keras_vit.models.config import VARIANTS
 from keras_vit.models.resnet import resnet
@@ -125,55 +128,56 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     grid_size = config.grid_size(image_size, name=variant or name)
     classes = 1000 if classes is None else classes
 
-    images = keras.Input((*image_size, channels), name="images")
-    features = images
-    if config.is_hybrid:
-        features = resnet(images, config.resnet_stages, config.resnet_width)
-    tokens = PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(
-        features
-    )
-    if class_token:
-        tokens = ClassToken(name="class_token")(tokens)
-    tokens = AddPositionEmbs(grid_size, name="position_embedding")(tokens)
-    tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
-    for index in range(config.num_layers):
-        depth = index / max(config.num_layers - 1, 1)
-        tokens = TransformerBlock(
-            num_heads=config.num_heads,
-            mlp_dim=config.mlp_dim,
-            dropout_rate=dropout_rate,
-            stochastic_depth_rate=stochastic_depth_rate * depth,
-            name=f"encoder_block_{index}",
-        )(
-            tokens,
-            # The head sees no other token, so the last block computes no other.
-            class_token_only=pooling == "token" and index == config.num_layers - 1,
-            remat=remat,
+    with nullcontext() if checkpoint is None else initial_values.left_out():
+        images = keras.Input((*image_size, channels), name="images")
+        features = images
+        if config.is_hybrid:
+            features = resnet(images, config.resnet_stages, config.resnet_width)
+        tokens = PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(
+            features
         )
-    outputs = LayerNorm(name="encoder_norm")(tokens)
+        if class_token:
+            tokens = ClassToken(name="class_token")(tokens)
+        tokens = AddPositionEmbs(grid_size, name="position_embedding")(tokens)
+        tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+        for index in range(config.num_layers):
+            depth = index / max(config.num_layers - 1, 1)
+            tokens = TransformerBlock(
+                num_heads=config.num_heads,
+                mlp_dim=config.mlp_dim,
+                dropout_rate=dropout_rate,
+                stochastic_depth_rate=stochastic_depth_rate * depth,
+                name=f"encoder_block_{index}",
+            )(
+                tokens,
+                # The head sees no other token, so the last block computes no other.
+                class_token_only=pooling == "token" and index == config.num_layers - 1,
+                remat=remat,
+            )
+        outputs = LayerNorm(name="encoder_norm")(tokens)
 
-    if pooling == "token":
-        outputs = ClassTokenPooling(name="pooling")(outputs)
-    elif pooling == "gap":
-        outputs = keras.layers.GlobalAveragePooling1D(
-            data_format="channels_last", name="pooling"
-        )(outputs)
-    if representation_size is not None:
-        outputs = keras.layers.Dense(
-            representation_size,
-            activation="tanh",
-            kernel_initializer="lecun_normal",
-            name="pre_logits",
-        )(outputs)
-    if include_top:
-        outputs = keras.layers.Dense(
-            classes,
-            activation=classifier_activation,
-            kernel_initializer="zeros",
-            dtype="float32",
-            name="head",
-        )(outputs)
-    model = keras.Model(images, outputs, name=name)
+        if pooling == "token":
+            outputs = ClassTokenPooling(name="pooling")(outputs)
+        elif pooling == "gap":
+            outputs = keras.layers.GlobalAveragePooling1D(
+                data_format="channels_last", name="pooling"
+            )(outputs)
+        if representation_size is not None:
+            outputs = keras.layers.Dense(
+                representation_size,
+                activation="tanh",
+                kernel_initializer="lecun_normal",
+                name="pre_logits",
+            )(outputs)
+        if include_top:
+            outputs = keras.layers.Dense(
+                classes,
+                activation=classifier_activation,
+                kernel_initializer="zeros",
+                dtype="float32",
+                name="head",
+            )(outputs)
+        model = keras.Model(images, outputs, name=name)
 
     if checkpoint is not None:
         released.assign(

@@ -10,6 +10,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
 FILES = (
+    "test_initial_values.py",
     "test_layers.py",
     "test_predictor.py",
     "test_preprocessing.py",

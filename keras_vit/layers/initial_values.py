@@ -1,0 +1,53 @@
+"""The values that variables start with, or none where a file brings them."""
+
+import contextlib
+import contextvars
+
+import keras
+from keras import ops
+
+_left_out = contextvars.ContextVar("left_out", default=False)
+
+
+def initializer(values):
+    """Returns the initializer of a variable that released files hold.
+
+    Args:
+        values: a Keras initializer or its name.
+
+    Returns:
+        The same; within `left_out()` one that only takes the memory.
+
+    Example:
+
+    >>> initializer("glorot_uniform")
+    'glorot_uniform'
+    """
+    return _unset if _left_out.get() else values
+
+
+@contextlib.contextmanager
+def left_out():
+    """Within it layers are built without initial values, for a file's to follow.
+
+    Drawing the random values of a model takes longer than reading its file.
+
+    Example:
+
+    >>> with left_out():
+    ...     tokens = keras.layers.Dense(3, kernel_initializer=initializer("zeros"))
+    """
+    token = _left_out.set(True)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+
+
+def _unset(shape, dtype=None):
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # There keras.ops.empty writes zeros.
+        return tf.raw_ops.Empty(shape=shape, dtype=dtype)
+    return ops.empty(shape, dtype)

@@ -1,0 +1,89 @@
+"""Models with weights draw no random values, and nothing is left without a value."""
+
+import keras
+import numpy as np
+import pytest
+from harness import numpy
+
+import keras_vit
+from keras_vit.layers import initial_values
+
+SIZES = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}
+PLAIN = keras_vit.ViTConfig(**SIZES, patch_size=8)
+HYBRID = keras_vit.ViTConfig(
+    **SIZES, patch_size=1, resnet_stages=(1, 1), resnet_width=32
+)
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    def file_of(config, **kwargs):
+        model = keras_vit.VisionTransformer(config, image_size=32, classes=3, **kwargs)
+        model.get_layer("head").bias.assign_add([1.0, 2.0, 3.0])
+        keras_vit.save_released_weights(model, tmp_path / "weights.npz")
+        return tmp_path / "weights.npz"
+
+    return file_of
+
+
+@pytest.mark.parametrize(
+    "config, saved, loaded",
+    [
+        (PLAIN, {}, {}),
+        (PLAIN, {}, {"classes": 5, "image_size": (48, 64)}),
+        (PLAIN, {}, {"include_top": False, "channels": 1}),
+        (PLAIN, {}, {"pooling": "gap"}),
+        (PLAIN, {}, {"pooling": None}),
+        (PLAIN, {"representation_size": 16}, {}),
+        (PLAIN, {"representation_size": 16}, {"classes": 5, "representation_size": 16}),
+        (HYBRID, {}, {"stochastic_depth_rate": 0.1, "dropout_rate": 0.1}),
+    ],
+)
+def test_every_value_comes_from_the_file(config, saved, loaded, file_of, monkeypatch):
+    file = file_of(config, **saved)
+
+    def not_a_number(shape, dtype=None):
+        return keras.ops.full(shape, float("nan"), dtype)
+
+    monkeypatch.setattr(initial_values, "_unset", not_a_number)
+    model = keras_vit.VisionTransformer(config, file, **loaded)
+    for variable in model.variables:
+        assert np.isfinite(numpy(variable)).all(), variable.path
+
+
+@pytest.mark.parametrize("config", [PLAIN, HYBRID])
+def test_large_random_values_are_drawn_only_without_a_file(
+    config, file_of, monkeypatch
+):
+    file = file_of(config)
+    drawn = []
+    for initializer in ("GlorotUniform", "LecunNormal", "RandomNormal"):
+        of_keras = getattr(keras.initializers, initializer)
+        call = of_keras.__call__
+
+        def counted(self, shape, dtype=None, call=call):
+            drawn.append(shape)
+            return call(self, shape, dtype)
+
+        monkeypatch.setattr(of_keras, "__call__", counted)
+    keras_vit.VisionTransformer(config, file)
+    assert drawn == []
+    keras_vit.VisionTransformer(config, image_size=32)
+    assert len(drawn) > 10
+
+
+def test_a_copy_of_a_loaded_model_starts_at_random(file_of):
+    model = keras_vit.VisionTransformer(PLAIN, file_of(PLAIN))
+    copy = keras.models.clone_model(model)
+    kernel = numpy(copy.get_layer("encoder_block_0").mlp.expand.kernel)
+    limit = np.sqrt(6 / (32 + 64))
+    assert 0.9 * limit < np.abs(kernel).max() <= limit
+    assert np.std(kernel) == pytest.approx(limit / np.sqrt(3), rel=0.1)
+
+
+def test_a_failed_load_does_not_leave_later_models_without_values(file_of):
+    with pytest.raises(ValueError, match="another architecture"):
+        keras_vit.VisionTransformer(HYBRID, file_of(PLAIN))
+    layer = keras_vit.layers.MLP(64)
+    layer.build((None, 7, 32))
+    assert 0 < np.abs(numpy(layer.expand.kernel)).max() < 1
