@@ -13,6 +13,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -175,8 +176,9 @@ def read(path: str | os.PathLike) -> Checkpoint:
     ]
     chosen, unknown = dialects.select(keys)
     problems += [f"unknown {key}" for key in unknown]
-    for key, name in chosen.items():
-        array = archive.check(key)
+    with ThreadPoolExecutor() as threads:
+        checked = list(threads.map(archive.check, chosen))
+    for (key, name), array in zip(chosen.items(), checked, strict=True):
         if name == released_names.GRID_SIZE and array.dtype.kind == "i":
             grid = tuple(map(int, np.ravel(array)))
             continue
