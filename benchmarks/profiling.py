@@ -47,7 +47,8 @@ def profile(contender, folder):
         except WorkerError as error:
             raise ValueError(f"Profiling {contender.name}: {error}") from error
     print(
-        f"trace of {STEPS} steps, for the Profile tab of tensorboard-plugin-profile:\n"
+        f"A trace of {STEPS} steps is written. To see it in the Profile tab:\n"
+        "pip install tensorboard tensorboard-plugin-profile\n"
         f"tensorboard --logdir {folder}"
     )
 
