@@ -11,6 +11,7 @@ from absl import app, flags
 
 from benchmarks import machine, report
 from benchmarks.contest import contest
+from benchmarks.worker import INSTALL
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
@@ -46,7 +47,7 @@ def run(main):
         main: function without arguments; a `ValueError` of it is shown as one line.
     """
     if importlib.util.find_spec("rich") is None:
-        sys.exit("error: rich is not installed: pip install keras_vit[benchmarks]")
+        sys.exit(f"error: rich is not installed: {INSTALL}")
     os.environ["KERAS_BACKEND"] = _lightest_backend()
 
     def checked(argv):
@@ -67,7 +68,7 @@ def _lightest_backend():
     for backend in ("jax", "torch", "tensorflow"):
         if importlib.util.find_spec(backend) is not None:
             return backend
-    return sys.exit("error: Keras has no backend: pip install keras_vit[benchmarks]")
+    return sys.exit(f"error: Keras has no backend: {INSTALL}")
 
 
 def compare(stem, contenders, *, reference=None, calibrate=True):

@@ -34,7 +34,9 @@ command.define_flags(rounds=7)
 flags.DEFINE_list("ours", "all", "What of keras_vit to measure, or all.")
 flags.DEFINE_list("peers", "all", "What to compare with, or all.")
 flags.DEFINE_string("images", None, "Folder of JPEGs to read instead of made ones.")
-flags.DEFINE_integer("count", 2000, "Photos a pass.", lower_bound=1)
+flags.DEFINE_integer(
+    "count", 2000, "Photos a pass, a multiple of --batch.", lower_bound=1
+)
 flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
 flags.DEFINE_integer("batch", 50, "Images a batch.", lower_bound=1)
 flags.DEFINE_bool("overlap", False, "Measure how long training waits, instead.")
@@ -50,15 +52,20 @@ def main():
     given = flags.FLAGS
     if given.count % given.batch:
         raise ValueError(
-            f"--count={given.count} is no multiple of --batch={given.batch}."
+            f"--count={given.count} is no multiple of --batch={given.batch}: pass "
+            "both so that it is."
         )
     with tempfile.TemporaryDirectory(prefix="keras_vit_photos_") as folder:
-        tell(f"filling a folder with {given.count:,} photos")
-        photos.fill(folder, given.count, given.images)
         if given.overlap or given.profile:
             _train(folder)
         else:
             _read(folder)
+
+
+def _fill(folder):
+    given = flags.FLAGS
+    tell(f"filling a folder with {given.count:,} photos")
+    photos.fill(folder, given.count, given.images)
 
 
 def _settings(folder):
@@ -78,6 +85,7 @@ def _read(folder):
         contender(choice, **fields)
         for choice in choose(input_jobs.PEERS, given.peers, "peers")
     ]
+    _fill(folder)
     command.compare(
         f"input-{given.image_size}",
         contenders,
@@ -95,6 +103,7 @@ def _train(folder):
         )
     config = keras_vit.VARIANTS[given.model]
     config.grid_size(given.image_size, name=given.model)
+    _fill(folder)
     waits = pathlib.Path(folder) / "waits"
     settings = {
         **_settings(folder),

@@ -16,8 +16,11 @@ def main(paths):
     Args:
         paths: list of str.
     """
-    if not paths or "--help" in paths:
-        sys.exit(__doc__)
+    if "--help" in paths:
+        print(__doc__)
+        return
+    if not paths:
+        sys.exit("error: name the JSON file of a benchmark, or several; see --help.")
     for path in paths:
         try:
             result = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))

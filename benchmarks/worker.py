@@ -15,6 +15,7 @@ import time
 import traceback
 
 ERROR_LINES = 3
+INSTALL = 'pip install -e ".[benchmarks]"'
 
 
 def main():
@@ -57,8 +58,7 @@ def _set_up(spec):
     for name in spec["imports"]:
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(
-                f"{name.replace('_', '-')} is not installed: "
-                "pip install keras_vit[benchmarks]"
+                f"{name.replace('_', '-')} is not installed: {INSTALL}"
             )
         importlib.import_module(name)
     imported = time.perf_counter()

@@ -17,16 +17,21 @@ class Predictor:
         jit_compile: bool, whether XLA compiles the model on TensorFlow. On a CPU it
             takes seconds to minutes to do so; afterwards it is faster than
             TensorFlow's own graph on some machines and slower on others
-            (docs/performance.md). JAX always compiles; torch never does.
+            (docs/performance.md). JAX always compiles; torch never does. What XLA
+            compiles is for one number of images: `batch_size`, and any smaller one
+            that is asked for alone.
 
     Call arguments:
-        images: float array (images, height, width, channels) as the model takes them.
+        images: array (images, height, width, channels) as the model takes them: ours
+            what `preprocess_input` returns, which is not checked.
 
     Returns:
         Array of what the model puts out, images first.
 
     Raises:
-        ValueError: the images are not of the model's shape, or `jit_compile` on torch.
+        ValueError: the images are not of the model's shape, the model has several
+            inputs or outputs, `batch_size` is no positive int, or `jit_compile` on
+            torch.
 
     Source:
         docs/performance.md: 0.9 and more of a bare `tf.function` at batch 1, where
@@ -41,8 +46,13 @@ class Predictor:
     """
 
     def __init__(self, model, batch_size=32, jit_compile=False):
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be a positive int, got {batch_size!r}.")
+        if len(model.inputs) != 1 or len(model.outputs) != 1:
+            raise ValueError(
+                f"{model.name} has {len(model.inputs)} inputs and "
+                f"{len(model.outputs)} outputs: Predictor takes one of each."
+            )
         backend = keras.backend.backend()
         if backend not in _COMPILED:
             raise ValueError(
@@ -64,7 +74,8 @@ class Predictor:
         ]
         if self._pad and len(batches) > 1:
             missing = self.batch_size - len(batches[-1])
-            batches[-1] = np.pad(batches[-1], [(0, missing), (0, 0), (0, 0), (0, 0)])
+            widths = [(0, missing)] + [(0, 0)] * (images.ndim - 1)
+            batches[-1] = np.pad(batches[-1], widths)
         outputs = [keras.ops.convert_to_numpy(self._logits(batch)) for batch in batches]
         return (
             outputs[0] if len(outputs) == 1 else np.concatenate(outputs)[: len(images)]

@@ -114,8 +114,7 @@ def test_missing_package_says_how_to_install_it(tmp_path):
     needy = Contender(name="needy", job="contest_jobs:nothing", imports=("no_such",))
     result = run([needy], tmp_path)
     assert by_name(result)["needy"]["error"].startswith(
-        "ModuleNotFoundError: no-such is not installed: "
-        "pip install keras_vit[benchmarks]"
+        'ModuleNotFoundError: no-such is not installed: pip install -e ".[benchmarks]"'
     )
 
 

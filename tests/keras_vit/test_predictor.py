@@ -40,6 +40,14 @@ def test_all_tokens_and_other_inputs():
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_vectors_in_several_batches():
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    vectors = normal((5, 3))
+    found = Predictor(model, batch_size=2)(vectors)
+    np.testing.assert_allclose(found, numpy(model(vectors)), atol=1e-6)
+
+
 def test_sees_new_weights():
     model = VisionTransformer(PLAIN, image_size=16, classes=5)
     predictor = Predictor(model)
@@ -56,8 +64,12 @@ def test_refuses_other_shapes(model, shape):
 
 
 def test_refuses_other_arguments(model):
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        Predictor(model, batch_size=0)
+    for batch_size in (0, 1.5, None):
+        with pytest.raises(ValueError, match="batch_size must be a positive int, got"):
+            Predictor(model, batch_size=batch_size)
+    two = keras.Model(model.inputs, [model.outputs[0], model.outputs[0]])
+    with pytest.raises(ValueError, match="1 inputs and 2 outputs"):
+        Predictor(two)
     if keras.backend.backend() == "torch":
         with pytest.raises(ValueError, match="jit_compile is XLA's"):
             Predictor(model, jit_compile=True)
