@@ -10,13 +10,16 @@ import numpy as np
 from keras import ops
 
 import zoo
+from keras_vit.fitting import changed_arrays
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
     POSITION_EMBEDDING,
     PRE_LOGITS_ARRAYS,
 )
+from zoo.semantics import Semantics
 
+_EXTENSIONS = (".npz", ".safetensors", ".h5")
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
 
@@ -83,14 +86,16 @@ def load_released_weights(
 
     Args:
         model: a model of `VisionTransformer` or one of the variants.
-        source: path or URL of a released-style `.npz`, or the name of a release.
+        source: path or URL of a file that `zoo.read` reads, the name of a release, or
+            a `zoo.Checkpoint`.
         variant: str, such as `"ViT-B_16"`, which goes with the name of a release.
         new_head: bool, leave the file's head out even if it fits.
         position_embedding_method: see `zoo.resize`.
 
     Raises:
-        ValueError: the file does not fit the model; lists what differs.
-        zoo.CheckpointError: the file is not a whole released checkpoint.
+        ValueError: the file does not fit the model, or its source computes something
+            else; lists what differs.
+        zoo.CheckpointError: the file is not a whole checkpoint.
         zoo.StoreError: the file cannot be had.
 
     Source:
@@ -106,25 +111,29 @@ def load_released_weights(
     """
     assign(
         model,
-        read_weights(source, variant),
+        read_weights(source, variant, _num_heads(model)),
         new_head=new_head,
         position_embedding_method=position_embedding_method,
     )
 
 
-def save_released_weights(model, path):
-    """Writes a model's weights as a released-style `.npz`, whole or not at all.
+def save_released_weights(model, path, naming="released"):
+    """Writes a model's weights for the released code or another library.
 
     Args:
         model: a model of `VisionTransformer` or one of the variants.
-        path: str or path of the file, usually ending in `.npz`.
+        path: str or path of the file, an `.npz` or, for models that compute something
+            else than the released ones, a `.safetensors`.
+        naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
 
     Raises:
         ValueError: the model is not one of ours.
+        zoo.CheckpointError: neither the file nor the library can say what the model
+            computes.
         OSError: the file cannot be written.
 
     Source:
-        The names and shapes of the released files.
+        The names and shapes of the released files, and of timm and transformers.
 
     Example:
 
@@ -136,15 +145,22 @@ def save_released_weights(model, path):
         for key, (variable, shape) in released_variables(model).items()
     }
     grid_size = model.get_layer("position_embedding").grid_size
-    zoo.write(path, arrays, grid_size=grid_size)
+    zoo.write(
+        path,
+        arrays,
+        grid_size=grid_size,
+        naming=naming,
+        semantics=Semantics(**computed(model)),
+    )
 
 
-def read_weights(weights, variant):
+def read_weights(weights, variant, num_heads):
     """Reads what the `weights=` of a model names: a release, a path or a URL.
 
     Args:
-        weights: str or path.
+        weights: str, path or `zoo.Checkpoint`.
         variant: str, the variant's name, or None where there are no releases.
+        num_heads: int, the model's, for files that do not tell theirs.
 
     Returns:
         `zoo.Checkpoint`.
@@ -152,10 +168,14 @@ def read_weights(weights, variant):
     Raises:
         ValueError: `weights` is a release's name but the model is no variant.
     """
+    if isinstance(weights, zoo.Checkpoint):
+        return weights
     text = os.fspath(weights)
-    is_path = os.path.isfile(text) or text.endswith(".npz")
+    if os.path.isdir(text):
+        return zoo.read(text, num_heads=num_heads)
+    is_path = os.path.isfile(text) or text.endswith(_EXTENSIONS)
     if is_path or "/" in text or os.sep in text:
-        return zoo.read(zoo.fetch(text))
+        return zoo.read(zoo.fetch(text), num_heads=num_heads)
     if variant is None:
         raise ValueError(
             f"weights={text!r} is neither a file nor a URL; names of releases go with "
@@ -164,6 +184,27 @@ def read_weights(weights, variant):
     card = zoo.find(variant, text)
     path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
     return zoo.read(path)
+
+
+def computed(model):
+    """Returns what a model of ours computes where sources differ.
+
+    Args:
+        model: a model of `VisionTransformer` or one of the variants.
+
+    Returns:
+        Dict of the names in `zoo.semantics.COMPUTED` to values, those of a ResNet in
+        hybrids only.
+    """
+    values = {
+        "activation": model.get_layer("encoder_block_0").activation,
+        "layer_norm_epsilon": model.get_layer("encoder_norm").epsilon,
+    }
+    stems = [layer for layer in model.layers if layer.name == "conv_root"]
+    for stem in stems:
+        values["resnet_padding"] = stem.get_config()["padding"]
+        values["resnet_epsilons"] = stem.epsilons
+    return values
 
 
 def image_size(checkpoint, config):
@@ -212,6 +253,12 @@ def released_variables(model):
     return found
 
 
+def _num_heads(model):
+    """The heads of a model of ours, None of any other."""
+    blocks = [layer for layer in model.layers if layer.name == "encoder_block_0"]
+    return blocks[0].num_heads if blocks else None
+
+
 def _released_shape(key, shape, layer):
     """Heads have an axis of their own in the released attention."""
     shape = tuple(shape)
@@ -234,9 +281,10 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     """
     targets = released_variables(model)
     _check_architecture(checkpoint, model.name, targets)
+    _check_semantics(checkpoint, model)
     names = set(checkpoint.arrays)
 
-    if _classes(targets) != checkpoint.classes:
+    if checkpoint.classes is None or _classes(targets) != checkpoint.classes:
         new_head = True
     if new_head:
         names -= HEAD_ARRAYS.keys()
@@ -249,7 +297,8 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     _check_keys(checkpoint, targets, names)
 
     grid_size = model.get_layer("position_embedding").grid_size
-    fitted = _fitted(checkpoint, targets, grid_size, position_embedding_method)
+    shapes = {key: shape for key, (_, shape) in targets.items()}
+    fitted = changed_arrays(checkpoint, shapes, grid_size, position_embedding_method)
     found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
         f"{key} {found[key]} (the model has {shape})"
@@ -305,6 +354,20 @@ def _check_architecture(checkpoint, name, targets):
         )
 
 
+def _check_semantics(checkpoint, model):
+    differences = [
+        f"{name} {getattr(checkpoint.semantics, name)!r} (the model has {value!r})"
+        for name, value in computed(model).items()
+        if getattr(checkpoint.semantics, name) != value
+    ]
+    if differences:
+        raise ValueError(
+            f"{checkpoint.path} computes other numbers than the model: "
+            f"{', '.join(differences)}. Build the model with the file as its weights, "
+            "or with these in its ViTConfig."
+        )
+
+
 def _classes(targets):
     """The size of the model's head, None without one."""
     return next(
@@ -331,27 +394,3 @@ def _check_keys(checkpoint, targets, names):
         f"{', '.join(left_over) or 'nothing'}. Remedy: "
         f"{'; '.join(remedies) or 'choose the ViTConfig of the file'}."
     )
-
-
-def _fitted(checkpoint, targets, grid_size, method):
-    """The arrays that the model does not take as the file has them."""
-    embedding = checkpoint.arrays[POSITION_EMBEDDING]
-    if checkpoint.class_token and CLASS_TOKEN not in targets:
-        # Pooling "gap": the model has no class token, nor its position.
-        embedding = embedding[:, 1:]
-    old_grid = checkpoint.grid_size
-    if old_grid is None:
-        if checkpoint.num_positions != math.prod(grid_size):
-            raise ValueError(
-                f"{checkpoint.path} has {checkpoint.num_positions} positions, which is "
-                "no square grid, and so can only be loaded at the image size it was "
-                f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
-            )
-        old_grid = grid_size
-    fitted = {POSITION_EMBEDDING: zoo.resize(embedding, old_grid, grid_size, method)}
-    kernel = "embedding/kernel"
-    _, shape = targets[kernel]
-    if shape[2] == 1 and checkpoint.shapes[kernel][2] == 3:
-        # Gray images: as if their one channel were given three times.
-        fitted[kernel] = checkpoint.arrays[kernel].sum(axis=2, keepdims=True)
-    return fitted

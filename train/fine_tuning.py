@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
+from keras_vit.weights import read_weights
 from train.callbacks import Every, Progress, StepLog, StopOnSignal, progress_bar
 from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
@@ -137,23 +138,24 @@ def build_model(recipe, classes):
         RunError: the model, its size or its weights are not to be had.
     """
     try:
-        model = keras_vit.VisionTransformer(
+        checkpoint = None
+        if recipe.weights is not None:
+            checkpoint = _read_weights(recipe.model, recipe.weights).without_head()
+        return keras_vit.VisionTransformer(
             recipe.model,
-            weights=None,
+            weights=checkpoint,
             image_size=recipe.image_size,
             classes=classes,
             dropout_rate=recipe.dropout_rate,
         )
-        if recipe.weights is not None:
-            keras_vit.load_released_weights(
-                model,
-                recipe.weights,
-                variant=recipe.model if isinstance(recipe.model, str) else None,
-                new_head=True,
-            )
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
-    return model
+
+
+def _read_weights(model, weights):
+    if isinstance(model, str):
+        return read_weights(weights, model, num_heads=None)
+    return read_weights(weights, None, model.num_heads)
 
 
 @contextlib.contextmanager

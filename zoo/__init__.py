@@ -8,6 +8,8 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
     224
 """
 
+from zoo import augreg
+from zoo.architectures import ARCHITECTURES, Architecture
 from zoo.catalog import (
     LABEL_FILES,
     CatalogError,
@@ -20,16 +22,23 @@ from zoo.catalog import (
 )
 from zoo.checkpoint import Checkpoint, CheckpointError, read, write
 from zoo.labels import class_names
+from zoo.model_card import Accuracy, Citation, Inference
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
 __all__ = [
+    "ARCHITECTURES",
     "LABEL_FILES",
+    "Accuracy",
+    "Architecture",
     "CatalogError",
     "Checkpoint",
     "CheckpointError",
+    "Citation",
+    "Inference",
     "ModelCard",
     "StoreError",
+    "augreg",
     "class_names",
     "default_release",
     "fetch",

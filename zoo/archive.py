@@ -1,6 +1,7 @@
 """The arrays of an `.npz` file, which stay in it until they are asked for.
 
-Every byte is checked once before the first is used. Nothing is ever unpickled.
+Every byte is checked once before the first is used. Nothing is ever unpickled. What
+other kinds of files share with it is here too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import struct
 import threading
 import tokenize
+import types
 import weakref
 import zipfile
 import zlib
@@ -32,11 +34,19 @@ _DAMAGE = (
     EOFError,
     RuntimeError,
     ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    MemoryError,
 )
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+# Those of other versions may have four gigabytes.
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
+_WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
+# Weights hardly shrink; what shrinks more fills the memory.
+_MOST_UNPACKED = 100
+# NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
+# when threads do it at once (python/cpython#106905).
+_parsing = threading.Lock()
 # Larger blocks would be new memory from the system each time.
 _BLOCK_BYTES = 2**17
 
@@ -50,7 +60,7 @@ class StoredArray:
     """An array in a file, read by `numpy.asarray`.
 
     Args:
-        archive: `Archive`.
+        archive: `OpenFile`.
         offset: int, of its first byte in the file.
         dtype: `numpy.dtype`.
         shape: tuple of int.
@@ -62,7 +72,7 @@ class StoredArray:
         (1, 1, 48)
     """
 
-    archive: Archive
+    archive: OpenFile
     offset: int
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -118,14 +128,81 @@ class StoredArrays(Mapping):
     def __len__(self):
         return len(self._parts)
 
+    def only(self, names) -> StoredArrays:
+        """Returns some of them, without reading one."""
+        return StoredArrays({name: self._parts[name] for name in names})
+
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes by name, without reading an array."""
         return {name: tuple(part.shape) for name, part in self._parts.items()}
 
 
-class Archive:
-    """An open `.npz` file, closed with the last of its arrays.
+class OpenFile:
+    """A file of arrays, kept open and closed with the last of its arrays.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file.
+
+    Example:
+        >>> from zoo import archive
+        >>> archive.OpenFile("tests/goldens/token.npz").path
+        'tests/goldens/token.npz'
+    """
+
+    metadata: Mapping[str, str] = types.MappingProxyType({})
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        if not os.path.isfile(path):
+            raise CheckpointError(
+                f"There is no checkpoint file {path}: check the path, or download one "
+                "with zoo.fetch."
+            )
+        self._file = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()
+        self._written = self._time_of_writing()
+
+    def read_into(self, data: np.ndarray, offset: int) -> None:
+        """Reads bytes of the file.
+
+        Args:
+            data: uint8 array to fill.
+            offset: int, of the first byte.
+
+        Raises:
+            CheckpointError: the file was changed since it was opened.
+        """
+        with self._lock:
+            self._file.seek(offset)
+            whole = self._file.readinto(data) == data.size
+            if not whole or self._time_of_writing() != self._written:
+                raise CheckpointError(
+                    f"{self.path} was changed while it was being read: read it again."
+                )
+
+    def _time_of_writing(self):
+        return os.fstat(self._file.fileno()).st_mtime_ns
+
+    @contextlib.contextmanager
+    def _damage_explained(self):
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except _DAMAGE as error:
+            raise CheckpointError(
+                f"{self.path} is damaged or cut short ({error}): delete it and "
+                "download or save it again."
+            ) from error
+
+
+class Archive(OpenFile):
+    """An open `.npz` file.
 
     Args:
         path: str or path.
@@ -140,16 +217,7 @@ class Archive:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = os.fspath(path)
-        if not os.path.isfile(path):
-            raise CheckpointError(
-                f"There is no checkpoint file {path}: check the path, or download one "
-                "with zoo.fetch."
-            )
-        self._file = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
-        weakref.finalize(self, self._file.close)
-        self._lock = threading.Lock()
-        self._written = self._time_of_writing()
+        super().__init__(path)
         start = self._file.read(4)
         if not start.startswith(b"PK"):
             raise CheckpointError(
@@ -158,6 +226,10 @@ class Archive:
             )
         with self._damage_explained():
             self._zip = zipfile.ZipFile(self._file)
+            size = os.fstat(self._file.fileno()).st_size
+            unpacked = sum(member.file_size for member in self._zip.infolist())
+            if unpacked > _MOST_UNPACKED * size:
+                raise ValueError(f"{size} bytes hold {unpacked}")
             self._members = {
                 member.filename.removesuffix(".npy"): (member, self._start(member))
                 for member in self._zip.infolist()
@@ -194,43 +266,48 @@ class Archive:
                 size = header_size + math.prod(shape) * dtype.itemsize
                 if min(shape, default=0) < 0 or member.file_size != size:
                     raise ValueError(f"{key} has {member.file_size} bytes, not {size}")
+                if size == header_size:
+                    raise ValueError(f"{key} is empty")
                 if plain and not fortran_order:
-                    while stream.read(_BLOCK_BYTES):
-                        pass  # zipfile compares the checksum at the end
+                    while block := stream.read(_BLOCK_BYTES):
+                        # At the end, zipfile compares the checksum.
+                        self._refuse_infinite(key, block, dtype)
                     return StoredArray(self, start + header_size, dtype, shape)
             with self._zip.open(member) as stream:
-                return np.lib.format.read_array(stream, allow_pickle=False)
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+            self._refuse_infinite(key, array.tobytes(), dtype)
+            return array
 
-    def read_into(self, data: np.ndarray, offset: int) -> None:
-        """Reads bytes of the file.
-
-        Args:
-            data: uint8 array to fill.
-            offset: int, of the first byte.
-
-        Raises:
-            CheckpointError: the file was changed since it was opened.
-        """
-        with self._lock:
-            self._file.seek(offset)
-            whole = self._file.readinto(data) == data.size
-            if not whole or self._time_of_writing() != self._written:
-                raise CheckpointError(
-                    f"{self.path} was changed while it was being read: read it again."
-                )
+    def _refuse_infinite(self, key, data, dtype):
+        if dtype.str not in _WEIGHTS:
+            return
+        numbers = np.frombuffer(data, dtype)
+        if not np.isfinite(dialects.to_float32(numbers)).all():
+            raise CheckpointError(
+                f"{self.path} holds NaN or infinity under {key!r}, so its training "
+                "failed: take an earlier checkpoint."
+            )
 
     def _header(self, key, stream):
+        if key.endswith("data.pkl"):
+            raise CheckpointError(
+                f"{self.path} is a pickle of PyTorch, which can run code when read and "
+                "is never loaded: save its state dict as .safetensors."
+            )
         if not stream.peek().startswith(np.lib.format.MAGIC_PREFIX):
             raise CheckpointError(f"{self.path} holds {key!r}, which is not an array.")
         version = np.lib.format.read_magic(stream)
         if version not in _HEADERS:
             raise ValueError(f"{key} has array format {version}")
-        header = _HEADERS[version](stream)
+        with _parsing:
+            header = _HEADERS[version](stream)
         if header[2].hasobject:
             raise CheckpointError(
                 f"{self.path} holds pickled Python objects under {key!r}, which can "
                 "run code when read and are never loaded: save plain arrays instead."
             )
+        if header[2].subdtype or header[2].names:
+            raise ValueError(f"{key} holds {header[2]}")
         return header
 
     def _start(self, member):
@@ -238,18 +315,3 @@ class Archive:
         self._file.seek(member.header_offset + 26)
         name_size, extra_size = struct.unpack("<HH", self._file.read(4))
         return member.header_offset + 30 + name_size + extra_size
-
-    def _time_of_writing(self):
-        return os.fstat(self._file.fileno()).st_mtime_ns
-
-    @contextlib.contextmanager
-    def _damage_explained(self):
-        try:
-            yield
-        except CheckpointError:
-            raise
-        except _DAMAGE as error:
-            raise CheckpointError(
-                f"{self.path} is damaged or cut short ({error}): delete it and "
-                "download or save it again."
-            ) from error

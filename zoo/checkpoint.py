@@ -1,11 +1,13 @@
-"""Reading and writing `.npz` checkpoints under the released names.
+"""Reading and writing checkpoints under the released names.
 
-Whatever dialect a file is in, `read` gives the same arrays under the same names, and
-accounts for every key. Nothing is ever unpickled.
+Whatever file, library or dialect they come from, `read` gives the same arrays under
+the same names, says what the source computes with them, and accounts for every key.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import math
@@ -19,6 +21,13 @@ import numpy as np
 
 from zoo import dialects, released_names
 from zoo.archive import Archive, CheckpointError, StoredArrays
+from zoo.formats import description, foreign, h5, safetensors
+from zoo.formats.description import Description
+from zoo.semantics import Semantics
+
+# What a folder of another library holds its arrays in.
+_FILES_IN_FOLDERS = ("model.safetensors", "model.weights.h5")
+NAMINGS = ("released", *foreign.WRITTEN)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +40,7 @@ class Checkpoint:
             array each time it is asked for one. Group normalisation scales and biases
             are vectors here (files hold them as (1, 1, 1, C)).
         stored_grid: (height, width) in patches where the file states it, else None.
+        semantics: `Semantics`, what the source computes with the arrays.
 
     Raises:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
@@ -45,6 +55,7 @@ class Checkpoint:
     path: str
     arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
     stored_grid: tuple[int, int] | None = None
+    semantics: Semantics = Semantics()
 
     def __post_init__(self):
         _refuse(self.path, self._measured[1])
@@ -132,6 +143,16 @@ class Checkpoint:
             self.arrays[name].any() for name in names
         )
 
+    def without_head(self) -> Checkpoint:
+        """Returns the same without its head and the `pre_logits` before it."""
+        names = {*released_names.HEAD_ARRAYS, *released_names.PRE_LOGITS_ARRAYS}
+        kept = [name for name in self.arrays if name not in names]
+        if isinstance(self.arrays, StoredArrays):
+            arrays = self.arrays.only(kept)
+        else:
+            arrays = {name: self.arrays[name] for name in kept}
+        return dataclasses.replace(self, arrays=arrays)
+
     @property
     def resnet_stages(self) -> tuple[int, ...] | None:
         """Units of each stage; () for a stem of one convolution, None without."""
@@ -143,85 +164,214 @@ class Checkpoint:
         return self._sizes.get("resnet_width")
 
 
-def read(path: str | os.PathLike) -> Checkpoint:
-    """Reads a checkpoint in any of the released dialects.
+def read(
+    path: str | os.PathLike,
+    *,
+    semantics: Semantics | None = None,
+    num_heads: int | None = None,
+) -> Checkpoint:
+    """Reads a checkpoint of the released code, timm, transformers or keras-hub.
 
     Args:
-        path: an `.npz` file; `zoo.fetch` gives one from a URL.
+        path: an `.npz`, `.safetensors` or keras-hub `.h5` file, known by its content,
+            or a folder with `model.safetensors` or `model.weights.h5`; `zoo.fetch`
+            gives a file from a URL. Settings are read from the files beside it that
+            its library writes (`config.json`, ...).
+        semantics: `Semantics`, in place of what the file, the settings beside it and
+            the defaults of its library say: of a plain DeiT's arrays alone, for one,
+            nothing tells that they want ImageNet's mean and deviation.
+        num_heads: int, for files that do not tell and have not the papers' sizes.
 
     Returns:
         A `Checkpoint`, whose arrays stay in the file until they are asked for; every
-        byte of them was checked. The file is kept open, and is not to be changed in
-        place. float16 and bfloat16 arrays become float32, optimizer state and text
-        towers are left out.
+        byte of an `.npz` was checked. The file is kept open, and is not to be changed
+        in place. float16 and bfloat16 arrays become float32; optimizer state, text
+        towers and what only pre-training uses are left out.
 
     Raises:
-        CheckpointError: not an `.npz` file, damaged, holding pickled objects, or with
-            keys that are missing, unknown or of inconsistent shapes (all are listed).
+        CheckpointError: a file of another kind, damaged, holding pickled objects, or
+            with keys that are missing, unknown or of inconsistent shapes (all are
+            listed); settings of another model; no number of heads.
 
-    Source: the files in https://console.cloud.google.com/storage/browser/vit_models.
+    Source: the files in https://console.cloud.google.com/storage/browser/vit_models;
+    `vision_transformer.py` of timm, `modeling_vit.py` of transformers and
+    `vit_layers.py` of keras-hub.
 
     Example:
         >>> import zoo
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    archive = Archive(path)
+    file = _open(path)
+    keys = file.keys
+    counts = collections.Counter(keys)
+    twins = sorted(key for key, count in counts.items() if count > 1)
+    problems = [f"two arrays are called {key}" for key in twins]
+    library = foreign.recognise(keys)
+    if library is None:
+        parts, said, wrong = _read_released(file)
+    else:
+        parts, said, wrong = foreign.read(file, library, num_heads)
+    problems += wrong
+    for name, part in parts.items():
+        try:
+            dialects.to_float32(np.empty(0, part.dtype))
+        except TypeError as error:
+            problems.append(f"{name} has {error}")
+    _refuse(file.path, problems, library)
+    return Checkpoint(
+        file.path, StoredArrays(parts), said.grid_size, semantics or said.semantics
+    )
+
+
+def _open(path):
+    """Opens a file, or that of a folder, by what it begins with."""
+    if os.path.isdir(path):
+        found = [
+            os.path.join(path, name)
+            for name in _FILES_IN_FOLDERS
+            if os.path.isfile(os.path.join(path, name))
+        ]
+        if len(found) != 1:
+            raise CheckpointError(
+                f"There is no checkpoint file {path}: it is a folder with "
+                f"{len(found)} of {', '.join(_FILES_IN_FOLDERS)}; pass the file."
+            )
+        (path,) = found
+    kind = Archive
+    if os.path.isfile(path):
+        if safetensors.is_safetensors(path):
+            kind = safetensors.Safetensors
+        elif h5.is_h5(path):
+            kind = h5.H5
+    return kind(path)
+
+
+def _read_released(file):
+    """Undoes the dialect; returns arrays, a description and what is wrong."""
     parts, grid = {}, None
-    keys = archive.keys
-    problems = [
-        f"two arrays are called {key}"
-        for key in sorted(set(keys))
-        if keys.count(key) > 1
-    ]
-    chosen, unknown = dialects.select(keys)
-    problems += [f"unknown {key}" for key in unknown]
+    chosen, unknown = dialects.select(file.keys)
+    problems = [f"unknown {key}" for key in unknown]
     with ThreadPoolExecutor() as threads:
-        checked = list(threads.map(archive.check, chosen))
+        checked = list(threads.map(file.check, chosen))
     for (key, name), array in zip(chosen.items(), checked, strict=True):
         if name == released_names.GRID_SIZE and array.dtype.kind == "i":
             grid = tuple(map(int, np.ravel(array)))
             continue
-        try:
-            dialects.to_float32(np.empty(0, array.dtype))
-        except TypeError as error:
-            problems.append(f"{key} has {error}")
         for released, part in dialects.arrange(name, array).items():
             if released in parts:
                 problems.append(f"two arrays for {released}, one is {key}")
             parts[released] = part
     dialects.restore_class_token_row(parts, chosen)
-    _refuse(archive.path, problems)
-    return Checkpoint(archive.path, StoredArrays(parts), grid)
+    said = description.from_metadata(file.metadata, file.path)
+    return parts, said or Description(grid_size=grid), problems
 
 
 def write(
     path: str | os.PathLike,
-    arrays: dict[str, np.ndarray],
+    arrays: Checkpoint | Mapping[str, np.ndarray],
     grid_size: tuple[int, int] | None = None,
+    *,
+    naming: str = "released",
+    semantics: Semantics | None = None,
 ) -> None:
-    """Writes a checkpoint as the released files are, whole or not at all.
+    """Writes a checkpoint for the released code, timm or transformers.
+
+    A `.safetensors` says in its header what the arrays do not: `Semantics`, heads and
+    grid, which `read` gives back. timm and transformers read that from the settings
+    written beside it; timm's own ResNets use the epsilons of timm whatever the header
+    says.
 
     Args:
-        path: the `.npz` file to write or replace.
-        arrays: dict of released name to float array, as `Checkpoint.arrays`; stored
-            as float32.
-        grid_size: (height, width) in patches of the position embedding. Needed, and
-            stored, only where it is not square.
+        path: the file to write or replace: an `.npz` or `.safetensors` in the released
+            naming, and `model.safetensors` in a folder of its own in the others.
+        arrays: `Checkpoint`, or dict of released name to float array, as
+            `Checkpoint.arrays`; stored as float32.
+        grid_size: (height, width) in patches of the position embedding. Needed only
+            where it is not square; by default the checkpoint's.
+        naming: `"released"`, `"timm"` for `timm.create_model("local-dir:folder")`, or
+            `"transformers"` for `ViTForImageClassification.from_pretrained(folder)`.
+        semantics: `Semantics`, what the model computes; by default the checkpoint's,
+            or what the released models do.
 
     Raises:
-        CheckpointError: another file extension, arrays that `read` would refuse, or
-            a non-square number of positions without `grid_size`.
+        CheckpointError: another file extension, arrays that `read` would refuse, a
+            non-square number of positions without `grid_size`, or a model that the
+            file or the library cannot say.
 
     Example:
         >>> import tempfile, zoo
         >>> checkpoint = zoo.read("tests/goldens/token.npz")
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     zoo.write(f"{folder}/copy.npz", checkpoint.arrays)
+        ...     zoo.write(f"{folder}/copy.npz", checkpoint)
+        ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
     """
     path = pathlib.Path(path)
-    if path.suffix != ".npz":
-        raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
+    if isinstance(arrays, Checkpoint):
+        grid_size = grid_size or arrays.grid_size
+        semantics = semantics or arrays.semantics
+        arrays = arrays.arrays
+    semantics = semantics or Semantics()
+    _check_name(path, naming, semantics)
+    checkpoint = _whole(path, arrays, grid_size, semantics)
+    said = Description(semantics, checkpoint.num_heads, checkpoint.grid_size)
+    files = {}
+    if naming == "released":
+        stored = {
+            name: array.reshape(1, 1, 1, -1)
+            if released_names.is_group_norm(name)
+            else array
+            for name, array in checkpoint.arrays.items()
+        }
+    else:
+        try:
+            files = foreign.settings(naming, checkpoint)
+            stored = foreign.arrays(naming, checkpoint)
+        except ValueError as error:
+            raise CheckpointError(f"Cannot write {path}: {error}.") from error
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
+        part = os.path.join(folder, path.name)
+        if path.suffix == ".npz":
+            height, width = checkpoint.grid_size
+            if height != width:
+                stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
+            np.savez(part, **stored)
+        else:
+            safetensors.write(part, stored, description.to_metadata(said))
+        for name, text in files.items():
+            pathlib.Path(folder, name).write_text(text)
+        # The arrays last: what they say of themselves goes before the settings.
+        for name in (*files, path.name):
+            os.replace(os.path.join(folder, name), path.with_name(name))
+
+
+def _check_name(path, naming, semantics):
+    if naming not in NAMINGS:
+        raise CheckpointError(
+            f"Cannot write {path}: unknown naming {naming!r}, choose from "
+            f"{', '.join(NAMINGS)}."
+        )
+    if naming != "released" and path.name != _FILES_IN_FOLDERS[0]:
+        raise CheckpointError(
+            f"Cannot write {path}: the settings for {naming} go beside it, so its name "
+            f"must be {_FILES_IN_FOLDERS[0]}, in a folder of its own."
+        )
+    if path.suffix not in (".npz", ".safetensors"):
+        raise CheckpointError(
+            f"Cannot write {path}: its name must end in .npz or .safetensors."
+        )
+    unsaid = semantics.differences(Semantics())
+    if path.suffix == ".npz" and unsaid:
+        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
+        raise CheckpointError(
+            f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
+            "of the released models: write a .safetensors, or pass "
+            "semantics=Semantics() for the released models' numbers."
+        )
+
+
+def _whole(path, arrays, grid_size, semantics):
+    """Makes sure that arrays are a checkpoint, in memory as float32."""
     problems, stored = [], {}
     for name, array in arrays.items():
         try:
@@ -233,31 +383,23 @@ def write(
         stored[name] = array
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
-    checkpoint = Checkpoint(str(path), stored, grid_size)
+    checkpoint = Checkpoint(str(path), stored, grid_size, semantics)
     if checkpoint.grid_size is None:
         raise CheckpointError(
             f"Cannot write {path}: {checkpoint.num_positions} positions are not a "
             "square grid, pass grid_size=(height, width) in patches."
         )
-    for name, array in stored.items():
-        if released_names.is_group_norm(name):
-            stored[name] = array.reshape(1, 1, 1, -1)
-    height, width = checkpoint.grid_size
-    if height != width:
-        stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
-        part = os.path.join(folder, path.name)
-        np.savez(part, **stored)
-        os.replace(part, path)
+    return checkpoint
 
 
-def _refuse(path, problems):
+def _refuse(path, problems, library=None):
     """Raises an error that lists the problems, if there are any."""
     if not problems:
         return
     listed = "".join(f"\n  {problem}" for problem in problems[:20])
     more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
+    naming = "the released names" if library is None else f"the names of {library}"
     raise CheckpointError(
-        f"{path} is not a checkpoint of a Vision Transformer under the released "
-        f"names:{listed}{more}"
+        f"{path} is not a checkpoint of a Vision Transformer under {naming}:"
+        f"{listed}{more}"
     )

@@ -26,6 +26,8 @@ _LINEN_MODULES = {
     "LayerNorm_1": "LayerNorm_2",
     "MlpBlock_0": "MlpBlock_3",
 }
+# More would be no model, but a part of memory for each.
+_MOST_BLOCKS = 1000
 _TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 
 
@@ -77,7 +79,7 @@ def arrange(name, array) -> dict:
         12
     """
     stack = f"{released_names.BLOCK}/"
-    if name.startswith(stack) and array.ndim:
+    if name.startswith(stack) and array.ndim and array.shape[0] <= _MOST_BLOCKS:
         rest = name[len(stack) :]
         return {
             f"{released_names.BLOCK}_{block}/{rest}": part

@@ -5,27 +5,90 @@ Environment:
         `~/.cache/keras_vit`.
     KERAS_VIT_OFFLINE: `1` never touches the network.
     KERAS_VIT_MIRROR: a base URL used in place of `https://storage.googleapis.com`.
+
+The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
+of files that have not come whole yet, and locks.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import dataclasses
 import errno
 import hashlib
 import json
 import os
 import pathlib
 import re
-import tempfile
-import urllib.parse
+import sys
+import time
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
 _SIZE_TOLERANCE = 0.02
+_TRANSFERS = ".transfers"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Until a process that waits for another says so, and gives up if nothing comes.
+_NOTICE_SECONDS = 3
+_STALL_SECONDS = 600
+# Until the part of a file that nobody asked for again is deleted.
+_KEEP_SECONDS = 30 * 24 * 3600
 
 
 class StoreError(OSError):
     """A file that could not be had, or is not what it should be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedFile:
+    """A file in the cache, as it was downloaded.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        url: str, where it came from.
+        size: int, its bytes.
+        sha256: str, its hexadecimal checksum.
+
+    Example:
+        >>> from zoo import store
+        >>> sum(file.size for file in store.cached())  # doctest: +SKIP
+    """
+
+    path: pathlib.Path
+    url: str
+    size: int
+    sha256: str
+
+
+def cache_dir() -> pathlib.Path:
+    """Returns the folder of the downloads, which may not exist yet.
+
+    Example:
+        >>> from zoo import store
+        >>> store.cache_dir().name  # doctest: +SKIP
+        'keras_vit'
+    """
+    cache = os.environ.get("KERAS_VIT_CACHE")
+    if not cache:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        cache = os.path.join(base, "keras_vit")
+    return pathlib.Path(cache).expanduser()
+
+
+def cached() -> list[CachedFile]:
+    """Returns the downloaded files, by path; those put there by hand are not listed.
+
+    Raises:
+        StoreError: a record is unreadable.
+
+    Example:
+        >>> from zoo import store
+        >>> [file.url for file in store.cached()]  # doctest: +SKIP
+    """
+    notes = sorted(cache_dir().glob("*.json"))
+    files = (note.with_name(note.name.removesuffix(".json")) for note in notes)
+    return [_record(file) for file in files if file.is_file()]
 
 
 def fetch(
@@ -46,8 +109,8 @@ def fetch(
 
     Raises:
         StoreError: no such file; no network; the server refuses, or sends a web page,
-            the wrong number of bytes or the wrong bytes; a full disk or an unwritable
-            cache; offline and not in the cache.
+            the wrong number of bytes, the wrong bytes or others than the first time; a
+            full disk or an unwritable cache; offline and not in the cache.
 
     Example:
         >>> import zoo
@@ -78,7 +141,8 @@ def fetch(
             f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it, "
             f"or else: {by_hand}"
         )
-    _download(source, path, file_size, sha256, by_hand)
+    with _cache_explained(source, path, file_size, by_hand):
+        _download(source, path, file_size, sha256)
     return path
 
 
@@ -107,20 +171,20 @@ def verify(path: str | os.PathLike) -> str:
             "downloaded can be verified."
         )
     found = _digest(path, "sha256")
-    _check_digest(path, "sha256", found, record["sha256"])
+    _check_digest(path, "sha256", found, record.sha256)
     return found
 
 
 def _cached_path(url):
     """Returns where a URL's file is kept: one flat name per URL."""
-    cache = os.environ.get("KERAS_VIT_CACHE")
-    if not cache:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        cache = os.path.join(base, "keras_vit")
-    # The digest tells URLs apart; the rest is for people to read.
-    digest = hashlib.sha256(url.encode()).hexdigest()[:32]
+    try:
+        # The digest tells URLs apart; the rest is for people to read.
+        digest = hashlib.sha256(url.encode()).hexdigest()[:32]
+    except UnicodeEncodeError as error:
+        raise StoreError(f"Cannot fetch {url!a}: it is not a URL.") from error
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", re.split(r"[?#]", url)[0].split("/")[-1])
-    return pathlib.Path(cache).expanduser() / f"{digest}-{name[-160:]}"
+    # Windows would drop the dots.
+    return cache_dir() / f"{digest}-{name[-160:].rstrip('.')}"
 
 
 def _record_path(path):
@@ -134,7 +198,9 @@ def _record(path):
         return None
     try:
         record = json.loads(note.read_text())
-        return {"bytes": int(record["bytes"]), "sha256": str(record["sha256"])}
+        return CachedFile(
+            path, str(record["url"]), int(record["bytes"]), str(record["sha256"])
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"The record {note} is unreadable ({error!r}): delete it and {path}, and "
@@ -148,60 +214,124 @@ def _check_cached(path, url, file_size, sha256):
         raise StoreError(f"{path} is in the way of {url}: it is not a file, move it.")
     record = _record(path)
     size = path.stat().st_size
-    if record is not None and size != record["bytes"]:
+    if record is not None and size != record.size:
         raise StoreError(
-            f"{path} has {size} bytes but {record['bytes']} were downloaded from "
+            f"{path} has {size} bytes but {record.size} were downloaded from "
             f"{url}: delete it and fetch again."
         )
     _check_size(path, url, file_size)
     if sha256 is not None:
-        found = record["sha256"] if record else _digest(path, "sha256")
+        found = record.sha256 if record else _digest(path, "sha256")
         _check_digest(path, "sha256", found, sha256.lower())
 
 
-def _download(url, path, file_size, sha256, by_hand):
+def _download(url, path, file_size, sha256):
     """Downloads a URL beside its final name, checks it and moves it there."""
-    import requests
+    from zoo import transport
+
+    folder = path.parent / _TRANSFERS
+    folder.mkdir(parents=True, exist_ok=True)
+    part = transport.Part(folder / f"{path.name}.part", _mirrored(url))
+    _sweep(folder)
+    with _locked(url, part):
+        if os.path.exists(path):  # by the process that held the lock
+            _check_cached(path, url, file_size, sha256)
+            return
+        first = _record(path)
+        try:
+            transport.download(part, path.name.partition("-")[2][:32])
+            found = _check_download(part, url, file_size, sha256, first)
+            _keep(part, CachedFile(path, url, part.size, found))
+        except OSError as error:
+            # Wrong bytes are of no use, and on a full disk nothing fits beside them.
+            if isinstance(error, StoreError) or error.errno in _FULL:
+                part.delete()
+            raise
+
+
+def _keep(part, file):
+    """Moves a checked part to its final name, its record first."""
+    note = part.path.with_name(part.path.name + ".record")
+    record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
+    try:
+        note.write_text(json.dumps(record))
+        with open(part.path, "rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(note, _record_path(file.path))
+        os.replace(part.path, file.path)
+    finally:
+        note.unlink(missing_ok=True)
+    part.delete()
+
+
+def _mirrored(url):
+    mirror = os.environ.get("KERAS_VIT_MIRROR")
+    if mirror and url.startswith(_BUCKETS + "/"):
+        return mirror.rstrip("/") + url[len(_BUCKETS) :]
+    return url
+
+
+@contextlib.contextmanager
+def _locked(url, part):
+    """Lets one process at a time transfer a file; a killed one lets go."""
+    import filelock
+
+    lock = filelock.FileLock(part.path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=_NOTICE_SECONDS)
+    except filelock.Timeout:
+        print(f"Waiting for another process to download {url}", file=sys.stderr)
+        _wait(lock, url, part)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _wait(lock, url, part):
+    """Waits for a lock as long as its holder receives anything."""
+    import filelock
+
+    size = None
+    while not lock.is_locked:
+        size, before = part.size, size
+        if size == before:
+            raise StoreError(
+                f"Another process holds {lock.lock_file} and has received nothing of "
+                f"{url} for {_STALL_SECONDS} seconds: end that process and try again."
+            )
+        with contextlib.suppress(filelock.Timeout):
+            lock.acquire(timeout=_STALL_SECONDS)
+
+
+def _sweep(folder):
+    """Deletes parts that were begun long ago and never finished."""
+    import filelock
+
+    from zoo import transport
+
+    for note in folder.glob("*.part.json"):
+        part = transport.Part(note.with_suffix(""), "")
+        lock = filelock.FileLock(part.path.with_suffix(".lock"))
+        with contextlib.suppress(FileNotFoundError, filelock.Timeout):
+            if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
+                with lock.acquire(timeout=0):
+                    part.delete()
+
+
+@contextlib.contextmanager
+def _cache_explained(url, path, file_size, by_hand):
+    """Says what is wrong with the network or the cache, and what to do."""
+    from zoo import transport
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # In the same folder, so that the last step is one atomic rename.
-        with tempfile.TemporaryDirectory(
-            dir=path.parent, prefix=".download-"
-        ) as folder:
-            part = pathlib.Path(folder) / "part"
-            headers = _transfer(url, part, path.name)
-            _check_download(part, url, headers, file_size)
-            found = _digest(part, "sha256")
-            if sha256 is not None:
-                _check_digest(url, "sha256", found, sha256.lower())
-            note = pathlib.Path(folder) / "record"
-            size = part.stat().st_size
-            note.write_text(json.dumps({"url": url, "bytes": size, "sha256": found}))
-            os.replace(note, _record_path(path))
-            os.replace(part, path)
-    except requests.HTTPError as error:
-        status = error.response.status_code
-        why = "there is no such file" if status == 404 else error.response.reason
-        raise StoreError(
-            f"The server refused {error.response.url} with status {status} ({why}): "
-            "check the URL, and KERAS_VIT_MIRROR if it is set."
-        ) from error
-    except requests.ConnectionError as error:
-        host = urllib.parse.urlsplit(url).netloc
-        raise StoreError(
-            f"The connection to {host} failed or broke off: check the network and try "
-            f"again. Or else: {by_hand}"
-        ) from error
-    except requests.RequestException as error:
-        raise StoreError(
-            f"Could not download {url} ({error}). Check the network and try again. "
-            f"Or else: {by_hand}"
-        ) from error
+        yield
     except StoreError:
         raise
+    except transport.TransferError as error:
+        raise StoreError(f"{error} Or else: {by_hand}") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
             raise StoreError(
                 f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
@@ -213,57 +343,22 @@ def _download(url, path, file_size, sha256, by_hand):
         ) from error
 
 
-def _transfer(url, part, label):
-    """Downloads a URL to a file and returns the server's headers."""
-    import pooch
-    import tqdm
-
-    mirror = os.environ.get("KERAS_VIT_MIRROR")
-    if mirror and url.startswith(_BUCKETS + "/"):
-        url = mirror.rstrip("/") + url[len(_BUCKETS) :]
-    headers = {}
-
-    def keep_headers(response, **_):
-        headers.clear()
-        headers.update({k.lower(): v for k, v in response.headers.items()})
-
-    # pooch sets the total to the server's, but first asks bool(bar), which is
-    # whether the total is positive.
-    name = label.partition("-")[2][:32]
-    with tqdm.tqdm(total=1, unit="B", unit_scale=True, desc=name) as bar:
-        download = pooch.HTTPDownloader(
-            progressbar=bar,
-            chunk_size=2**20,
-            # Compressed on the way, its length and checksum would not be the file's.
-            headers={"Accept-Encoding": "identity"},
-            hooks={"response": keep_headers},
-        )
-        download(url, str(part), None)
-    return headers
-
-
-def _check_download(part, url, headers, file_size):
-    """Checks a fresh download against what the server and the catalogue say."""
-    with open(part, "rb") as file:
-        start = file.read(512).lstrip().lower()
-    if start.startswith((b"<!doctype html", b"<html")):
+def _check_download(part, url, file_size, sha256, first):
+    """Checks a whole part against what all sides say and returns its sha256."""
+    for md5 in part.md5s:
+        found = base64.b64encode(bytes.fromhex(_digest(part.path, "md5"))).decode()
+        _check_digest(url, "md5", found, md5)
+    _check_size(part.path, url, file_size)
+    found = _digest(part.path, "sha256")
+    if sha256 is not None:
+        _check_digest(url, "sha256", found, sha256.lower())
+    if first is not None and found != first.sha256:
         raise StoreError(
-            f"The server sent a web page instead of {url}: log in if the network asks "
-            "for it, or check the URL."
+            f"{url} has sha256 {found}, but {first.sha256} when it was first "
+            f"downloaded: someone replaced it. If that is right, delete "
+            f"{_record_path(first.path)} and fetch again."
         )
-    # A server that unpacks the stored file describes the packed one.
-    packings = ("content-encoding", "x-goog-stored-content-encoding")
-    if all(headers.get(name, "identity") == "identity" for name in packings):
-        size, length = part.stat().st_size, headers.get("content-length")
-        if length is not None and size != int(length):
-            raise StoreError(
-                f"{url} came with {size} of {length} bytes: the transfer broke off, "
-                "try again."
-            )
-        for md5 in re.findall(r"md5=([\w+/=]+)", headers.get("x-goog-hash", "")):
-            found = base64.b64encode(bytes.fromhex(_digest(part, "md5"))).decode()
-            _check_digest(url, "md5", found, md5)
-    _check_size(part, url, file_size)
+    return found
 
 
 def _check_size(path, name, file_size):

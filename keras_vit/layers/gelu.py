@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit."""
+"""The Gaussian error linear unit, in its two forms."""
 
 import math
 
@@ -38,6 +38,28 @@ def gelu(x, training=False):
         return ops.gelu(x, approximate=True)
 
 
+def exact_gelu(x, training=False):
+    """Returns x times the normal distribution function of x.
+
+    Args:
+        x: float tensor.
+        training: bool, makes no difference.
+
+    Returns:
+        Float tensor of the same shape.
+
+    Source:
+        Hendrycks and Gimpel, arXiv 1606.08415; `torch.nn.GELU`, which timm and
+        transformers use.
+
+    Example:
+
+    >>> float(exact_gelu(keras.ops.ones(())))
+    0.841344...
+    """
+    return ops.gelu(x, approximate=False)
+
+
 @ops.custom_gradient
 def _lean_gelu(x):
     gate = ops.sigmoid(x * (_LINEAR + _CUBIC * ops.square(x)))
@@ -48,3 +70,6 @@ def _lean_gelu(x):
         return upstream * (gate + output * (1.0 - gate) * slope)
 
     return output, gradient
+
+
+ACTIVATIONS = {"gelu_tanh": gelu, "gelu": exact_gelu}

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.gelu import gelu
+from keras_vit.layers.gelu import ACTIVATIONS
 from keras_vit.layers.initial_values import initializer
 
 
@@ -11,11 +11,11 @@ from keras_vit.layers.initial_values import initializer
 class MLP(keras.layers.Layer):
     """Two dense layers with a GELU between them, applied to each token.
 
-    The GELU is the tanh form, which is what the released models compute.
-
     Args:
         mlp_dim: int, the size of the hidden layer.
         dropout_rate: float in [0, 1), after each of the two layers.
+        activation: `"gelu_tanh"`, which is what the released models compute, or
+            `"gelu"` for the exact one.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -24,6 +24,9 @@ class MLP(keras.layers.Layer):
 
     Returns:
         Float tensor of the same shape.
+
+    Raises:
+        ValueError: `activation` is neither.
 
     Source:
         Paper section 3.1, equation 3; `MlpBlock_3` in the released files.
@@ -34,10 +37,16 @@ class MLP(keras.layers.Layer):
     (2, 7, 192)
     """
 
-    def __init__(self, mlp_dim, dropout_rate=0.0, **kwargs):
+    def __init__(self, mlp_dim, dropout_rate=0.0, activation="gelu_tanh", **kwargs):
         super().__init__(**kwargs)
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"{self.name}: activation must be one of {', '.join(ACTIVATIONS)}, got "
+                f"{activation!r}."
+            )
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
+        self.activation = activation
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -63,7 +72,7 @@ class MLP(keras.layers.Layer):
     def call(self, tokens, training=None):
         shape = ops.shape(tokens)
         tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
-        hidden = gelu(self.expand(tokens), training)
+        hidden = ACTIVATIONS[self.activation](self.expand(tokens), training)
         hidden = self.dropout(hidden, training=training)
         output = self.dropout(self.project(hidden), training=training)
         return ops.reshape(output, shape)
@@ -76,4 +85,5 @@ class MLP(keras.layers.Layer):
             **super().get_config(),
             "mlp_dim": self.mlp_dim,
             "dropout_rate": self.dropout_rate,
+            "activation": self.activation,
         }

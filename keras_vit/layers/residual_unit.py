@@ -6,6 +6,8 @@ from keras import ops
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.sizes import pair
 
+_EPSILONS = {"released": 1e-6, "timm": 1e-5}
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class ResidualUnit(keras.layers.Layer):
@@ -18,6 +20,9 @@ class ResidualUnit(keras.layers.Layer):
         filters: int, of the bottleneck; the output has four times as many channels.
         strides: int or (vertical, horizontal).
         groups: int, of the group norms, 32 in the released models.
+        padding: of the convolutions, `"same"` as released or `"symmetric"`.
+        epsilons: `"released"` or `"timm"`, see `StdConv2D`; those of the group norms
+            are 1e-6 and 1e-5.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -38,11 +43,21 @@ class ResidualUnit(keras.layers.Layer):
     (2, 7, 7, 256)
     """
 
-    def __init__(self, filters, strides=1, groups=32, **kwargs):
+    def __init__(
+        self,
+        filters,
+        strides=1,
+        groups=32,
+        padding="same",
+        epsilons="released",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.filters = filters
         self.strides = pair(strides, "strides")
         self.groups = groups
+        self.padding = padding
+        self.epsilons = epsilons
 
     def build(self, features_shape):
         batch, height, width, channels = features_shape
@@ -69,12 +84,18 @@ class ResidualUnit(keras.layers.Layer):
             output_shape[-1],
             size,
             strides=strides,
+            padding=self.padding,
+            epsilons=self.epsilons,
             dtype=self.dtype_policy,
             name=f"conv{suffix}",
         )
         conv.build(input_shape)
         norm = group_norm(
-            f"gn{suffix}", self.groups, dtype=self.dtype_policy, **norm_arguments
+            f"gn{suffix}",
+            self.groups,
+            self.epsilons,
+            dtype=self.dtype_policy,
+            **norm_arguments,
         )
         norm.build(output_shape)
         return conv, norm
@@ -101,15 +122,18 @@ class ResidualUnit(keras.layers.Layer):
             "filters": self.filters,
             "strides": self.strides,
             "groups": self.groups,
+            "padding": self.padding,
+            "epsilons": self.epsilons,
         }
 
 
-def group_norm(name, groups=32, **kwargs):
+def group_norm(name, groups=32, epsilons="released", **kwargs):
     """Returns the group normalisation of the released ResNets.
 
     Args:
         name: str, the layer's name.
         groups: int.
+        epsilons: `"released"` for 1e-6 or `"timm"` for 1e-5.
         **kwargs: further arguments of `keras.layers.GroupNormalization`.
 
     Returns:
@@ -121,5 +145,5 @@ def group_norm(name, groups=32, **kwargs):
     1e-06
     """
     return keras.layers.GroupNormalization(
-        groups=groups, epsilon=1e-6, name=name, **kwargs
+        groups=groups, epsilon=_EPSILONS[epsilons], name=name, **kwargs
     )

@@ -11,16 +11,18 @@ class StdConv2D(keras.layers.Conv2D):
     """2-D convolution whose kernels are standardised before use.
 
     Each filter is shifted and scaled to mean zero and deviation one over its window
-    and its input channels: (w - mean) / (std + 1e-5), in float32.
+    and its input channels, in float32.
 
     Args:
         filters: int, the number of output channels.
         kernel_size: int or (height, width).
         strides: int or (vertical, horizontal).
-        padding: `"same"` (as released: what is odd is added at the bottom and right)
-            or `"valid"`.
+        padding: `"same"` (as released: what is odd is added at the bottom and right),
+            `"symmetric"` (as PyTorch pads) or `"valid"`.
         use_bias: bool.
         kernel_initializer: as released by default.
+        epsilons: `"released"` for (w - mean) / (std + 1e-5), or `"timm"` for
+            (w - mean) / sqrt(variance + 1e-8).
         **kwargs: the other arguments of `keras.layers.Conv2D`.
 
     Call arguments:
@@ -28,6 +30,9 @@ class StdConv2D(keras.layers.Conv2D):
 
     Returns:
         Float tensor (batch, new_height, new_width, filters).
+
+    Raises:
+        ValueError: an argument is unknown.
 
     Source:
         Qiao et al., arXiv 1903.10520; `conv_root`, `block1/unit1/conv1`, ... in the
@@ -48,18 +53,26 @@ class StdConv2D(keras.layers.Conv2D):
         padding="same",
         use_bias=False,
         kernel_initializer="lecun_normal",
+        epsilons="released",
         **kwargs,
     ):
         kwargs.setdefault("data_format", "channels_last")
+        symmetric = padding == "symmetric"
         super().__init__(
             filters,
             kernel_size,
             strides=strides,
-            padding=padding,
+            padding="valid" if symmetric else padding,
             use_bias=use_bias,
             kernel_initializer=kernel_initializer,
             **kwargs,
         )
+        if epsilons not in ("released", "timm"):
+            raise ValueError(
+                f'{self.name}: epsilons must be "released" or "timm", got {epsilons!r}.'
+            )
+        self.symmetric = symmetric
+        self.epsilons = epsilons
 
     def add_weight(self, *args, **kwargs):
         if kwargs.get("name") == "kernel":
@@ -70,7 +83,37 @@ class StdConv2D(keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         kernel = ops.cast(kernel, "float32")
-        mean = ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
-        std = ops.std(kernel, axis=(0, 1, 2), keepdims=True)
-        kernel = ops.cast((kernel - mean) / (std + 1e-5), self.compute_dtype)
+        axes = (0, 1, 2)
+        centred = kernel - ops.mean(kernel, axis=axes, keepdims=True)
+        if self.epsilons == "timm":
+            variance = ops.var(kernel, axis=axes, keepdims=True)
+            kernel = centred * ops.rsqrt(variance + 1e-8)
+        else:
+            kernel = centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
+        kernel = ops.cast(kernel, self.compute_dtype)
+        if self.symmetric:
+            inputs = ops.pad(inputs, self._margins())
         return super().convolution_op(inputs, kernel)
+
+    def _margins(self):
+        """(before, after) of each axis."""
+        height, width = (
+            (stride - 1 + size - 1) // 2
+            for stride, size in zip(self.strides, self.kernel_size, strict=True)
+        )
+        sides = [(height, height), (width, width)]
+        if self.data_format == "channels_last":
+            return [(0, 0), *sides, (0, 0)]
+        return [(0, 0), (0, 0), *sides]
+
+    def compute_output_shape(self, input_shape):
+        if self.symmetric:
+            input_shape = tuple(
+                None if side is None else side + sum(margin)
+                for side, margin in zip(input_shape, self._margins(), strict=True)
+            )
+        return super().compute_output_shape(input_shape)
+
+    def get_config(self):
+        config = {**super().get_config(), "epsilons": self.epsilons}
+        return {**config, "padding": "symmetric"} if self.symmetric else config

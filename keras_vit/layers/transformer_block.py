@@ -19,6 +19,8 @@ class TransformerBlock(keras.layers.Layer):
             the perceptron.
         attention_dropout_rate: float in [0, 1), of the attention weights.
         stochastic_depth_rate: float in [0, 1), of both branches.
+        activation: of the perceptron, `"gelu_tanh"` as released or `"gelu"`.
+        layer_norm_epsilon: float, added to the variance by both norms.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -56,6 +58,8 @@ class TransformerBlock(keras.layers.Layer):
         dropout_rate=0.0,
         attention_dropout_rate=0.0,
         stochastic_depth_rate=0.0,
+        activation="gelu_tanh",
+        layer_norm_epsilon=1e-6,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -64,14 +68,18 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.attention_dropout_rate = attention_dropout_rate
         self.stochastic_depth_rate = stochastic_depth_rate
+        self.activation = activation
+        self.layer_norm_epsilon = layer_norm_epsilon
 
         dtype = self.dtype_policy
-        self.attention_norm = LayerNorm(dtype=dtype, name="attention_norm")
+        self.attention_norm = LayerNorm(
+            layer_norm_epsilon, dtype=dtype, name="attention_norm"
+        )
         self.attention = SelfAttention(
             num_heads, attention_dropout_rate, dtype=dtype, name="attention"
         )
-        self.mlp_norm = LayerNorm(dtype=dtype, name="mlp_norm")
-        self.mlp = MLP(mlp_dim, dropout_rate, dtype=dtype, name="mlp")
+        self.mlp_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="mlp_norm")
+        self.mlp = MLP(mlp_dim, dropout_rate, activation, dtype=dtype, name="mlp")
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.stochastic_depth = StochasticDepth(
             stochastic_depth_rate, dtype=dtype, name="stochastic_depth"
@@ -153,4 +161,6 @@ class TransformerBlock(keras.layers.Layer):
             "dropout_rate": self.dropout_rate,
             "attention_dropout_rate": self.attention_dropout_rate,
             "stochastic_depth_rate": self.stochastic_depth_rate,
+            "activation": self.activation,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
         }

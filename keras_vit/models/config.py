@@ -1,9 +1,11 @@
-"""The architectures: one row a variant."""
+"""The architectures; `zoo.architectures` has the table, one row a variant."""
 
 import dataclasses
 import math
 
+import zoo
 from keras_vit.sizes import pair
+from zoo.semantics import COMPUTED, Semantics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +22,18 @@ class ViTConfig:
         resnet_stages: None, or a sequence of ints, the bottleneck units of each
             stage of a hybrid's ResNet; empty for the root convolution alone.
         resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
+        activation: `"gelu_tanh"` or `"gelu"`. This and what follows is None for what
+            the file of the weights says, or as released without a file.
+        layer_norm_epsilon: float.
+        resnet_padding: `"same"` or `"symmetric"`, of a hybrid's ResNet.
+        resnet_epsilons: `"released"` or `"timm"`, of a hybrid's ResNet.
 
     Raises:
         ValueError: a number is not positive, or does not fit the others.
 
     Source:
-        Paper table 1 and section 3.1; AugReg paper table 2.
+        Paper table 1 and section 3.1; AugReg paper table 2. What sources compute
+        differently: `zoo.semantics`.
 
     Example:
 
@@ -42,8 +50,13 @@ class ViTConfig:
     patch_size: int | tuple[int, int]
     resnet_stages: tuple[int, ...] | None = None
     resnet_width: int = 64
+    activation: str | None = None
+    layer_norm_epsilon: float | None = None
+    resnet_padding: str | None = None
+    resnet_epsilons: str | None = None
 
     def __post_init__(self):
+        Semantics(**self._said)
         patch_size = pair(self.patch_size, "patch_size")
         square = patch_size[0] == patch_size[1]
         object.__setattr__(self, "patch_size", patch_size[0] if square else patch_size)
@@ -63,6 +76,50 @@ class ViTConfig:
                 f"resnet_width={self.resnet_width} must be a multiple of 32, the "
                 "groups of the ResNet's group norms."
             )
+
+    @property
+    def _said(self):
+        """Of what sources compute differently, that which is not None."""
+        values = {name: getattr(self, name) for name in COMPUTED}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def completed(self, semantics=None, source="the weights"):
+        """Returns the architecture with nothing left to a file.
+
+        Args:
+            semantics: `zoo.semantics.Semantics` of the file, None without one.
+            source: str, what the file is called in an error.
+
+        Returns:
+            `ViTConfig`.
+
+        Raises:
+            ValueError: the file computes something else than this asks for.
+
+        Example:
+
+        >>> VARIANTS["ViT-B_16"].completed().activation
+        'gelu_tanh'
+        """
+        asked = Semantics() if semantics is None else semantics
+        values = {name: getattr(asked, name) for name in COMPUTED}
+        if semantics is not None:
+            differences = {
+                name: value
+                for name, value in self._said.items()
+                if value != values[name] and (self.is_hybrid or "resnet" not in name)
+            }
+            if differences:
+                raise ValueError(
+                    f"{source} computes other numbers than the ViTConfig asks for: "
+                    + ", ".join(
+                        f"{name} {values[name]!r} (the ViTConfig has {value!r})"
+                        for name, value in differences.items()
+                    )
+                    + ". Leave these out of the ViTConfig for the file's, or pass "
+                    "zoo.read(path, semantics=...) as the weights for others."
+                )
+        return dataclasses.replace(self, **{**values, **self._said})
 
     @property
     def is_hybrid(self):
@@ -117,26 +174,7 @@ class ViTConfig:
         return tuple(side // step for side, step in zip(sides, patch, strict=True))
 
 
-_TI = {"hidden_size": 192, "num_layers": 12, "num_heads": 3, "mlp_dim": 768}
-_S = {"hidden_size": 384, "num_layers": 12, "num_heads": 6, "mlp_dim": 1536}
-_B = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "mlp_dim": 3072}
-_L = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096}
-_H = {"hidden_size": 1280, "num_layers": 32, "num_heads": 16, "mlp_dim": 5120}
-
 VARIANTS = {
-    "ViT-Ti_16": ViTConfig(**_TI, patch_size=16),
-    "ViT-S_16": ViTConfig(**_S, patch_size=16),
-    "ViT-S_32": ViTConfig(**_S, patch_size=32),
-    "ViT-B_8": ViTConfig(**_B, patch_size=8),
-    "ViT-B_16": ViTConfig(**_B, patch_size=16),
-    "ViT-B_32": ViTConfig(**_B, patch_size=32),
-    "ViT-L_16": ViTConfig(**_L, patch_size=16),
-    "ViT-L_32": ViTConfig(**_L, patch_size=32),
-    "ViT-H_14": ViTConfig(**_H, patch_size=14),
-    # Its root convolution and pooling make it /32, whatever its name says.
-    "R+ViT-Ti_16": ViTConfig(**_TI, patch_size=8, resnet_stages=()),
-    "R26+ViT-S_32": ViTConfig(**_S, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R26+ViT-B_32": ViTConfig(**_B, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R50+ViT-B_16": ViTConfig(**_B, patch_size=1, resnet_stages=(3, 4, 9)),
-    "R50+ViT-L_32": ViTConfig(**_L, patch_size=1, resnet_stages=(3, 4, 6, 3)),
+    name: ViTConfig(**dataclasses.asdict(sizes))
+    for name, sizes in zoo.ARCHITECTURES.items()
 }

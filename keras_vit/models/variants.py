@@ -6,8 +6,9 @@ from keras_vit.models.vision_transformer import VisionTransformer
 _DOCSTRING = """Returns {variant}, with released or random weights.
 
     Args:
-        weights: name of a release ({releases}), None for random weights, or the path
-            or URL of a released-style `.npz`. The default is {default!r}.
+        weights: name of a release ({releases}), None for random weights, the path or
+            URL of a file of the released code, timm, transformers or keras-hub, or a
+            `zoo.Checkpoint`. The default is {default!r}.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
@@ -19,7 +20,8 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
             default as in the file where its head is kept, else none.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block.
-        remat: bool, less memory in training for a third more time.
+        remat: bool, less memory in training for a third more time; not with dropout
+            or stochastic depth.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`.
         channels: int, of the images; with weights 3, or 1 but not for hybrids.

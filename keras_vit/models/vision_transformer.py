@@ -41,7 +41,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     Args:
         config: `ViTConfig`, or the name of a released variant such as `"ViT-B_16"`.
         weights: None for random ones, the name of a release of the variant such as
-            `"imagenet21k"`, the path of a released-style `.npz` or its URL.
+            `"imagenet21k"`, the path or URL of a file that `zoo.read` reads (released,
+            timm, transformers, keras-hub), or a `zoo.Checkpoint`. The model computes
+            what the source of the file does.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
@@ -76,11 +78,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     Raises:
         ValueError: an argument is unknown, or does not fit the others or the file.
         zoo.CatalogError: no such release of this variant.
-        zoo.CheckpointError: the file is not a whole released checkpoint.
+        zoo.CheckpointError: the file is not a whole checkpoint.
         zoo.StoreError: the file cannot be had.
 
     Source:
-        Paper section 3.1; the released `.npz` files.
+        Paper section 3.1; the released `.npz` files. Other sources: `zoo.read`.
 
     Example:
 
@@ -110,7 +112,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     class_token = pooling != "gap"
     checkpoint = None
     if weights is not None:
-        checkpoint = released.read_weights(weights, variant)
+        checkpoint = released.read_weights(weights, variant, config.num_heads)
         if pooling is None:
             class_token = checkpoint.class_token
         if image_size is None:
@@ -124,6 +126,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                     "include_top=False."
                 )
 
+    if checkpoint is None:
+        config = config.completed()
+    else:
+        config = config.completed(checkpoint.semantics, checkpoint.path)
     image_size = pair(224 if image_size is None else image_size, "image_size")
     grid_size = config.grid_size(image_size, name=variant or name)
     classes = 1000 if classes is None else classes
@@ -132,7 +138,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         images = keras.Input((*image_size, channels), name="images")
         features = images
         if config.is_hybrid:
-            features = resnet(images, config.resnet_stages, config.resnet_width)
+            features = resnet(
+                images,
+                config.resnet_stages,
+                config.resnet_width,
+                config.resnet_padding,
+                config.resnet_epsilons,
+            )
         tokens = PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(
             features
         )
@@ -147,6 +159,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 mlp_dim=config.mlp_dim,
                 dropout_rate=dropout_rate,
                 stochastic_depth_rate=stochastic_depth_rate * depth,
+                activation=config.activation,
+                layer_norm_epsilon=config.layer_norm_epsilon,
                 name=f"encoder_block_{index}",
             )(
                 tokens,
@@ -154,7 +168,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 class_token_only=pooling == "token" and index == config.num_layers - 1,
                 remat=remat,
             )
-        outputs = LayerNorm(name="encoder_norm")(tokens)
+        outputs = LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(tokens)
 
         if pooling == "token":
             outputs = ClassTokenPooling(name="pooling")(outputs)

@@ -1,3 +1,5 @@
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ LAYERS = {
         {"num_weights": 8, "zero_gradients": ("key/bias",), "random_in_training": True},
     ),
     "MLP": (
-        {"mlp_dim": 40, "dropout_rate": 0.4},
+        {"mlp_dim": 40, "dropout_rate": 0.4, "activation": "gelu"},
         (2, 7, 24),
         (2, 7, 24),
         {"num_weights": 4, "random_in_training": True},
@@ -61,6 +63,8 @@ LAYERS = {
             "dropout_rate": 0.2,
             "attention_dropout_rate": 0.3,
             "stochastic_depth_rate": 0.4,
+            "activation": "gelu",
+            "layer_norm_epsilon": 0.1,
         },
         (2, 7, 24),
         (2, 7, 24),
@@ -75,16 +79,23 @@ LAYERS = {
             "filters": 5,
             "kernel_size": (3, 2),
             "strides": (2, 1),
-            "padding": "valid",
+            "padding": "symmetric",
             "use_bias": True,
             "kernel_initializer": HE_NORMAL,
+            "epsilons": "timm",
         },
         (2, 9, 6, 3),
-        (2, 4, 5, 5),
+        (2, 5, 5, 5),
         {"num_weights": 2},
     ),
     "ResidualUnit": (
-        {"filters": 8, "strides": (2, 1), "groups": 4},
+        {
+            "filters": 8,
+            "strides": (2, 1),
+            "groups": 4,
+            "padding": "symmetric",
+            "epsilons": "timm",
+        },
         (2, 7, 6, 16),
         (2, 4, 6, 32),
         {"num_weights": 12},
@@ -332,7 +343,7 @@ def test_gelu_and_its_gradient(training):
             self.shift = self.add_weight(shape=shape[1:], initializer="zeros")
 
         def call(self, x):
-            return gelu(x + self.shift, training)
+            return gelu(ops.add(x, self.shift), training)
 
         def compute_output_shape(self, shape):
             return shape
@@ -378,6 +389,19 @@ def test_mlp_has_the_tanh_gelu():
     )
 
 
+def test_mlp_with_the_exact_gelu():
+    layer = built(keras_vit.MLP(40, activation="gelu"), None, 7, 24)
+    tokens = 2 * normal((2, 7, 24))
+    hidden = tokens.astype("float64") @ numpy(layer.expand.kernel)
+    hidden += numpy(layer.expand.bias)
+    hidden *= 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
+    expected = hidden @ numpy(layer.project.kernel) + numpy(layer.project.bias)
+    np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
+    assert np.abs(expected - mlp_reference(tokens, layer)).max() > 1e-4
+    with pytest.raises(ValueError, match="gelu_tanh, gelu, got 'relu'"):
+        keras_vit.MLP(40, activation="relu")
+
+
 def test_transformer_block():
     block = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
     tokens = normal((2, 7, 24))
@@ -417,6 +441,41 @@ def test_std_conv_adds_its_epsilon_to_the_deviation():
     images = normal((1, 6, 6, 3))
     expected = same_convolution(images, standardize(numpy(layer.kernel)), (1, 1))
     np.testing.assert_allclose(numpy(layer(images)), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_std_conv_with_the_epsilon_of_timm():
+    layer = keras_vit.StdConv2D(4, 3, epsilons="timm")
+    built(layer, None, 6, 6, 3)
+    layer.kernel.assign(1e-4 * normal(layer.kernel.shape))
+    images = normal((1, 6, 6, 3))
+    kernel = numpy(layer.kernel).astype("float64")
+    axes = (0, 1, 2)
+    kernel = (kernel - kernel.mean(axes)) / np.sqrt(kernel.var(axes) + 1e-8)
+    expected = same_convolution(images, kernel, (1, 1))
+    np.testing.assert_allclose(numpy(layer(images)), expected, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match='"released" or "timm", got \'torch\''):
+        keras_vit.StdConv2D(4, 3, epsilons="torch")
+
+
+def test_residual_unit_hands_its_arguments_on():
+    unit = keras_vit.ResidualUnit(8, 2, 4, padding="symmetric", epsilons="timm")
+    unit.build((None, 8, 7, 16))
+    for part in ("1", "2", "3", "_proj"):
+        convolution = getattr(unit, f"conv{part}")
+        assert (convolution.symmetric, convolution.epsilons) == (True, "timm")
+        assert getattr(unit, f"gn{part}").epsilon == 1e-5
+
+
+@pytest.mark.parametrize("side", [8, 9])
+def test_std_conv_with_symmetric_padding(side):
+    layer = keras_vit.StdConv2D(4, 3, strides=2, padding="symmetric")
+    built(layer, None, side, side, 3)
+    valid = keras_vit.StdConv2D(4, 3, strides=2, padding="valid")
+    valid.build((None, side + 2, side + 2, 3))
+    valid.kernel.assign(layer.kernel)
+    images = normal((1, side, side, 3))
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    np.testing.assert_allclose(numpy(layer(images)), numpy(valid(padded)), atol=1e-6)
 
 
 @pytest.mark.parametrize(

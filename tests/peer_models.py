@@ -1,0 +1,158 @@
+"""Models of timm and transformers, run in a process of their own.
+
+PyTorch's compiler and TensorFlow cannot be loaded into one process, so nothing here
+imports Keras, and tests call these functions through `Peer`.
+"""
+
+import concurrent.futures
+import functools
+import json
+import multiprocessing
+import pathlib
+
+import numpy as np
+
+HALF = (0.5, 0.5, 0.5)
+
+
+class Peer:
+    """A process that runs functions of this module."""
+
+    def __init__(self):
+        self._pool = concurrent.futures.ProcessPoolExecutor(
+            1, mp_context=multiprocessing.get_context("spawn")
+        )
+
+    def __call__(self, function, *args, **kwargs):
+        """Returns what the function returns there."""
+        return self._pool.submit(function, *args, **kwargs).result()
+
+    def close(self):
+        """Ends the process."""
+        self._pool.shutdown()
+
+
+def run(model, images, mean=HALF, std=HALF):
+    """Returns a model's output for images in [0, 1], channels last."""
+    import torch
+
+    images = (images - np.float32(mean)) / np.float32(std)
+    with torch.no_grad():
+        output = model.eval()(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+    for name in ("logits", "pooler_output"):
+        output = getattr(output, name, output)
+    return output.numpy()
+
+
+def randomise(model, seed=0):
+    """Gives every parameter values at which a mistake shows in the logits."""
+    import torch
+
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if value.ndim <= 1:
+                centre = 1.0 if name.endswith("weight") else 0.0
+                value.copy_(centre + 0.2 * torch.randn_like(value))
+            elif "pos" in name or "cls" in name:
+                value.copy_(0.5 * torch.randn_like(value))
+            else:
+                scale = 1.5 * value[0].numel() ** -0.5
+                value.copy_(scale * torch.randn_like(value))
+    return model
+
+
+def save_state(model, path):
+    """Writes a state dict as an `.npz`, or as a safetensors file without settings."""
+    state = {
+        name: np.ascontiguousarray(value.numpy())
+        for name, value in model.state_dict().items()
+    }
+    if pathlib.Path(path).suffix == ".npz":
+        np.savez(path, **state)
+    else:
+        import safetensors.numpy
+
+        safetensors.numpy.save_file(state, path)
+
+
+def save_timm(path, images, name, inputs=(HALF, HALF), **kwargs):
+    """Writes a random timm model's state; returns its logits."""
+    import timm
+
+    model = randomise(timm.create_model(name, **kwargs))
+    save_state(model, path)
+    return run(model, images, *inputs)
+
+
+def save_timm_hybrid(path, images, stages, padding, **kwargs):
+    """Writes a random hybrid of any stages; returns its logits."""
+    from timm.models import vision_transformer_hybrid as hybrid
+
+    backbone = hybrid._resnetv2(stages, padding_same=padding == "same")
+    embed_layer = functools.partial(hybrid.HybridEmbed, backbone=backbone)
+    model = randomise(hybrid.VisionTransformer(embed_layer=embed_layer, **kwargs))
+    save_state(model, path)
+    return run(model, images)
+
+
+def save_timm_folder(folder, images, name, inputs, model_args, **kwargs):
+    """Writes a random timm model as it is uploaded to a hub; returns its logits."""
+    import timm
+    from timm.models import _hub
+
+    model = randomise(timm.create_model(name, **model_args, **kwargs))
+    mean, std = inputs
+    _hub.save_for_hf(
+        model,
+        folder,
+        model_config={"pretrained_cfg": {"mean": mean, "std": std}},
+        model_args=model_args,
+        safe_serialization=True,
+    )
+    return run(model, images, mean, std)
+
+
+def load_timm(images, name, **kwargs):
+    """Returns the logits of a timm model and its state."""
+    import timm
+
+    model = timm.create_model(name, **kwargs)
+    state = {key: value.numpy() for key, value in model.state_dict().items()}
+    return run(model, images), state
+
+
+def load_timm_released(images, name, path, **kwargs):
+    """Returns the logits and the state of what timm's own loader makes of an .npz."""
+    import timm
+
+    model = timm.create_model(name, **kwargs)
+    model.load_pretrained(path)
+    state = {key: value.numpy() for key, value in model.state_dict().items()}
+    return run(model, images), state
+
+
+def save_transformers(
+    path, images, kind="ViTForImageClassification", inputs=(HALF, HALF), **kwargs
+):
+    """Writes a random model, a folder or the state alone; returns its output."""
+    import transformers
+
+    config = transformers.ViTConfig(**kwargs)
+    model = randomise(getattr(transformers, kind)(config))
+    path = pathlib.Path(path)
+    if path.is_dir():
+        model.save_pretrained(path)
+        settings = dict(zip(("image_mean", "image_std"), inputs, strict=True))
+        (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    else:
+        save_state(model, path)
+    return run(model, images, *inputs)
+
+
+def load_transformers(folder, images):
+    """Returns the logits of a folder's classifier."""
+    import transformers
+
+    model = transformers.ViTForImageClassification.from_pretrained(folder)
+    return run(model, images)

@@ -1,0 +1,479 @@
+"""Files made to do harm: each is refused, in little memory, and nothing is written.
+
+`FUZZ_EXAMPLES=20000 pytest tests/zoo/test_hostile_files.py` looks for ten minutes.
+"""
+
+import functools
+import io
+import os
+import pathlib
+import stat
+import struct
+import tracemalloc
+import zipfile
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import zoo
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "goldens" / "token.npz"
+POSITION = "Transformer/posembed_input/pos_embedding"
+STACKED = "Transformer/encoderblock/LayerNorm_0/scale"
+EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
+# The same examples each time, unless more are asked for.
+fuzz = hypothesis.settings(
+    max_examples=int(EXAMPLES or 60),
+    derandomize=EXAMPLES is None,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
+@functools.cache
+def members():
+    """The golden's members by name."""
+    with zipfile.ZipFile(GOLDEN) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def archive(contents, compression=zipfile.ZIP_STORED):
+    """A zip file of pairs or a dict of name to bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression, compresslevel=1) as file:
+        for name, content in dict(contents).items():
+            file.writestr(name, content)
+    return stream.getvalue()
+
+
+def changed(**contents):
+    return archive(members() | contents)
+
+
+def npy(array, **header):
+    """An array as a .npy file whose header may lie."""
+    stream = io.BytesIO()
+    true = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, {**true, **header})
+    return stream.getvalue() + array.tobytes()
+
+
+def literal(text, size=0):
+    """A .npy file whose header is any text."""
+    text = text.encode("latin1")
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(size)
+
+
+def array(key="cls"):
+    return np.load(io.BytesIO(members()[f"{key}.npy"])).copy()
+
+
+def directory(data, name):
+    """The offset of a member's entry in the directory at the end."""
+    start = data.index(b"PK\x01\x02")
+    return data.index(name.encode(), start) - 46
+
+
+def patched(data, offset, form, *values):
+    data = bytearray(data)
+    struct.pack_into(form, data, offset, *values)
+    return bytes(data)
+
+
+def zip64(data, name, size=None, compressed=None, offset=None):
+    """Sizes and an offset in an entry's extra field, where they have 64 bits."""
+    entry = directory(data, name)
+    extra = b""
+    for at, value in ((24, size), (20, compressed), (42, offset)):
+        if value is not None:
+            data = patched(data, entry + at, "<L", 0xFFFFFFFF)
+            extra += struct.pack("<Q", value)
+    extra = struct.pack("<HH", 1, len(extra)) + extra
+    data = patched(data, entry + 30, "<H", len(extra))
+    end = entry + 46 + len(name)
+    data = data[:end] + extra + data[end:]
+    size = struct.unpack_from("<L", data, len(data) - 10)[0]
+    return patched(data, len(data) - 10, "<L", size + len(extra))
+
+
+def with_flags(flags):
+    data = changed()
+    return patched(data, directory(data, "cls.npy") + 8, "<H", flags)
+
+
+def special(kind):
+    """A member that says it is a link, a pipe or a device."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, content in members().items():
+            info = zipfile.ZipInfo(name)
+            if name == "cls.npy":
+                info.create_system = 3
+                info.external_attr = (kind | 0o777) << 16
+                content = b"../../../../etc/passwd"
+            file.writestr(info, content)
+    return stream.getvalue()
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pathlib.Path.touch, (pathlib.Path("exploded"),))
+
+
+def pickled(dtype=object):
+    stream = io.BytesIO()
+    value = np.array([Bomb()], object)
+    if dtype is not object:
+        value = np.array([(1.0, Bomb())], dtype)
+    np.save(stream, value, allow_pickle=True)
+    return changed(**{"cls.npy": stream.getvalue()})
+
+
+def bomb(claimed=None):
+    """Zeros in a thousandth of their size; or the claim of even more."""
+    shape = (1, 1, (claimed or 5 * 10**7) // 4)
+    head = npy(np.empty(0, "float32"), shape=shape)
+    data = head + bytes(10**5 if claimed else 5 * 10**7)
+    data = archive(members() | {"cls.npy": data}, zipfile.ZIP_DEFLATED)
+    return zip64(data, "cls.npy", size=len(head) + claimed) if claimed else data
+
+
+def value(number, dtype="float32", order="C", compression=zipfile.ZIP_STORED):
+    numbers = array("head/kernel").astype(dtype)
+    numbers[-1, -1] = number
+    stream = io.BytesIO()
+    np.save(stream, np.asarray(numbers, order=order))
+    contents = members() | {"head/kernel.npy": stream.getvalue()}
+    return archive(contents, compression)
+
+
+def bfloat16_nan():
+    bits = (array("head/kernel").view("uint32") >> 16).astype("uint16")
+    bits[0, 0] = 0x7FC0
+    return changed(**{"head/kernel.npy": npy(bits.view("V2"))})
+
+
+def without_blocks(**contents):
+    kept = {k: v for k, v in members().items() if "encoderblock" not in k}
+    return archive(kept | contents)
+
+
+def header(descr, shape="(1, 1, 48)", size=192):
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n"
+    return changed(**{"cls.npy": literal(text, size)})
+
+
+def many(count):
+    small = npy(np.zeros(1, "float32"))
+    return archive({f"{number}.npy": small for number in range(count)})
+
+
+HOSTILE = {
+    "pickled": pickled,
+    "pickled inside a structure": lambda: pickled([("a", "<f4"), ("b", "O")]),
+    "a claim of 10^12 numbers": lambda: changed(
+        **{"cls.npy": npy(array(), shape=(1, 1, 10**12))}
+    ),
+    "a stored member that claims 10^12 bytes": lambda: zip64(
+        changed(**{"cls.npy": npy(array(), shape=(1, 1, 10**12 // 4))}),
+        "cls.npy",
+        128 + 10**12,
+        128 + 10**12,
+    ),
+    "a bomb that claims 10^12 bytes": lambda: bomb(10**12),
+    "a bomb": bomb,
+    "a header bomb": lambda: archive(
+        members()
+        | {
+            "cls.npy": b"\x93NUMPY\x02\x00"
+            + struct.pack("<L", 5 * 10**7)
+            + b" " * (5 * 10**7)
+        },
+        zipfile.ZIP_DEFLATED,
+    ),
+    "10^15 blocks of nothing": lambda: without_blocks(
+        **{f"{STACKED}.npy": npy(np.empty(0, "<f4"), shape=(10**15, 0))}
+    ),
+    "10^15 blocks of no bytes": lambda: without_blocks(
+        **{
+            f"{STACKED}.npy": literal(
+                "{'descr': '|V0', 'fortran_order': False, "
+                "'shape': (1000000000000000, 48)}\n"
+            )
+        }
+    ),
+    "10^5 blocks": lambda: without_blocks(
+        **{f"{STACKED}.npy": npy(np.zeros((10**5, 1), "float16"))}
+    ),
+    "4000 arrays": lambda: many(4000),
+    "a name above the folder": lambda: changed(**{"../evil.npy": npy(array())}),
+    "an absolute name": lambda: changed(**{"/tmp/evil.npy": npy(array())}),
+    "a name on a drive": lambda: changed(**{"C:\\evil.npy": npy(array())}),
+    "a name of a folder": lambda: changed(**{"folder/": b""}),
+    "no name": lambda: changed(**{".npy": npy(array())}),
+    "a name of lines": lambda: changed(**{"a\nb\x1b[2J\u202e.npy": npy(array())}),
+    "a number too long to read": lambda: changed(
+        **{f"Transformer/encoderblock_{'1' * 5000}/LayerNorm_0/bias.npy": npy(array())}
+    ),
+    "a symbolic link": lambda: special(stat.S_IFLNK),
+    "a pipe": lambda: special(stat.S_IFIFO),
+    "encrypted": lambda: with_flags(0x1),
+    "strongly encrypted": lambda: with_flags(0x40),
+    "patched data": lambda: with_flags(0x20),
+    "an offset beyond the file": lambda: zip64(
+        changed(), "cls.npy", offset=len(changed()) * 2
+    ),
+    "an offset of 63 bits": lambda: zip64(changed(), "cls.npy", offset=2**63 - 1),
+    "an offset of 64 bits": lambda: zip64(changed(), "cls.npy", offset=2**64 - 100),
+    "a size of 64 bits": lambda: zip64(changed(), "cls.npy", 2**64 - 1, 2**64 - 1),
+    "an extra field cut short": lambda: patched(
+        changed(), directory(changed(), "cls.npy") + 24, "<L", 0xFFFFFFFF
+    ),
+    "a version of the future": lambda: patched(
+        changed(), directory(changed(), "cls.npy") + 6, "<H", 99
+    ),
+    "a directory larger than the file": lambda: patched(
+        changed(), len(changed()) - 10, "<L", 0xFFFFFFF0
+    ),
+    "cut in the middle": lambda: GOLDEN.read_bytes()[: GOLDEN.stat().st_size // 2],
+    "only an end": lambda: GOLDEN.read_bytes()[-22:],
+    "an empty archive": lambda: b"PK\x05\x06" + bytes(18),
+    "a comment with another end": lambda: (
+        patched(changed(), len(changed()) - 2, "<H", 22) + b"PK\x05\x06" + bytes(18)
+    ),
+    "a header that is no dict": lambda: changed(**{"cls.npy": literal("[]")}),
+    "unhashable keys": lambda: changed(**{"cls.npy": literal("{[]: 1}")}),
+    "keys of two types": lambda: changed(**{"cls.npy": literal("{1: 2, 'a': 3}")}),
+    "a header that calls": lambda: changed(
+        **{"cls.npy": literal("__import__('pathlib').Path('exploded').touch()")}
+    ),
+    "nested parentheses": lambda: changed(**{"cls.npy": literal("(" * 9000)}),
+    "nested signs": lambda: changed(**{"cls.npy": literal("-" * 9000 + "1")}),
+    "a header cut short": lambda: changed(**{"cls.npy": literal("{}")[:9]}),
+    "long numbers": lambda: header("'<f4'", f"({'9' * 5000},)"),
+    "negative sides": lambda: header("'<f4'", "(-1, -1, 48)"),
+    "a shape of truths": lambda: header("'<f4'", "(True, 1.0, 48)"),
+    "no descr": lambda: header("None"),
+    "an empty descr": lambda: header("()"),
+    "a descr of one": lambda: header("('<f4',)"),
+    "a descr of nothing": lambda: header("[]"),
+    "a descr of fields of nothing": lambda: header("[()]"),
+    "a structure that looks like bfloat16": lambda: header(
+        "[('a', '|i1'), ('b', '|i1')]", size=96
+    ),
+    "arrays in an array": lambda: header("('<f2', (1,))", size=96),
+    "a huge item": lambda: header("'|V1000000000000'", "(1,)"),
+    "NaN": lambda: value(np.nan),
+    "infinity": lambda: value(-np.inf),
+    "NaN, big-endian": lambda: value(np.nan, ">f4"),
+    "NaN in half precision": lambda: value(np.nan, "float16"),
+    "NaN in bfloat16": bfloat16_nan,
+    "NaN in Fortran's order": lambda: value(np.nan, order="F"),
+    "NaN, compressed": lambda: value(np.nan, compression=zipfile.ZIP_DEFLATED),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty working folder, where anything written shows."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def read(path):
+    """Reads every array; returns the message of the refusal, None without."""
+    try:
+        checkpoint = zoo.read(path)
+        for name, shape in checkpoint.shapes.items():
+            found = checkpoint.arrays[name]
+            assert found.dtype == np.float32
+            assert found.shape == shape
+    except zoo.CheckpointError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_is_refused_and_does_no_harm(folder, name):
+    path = pathlib.Path("a.npz")
+    path.write_bytes(HOSTILE[name]())
+    size = path.stat().st_size
+    tracemalloc.start()
+    try:
+        message = read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert message is not None
+    assert "a.npz" in message
+    assert len(message) < 10_000
+    # zipfile takes 2 KB a member.
+    assert peak < 8 * size + 2**23
+    files = [file.name for file in folder.rglob("*")]
+    assert sorted(files) == ["a.npz", "here"]
+
+
+def test_the_files_are_right_but_for_their_harm(folder):
+    path = pathlib.Path("a.npz")
+    good = npy(array())
+    for content in (
+        changed(),
+        archive(members(), zipfile.ZIP_DEFLATED),
+        changed(**{"cls.npy": good}),
+        header("'<f4'"),
+        zip64(changed(), "cls.npy", len(good), len(good)),
+        with_flags(0x0),
+        value(1.0),
+        value(1.0, ">f4", "F", zipfile.ZIP_DEFLATED),
+    ):
+        path.write_bytes(content)
+        assert read(path) is None
+
+
+def test_stages_without_end():
+    names = [f"block{stage}/unit1/conv1/kernel" for stage in range(1, 15_001)]
+    sizes, problems = zoo.released_names.measure(dict.fromkeys(names, (1, 1, 1, 1)))
+    assert sizes == {}
+    assert problems == ["there are 15000 blocks"]
+
+
+def test_arrays_without_end(monkeypatch):
+    class Keys(list):
+        def count(self, _):
+            raise AssertionError("once for each key is too slow")
+
+    path, keys = GOLDEN, zoo.archive.Archive.keys
+    monkeypatch.setattr(
+        zoo.archive.Archive, "keys", property(lambda file: Keys(keys.fget(file)))
+    )
+    assert read(path) is None
+
+
+# Random damage
+
+
+@functools.cache
+def structure(name):
+    """Where the bytes are that say what the others mean."""
+    data = GOLDEN.with_name(name).read_bytes()
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        starts = [info.header_offset for info in file.infolist()]
+    spans = [range(start, start + 240) for start in starts]
+    spans.append(range(data.index(b"PK\x01\x02"), len(data)))
+    return data, [offset for span in spans for offset in span]
+
+
+BYTES = st.one_of(
+    st.binary(min_size=1, max_size=8),
+    st.sampled_from(
+        [b"\0" * 4, b"\xff" * 4, b"\xff" * 8, b"PK\x01\x02", b"PK\x06\x06"]
+    ),
+)
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "insert", "delete", "cut"]),
+        st.integers(0, 2**20),
+        BYTES,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edit(data, where, edits):
+    """Applies edits at chosen offsets."""
+    data = bytearray(data)
+    for kind, number, new in edits:
+        at = where[number % len(where)]
+        if kind == "write":
+            data[at : at + len(new)] = new
+        elif kind == "insert":
+            data[at:at] = new
+        elif kind == "delete":
+            del data[at : at + len(new)]
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+@fuzz
+@hypothesis.given(st.sampled_from(["token.npz", "pre_logits.npz"]), EDITS)
+def test_damaged_archives(tmp_path_factory, name, edits):
+    path = tmp_path_factory.getbasetemp() / "archive.npz"
+    path.write_bytes(edit(*structure(name), edits))
+    read(path)
+
+
+@fuzz
+@hypothesis.given(
+    st.sampled_from(sorted(members())),
+    EDITS,
+    st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
+)
+def test_damaged_arrays_under_a_right_checksum(
+    tmp_path_factory, name, edits, compression
+):
+    damaged = edit(members()[name], range(140), edits)
+    # Compressing all of them would take most of the time.
+    contents = members() | {name: damaged}
+    if compression == zipfile.ZIP_DEFLATED:
+        contents = {key: contents[key] for key in ("head/bias.npy", "cls.npy", name)}
+    path = tmp_path_factory.getbasetemp() / "array.npz"
+    path.write_bytes(archive(contents, compression))
+    read(path)
+
+
+WORDS = ["descr", "shape", "fortran_order", "<f4", "<f2", "|V2", "|O", "|V0", "f8"]
+LEAVES = st.one_of(
+    st.sampled_from(WORDS), st.integers(-2, 2**70), st.booleans(), st.none()
+)
+LITERALS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(LEAVES, inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+HEADERS = st.fixed_dictionaries(
+    {
+        "descr": st.one_of(st.sampled_from(["<f4", "|V2"]), LITERALS),
+        "fortran_order": st.one_of(st.booleans(), LITERALS),
+        "shape": st.one_of(st.lists(st.integers(-1, 2**40)).map(tuple), LITERALS),
+    },
+    optional={"more": LITERALS},
+)
+
+
+@fuzz
+@hypothesis.given(st.one_of(HEADERS, LITERALS))
+def test_invented_headers(tmp_path_factory, content):
+    path = tmp_path_factory.getbasetemp() / "header.npz"
+    path.write_bytes(changed(**{"cls.npy": literal(repr(content), 192)}))
+    read(path)
+
+
+@fuzz
+@hypothesis.given(
+    st.dictionaries(
+        st.one_of(
+            st.sampled_from(sorted(members())),
+            st.sampled_from(["opt/target/", "params/", "params/img/", "opt/"]).flatmap(
+                lambda prefix: st.sampled_from([prefix + name for name in members()])
+            ),
+            st.binary(min_size=1, max_size=30).map(lambda name: name.decode("latin1")),
+        ),
+        st.lists(st.integers(0, 3), max_size=4).map(tuple),
+        max_size=8,
+    )
+)
+def test_invented_names_and_shapes(tmp_path_factory, shapes):
+    path = tmp_path_factory.getbasetemp() / "names.npz"
+    arrays = {name: npy(np.ones(shape, "float32")) for name, shape in shapes.items()}
+    path.write_bytes(archive(members() | arrays))
+    read(path)

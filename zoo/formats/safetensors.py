@@ -1,0 +1,179 @@
+"""The arrays of a `.safetensors` file, which stay in it until they are asked for.
+
+The format is a JSON header that says where each array lies, and then their bytes. It
+has no checksums: what can be checked is that the arrays fill the file without a gap.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+
+import numpy as np
+
+from zoo.archive import CheckpointError, OpenFile, StoredArray
+
+# bfloat16 is void of two bytes, as NumPy reads it from an .npz.
+_DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "V2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000
+_METADATA = "__metadata__"
+
+
+class Safetensors(OpenFile):
+    """An open `.safetensors` file.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file, it is of another kind or damaged.
+
+    Source: https://github.com/huggingface/safetensors#format.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from zoo.formats import safetensors
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = f"{folder}/a.safetensors"
+        ...     safetensors.write(path, {"cls": np.ones((1, 1, 8))})
+        ...     safetensors.Safetensors(path).keys
+        ['cls']
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(path)
+        size = os.path.getsize(path)
+        with self._damage_explained():
+            length = int.from_bytes(self._file.read(_LENGTH_BYTES), "little")
+            room = min(size - _LENGTH_BYTES, _MAX_HEADER_BYTES)
+            if not 2 <= length <= room:
+                raise ValueError(f"a header of {length} bytes in a file of {size}")
+            header = json.loads(
+                self._file.read(length).decode(), object_pairs_hook=_without_twins
+            )
+            if not isinstance(header, dict):
+                raise ValueError("its header is no table")
+            self.metadata = _metadata(header.pop(_METADATA, {}))
+            start = _LENGTH_BYTES + length
+            self._arrays = {
+                name: self._stored(name, entry, start) for name, entry in header.items()
+            }
+            self._check_layout(start, size)
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._arrays)
+
+    def check(self, key: str) -> StoredArray:
+        """Returns an array, which was checked with all others."""
+        return self._arrays[key]
+
+    def _stored(self, name, entry, start):
+        if not isinstance(entry, dict) or set(entry) != {
+            "dtype",
+            "shape",
+            "data_offsets",
+        }:
+            raise ValueError(f"the header of {name} is no dtype, shape and place")
+        if entry["dtype"] not in _DTYPES:
+            raise CheckpointError(
+                f"{self.path}: {name} has dtype {entry['dtype']}, not one of "
+                f"{', '.join(_DTYPES)}: save it as float32."
+            )
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
+            raise ValueError(f"{name} has shape {shape} and place {offsets}")
+        if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{name} does not fill its place {offsets}")
+        return StoredArray(self, start + offsets[0], dtype, tuple(shape))
+
+    def _check_layout(self, start, size):
+        end = start
+        for array in sorted(self._arrays.values(), key=lambda array: array.offset):
+            if array.offset != end and math.prod(array.shape):
+                raise ValueError("its arrays overlap or leave gaps")
+            end += math.prod(array.shape) * array.dtype.itemsize
+        if end != size:
+            raise ValueError(f"{size} bytes, not {end}")
+
+
+def is_safetensors(path: str | os.PathLike) -> bool:
+    """Says whether a file begins as a `.safetensors` does, whatever its name."""
+    with open(path, "rb") as file:
+        start = file.read(_LENGTH_BYTES + 1)
+    length = int.from_bytes(start[:_LENGTH_BYTES], "little")
+    return start[_LENGTH_BYTES:] == b"{" and length <= _MAX_HEADER_BYTES
+
+
+def write(
+    path: str | os.PathLike,
+    arrays: dict[str, np.ndarray],
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Writes a `.safetensors` file.
+
+    Args:
+        path: the file; whoever needs it whole or not at all writes it elsewhere first.
+        arrays: dict of name to float array, stored as float32.
+        metadata: dict of str to str.
+
+    Example:
+        See `Safetensors`.
+    """
+    header: dict[str, object] = {_METADATA: metadata} if metadata else {}
+    arrays = {name: np.asarray(arrays[name], "<f4") for name in sorted(arrays)}
+    end = 0
+    for name, array in arrays.items():
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    # Readers that map the file want the arrays at multiples of their size.
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(_LENGTH_BYTES, "little"))
+        file.write(text)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array).data)
+
+
+def _without_twins(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two arrays are called {twin}")
+    return table
+
+
+def _metadata(table):
+    values = table.values() if isinstance(table, dict) else [None]
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError("its metadata are not all text")
+    return table
+
+
+def _counts(numbers):
+    return isinstance(numbers, list) and all(
+        isinstance(number, int) and not isinstance(number, bool) and number >= 0
+        for number in numbers
+    )
