@@ -185,6 +185,29 @@ class OpenFile:
                     f"{self.path} was changed while it was being read: read it again."
                 )
 
+    def _finite(self, key, array):
+        """Returns an array or a `StoredArray` of this file that holds no NaN."""
+        if not isinstance(array, StoredArray):
+            self._refuse_infinite(key, array.tobytes(), array.dtype)
+            return array
+        size = math.prod(array.shape) * array.dtype.itemsize
+        block = np.empty(min(size, _BLOCK_BYTES), np.uint8)
+        for start in range(0, size, _BLOCK_BYTES):
+            data = block[: size - start]
+            self.read_into(data, array.offset + start)
+            self._refuse_infinite(key, data, array.dtype)
+        return array
+
+    def _refuse_infinite(self, key, data, dtype):
+        if dtype.str not in _WEIGHTS:
+            return
+        numbers = np.frombuffer(data, dtype)
+        if not np.isfinite(dialects.to_float32(numbers)).all():
+            raise CheckpointError(
+                f"{self.path} holds NaN or infinity under {key!r}, so its training "
+                "failed: take an earlier checkpoint."
+            )
+
     def _time_of_writing(self):
         return os.fstat(self._file.fileno()).st_mtime_ns
 
@@ -275,18 +298,7 @@ class Archive(OpenFile):
                     return StoredArray(self, start + header_size, dtype, shape)
             with self._zip.open(member) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-            self._refuse_infinite(key, array.tobytes(), dtype)
-            return array
-
-    def _refuse_infinite(self, key, data, dtype):
-        if dtype.str not in _WEIGHTS:
-            return
-        numbers = np.frombuffer(data, dtype)
-        if not np.isfinite(dialects.to_float32(numbers)).all():
-            raise CheckpointError(
-                f"{self.path} holds NaN or infinity under {key!r}, so its training "
-                "failed: take an earlier checkpoint."
-            )
+            return self._finite(key, array)
 
     def _header(self, key, stream):
         if key.endswith("data.pkl"):

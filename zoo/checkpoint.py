@@ -376,6 +376,8 @@ def _whole(path, arrays, grid_size, semantics):
     for name, array in arrays.items():
         try:
             array = dialects.to_float32(np.asarray(array))
+            if not np.isfinite(array).all():
+                problems.append(f"{name} holds NaN or infinity")
         except TypeError as error:
             problems.append(f"{name} has {error}")
         if released_names.is_group_norm(name):

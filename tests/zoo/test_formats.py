@@ -466,6 +466,44 @@ class TestProblems:
             zoo.read(path)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+class TestInfinite:
+    """NaN and infinity are refused, wherever they are."""
+
+    def test_safetensors(self, value, tmp_path):
+        arrays = dict(golden().arrays)
+        arrays["head/bias"] = np.full(10, value)
+        arrays["Transformer/encoder_norm/bias"] = np.zeros(48)
+        safetensors.write(tmp_path / "a.safetensors", arrays)
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'head/b"):
+            zoo.read(tmp_path / "a.safetensors")
+
+    def test_the_last_of_many_blocks(self, value, tmp_path):
+        numbers = np.zeros(100_000)
+        numbers[-1] = value
+        safetensors.write(tmp_path / "a.safetensors", {"a": numbers})
+        file = safetensors.Safetensors(tmp_path / "a.safetensors")
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'a'"):
+            file.check("a")
+
+    def test_h5(self, value, tmp_path):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["fine"] = np.ones(3, "float32")
+            file["wrong"] = np.array([1.0, value], "float32")
+        file = h5.H5(tmp_path / "a.h5")
+        assert np.asarray(file.check("fine")).sum() == 3
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'wrong'"):
+            file.check("wrong")
+
+    def test_writing(self, value, tmp_path):
+        arrays = dict(golden().arrays)
+        arrays["cls"] = np.full((1, 1, 48), value, "float32")
+        with pytest.raises(zoo.CheckpointError, match="cls holds NaN or infinity"):
+            zoo.write(tmp_path / "a.npz", arrays)
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_examples(module):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -55,8 +55,12 @@ class H5(OpenFile):
         return list(self._arrays)
 
     def check(self, key: str) -> StoredArray | np.ndarray:
-        """Returns an array, which was checked with all others."""
-        return self._arrays[key]
+        """Returns an array, whose place was checked with all others.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity.
+        """
+        return self._finite(key, self._arrays[key])
 
     def _add(self, name, dataset):
         if not isinstance(name, str):

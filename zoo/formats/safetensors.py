@@ -80,8 +80,12 @@ class Safetensors(OpenFile):
         return list(self._arrays)
 
     def check(self, key: str) -> StoredArray:
-        """Returns an array, which was checked with all others."""
-        return self._arrays[key]
+        """Returns an array, whose place was checked with all others.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity.
+        """
+        return self._finite(key, self._arrays[key])
 
     def _stored(self, name, entry, start):
         if not isinstance(entry, dict) or set(entry) != {
