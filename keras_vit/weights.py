@@ -181,7 +181,10 @@ def read_weights(weights, variant, num_heads):
             f"weights={text!r} is neither a file nor a URL; names of releases go with "
             'a variant, as in VisionTransformer("ViT-B_16", weights="imagenet21k").'
         )
-    card = zoo.find(variant, text)
+    try:
+        card = zoo.find(variant, text)
+    except zoo.CatalogError as error:
+        raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
     path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
     return zoo.read(path)
 

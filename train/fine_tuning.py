@@ -138,12 +138,9 @@ def build_model(recipe, classes):
         RunError: the model, its size or its weights are not to be had.
     """
     try:
-        checkpoint = None
-        if recipe.weights is not None:
-            checkpoint = _read_weights(recipe.model, recipe.weights).without_head()
         return keras_vit.VisionTransformer(
             recipe.model,
-            weights=checkpoint,
+            weights=_checkpoint(recipe),
             image_size=recipe.image_size,
             classes=classes,
             dropout_rate=recipe.dropout_rate,
@@ -152,10 +149,14 @@ def build_model(recipe, classes):
         raise RunError(str(error)) from error
 
 
-def _read_weights(model, weights):
-    if isinstance(model, str):
-        return read_weights(weights, model, num_heads=None)
-    return read_weights(weights, None, model.num_heads)
+def _checkpoint(recipe):
+    """The weights without their head, which is always new, or None."""
+    if recipe.weights is None:
+        return None
+    variant, num_heads = recipe.model, None
+    if not isinstance(recipe.model, str):
+        variant, num_heads = None, recipe.model.num_heads
+    return read_weights(recipe.weights, variant, num_heads).without_head()
 
 
 @contextlib.contextmanager

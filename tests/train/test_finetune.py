@@ -379,7 +379,7 @@ def test_a_missing_class_folder_is_named(photos, tmp_path):
         (["--model=ViT-B_61"], ["'ViT-B_61'", "ViT-B_16"]),
         (
             ["--model=ViT-Ti_16", "--weights=imagenet22k"],
-            ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k"],
+            ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k", "the path of a file"],
         ),
         (["--weights=no/such.npz"], ["no/such.npz", "check the path"]),
         (
