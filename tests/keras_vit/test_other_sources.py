@@ -61,19 +61,21 @@ def process():
     peer.close()
 
 
-@pytest.fixture
-def timm(process):
-    for name in ("torch", "timm"):
+def skip_without(*names):
+    for name in names:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed, whose numbers are compared")
+
+
+@pytest.fixture
+def timm(process):
+    skip_without("torch", "timm")
     return process
 
 
 @pytest.fixture
 def transformers(process):
-    for name in ("torch", "transformers"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed, whose numbers are compared")
+    skip_without("torch", "transformers")
     return process
 
 
