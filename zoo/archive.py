@@ -47,8 +47,7 @@ _MOST_UNPACKED = 100
 # NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
 # when threads do it at once (python/cpython#106905).
 _parsing = threading.Lock()
-# Larger blocks would be new memory from the system each time.
-_BLOCK_BYTES = 2**17
+_BLOCK_BYTES = 2**19
 
 
 class CheckpointError(ValueError):
@@ -187,26 +186,25 @@ class OpenFile:
 
     def _finite(self, key, array):
         """Returns an array or a `StoredArray` of this file that holds no NaN."""
-        if not isinstance(array, StoredArray):
-            self._refuse_infinite(key, array.tobytes(), array.dtype)
-            return array
+        blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
+        if not all(_all_finite(block, array.dtype) for block in blocks):
+            self._refuse_infinite(key)
+        return array
+
+    def _blocks(self, array):
+        """Gives the bytes of a `StoredArray`, each block in the memory of the last."""
         size = math.prod(array.shape) * array.dtype.itemsize
         block = np.empty(min(size, _BLOCK_BYTES), np.uint8)
         for start in range(0, size, _BLOCK_BYTES):
             data = block[: size - start]
             self.read_into(data, array.offset + start)
-            self._refuse_infinite(key, data, array.dtype)
-        return array
+            yield data
 
-    def _refuse_infinite(self, key, data, dtype):
-        if dtype.str not in _WEIGHTS:
-            return
-        numbers = np.frombuffer(data, dtype)
-        if not np.isfinite(dialects.to_float32(numbers)).all():
-            raise CheckpointError(
-                f"{self.path} holds NaN or infinity under {key!r}, so its training "
-                "failed: take an earlier checkpoint."
-            )
+    def _refuse_infinite(self, key):
+        raise CheckpointError(
+            f"{self.path} holds NaN or infinity under {key!r}, so its training "
+            "failed: take an earlier checkpoint."
+        )
 
     def _time_of_writing(self):
         return os.fstat(self._file.fileno()).st_mtime_ns
@@ -248,7 +246,9 @@ class Archive(OpenFile):
                 "downloaded, delete it and download it again."
             )
         with self._damage_explained():
-            self._zip = zipfile.ZipFile(self._file)
+            # A handle of its own: threads move both.
+            self._zip = zipfile.ZipFile(path)
+            weakref.finalize(self, self._zip.close)
             size = os.fstat(self._file.fileno()).st_size
             unpacked = sum(member.file_size for member in self._zip.infolist())
             if unpacked > _MOST_UNPACKED * size:
@@ -291,11 +291,19 @@ class Archive(OpenFile):
                     raise ValueError(f"{key} has {member.file_size} bytes, not {size}")
                 if size == header_size:
                     raise ValueError(f"{key} is empty")
-                if plain and not fortran_order:
-                    while block := stream.read(_BLOCK_BYTES):
-                        # At the end, zipfile compares the checksum.
-                        self._refuse_infinite(key, block, dtype)
-                    return StoredArray(self, start + header_size, dtype, shape)
+            if plain and not fortran_order:
+                header = StoredArray(self, start, np.dtype("u1"), (header_size,))
+                checksum = zlib.crc32(np.asarray(header))
+                array = StoredArray(self, start + header_size, dtype, shape)
+                finite = True
+                for block in self._blocks(array):
+                    checksum = zlib.crc32(block, checksum)
+                    finite = finite and _all_finite(block, dtype)
+                if checksum != member.CRC:
+                    raise ValueError(f"{key} has another CRC-32")
+                if not finite:
+                    self._refuse_infinite(key)
+                return array
             with self._zip.open(member) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
             return self._finite(key, array)
@@ -327,3 +335,10 @@ class Archive(OpenFile):
         self._file.seek(member.header_offset + 26)
         name_size, extra_size = struct.unpack("<HH", self._file.read(4))
         return member.header_offset + 30 + name_size + extra_size
+
+
+def _all_finite(data, dtype):
+    """Says whether bytes, or an array, hold no NaN or infinity where that matters."""
+    if dtype.str not in _WEIGHTS:
+        return True
+    return bool(np.isfinite(dialects.to_float32(data.view(dtype))).all())
