@@ -14,6 +14,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.models.config import VARIANTS, ViTConfig
+from keras_vit.models.loading import load_model
 from keras_vit.models.variants import (
     R26_ViT_B32,
     R26_ViT_S32,
@@ -66,6 +67,7 @@ __all__ = [
     "ViT_Ti16",
     "VisionTransformer",
     "decode_predictions",
+    "load_model",
     "load_released_weights",
     "preprocess_input",
     "save_released_weights",

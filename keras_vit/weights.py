@@ -154,11 +154,12 @@ def save_released_weights(model, path, naming="released"):
     )
 
 
-def read_weights(weights, variant, num_heads):
-    """Reads what the `weights=` of a model names: a release, a path or a URL.
+def read_weights(weights, variant=None, num_heads=None):
+    """Reads what the `weights=` of a model names.
 
     Args:
-        weights: str, path or `zoo.Checkpoint`.
+        weights: the name of a release of the variant, whatever `zoo.locate` finds, or
+            a `zoo.Checkpoint`.
         variant: str, the variant's name, or None where there are no releases.
         num_heads: int, the model's, for files that do not tell theirs.
 
@@ -166,25 +167,21 @@ def read_weights(weights, variant, num_heads):
         `zoo.Checkpoint`.
 
     Raises:
-        ValueError: `weights` is a release's name but the model is no variant.
+        zoo.CatalogError: there is no such release, or model.
+        zoo.StoreError: the file cannot be had.
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
     text = os.fspath(weights)
-    if os.path.isdir(text):
-        return zoo.read(text, num_heads=num_heads)
-    is_path = os.path.isfile(text) or text.endswith(_EXTENSIONS)
-    if is_path or "/" in text or os.sep in text:
-        return zoo.read(zoo.fetch(text), num_heads=num_heads)
-    if variant is None:
-        raise ValueError(
-            f"weights={text!r} is neither a file nor a URL; names of releases go with "
-            'a variant, as in VisionTransformer("ViT-B_16", weights="imagenet21k").'
-        )
+    is_path = os.path.exists(text) or text.endswith(_EXTENSIONS)
+    if variant is None or is_path or "/" in text or os.sep in text:
+        return zoo.read(zoo.locate(text), num_heads=num_heads)
     try:
         card = zoo.find(variant, text)
     except zoo.CatalogError as error:
-        raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
+        card = zoo.registry.models().get(text)
+        if card is None:
+            raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
     path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
     return zoo.read(path)
 

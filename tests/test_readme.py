@@ -1,9 +1,11 @@
 """Every block of the README runs and prints what the README says."""
 
 import contextlib
+import dataclasses
 import functools
 import http.server
 import io
+import json
 import pathlib
 import re
 import threading
@@ -13,7 +15,7 @@ import pytest
 
 import keras_vit
 import zoo
-from train import recipes
+from train import publishing, recipes
 
 README = pathlib.Path(__file__).parent.parent / "README.md"
 # What the README loads, with the size of its head and of its pre_logits.
@@ -57,10 +59,24 @@ def trained_model(tmp_path):
     model.save(folder / "model.keras")
     names = "".join(f"{digit}\n" for digit in range(10))
     (folder / "class_names.txt").write_text(names)
+    return folder
+
+
+@pytest.fixture
+def published_model(trained_model, tmp_path, monkeypatch):
+    """What `python -m train.publish` makes of it."""
+    report = {
+        "test_accuracy": 0.1,
+        "test_examples": 360,
+        "config": dataclasses.asdict(recipes.for_dataset("digits")),
+    }
+    (trained_model / "report.json").write_text(json.dumps(report))
+    publishing.publish(trained_model, tmp_path / "registry")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "")  # which a block sets
 
 
 @pytest.mark.slow
-def test_python_blocks_print_what_follows(released_files, trained_model):
+def test_python_blocks_print_what_follows(released_files, published_model):
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text(), re.M | re.S)
     namespace = {}
     compared = 0

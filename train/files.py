@@ -1,8 +1,9 @@
-"""Files that are whole or not there."""
+"""Files and folders that are whole or not there."""
 
 import contextlib
 import os
 import pathlib
+import shutil
 import tempfile
 
 from train.errors import RunError
@@ -58,8 +59,7 @@ def whole_file(path):
         os.close(handle)
         temporary = pathlib.Path(name)
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        _to_disk(temporary)
         # mkstemp makes files that only their owner may read.
         umask = os.umask(0)
         os.umask(umask)
@@ -73,3 +73,62 @@ def whole_file(path):
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path):
+    """Yields a temporary folder, which takes the place of `path` on success.
+
+    A process that is killed leaves the old folder as it was; between the two renames
+    at the end, as `old` in a hidden folder beside it.
+
+    Args:
+        path: str or path of the folder to write; those above it are made.
+
+    Yields:
+        `pathlib.Path` of an empty folder, to be filled.
+
+    Raises:
+        RunError: the folder cannot be written (permissions, disk full); what was at
+            `path` before is untouched.
+
+    Example:
+
+    >>> with whole_folder("exported") as temporary:
+    ...     _ = (temporary / "metrics.txt").write_text("done")
+    """
+    path = pathlib.Path(path).resolve()
+    beside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = pathlib.Path(
+            tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
+        )
+        new, old = beside / "new", beside / "old"
+        new.mkdir()
+        yield new
+        for written in new.rglob("*"):
+            if written.is_file():
+                _to_disk(written)
+        try:
+            # Only an empty folder can be replaced in one step.
+            if path.exists():
+                path.rename(old)
+            new.rename(path)
+        except BaseException:
+            if old.exists() and not path.exists():
+                old.rename(path)
+            raise
+    except OSError as error:
+        raise RunError(
+            f"Cannot write the folder {path}: {error.strerror or error}. Free space or "
+            "mend the permissions, or choose another folder."
+        ) from error
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _to_disk(path):
+    with path.open("rb") as written:
+        os.fsync(written.fileno())

@@ -46,7 +46,7 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
     """
     settings = dataclasses.asdict(recipe)
     deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
-    directory = RunDirectory(run_dir, deciding)
+    directory = RunDirectory(run_dir).claim(deciding)
     keras.utils.set_random_seed(recipe.seed)
     keras.config.set_dtype_policy(recipe.precision)
 

@@ -3,12 +3,11 @@
 import json
 import math
 import os
-import re
-import urllib.parse
 from pathlib import Path
 
 import numpy as np
 
+from train import markdown
 from train.figures import draw_confusion_matrix, draw_learning_curve
 from train.files import whole_file
 from train.predictions import check_predictions, confused_pairs
@@ -170,24 +169,26 @@ def _page(run_dir, config, summary, results):
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     title = title or run_dir.resolve().name
-    parts = [f"# {_escape(title)}", _headline(summary, results)]
+    parts = [f"# {markdown.escape(title)}", _headline(summary, results)]
     if "command" in results:
         parts.append(f"```sh\n{str(results['command']).strip()}\n```")
-    figures = [(key, _figure_text(key, results[key])) for key in results]
+    figures = [(key, figure_text(key, results[key])) for key in results]
     parts += [
         "## Results",
-        _table(("Result", "Value"), [row for row in figures if row[0] != "command"]),
+        markdown.table(
+            ("Result", "Value"), [row for row in figures if row[0] != "command"]
+        ),
         "## Settings",
-        _table(("Setting", "Value"), _flat(config)),
+        markdown.table(("Setting", "Value"), flat(config)),
     ]
     if (run_dir / "learning_curve.png").exists():
-        parts += ["## Learning curve", _embedded("learning_curve.png")]
+        parts += ["## Learning curve", markdown.embedded("learning_curve.png")]
     parts += ["## Classes, the worst first", *_class_sections(summary)]
     parts += ["## Most frequent confusions", _confusion_section(summary["confusions"])]
-    parts.append(_embedded("confusion_matrix.png"))
+    parts.append(markdown.embedded("confusion_matrix.png"))
     own = {"learning_curve.png", "confusion_matrix.png"}
     if pictures := sorted({path.name for path in run_dir.glob("[!.]*.png")} - own):
-        parts += ["## Pictures", *map(_embedded, pictures)]
+        parts += ["## Pictures", *map(markdown.embedded, pictures)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -199,7 +200,7 @@ def _headline(summary, results):
     if "steps" in results:
         line += f", after {results['steps']:,} steps"
     if "seconds" in results:
-        line += f" in {_figure_text('seconds', results['seconds'])} seconds"
+        line += f" in {figure_text('seconds', results['seconds'])} seconds"
     return line + "."
 
 
@@ -207,7 +208,7 @@ def _class_sections(summary):
     tested = [row for row in summary["per_class"] if row["examples"]]
     worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
     columns = ("precision", "recall", "f1")
-    yield _table(
+    yield markdown.table(
         ("Class", "Precision", "Recall", "F1", "Test examples"),
         [
             (row["name"], *(f"{row[key]:.2%}" for key in columns), row["examples"])
@@ -219,7 +220,7 @@ def _class_sections(summary):
             f"The {len(worst)} worst of {len(tested):,} classes; `report.json` has all."
         )
     if absent := summary["absent_classes"]:
-        names = ", ".join(_escape(name) for name in absent[:20])
+        names = ", ".join(markdown.escape(name) for name in absent[:20])
         more = f" and {len(absent) - 20:,} more" if len(absent) > 20 else ""
         yield (
             "Without test examples, so in neither the table nor the macro averages: "
@@ -230,7 +231,7 @@ def _class_sections(summary):
 def _confusion_section(confusions):
     if not confusions:
         return "No test example was taken for another class."
-    return _table(
+    return markdown.table(
         ("True class", "Predicted", "Count", "Share of the true class"),
         [
             (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
@@ -239,7 +240,22 @@ def _confusion_section(confusions):
     )
 
 
-def _figure_text(name, value):
+def figure_text(name, value):
+    """Returns a result as people read it.
+
+    Args:
+        name: str, of the result; shares have `accuracy` in theirs or begin with
+            `test_macro_`.
+        value: float, int or str.
+
+    Returns:
+        str.
+
+    Example:
+
+    >>> figure_text("test_accuracy", 0.98333)
+    '98.33%'
+    """
     if isinstance(value, float):
         if "accuracy" in name or name.startswith("test_macro_"):
             return f"{value:.2%}"
@@ -247,27 +263,16 @@ def _figure_text(name, value):
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def _flat(settings, prefix=""):
+def flat(settings, prefix=""):
+    """Yields pairs of name and value; the names of nested dicts have dots.
+
+    Example:
+
+    >>> list(flat({"model": {"num_layers": 6}, "steps": 10}))
+    [('model.num_layers', 6), ('steps', 10)]
+    """
     for key, value in settings.items():
         if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _table(header, rows):
-    lines = [header, ["---"] * len(header)]
-    lines += [[_escape(str(cell)) for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _escape(text):
-    """Make text mean itself in Markdown, inside tables too."""
-    text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", " ".join(text.split()))
-    # An underscore between letters or digits is no emphasis.
-    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
-
-
-def _embedded(name):
-    caption = _escape(Path(name).stem.replace("_", " "))
-    return f"![{caption}]({urllib.parse.quote(name)})"

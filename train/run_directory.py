@@ -1,6 +1,7 @@
 """The directory of a run: what is where, and whose it is."""
 
 import json
+import pathlib
 
 from train.errors import RunError
 from train.files import make_folder, whole_file
@@ -10,16 +11,11 @@ class RunDirectory:
     """The files of a run.
 
     Args:
-        path: str or path, made if missing.
-        settings: dict of what decides the run's result, to JSON. A directory that
-            holds checkpoints or the model of other settings is left alone.
-
-    Raises:
-        RunError: the directory cannot be written, or holds another run.
+        path: str or path.
     """
 
-    def __init__(self, path, settings):
-        self.path = make_folder(path)
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
         self.config = self.path / "config.json"
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
@@ -28,6 +24,22 @@ class RunDirectory:
         self.class_names = self.path / "class_names.txt"
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
+        self.results = self.path / "report.json"
+
+    def claim(self, settings):
+        """Makes the directory that of a run; what is there of the same run stays.
+
+        Args:
+            settings: dict of what decides the run's result, to JSON. A directory that
+                holds checkpoints or the model of other settings is left alone.
+
+        Returns:
+            The directory itself.
+
+        Raises:
+            RunError: the directory cannot be written, or holds another run.
+        """
+        make_folder(self.path)
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
         if self.config.exists() and self._is_begun():
@@ -35,6 +47,7 @@ class RunDirectory:
         else:
             with whole_file(self.config) as temporary:
                 temporary.write_text(json.dumps(settings, indent=2) + "\n")
+        return self
 
     def _is_begun(self):
         # A run that stopped at an error before its first checkpoint leaves nothing to

@@ -8,7 +8,7 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
     224
 """
 
-from zoo import augreg
+from zoo import augreg, registry
 from zoo.architectures import ARCHITECTURES, Architecture
 from zoo.catalog import (
     LABEL_FILES,
@@ -22,8 +22,10 @@ from zoo.catalog import (
 )
 from zoo.checkpoint import Checkpoint, CheckpointError, read, write
 from zoo.labels import class_names
+from zoo.locate import locate
 from zoo.model_card import Accuracy, Citation, Inference
 from zoo.position_embedding import resize
+from zoo.registry import PublishedModel
 from zoo.store import StoreError, fetch, verify
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Citation",
     "Inference",
     "ModelCard",
+    "PublishedModel",
     "StoreError",
     "augreg",
     "class_names",
@@ -45,7 +48,9 @@ __all__ = [
     "find",
     "get",
     "list_models",
+    "locate",
     "read",
+    "registry",
     "releases",
     "resize",
     "verify",

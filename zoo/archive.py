@@ -48,6 +48,7 @@ _MOST_UNPACKED = 100
 # when threads do it at once (python/cpython#106905).
 _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
+_LONGEST_NAME = 1000
 
 
 class CheckpointError(ValueError):
@@ -184,6 +185,11 @@ class OpenFile:
                     f"{self.path} was changed while it was being read: read it again."
                 )
 
+    def _check_name(self, name):
+        """Refuses names that an error could not show."""
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            raise ValueError(f"an array is called {name[:99]!a}")
+
     def _finite(self, key, array):
         """Returns an array or a `StoredArray` of this file that holds no NaN."""
         blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
@@ -250,13 +256,19 @@ class Archive(OpenFile):
             self._zip = zipfile.ZipFile(path)
             weakref.finalize(self, self._zip.close)
             size = os.fstat(self._file.fileno()).st_size
-            unpacked = sum(member.file_size for member in self._zip.infolist())
+            members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
+            unpacked = sum(member.file_size for member in members)
             if unpacked > _MOST_UNPACKED * size:
                 raise ValueError(f"{size} bytes hold {unpacked}")
-            self._members = {
-                member.filename.removesuffix(".npy"): (member, self._start(member))
-                for member in self._zip.infolist()
-            }
+            self._members, end = {}, 0
+            for member in members:
+                self._check_name(member.filename)
+                # Or else the same bytes could be unpacked again and again.
+                if member.header_offset < end:
+                    raise ValueError(f"{member.filename} overlaps another array")
+                start = self._start(member)
+                end = start + member.compress_size
+                self._members[member.filename.removesuffix(".npy")] = member, start
 
     @property
     def keys(self) -> list[str]:

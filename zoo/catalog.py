@@ -15,18 +15,21 @@ Releases (all Apache-2.0, all in ``gs://vit_models``; `zoo.cards` has the rows):
     gsam: GSAM paper (https://arxiv.org/abs/2203.08065), trained on ImageNet.
 
 The name of any other AugReg file is a handle too, alone or behind ``augreg/``:
-`zoo.augreg` reads their index.
+`zoo.augreg` reads their index. So is the name of a model in the registries of
+``KERAS_VIT_REGISTRY``, or the path of its folder: `zoo.registry` reads those.
 """
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
+import os
 import re
 
-from zoo import augreg
+from zoo import augreg, registry
 from zoo.cards import CARDS
 from zoo.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
+from zoo.registry import PublishedModel
 
 _WORDNET = "https://storage.googleapis.com/bit_models/imagenet21k_wordnet"
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
@@ -41,20 +44,22 @@ LABEL_FILES = {
 }
 
 
-def get(handle: str) -> ModelCard:
+def get(handle: str) -> ModelCard | PublishedModel:
     """Returns the card of a handle.
 
     Args:
         handle: str, ``"<variant>/<release>"`` as `list_models` gives it; the release
             may end in its resolution (``"vit-b16/imagenet21k+imagenet2012-384"``).
-            Or the name of an AugReg file, for which their index is downloaded once.
+            Or the name of an AugReg file, for which their index is downloaded once;
+            the name of a published model, or the path of its folder.
 
     Returns:
-        A `ModelCard`.
+        A `ModelCard`, or a `PublishedModel`.
 
     Raises:
         CatalogError: there is no such handle; the message offers near misses.
-        StoreError: the index of the AugReg files is needed and cannot be had.
+        StoreError: the index of the AugReg files, or a registry, is needed and cannot
+            be had.
 
     Example:
         >>> from zoo import catalog
@@ -69,16 +74,21 @@ def get(handle: str) -> ModelCard:
         for card in CARDS.values()
         if slug in (_slug(card), _slug(card).removesuffix(GAP_SUFFIX))
     ]
-    card = _match(cards, release)
-    if card is None:
-        near = difflib.get_close_matches(handle.lower(), CARDS, n=3, cutoff=0.5)
-        near = [card.handle for card in cards] or near
-        hint = f" Did you mean {either(near)}?" if near else ""
-        raise CatalogError(
-            f"No released model is called {handle!r}.{hint} "
-            "zoo.list_models() gives every handle."
-        )
-    return card
+    if (card := _match(cards, release)) is not None:
+        return card
+    if os.path.isfile(os.path.join(handle, registry.CARD)):
+        return registry.read(handle)
+    published = registry.models()
+    if handle in published:
+        return published[handle]
+    names = {name.lower(): name for name in [*CARDS, *published]}
+    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+    near = [card.handle for card in cards] or [names[name] for name in near]
+    hint = f" Did you mean {either(near)}?" if near else ""
+    raise CatalogError(
+        f"No model is called {handle!r}.{hint} zoo.list_models() gives every handle, "
+        f"those in {registry.VARIABLE} too."
+    )
 
 
 def find(variant: str, release: str) -> ModelCard:
@@ -175,22 +185,26 @@ def list_models(pattern: str = "*") -> list[str]:
     Args:
         pattern: str, with ``*``, ``?`` and ``[...]`` as in a shell. One that begins
             with ``augreg/`` lists files of the AugReg index, which is downloaded
-            once; the others list what has a handle of its own.
+            once; the others list what has a handle of its own, published models
+            last.
 
     Returns:
         A list of str.
 
     Raises:
-        StoreError: the index of the AugReg files is needed and cannot be had.
+        CatalogError: a registry is damaged.
+        StoreError: the index of the AugReg files, or a registry, is needed and cannot
+            be had.
 
     Example:
         >>> from zoo import catalog
         >>> catalog.list_models("vit-h14/*")
         ['vit-h14/imagenet21k']
     """
-    handles = CARDS
     if pattern.startswith(augreg.FOLDER):
         handles = [augreg.FOLDER + name for name in augreg.file_names()]
+    else:
+        handles = [*CARDS, *registry.models()]
     return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
 
 

@@ -20,13 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from zoo import dialects, released_names
-from zoo.archive import Archive, CheckpointError, StoredArrays
-from zoo.formats import description, foreign, h5, safetensors
+from zoo.archive import CheckpointError, StoredArrays
+from zoo.formats import description, foreign, opening, safetensors
 from zoo.formats.description import Description
 from zoo.semantics import Semantics
 
-# What a folder of another library holds its arrays in.
-_FILES_IN_FOLDERS = ("model.safetensors", "model.weights.h5")
 NAMINGS = ("released", *foreign.WRITTEN)
 
 
@@ -58,6 +56,8 @@ class Checkpoint:
     semantics: Semantics = Semantics()
 
     def __post_init__(self):
+        if not isinstance(self.arrays, StoredArrays):
+            object.__setattr__(self, "arrays", StoredArrays(self.arrays))
         _refuse(self.path, self._measured[1])
         grid = self.stored_grid
         if self.num_positions < 1:
@@ -71,9 +71,7 @@ class Checkpoint:
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The arrays' shapes by name, known without reading one."""
-        if isinstance(self.arrays, StoredArrays):
-            return self.arrays.shapes
-        return {name: array.shape for name, array in self.arrays.items()}
+        return self.arrays.shapes
 
     @functools.cached_property
     def _measured(self):
@@ -107,6 +105,11 @@ class Checkpoint:
     def patch_size(self) -> tuple[int, int]:
         """(height, width) of the embedding's kernel, in pixels or stem cells."""
         return self._sizes["patch_height"], self._sizes["patch_width"]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images."""
+        return self._sizes["channels"]
 
     @property
     def classes(self) -> int | None:
@@ -147,11 +150,7 @@ class Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
         names = {*released_names.HEAD_ARRAYS, *released_names.PRE_LOGITS_ARRAYS}
         kept = [name for name in self.arrays if name not in names]
-        if isinstance(self.arrays, StoredArrays):
-            arrays = self.arrays.only(kept)
-        else:
-            arrays = {name: self.arrays[name] for name in kept}
-        return dataclasses.replace(self, arrays=arrays)
+        return dataclasses.replace(self, arrays=self.arrays.only(kept))
 
     @property
     def resnet_stages(self) -> tuple[int, ...] | None:
@@ -174,9 +173,11 @@ def read(
 
     Args:
         path: an `.npz`, `.safetensors` or keras-hub `.h5` file, known by its content,
-            or a folder with `model.safetensors` or `model.weights.h5`; `zoo.fetch`
-            gives a file from a URL. Settings are read from the files beside it that
-            its library writes (`config.json`, ...).
+            the index of several `.safetensors`, or a folder with one of
+            `model.safetensors`, `model.safetensors.index.json`, `model.npz` and
+            `model.weights.h5`; `zoo.locate` gives one from a URL or the hub. Settings
+            are read from the files beside it that its library writes (`config.json`,
+            ...).
         semantics: `Semantics`, in place of what the file, the settings beside it and
             the defaults of its library say: of a plain DeiT's arrays alone, for one,
             nothing tells that they want ImageNet's mean and deviation.
@@ -202,7 +203,7 @@ def read(
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    file = _open(path)
+    file = opening.open_file(path)
     keys = file.keys
     counts = collections.Counter(keys)
     twins = sorted(key for key, count in counts.items() if count > 1)
@@ -222,29 +223,6 @@ def read(
     return Checkpoint(
         file.path, StoredArrays(parts), said.grid_size, semantics or said.semantics
     )
-
-
-def _open(path):
-    """Opens a file, or that of a folder, by what it begins with."""
-    if os.path.isdir(path):
-        found = [
-            os.path.join(path, name)
-            for name in _FILES_IN_FOLDERS
-            if os.path.isfile(os.path.join(path, name))
-        ]
-        if len(found) != 1:
-            raise CheckpointError(
-                f"There is no checkpoint file {path}: it is a folder with "
-                f"{len(found)} of {', '.join(_FILES_IN_FOLDERS)}; pass the file."
-            )
-        (path,) = found
-    kind = Archive
-    if os.path.isfile(path):
-        if safetensors.is_safetensors(path):
-            kind = safetensors.Safetensors
-        elif h5.is_h5(path):
-            kind = h5.H5
-    return kind(path)
 
 
 def _read_released(file):
@@ -351,10 +329,10 @@ def _check_name(path, naming, semantics):
             f"Cannot write {path}: unknown naming {naming!r}, choose from "
             f"{', '.join(NAMINGS)}."
         )
-    if naming != "released" and path.name != _FILES_IN_FOLDERS[0]:
+    if naming != "released" and path.name != opening.SAFETENSORS:
         raise CheckpointError(
             f"Cannot write {path}: the settings for {naming} go beside it, so its name "
-            f"must be {_FILES_IN_FOLDERS[0]}, in a folder of its own."
+            f"must be {opening.SAFETENSORS}, in a folder of its own."
         )
     if path.suffix not in (".npz", ".safetensors"):
         raise CheckpointError(

@@ -5,14 +5,13 @@ Each returns the exit code and prints a table, or with `as_json` one JSON docume
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pathlib
 import sys
 
 import zoo
-from zoo import augreg, cards, store
+from zoo import augreg, cards, facts, registry, store
 
 # Where output is not read on a terminal nothing is folded.
 _PIPE_WIDTH = 1000
@@ -34,18 +33,23 @@ def run_list(pattern: str, as_json: bool) -> int:
         )
     cached = _cached()
     if as_json:
-        return _print_json([_document(card, cached) for card in found])
+        return _print_json(
+            [facts.document(card, _here(card, cached)) for card in found]
+        )
     table = _table("handle", "size", "image", "classes", "top-1", "here")
     for card in found:
         table.add_row(
             card.handle,
-            _card_size(card, digits=0),
-            str(card.image_size),
+            facts.size(card, digits=0),
+            facts.image_size(card),
             str(card.classes),
             "" if card.top1 is None else f"{card.top1:.2f}",
-            "yes" if card.url in cached else "",
+            "yes" if _here(card, cached) else "",
         )
-    table.caption = "top-1: ImageNet, percent, as published. ~: computed. here: cached."
+    table.caption = (
+        "top-1: percent, as published: ImageNet, or a published model's own test split."
+        " ~: computed. here: on this machine."
+    )
     return _print(table)
 
 
@@ -54,41 +58,10 @@ def run_info(handle: str, as_json: bool) -> int:
     card = zoo.get(handle)
     cached = _cached()
     if as_json:
-        return _print_json(_document(card, cached))
-    sizes = dataclasses.asdict(card.architecture)
-    if card.architecture.resnet_stages is None:
-        del sizes["resnet_stages"], sizes["resnet_width"]
-    here = cached.get(card.url)
-    facts = {
-        "handle": card.handle,
-        "variant": card.variant,
-        "architecture": ", ".join(f"{name} {value}" for name, value in sizes.items()),
-        "parameters": f"{card.parameters:,}",
-        "pooling": card.pooling,
-        "image size": f"{card.image_size} x {card.image_size}",
-        "input range": "{:g} to {:g}, RGB".format(*card.input_range),
-        "classes": str(card.classes),
-        "head": "usable" if card.usable_head else "all zeros",
-        "pre_logits": str(card.representation_size or "none"),
-        "trained on": ", then ".join(card.training_data),
-        "URL": card.url,
-        "size": _card_size(card),
-        "cached": str(here.path) if here else "no",
-        "paper": f"{card.citation.title}, {card.citation.url}",
-        "licence": card.licence,
-        "notes": card.notes or "none",
-    }
+        return _print_json(facts.document(card, _here(card, cached)))
     table = _table()
-    for name, fact in facts.items():
+    for name, fact in facts.lines(card, _here(card, cached)):
         table.add_row(name, fact)
-    for accuracy in card.accuracies:
-        at = f" at {accuracy.image_size}" if accuracy.image_size else ""
-        table.add_row(
-            accuracy.data_set,
-            f"{accuracy.value:g}% {accuracy.metric}{at} ({accuracy.source})",
-        )
-    for note in card.inferred:
-        table.add_row("inferred", f"{note.field}, {note.reason}")
     return _print(table)
 
 
@@ -124,7 +97,9 @@ def run_verify(handles: list[str], as_json: bool) -> int:
         table = _table("handle", "size", "state", "path")
         for check in checks:
             state = "ok" if check["ok"] else "bad"
-            table.add_row(check["handle"], _mib(check["size"]), state, check["path"])
+            table.add_row(
+                check["handle"], facts.mib(check["size"]), state, check["path"]
+            )
         _print(table)
     for check in bad:
         complain(check["error"])
@@ -138,7 +113,7 @@ def run_convert(
     folder = pathlib.Path(destination).parent
     if not folder.is_dir():
         raise zoo.StoreError(f"There is no folder {folder}: make it first.")
-    checkpoint = zoo.read(_source(source), num_heads=num_heads)
+    checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
     zoo.write(destination, checkpoint, naming=naming)
     written = {
         "source": checkpoint.path,
@@ -150,8 +125,8 @@ def run_convert(
     if as_json:
         return _print_json(written)
     print(
-        f"{destination}: {written['arrays']} arrays, {_mib(written['size'])}, from "
-        f"{written['source']}"
+        f"{destination}: {written['arrays']} arrays, {facts.mib(written['size'])}, "
+        f"from {written['source']}"
     )
     return 0
 
@@ -172,7 +147,7 @@ def run_where(as_json: bool) -> int:
     table = _table()
     table.add_row("cache", found["cache"])
     table.add_row("files", str(found["files"]))
-    table.add_row("size", _mib(found["size"]))
+    table.add_row("size", facts.mib(found["size"]))
     for name in _ENVIRONMENT:
         table.add_row(name, found["environment"].get(name, "not set"))
     return _print(table)
@@ -188,29 +163,41 @@ def _cached():
     return {file.url: file for file in store.cached()}
 
 
+def _here(card, cached):
+    """Returns the local path of a card's file, None where it was not downloaded."""
+    if card.url in cached:
+        return str(cached[card.url].path)
+    return card.url if os.path.isfile(card.url) else None
+
+
 def _handle(url):
-    """Returns what a cached file is called in the catalogue, else its own name."""
+    """Returns what a file is called in the catalogue, else its own name."""
     for card in cards.CARDS.values():
         if card.url == url:
             return card.handle
-    name = url.rpartition("/")[2]
+    folder, _, name = url.rpartition("/")
+    if name in registry.WEIGHTS:
+        return folder.rpartition("/")[2]
     stem = name.removesuffix(".npz")
     return f"augreg/{stem}" if augreg.is_file_name(stem) else name
 
 
 def _downloaded(handle, cached):
     card = zoo.get(handle)
-    if card.url not in cached:
-        raise zoo.StoreError(
-            f"{handle} is not in the cache: python -m zoo download {handle}"
-        )
-    return cached[card.url]
+    if card.url in cached:
+        return cached[card.url]
+    if os.path.isfile(card.url):
+        path = pathlib.Path(card.url)
+        return store.CachedFile(path, card.url, card.file_size, card.sha256)
+    raise zoo.StoreError(
+        f"{handle} is not in the cache: python -m zoo download {handle}"
+    )
 
 
 def _check(file):
     error = None
     try:
-        zoo.verify(file.path)
+        zoo.fetch(file.path, sha256=file.sha256)
     except zoo.StoreError as problem:
         error = str(problem)
     return {
@@ -222,48 +209,6 @@ def _check(file):
         "ok": error is None,
         "error": error,
     }
-
-
-def _source(source):
-    """Returns the local file that a path, a URL or a handle names."""
-    if os.path.exists(source):
-        return source
-    named = pathlib.Path(source).suffix and not augreg.is_file_name(source)
-    if named or "://" in source:
-        return zoo.fetch(source)
-    card = zoo.get(source)
-    return zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
-
-
-def _document(card, cached):
-    """Returns all of a card as JSON has it."""
-    here = cached.get(card.url)
-    return {
-        **{field.name: getattr(card, field.name) for field in dataclasses.fields(card)},
-        "semantics": dataclasses.asdict(card.semantics),
-        "input_range": card.input_range,
-        "file": card.file,
-        "architecture": dataclasses.asdict(card.architecture),
-        "parameters": card.parameters,
-        "pooling": card.pooling,
-        "top1": card.top1,
-        "top1_source": card.top1_source,
-        "citation": {**card.citation._asdict(), "url": card.citation.url},
-        "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
-        "inferred": {note.field: note.reason for note in card.inferred},
-        "cached": str(here.path) if here else None,
-    }
-
-
-def _mib(size, digits=1):
-    return f"{size / 2**20:,.{digits}f} MiB"
-
-
-def _card_size(card, digits=1):
-    """Returns the listed size, or what the parameters take."""
-    if card.file_size is not None:
-        return _mib(card.file_size, digits)
-    return f"~{_mib(4 * card.parameters, digits)}"
 
 
 def _print_json(document):

@@ -6,6 +6,11 @@ Environment:
     KERAS_VIT_OFFLINE: `1` never touches the network.
     KERAS_VIT_MIRROR: a base URL used in place of `https://storage.googleapis.com`.
 
+A download is compared with the length and the MD5 that its server sends (Google sends
+none of files that were uploaded in parts: their CRC-32C is not computed), with what the
+caller expects, and with the sha256 of the first download. `zoo.read` compares every
+array of an `.npz` with the CRC-32 beside it.
+
 The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
 of files that have not come whole yet, and locks.
 """
@@ -22,6 +27,7 @@ import os
 import pathlib
 import re
 import sys
+import tempfile
 import time
 
 _BUCKETS = "https://storage.googleapis.com"
@@ -136,7 +142,7 @@ def fetch(
         _check_cached(path, source, file_size, sha256)
         return path
     by_hand = f"Download {source} by hand and save it as {path}."
-    if os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0"):
+    if offline():
         raise StoreError(
             f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it, "
             f"or else: {by_hand}"
@@ -144,6 +150,47 @@ def fetch(
     with _cache_explained(source, path, file_size, by_hand):
         _download(source, path, file_size, sha256)
     return path
+
+
+def latest(url: str, most_bytes: int) -> bytes:
+    """Returns a small file that may change, as it is now.
+
+    Args:
+        url: str, `http(s)://`.
+        most_bytes: int, more are refused.
+
+    Returns:
+        bytes; with `KERAS_VIT_OFFLINE` those it had the last time.
+
+    Raises:
+        StoreError: it cannot be had; offline and never had; the cache cannot be
+            written.
+
+    Example:
+        >>> from zoo import store
+        >>> store.latest("http://host/registry.json", 1000)  # doctest: +SKIP
+    """
+    from zoo import transport
+
+    path = _cached_path(url)
+    copy = path.with_name(f"{path.name}.latest")
+    if offline():
+        if not copy.is_file():
+            raise StoreError(
+                f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
+            )
+        return copy.read_bytes()
+    try:
+        content = transport.read(url, most_bytes)
+    except transport.TransferError as error:
+        raise StoreError(str(error)) from error
+    with _cache_explained(url, copy, len(content), ""):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:
+            part = pathlib.Path(folder, "part")
+            part.write_bytes(content)
+            os.replace(part, copy)
+    return content
 
 
 def verify(path: str | os.PathLike) -> str:
@@ -173,6 +220,17 @@ def verify(path: str | os.PathLike) -> str:
     found = _digest(path, "sha256")
     _check_digest(path, "sha256", found, record.sha256)
     return found
+
+
+def offline() -> bool:
+    """Says whether `KERAS_VIT_OFFLINE` forbids the network.
+
+    Example:
+        >>> from zoo import store
+        >>> store.offline()  # doctest: +SKIP
+        False
+    """
+    return os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0")
 
 
 def _cached_path(url):

@@ -23,6 +23,9 @@ BACKOFF_SECONDS = 0.5
 RETRY_AFTER_SECONDS = 60
 # To connect, and from one byte to the next.
 TIMEOUTS = (10, 30)
+# Bytes a second, over so many seconds, below which a connection is as good as broken.
+LOWEST_SPEED = 1000
+SPEED_SECONDS = 60
 _BLOCK_BYTES = 2**16
 # As much as it takes to know a web page.
 _PAGE_BYTES = 512
@@ -120,8 +123,8 @@ def download(part: Part, label: str) -> None:
         label: str, for the progress bar on stderr.
 
     Raises:
-        TransferError: no network, the server refuses, sends a web page or breaks off
-            again and again.
+        TransferError: no network, the server refuses, sends a web page, breaks off
+            again and again or sends next to nothing.
         OSError: the part cannot be written.
 
     Example:
@@ -133,8 +136,13 @@ def download(part: Part, label: str) -> None:
     """
     furthest, failures = part.size, 0
     with _session() as session:
-        while (reason := _go_on(session, part, label)) is not None:
-            failures = 0 if part.size > furthest else failures + 1
+        while True:
+            begun = time.monotonic()
+            reason = _go_on(session, part, label)
+            if reason is None:
+                return
+            enough = max(1, LOWEST_SPEED * (time.monotonic() - begun))
+            failures = 0 if part.size - furthest >= enough else failures + 1
             furthest = max(furthest, part.size)
             if failures > RETRIES:
                 length, next_time = part.length, "it goes on from there"
@@ -143,10 +151,45 @@ def download(part: Part, label: str) -> None:
                     next_time = "this server begins anew"
                 raise TransferError(
                     f"{part.url} broke off after {furthest} of {length} bytes, and "
-                    f"{failures} more attempts brought no more ({reason}): check the "
-                    f"network and try again, {next_time}."
+                    f"{failures} more attempts brought little or nothing ({reason}): "
+                    f"check the network and try again, {next_time}."
                 )
             time.sleep(BACKOFF_SECONDS * 2**failures)
+
+
+def read(url: str, most_bytes: int) -> bytes:
+    """Returns a small file as it is now.
+
+    Args:
+        url: str.
+        most_bytes: int, more are refused.
+
+    Returns:
+        bytes.
+
+    Raises:
+        TransferError: no network, the server refuses, sends a web page, too much or
+            breaks off.
+
+    Example:
+        >>> from zoo import transport
+        >>> transport.read("http://host/registry.json", 1000)  # doctest: +SKIP
+    """
+    with _session() as session, _accept(_get(session, url, {})) as response:
+        try:
+            content = b""
+            for block in _blocks(response):
+                content += block
+                if len(content) > most_bytes:
+                    raise TransferError(
+                        f"{url} has more than {most_bytes} bytes: check the URL."
+                    )
+        except urllib3.exceptions.HTTPError as error:
+            raise TransferError(
+                f"{url} broke off ({error}): check the network and try again."
+            ) from error
+    _refuse_page(url, content[:_PAGE_BYTES])
+    return content
 
 
 def _go_on(session, part, label):
@@ -154,7 +197,7 @@ def _go_on(session, part, label):
     if part.size and part.size == part.length:
         return None  # all came, and then the process was killed
     with _ask(session, part) as response:
-        blocks = iter(lambda: response.raw.read1(_BLOCK_BYTES, True), b"")
+        blocks = _blocks(response)
         try:
             if response.status_code == 200:
                 start = b""
@@ -170,6 +213,21 @@ def _go_on(session, part, label):
     if part.length not in (None, part.size):
         return f"the answer ended at {part.size} bytes"
     return None
+
+
+def _blocks(response):
+    """Gives the bytes of an answer as long as they come fast enough."""
+    begun, received = time.monotonic(), 0
+    while block := response.raw.read1(_BLOCK_BYTES, True):
+        yield block
+        received += len(block)
+        seconds = time.monotonic() - begun
+        if seconds > SPEED_SECONDS:
+            if received < LOWEST_SPEED * seconds:
+                raise urllib3.exceptions.HTTPError(
+                    f"{received} bytes came in {seconds:.0f} seconds"
+                )
+            begun, received = time.monotonic(), 0
 
 
 def _append(part, blocks, label):

@@ -438,7 +438,7 @@ def test_models_that_are_not_ours(load, tmp_path):
 
 def test_names_that_are_no_file(tmp_path, load):
     config = config_of_model(load("token"))
-    with pytest.raises(ValueError, match="'imagenet21k' is neither a file nor a URL"):
+    with pytest.raises(zoo.CatalogError, match="no file or folder imagenet21k either"):
         VisionTransformer(config, "imagenet21k")
     with pytest.raises(zoo.CatalogError, match="imagenet1k"):
         VisionTransformer("ViT-B_16", "imagenet1k")

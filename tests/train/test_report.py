@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from train import figures as drawing
-from train import report
+from train import markdown
 from train.figures import write_predictions_picture
 from train.metrics import MetricLog
 from train.report import classification_summary, write_report
@@ -207,7 +207,7 @@ def test_report_json_is_flat_and_complete(tmp_path):
     assert data["command"] == command
     assert f"```sh\n{command}\n```" in page
     assert "| model.num_layers | 4 |" in page
-    assert page.startswith(f"# {report._escape(tmp_path.name)}\n")
+    assert page.startswith(f"# {markdown.escape(tmp_path.name)}\n")
 
 
 def test_report_md_reads_well(tmp_path):

@@ -10,14 +10,14 @@ SETTINGS = {"dataset": "digits", "steps": 10, "image_size": (32, 48), "weights":
 
 def begun(path, settings=SETTINGS):
     """A run with a checkpoint."""
-    directory = RunDirectory(path, settings)
+    directory = RunDirectory(path).claim(settings)
     directory.checkpoints.mkdir()
     (directory.checkpoints / "step-00000005.npz").touch()
     return directory
 
 
 def test_writes_the_settings_and_makes_parents(tmp_path):
-    directory = RunDirectory(tmp_path / "runs" / "one", SETTINGS)
+    directory = RunDirectory(tmp_path / "runs" / "one").claim(SETTINGS)
     assert json.loads(directory.config.read_text()) == {
         **SETTINGS,
         "image_size": [32, 48],
@@ -29,7 +29,7 @@ def test_writes_the_settings_and_makes_parents(tmp_path):
 def test_the_same_settings_go_on(tmp_path):
     first = begun(tmp_path)
     written = first.config.stat().st_mtime_ns
-    again = RunDirectory(str(tmp_path), dict(reversed(SETTINGS.items())))
+    again = RunDirectory(str(tmp_path)).claim(dict(reversed(SETTINGS.items())))
     assert again.config.stat().st_mtime_ns == written
 
 
@@ -45,7 +45,7 @@ def test_the_same_settings_go_on(tmp_path):
 def test_other_settings_are_refused_and_named(tmp_path, changes, told):
     before = begun(tmp_path).config.read_text()
     with pytest.raises(RunError) as caught:
-        RunDirectory(tmp_path, SETTINGS | changes)
+        RunDirectory(tmp_path).claim(SETTINGS | changes)
     message = str(caught.value)
     assert str(tmp_path) in message and told in message and "--run_dir" in message
     assert not any(f" {name} " in message for name in SETTINGS.keys() - changes.keys())
@@ -53,15 +53,15 @@ def test_other_settings_are_refused_and_named(tmp_path, changes, told):
 
 
 def test_a_finished_run_is_not_overwritten_either(tmp_path):
-    directory = RunDirectory(tmp_path, SETTINGS)
+    directory = RunDirectory(tmp_path).claim(SETTINGS)
     directory.model.touch()
     with pytest.raises(RunError, match="other settings"):
-        RunDirectory(tmp_path, SETTINGS | {"steps": 20})
+        RunDirectory(tmp_path).claim(SETTINGS | {"steps": 20})
 
 
 def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
-    RunDirectory(tmp_path, SETTINGS | {"image_size": 225})
-    directory = RunDirectory(tmp_path, SETTINGS)
+    RunDirectory(tmp_path).claim(SETTINGS | {"image_size": 225})
+    directory = RunDirectory(tmp_path).claim(SETTINGS)
     assert json.loads(directory.config.read_text())["image_size"] == [32, 48]
 
 
@@ -69,12 +69,12 @@ def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
 def test_damaged_settings_are_named(tmp_path, text):
     begun(tmp_path).config.write_text(text)
     with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
-        RunDirectory(tmp_path, SETTINGS)
+        RunDirectory(tmp_path).claim(SETTINGS)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(RunError) as caught:
-            RunDirectory(path, SETTINGS)
+            RunDirectory(path).claim(SETTINGS)
         assert f"{path}: " in str(caught.value) and "--run_dir" in str(caught.value)

@@ -105,7 +105,7 @@ def test_info(capsys):
     assert facts["pre_logits"] == "768"
     assert facts["trained on"] == "imagenet21k"
     assert facts["size"] == "439.9 MiB"
-    assert facts["cached"] == "no"
+    assert facts["here"] == "no"
     assert facts["paper"].endswith("https://arxiv.org/abs/2010.11929")
     assert "98.94% top1 after fine-tuning at 384" in output
     output = printed(capsys, "info", "vit-b16/gsam").out
@@ -132,7 +132,7 @@ def test_an_unknown_handle(capsys):
         output = printed(capsys, command, "vit-b16/imagenet22k", code=1)
         assert output.out == ""
         [line] = output.err.splitlines()
-        assert line.startswith("python -m zoo: No released model is called 'vit-b16/im")
+        assert line.startswith("python -m zoo: No model is called 'vit-b16/im")
         assert "vit-b16/imagenet21k" in line
 
 

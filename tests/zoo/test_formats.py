@@ -466,6 +466,40 @@ class TestProblems:
             zoo.read(path)
 
 
+class TestOtherNetworks:
+    """Those that are alike are called by what they have and ours have not."""
+
+    @pytest.mark.parametrize(
+        ("library", "key", "reason"),
+        [
+            ("timm", "dist_token", "a distilled DeiT, with a second token; only plain"),
+            ("timm", "blocks.0.ls1.gamma", "LayerScale"),
+            ("timm", "reg_token", "register tokens"),
+            ("timm", "attn_pool.latent", "pools with attention"),
+            ("timm", "blocks.0.attn.rel_pos.bias", "positions are not learned"),
+            ("transformers", "deit.embeddings.distillation_token", "a distilled DeiT"),
+            ("transformers", "layer.0.layer_scale1.lambda1", "LayerScale"),
+            ("transformers", "beit.encoder.layer.0.lambda_1", "LayerScale"),
+            ("transformers", "embeddings.register_tokens", "register tokens"),
+            ("transformers", "pre_layrnorm.weight", "normalises before its blocks"),
+            ("transformers", "head.probe", "pools with attention"),
+            ("transformers", "embeddings.patch_embedding.bias", "CLIP or SigLIP"),
+        ],
+    )
+    def test_are_refused(self, library, key, reason, tmp_path):
+        known = {
+            "timm": "patch_embed.proj.weight",
+            "transformers": "model.embeddings.patch_embeddings.weight",
+        }
+        array = np.zeros(3, "float32")
+        np.savez(tmp_path / "a.npz", **{known[library]: array, key: array})
+        with pytest.raises(zoo.CheckpointError, match=reason) as error:
+            zoo.read(tmp_path / "a.npz")
+        assert f"the names of {library}" in str(error.value)
+        # What follows from it would only hide it.
+        assert "missing" not in str(error.value)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 class TestInfinite:
     """NaN and infinity are refused, wherever they are."""

@@ -19,11 +19,11 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     Bilinear between half-pixel centres, without antialias.
 
     Args:
-        image: `(height, width, channels)`, any numeric dtype.
+        image: `(height, width, channels)` or a batch of such, any numeric dtype.
         size: The new `(height, width)`.
 
     Returns:
-        float32 `(*size, channels)` in the range of `image`.
+        float32 `(*size, channels)`, or a batch of such, in the range of `image`.
 
     Source: vision_transformer, vit_jax/input_pipeline.py.
     """
@@ -34,7 +34,7 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     # The numbers are the same, but the kernel is vectorised for float32 only. Of an
     # image with more pixels than it reads, the cast would cost more than that saves.
     height, width = size
-    is_small = tf.reduce_prod(tf.shape(image)[:2]) <= 2 * height * width
+    is_small = tf.reduce_prod(tf.shape(image)[-3:-1]) <= 2 * height * width
     return tf.cond(
         is_small, lambda: resize(tf.cast(image, tf.float32)), lambda: resize(image)
     )

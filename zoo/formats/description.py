@@ -66,7 +66,13 @@ def from_metadata(metadata, path) -> Description | None:
         grid = None if grid is None else tuple(grid)
         found = Description(semantics, heads, grid)
         check_counts(found)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+    ) as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
             f"({error!r}): write the file again with zoo.write."

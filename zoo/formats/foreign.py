@@ -15,6 +15,10 @@ from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
 
 LIBRARIES = {library.COLUMN: library for library in (timm, transformers, keras_hub)}
 WRITTEN = ("timm", "transformers")
+# The files that are read beside the one with the arrays.
+BESIDE = tuple(
+    dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
+)
 
 
 def recognise(keys) -> str | None:
@@ -51,6 +55,8 @@ def read(file, library: str, num_heads: int | None = None):
     if beside is not None:
         holders |= dict.fromkeys(beside.keys, beside)
     chosen, problems = module.select(holders)
+    if problems:
+        return {}, Description(), problems  # reason enough for whatever else is odd
     arrays: dict[str, object] = {}
     for key, name in chosen.items():
         if name in arrays:

@@ -13,6 +13,7 @@ import numpy as np
 from zoo.archive import CheckpointError, OpenFile, StoredArray
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
+_DEEPEST = 20
 
 
 class H5(OpenFile):
@@ -38,6 +39,12 @@ class H5(OpenFile):
         self._arrays: dict[str, StoredArray | np.ndarray] = {}
 
         def visit(name, item):
+            if not isinstance(name, str):
+                raise ValueError(f"an array is called {name!r}")
+            self._check_name(name)
+            # Each deeper one takes longer to find.
+            if name.count("/") > _DEEPEST:
+                raise ValueError(f"groups are more than {_DEEPEST} deep")
             if isinstance(item, h5py.Dataset):
                 self._add(name, item)
 
@@ -63,16 +70,18 @@ class H5(OpenFile):
         return self._finite(key, self._arrays[key])
 
     def _add(self, name, dataset):
-        if not isinstance(name, str):
-            raise ValueError(f"an array is called {name!r}")
         dtype = dataset.dtype
         # bfloat16 is void of two bytes, as in an .npz.
         plain = dtype.kind in "fiu" or (dtype.kind, dtype.itemsize) == ("V", 2)
-        if dataset.external or dataset.is_virtual or dataset.chunks or not plain:
+        elsewhere = dataset.external or dataset.is_virtual or dataset.chunks
+        if elsewhere or not plain or dataset.shape is None:
             raise CheckpointError(
                 f"{self.path} holds {name!r}, which is no plain array of numbers: save "
                 "the weights with Keras."
             )
+        # Of an array that was never written there are no bytes, whatever its shape.
+        if dataset.id.get_storage_size() != dataset.nbytes or not dataset.nbytes:
+            raise ValueError(f"{name} has shape {dataset.shape} without its bytes")
         offset = dataset.id.get_offset()
         if offset is None:
             # Small arrays may lie within the header.

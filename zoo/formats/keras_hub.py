@@ -20,6 +20,7 @@ _CONFIG = "config.json"
 _CONVERTERS = ("preprocessor.json", "image_converter.json")
 _TASK = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
+BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 _PATCHES = "layers/vi_t_patching_and_embedding/"
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")

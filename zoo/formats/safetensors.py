@@ -28,7 +28,9 @@ _DTYPES = {
     "BOOL": "?",
 }
 _LENGTH_BYTES = 8
-_MAX_HEADER_BYTES = 100_000_000
+# Many times that of the largest model, and in memory thirty times as much.
+_MAX_HEADER_BYTES = 2**20
+_MOST_AXES = 8
 _METADATA = "__metadata__"
 
 
@@ -59,9 +61,13 @@ class Safetensors(OpenFile):
         size = os.path.getsize(path)
         with self._damage_explained():
             length = int.from_bytes(self._file.read(_LENGTH_BYTES), "little")
-            room = min(size - _LENGTH_BYTES, _MAX_HEADER_BYTES)
-            if not 2 <= length <= room:
+            if not 2 <= length <= size - _LENGTH_BYTES:
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
+            if length > _MAX_HEADER_BYTES:
+                raise CheckpointError(
+                    f"{path} has a header of {length} bytes, which no Vision "
+                    "Transformer needs: save its arrays alone."
+                )
             header = json.loads(
                 self._file.read(length).decode(), object_pairs_hook=_without_twins
             )
@@ -88,6 +94,7 @@ class Safetensors(OpenFile):
         return self._finite(key, self._arrays[key])
 
     def _stored(self, name, entry, start):
+        self._check_name(name)
         if not isinstance(entry, dict) or set(entry) != {
             "dtype",
             "shape",
@@ -102,7 +109,11 @@ class Safetensors(OpenFile):
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         shape, offsets = entry["shape"], entry["data_offsets"]
         if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
-            raise ValueError(f"{name} has shape {shape} and place {offsets}")
+            raise ValueError(
+                f"{name} has shape {shape!s:.99} and place {offsets!s:.99}"
+            )
+        if 0 in shape:
+            raise ValueError(f"{name} is empty")
         if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{name} does not fill its place {offsets}")
         return StoredArray(self, start + offsets[0], dtype, tuple(shape))
@@ -110,7 +121,7 @@ class Safetensors(OpenFile):
     def _check_layout(self, start, size):
         end = start
         for array in sorted(self._arrays.values(), key=lambda array: array.offset):
-            if array.offset != end and math.prod(array.shape):
+            if array.offset != end:
                 raise ValueError("its arrays overlap or leave gaps")
             end += math.prod(array.shape) * array.dtype.itemsize
         if end != size:
@@ -122,7 +133,7 @@ def is_safetensors(path: str | os.PathLike) -> bool:
     with open(path, "rb") as file:
         start = file.read(_LENGTH_BYTES + 1)
     length = int.from_bytes(start[:_LENGTH_BYTES], "little")
-    return start[_LENGTH_BYTES:] == b"{" and length <= _MAX_HEADER_BYTES
+    return start[_LENGTH_BYTES:] == b"{" and length <= os.path.getsize(path)
 
 
 def write(
@@ -161,11 +172,11 @@ def write(
 
 
 def _without_twins(pairs):
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"two arrays are called {twin}")
+    table: dict[str, object] = {}
+    for name, value in pairs:
+        if name in table:
+            raise ValueError(f"two arrays are called {name}")
+        table[name] = value
     return table
 
 
@@ -177,7 +188,9 @@ def _metadata(table):
 
 
 def _counts(numbers):
-    return isinstance(numbers, list) and all(
-        isinstance(number, int) and not isinstance(number, bool) and number >= 0
-        for number in numbers
+    """Says whether these are numbers whose product is soon computed."""
+    return (
+        isinstance(numbers, list)
+        and len(numbers) <= _MOST_AXES
+        and all(type(number) is int and 0 <= number < 2**63 for number in numbers)
     )

@@ -15,13 +15,17 @@ COLUMN = "timm"
 DEFAULTS = Semantics(activation="gelu", resnet_epsilons="timm")
 
 _CONFIG = "config.json"
+BESIDE = (_CONFIG,)
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 _OURS = re.compile(r"patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.")
 _REASONS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
-        (r"^dist_token$", "it is a distilled DeiT, whose second token is not read"),
+        (
+            r"^dist_token$",
+            "it is a distilled DeiT, with a second token; only plain DeiT is read",
+        ),
         (r"\.ls[12]\.|\.gamma_[12]$", "it has LayerScale, which is not computed"),
         (r"^reg_token$", "it has register tokens, which are not read"),
         (r"^fc_norm\.", "it normalises after pooling, which is not computed"),

@@ -16,7 +16,11 @@ DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
 
 _CONFIG = "config.json"
 _PREPROCESSOR = "preprocessor_config.json"
-_PROJECTION = "embeddings.patch_embeddings.projection.weight"
+BESIDE = (_CONFIG, _PREPROCESSOR)
+# The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
+_PROJECTION = re.compile(
+    r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$"
+)
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -36,17 +40,30 @@ _RENAMED = (
 )
 # Of masked image modelling; no other network has a use for them.
 _PRETRAINING = re.compile(r"(vit\.)?embeddings\.mask_token$|decoder\.")
-_REASONS = (
-    (
-        re.compile(r"distillation_token|distillation_classifier"),
-        "it is a distilled DeiT, whose second token is not read",
-    ),
+_REASONS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (
+            r"distillation_token|distillation_classifier",
+            "it is a distilled DeiT, with a second token; of DeiT, only timm's plain "
+            "ones are read",
+        ),
+        (
+            r"layer_scale[12]\.|\.lambda_[12]$",
+            "it has LayerScale, which is not computed",
+        ),
+        (r"embeddings\.register_tokens$", "it has register tokens, which are not read"),
+        (r"relative_position", "its positions are not learned by addition alone"),
+        (r"pre_layrnorm\.", "it normalises before its blocks, which is not computed"),
+        (r"head\.probe$", "it pools with attention, which is not computed"),
+        (r"\.patch_embedding\.", "it is the image tower of CLIP or SigLIP"),
+    )
 )
 
 
 def matches(keys) -> bool:
     """Says whether keys are those of this library."""
-    return any(key.endswith(_PROJECTION) for key in keys)
+    return any(_PROJECTION.search(key) for key in keys)
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:

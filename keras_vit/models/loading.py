@@ -1,0 +1,50 @@
+"""A model from its weights alone."""
+
+from keras_vit.models.config import ViTConfig
+from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.weights import read_weights
+
+
+def load_model(weights, **options):
+    """Returns the model that some weights are of, whatever its architecture.
+
+    Args:
+        weights: whatever `zoo.locate` finds: a handle such as `"vit-b16/sam"`, the
+            name of a published model or the path of its folder, `"hf://org/name"`,
+            the path or URL of a file that `zoo.read` reads; or a `zoo.Checkpoint`.
+        **options: of `VisionTransformer`, such as `classes` or `image_size`. Pooling
+            and channels are by default those of the weights.
+
+    Returns:
+        A functional `keras.Model`, see `VisionTransformer`.
+
+    Raises:
+        ValueError: an option is unknown, or does not fit the weights.
+        zoo.CatalogError: no such handle.
+        zoo.CheckpointError: the file is not a whole checkpoint.
+        zoo.StoreError: the file cannot be had.
+
+    Source:
+        The sizes of the arrays; `zoo.read` says what else is known of a file.
+
+    Example:
+
+    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+    ...                    patch_size=8)
+    >>> save_released_weights(VisionTransformer(config, image_size=32), "tiny.npz")
+    >>> load_model("tiny.npz", classes=5).output_shape
+    (None, 5)
+    """
+    checkpoint = read_weights(weights)
+    sizes = {
+        name: getattr(checkpoint, name)
+        for name in ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
+    }
+    if checkpoint.resnet_stages is not None:
+        sizes["resnet_stages"] = checkpoint.resnet_stages
+        sizes["resnet_width"] = checkpoint.resnet_width
+    found = {
+        "pooling": "token" if checkpoint.class_token else "gap",
+        "channels": checkpoint.channels,
+    }
+    return VisionTransformer(ViTConfig(**sizes), checkpoint, **{**found, **options})

@@ -1,0 +1,47 @@
+"""From what people call a model to the file that holds it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from zoo import augreg, catalog, hub, store
+from zoo.model_card import CatalogError
+
+_EXTENSIONS = (".npz", ".safetensors", ".h5")
+
+
+def locate(source: str | os.PathLike) -> pathlib.Path:
+    """Returns the local file or folder of a model, downloading it the first time.
+
+    Args:
+        source: a path, an `http(s)://` URL of a file, `hf://org/name` with or without
+            `@revision`, or a handle that `zoo.get` knows.
+
+    Returns:
+        `pathlib.Path` for `zoo.read`.
+
+    Raises:
+        CatalogError: no such handle.
+        StoreError: the file cannot be had.
+
+    Example:
+        >>> import zoo
+        >>> zoo.locate("tests/goldens/token.npz").name
+        'token.npz'
+    """
+    text = os.fspath(source)
+    if os.path.exists(text):
+        return pathlib.Path(text)
+    if hub.is_handle(text):
+        return hub.fetch(text)
+    named = text.endswith(_EXTENSIONS) and not augreg.is_file_name(text)
+    if named or "://" in text:
+        return store.fetch(text)
+    try:
+        card = catalog.get(text)
+    except CatalogError as error:
+        raise CatalogError(
+            f"{error} There is no file or folder {text} either."
+        ) from error
+    return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)

@@ -1,0 +1,259 @@
+"""Models that users publish: a registry is a folder of them, local or served.
+
+    registry/
+      registry.json          the cards of all models, for servers that list no folders
+      flowers-vit-ti16/
+        model.json           its card
+        model.npz            its weights, or model.safetensors
+        README.md, model.keras, saved_model/, ...
+
+Environment:
+    KERAS_VIT_REGISTRY: the registries, folders or `http(s)://` URLs, with commas
+        between them. Of models of one name the first counts.
+
+`python -m train.publish` writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import tempfile
+import urllib.parse
+from collections.abc import Iterator
+
+from zoo import store
+from zoo.model_card import CatalogError
+
+VARIABLE = "KERAS_VIT_REGISTRY"
+CARD = "model.json"
+INDEX = "registry.json"
+WEIGHTS = ("model.npz", "model.safetensors")
+_FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_MAX_INDEX_BYTES = 50_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedModel:
+    """The card of a published model.
+
+    Args:
+        name: str, its handle: letters, digits, `.`, `_` and `-`.
+        architecture: dict of str to what `keras_vit.ViTConfig` takes.
+        image_size: (height, width) in pixels.
+        channels: int, of its images.
+        classes: int.
+        class_names: tuple of str, in the order of the head.
+        parameters: int.
+        weights: str, `"model.npz"` or `"model.safetensors"`.
+        file_size: int, bytes of the weights.
+        sha256: str, hexadecimal, of the weights.
+        data_set: str, what it was fine-tuned on.
+        metrics: dict of str to float, on the data set's test split; shares, not
+            percent.
+        base: str or None, the weights that it started from.
+        variant: str or None, such as `"ViT-B_16"`.
+        licence: str, as the Hugging Face hub writes it.
+        folder: str, the path or URL of its folder.
+
+    Raises:
+        ValueError: a field is not as it should be.
+
+    Example:
+        >>> zoo.get("flowers-vit-ti16").class_names  # doctest: +SKIP
+        ('daisy', 'rose')
+    """
+
+    name: str
+    architecture: dict[str, object]
+    image_size: tuple[int, int]
+    channels: int
+    classes: int
+    class_names: tuple[str, ...]
+    parameters: int
+    weights: str
+    file_size: int
+    sha256: str
+    data_set: str
+    metrics: dict[str, float]
+    base: str | None
+    variant: str | None
+    licence: str
+    folder: str = ""
+
+    def __post_init__(self):
+        for name in ("image_size", "class_names"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        counts = (*self.image_size, self.channels, self.classes, self.parameters)
+        if any(type(count) is not int for count in (*counts, self.file_size)):
+            raise ValueError("its sizes are no whole numbers")
+        texts = (self.data_set, self.licence, *self.class_names)
+        texts += tuple(text for text in (self.base, self.variant) if text is not None)
+        if not all(isinstance(text, str) for text in (*texts, *self.architecture)):
+            raise ValueError("its names are no text")
+        if not is_name(self.name):
+            raise ValueError(f"{self.name!r} is no name of a model")
+        if self.weights not in WEIGHTS:
+            raise ValueError(f"its weights are called {self.weights!r}")
+        if not re.fullmatch("[0-9a-f]{64}", str(self.sha256)):
+            raise ValueError(f"{self.sha256!r} is no sha256")
+        if len(self.class_names) != self.classes or len(self.image_size) != 2:
+            raise ValueError("it has another number of classes or of sides")
+        numbers = self.metrics.values()
+        if not all(isinstance(number, (int, float)) for number in numbers):
+            raise ValueError("its metrics are no numbers")
+
+    @property
+    def handle(self) -> str:
+        """What `zoo.get` knows it by."""
+        return self.name
+
+    @property
+    def top1(self) -> float | None:
+        """Accuracy on the test split of its own data set, in percent."""
+        share = self.metrics.get("test_accuracy")
+        return None if share is None else 100 * share
+
+    @property
+    def url(self) -> str:
+        """The path or URL of the weights."""
+        return f"{self.folder}/{self.weights}"
+
+    def to_json(self) -> str:
+        """Returns the text of its `model.json`."""
+        return json.dumps(_document(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def is_name(text: str) -> bool:
+    """Says whether a text can be the name of a published model.
+
+    Example:
+        >>> from zoo import registry
+        >>> registry.is_name("flowers-vit-ti16"), registry.is_name("../flowers")
+        (True, False)
+    """
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def read(folder: str | os.PathLike) -> PublishedModel:
+    """Returns the card of the published model in a folder.
+
+    Args:
+        folder: path of the model's own folder.
+
+    Raises:
+        CatalogError: it holds no published model, or its card is damaged.
+
+    Example:
+        >>> zoo.registry.read("registry/flowers-vit-ti16")  # doctest: +SKIP
+    """
+    folder = os.fspath(folder)
+    card = os.path.join(folder, CARD)
+    try:
+        document = json.loads(pathlib.Path(card).read_bytes())
+    except (ValueError, OSError, RecursionError) as error:
+        raise CatalogError(
+            f"{folder} holds no published model: {card} cannot be read ({error})."
+        ) from error
+    return _model(document, folder, card)
+
+
+def models() -> dict[str, PublishedModel]:
+    """Returns the models of all registries by name.
+
+    Raises:
+        CatalogError: a registry, or a card in it, is damaged.
+        StoreError: a registry cannot be had.
+
+    Example:
+        >>> from zoo import registry
+        >>> registry.models()  # doctest: +SKIP
+        {'flowers-vit-ti16': PublishedModel(...)}
+    """
+    found: dict[str, PublishedModel] = {}
+    for place in os.environ.get(VARIABLE, "").split(","):
+        if place.strip():
+            for model in _models_in(place.strip()):
+                found.setdefault(model.name, model)
+    return found
+
+
+def write_index(folder: str | os.PathLike) -> None:
+    """Writes the index of a local registry, from the models in it.
+
+    Args:
+        folder: path of the registry.
+
+    Raises:
+        CatalogError: the card of a model is damaged.
+        OSError: the index cannot be written.
+
+    Example:
+        >>> import os, tempfile
+        >>> from zoo import registry
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     registry.write_index(folder)
+        ...     print(os.listdir(folder))
+        ['registry.json']
+    """
+    cards = [_document(model) for model in _models_in(os.fspath(folder))]
+    text = json.dumps({"format": _FORMAT, "models": cards}, indent=1)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as beside:
+        part = os.path.join(beside, INDEX)
+        pathlib.Path(part).write_text(text + "\n", encoding="utf-8")
+        os.replace(part, os.path.join(folder, INDEX))
+
+
+def _models_in(place: str) -> Iterator[PublishedModel]:
+    if not place.startswith(("http://", "https://")):
+        root = pathlib.Path(place).expanduser()
+        if not root.is_dir():
+            raise store.StoreError(
+                f"There is no folder {root}: check {VARIABLE}, which names it."
+            )
+        for card in sorted(root.glob(f"*/{CARD}")):
+            if not is_name(card.parent.name):
+                continue  # one that is being written
+            model = read(card.parent)
+            if model.name != card.parent.name:
+                raise CatalogError(
+                    f"{card.parent} holds a model called {model.name!r}: rename the "
+                    "folder."
+                )
+            yield model
+        return
+    base = place.rstrip("/")
+    url = f"{base}/{INDEX}"
+    try:
+        index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
+        if index["format"] != _FORMAT:
+            raise ValueError(f"format {index['format']!r}")
+        documents = list(index["models"])
+        names = [document["name"] for document in documents]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CatalogError(
+            f"{url} is no index of a registry ({error!r}): check {VARIABLE}, "
+            "or have its owner publish again."
+        ) from error
+    for name, document in zip(names, documents, strict=True):
+        folder = f"{base}/{urllib.parse.quote(str(name), safe='')}"
+        yield _model(document, folder, url)
+
+
+def _document(model):
+    document = dataclasses.asdict(model)
+    del document["folder"]
+    return document
+
+
+def _model(document, folder, source):
+    try:
+        return PublishedModel(**document, folder=folder)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CatalogError(
+            f"{source} holds a damaged card ({error}): publish the model again."
+        ) from error
