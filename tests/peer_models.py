@@ -13,6 +13,25 @@ import pathlib
 import numpy as np
 
 HALF = (0.5, 0.5, 0.5)
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+# The released variants in timm, of which transformers has those without a ResNet.
+TIMM_NAMES = {
+    "ViT-Ti_16": "vit_tiny_patch16_224",
+    "ViT-S_16": "vit_small_patch16_224",
+    "ViT-S_32": "vit_small_patch32_224",
+    "ViT-B_8": "vit_base_patch8_224",
+    "ViT-B_16": "vit_base_patch16_224",
+    "ViT-B_32": "vit_base_patch32_224",
+    "ViT-L_16": "vit_large_patch16_224",
+    "ViT-L_32": "vit_large_patch32_224",
+    "ViT-H_14": "vit_huge_patch14_224",
+    "R+ViT-Ti_16": "vit_tiny_r_s16_p8_224",
+    "R26+ViT-S_32": "vit_small_r26_s32_224",
+    "R26+ViT-B_32": "vit_base_r26_s32_224",
+    "R50+ViT-B_16": "vit_base_r50_s16_224",
+    "R50+ViT-L_32": "vit_large_r50_s32_224",
+}
+PLAIN = [name for name in TIMM_NAMES if name.startswith("ViT")]
 
 
 class Peer:
@@ -32,6 +51,22 @@ class Peer:
         self._pool.shutdown()
 
 
+def photos(side, count=2, seed=0):
+    """Smooth images in [0, 1], as photos are; noise alone hides errors of padding."""
+    sides = (side, side) if isinstance(side, int) else side
+    rng = np.random.default_rng(seed)
+    coarse = rng.uniform(size=(count, *(-(-s // 8) for s in sides), 3))
+    smooth = coarse.repeat(8, axis=1).repeat(8, axis=2)[:, : sides[0], : sides[1]]
+    noise = rng.uniform(-0.1, 0.1, smooth.shape)
+    return np.clip(smooth + noise, 0, 1).astype("float32")
+
+
+def difference(found, expected):
+    """Returns the largest difference as a fraction of the largest output."""
+    assert found.shape == expected.shape
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
 def run(model, images, mean=HALF, std=HALF):
     """Returns a model's output for images in [0, 1], channels last."""
     import torch
@@ -44,10 +79,14 @@ def run(model, images, mean=HALF, std=HALF):
     return output.numpy()
 
 
-def randomise(model, seed=0):
-    """Gives every parameter values at which a mistake shows in the logits."""
+def random(make, *args, seed=0, **kwargs):
+    """Makes a model with parameters at which a mistake shows in the logits."""
     import torch
 
+    # Without the time and the memory for its own initial values.
+    with torch.device("meta"):
+        model = make(*args, **kwargs)
+    model.to_empty(device="cpu")
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -80,7 +119,7 @@ def save_timm(path, images, name, inputs=(HALF, HALF), **kwargs):
     """Writes a random timm model's state; returns its logits."""
     import timm
 
-    model = randomise(timm.create_model(name, **kwargs))
+    model = random(timm.create_model, name, **kwargs)
     save_state(model, path)
     return run(model, images, *inputs)
 
@@ -89,9 +128,12 @@ def save_timm_hybrid(path, images, stages, padding, **kwargs):
     """Writes a random hybrid of any stages; returns its logits."""
     from timm.models import vision_transformer_hybrid as hybrid
 
-    backbone = hybrid._resnetv2(stages, padding_same=padding == "same")
-    embed_layer = functools.partial(hybrid.HybridEmbed, backbone=backbone)
-    model = randomise(hybrid.VisionTransformer(embed_layer=embed_layer, **kwargs))
+    def make():
+        backbone = hybrid._resnetv2(stages, padding_same=padding == "same")
+        embed_layer = functools.partial(hybrid.HybridEmbed, backbone=backbone)
+        return hybrid.VisionTransformer(embed_layer=embed_layer, **kwargs)
+
+    model = random(make)
     save_state(model, path)
     return run(model, images)
 
@@ -101,7 +143,7 @@ def save_timm_folder(folder, images, name, inputs, model_args, **kwargs):
     import timm
     from timm.models import _hub
 
-    model = randomise(timm.create_model(name, **model_args, **kwargs))
+    model = random(timm.create_model, name, **model_args, **kwargs)
     mean, std = inputs
     _hub.save_for_hf(
         model,
@@ -139,7 +181,7 @@ def save_transformers(
     import transformers
 
     config = transformers.ViTConfig(**kwargs)
-    model = randomise(getattr(transformers, kind)(config))
+    model = random(getattr(transformers, kind), config)
     path = pathlib.Path(path)
     if path.is_dir():
         model.save_pretrained(path)

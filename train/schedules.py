@@ -23,8 +23,8 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
 
     Example:
 
-    >>> float(WarmupCosine(0.03, steps=500, warmup_steps=100)(50))
-    0.015...
+    >>> round(float(WarmupCosine(0.03, steps=500, warmup_steps=100)(50)), 6)
+    0.015
     """
 
     def __init__(self, learning_rate, steps, warmup_steps=0):

@@ -1,6 +1,4 @@
 import dataclasses
-import doctest
-import importlib
 import subprocess
 import sys
 import urllib.parse
@@ -325,22 +323,3 @@ def test_importing_zoo_is_silent_quick_and_imports_no_framework():
         seconds.append(float(done.stdout))
     # The quickest, for other processes' sake.
     assert min(seconds) < 0.3
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "__init__",
-        "__main__",
-        "architectures",
-        "augreg",
-        "cards",
-        "catalog",
-        "model_card",
-    ],
-)
-def test_examples(name):
-    module = importlib.import_module("zoo" if name == "__init__" else f"zoo.{name}")
-    failed, attempted = doctest.testmod(module)
-    assert attempted
-    assert not failed

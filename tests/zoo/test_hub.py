@@ -4,7 +4,6 @@
 process of its own.
 """
 
-import doctest
 import errno
 import json
 import os
@@ -381,7 +380,3 @@ def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(zoo.StoreError, match="pip install --upgrade huggingface_hub"):
         hub.fetch(HANDLE)
-
-
-def test_examples():
-    assert not doctest.testmod(hub).failed

@@ -1,4 +1,3 @@
-import doctest
 import importlib.util
 import json
 import pathlib
@@ -8,7 +7,7 @@ import peer_models
 import pytest
 
 import zoo
-from zoo.formats import description, names, opening, safetensors, shards
+from zoo.formats import description, names, safetensors
 from zoo.formats.description import Description
 from zoo.semantics import Semantics
 
@@ -241,8 +240,3 @@ class TestFolders:
         for other in ("model.json", "model.keras", "README.md"):
             (tmp_path / other).write_text("not read")
         assert_same(zoo.read(tmp_path).arrays, golden().arrays)
-
-
-@pytest.mark.parametrize("module", [opening, shards])
-def test_examples(module):
-    assert not doctest.testmod(module).failed

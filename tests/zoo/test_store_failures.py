@@ -98,6 +98,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.server.reached.set()
                 self.server.go_on.wait(30)
             body = b"" if mood != "wait" else body[half:]
+        elif mood == "drip":
+            self.wfile.write(body[:1000])
+            for byte in body[1000:]:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.02)
+            body = b""
         elif mood == "slow":
             for begin in range(0, len(body), 50_000):
                 self.wfile.write(body[begin : begin + 50_000])
@@ -212,7 +218,33 @@ def test_a_stalled_transfer_does_not_hang(server, offer, cache, monkeypatch):
     assert int(ranges(server)[1][6:-1]) > 0
 
 
-def test_a_slow_server(server, offer, cache):
+@pytest.mark.parametrize("etag", ['"one"', None])
+def test_a_server_that_drips(server, offer, cache, monkeypatch, etag):
+    monkeypatch.setattr(transport, "SPEED_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "LOWEST_SPEED", 20_000)
+    url = offer(etag=etag, moods=["drip"] * 99)
+    with pytest.raises(zoo.StoreError, match="little or nothing .* bytes came in 0 s"):
+        zoo.fetch(url)
+    assert len(server.log) == 5
+    server.files["/a.npz"].moods = ["drip"]
+    assert_right(cache, url, zoo.fetch(url))
+    starts = [int(span[6:-1]) for span in ranges(server) if span]
+    assert len(starts) == (6 if etag else 0)
+
+
+def test_a_small_file_that_drips(offer, monkeypatch):
+    monkeypatch.setattr(transport, "SPEED_SECONDS", 0.1)
+    monkeypatch.setattr(transport, "LOWEST_SPEED", 100_000)
+    url = offer(moods=["drip"])
+    with pytest.raises(transport.TransferError, match="broke off .*bytes came in 0 se"):
+        transport.read(url, 10**6)
+    assert transport.read(url, 10**6) == CONTENT
+    with pytest.raises(transport.TransferError, match="more than 1000 bytes"):
+        transport.read(url, 1000)
+
+
+def test_a_slow_server(server, offer, cache, monkeypatch):
+    monkeypatch.setattr(transport, "SPEED_SECONDS", 0.02)
     url = offer(moods=["slow"])
     assert_right(cache, url, zoo.fetch(url))
     assert len(server.log) == 1

@@ -48,6 +48,8 @@ _HARMLESS = re.compile(
     r"class_token|weight_init|fix_init|qkv_bias|dynamic_img_size|strict_img_size|"
     r"drop_rate|\w+_drop_rate|drop_path_rate"
 )
+# Where it is not the number of the papers' model of that size.
+_HEADS = {"vit_base_patch16_gap_224": 16}
 _HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
@@ -134,7 +136,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             input_std=inputs.get("std", DEFAULTS.input_std),
             resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
         ),
-        num_heads=arguments.get("num_heads"),
+        num_heads=arguments.get("num_heads", _HEADS.get(config.get("architecture"))),
         grid_size=_grid(arguments, sizes),
         class_token_position=not no_embed_class,
     )
