@@ -109,6 +109,50 @@ class StepLog:
         self.writer.flush()
 
 
+class Diary:
+    """Tells of a run and writes it down.
+
+    Args:
+        log: `StepLog`.
+        progress: `Progress`.
+    """
+
+    def __init__(self, log, progress):
+        self.log = log
+        self.progress = progress
+
+    def __call__(self, step, metrics):
+        self.progress(step, metrics)
+        self.log(step, metrics)
+
+    def flush(self, step):
+        """Writes what there is up to a step."""
+        self.log.flush(step)
+
+    def validated(self, step, loss, accuracy):
+        """Notes how the held out examples did."""
+        self.log.write(step, val_loss=loss, val_accuracy=accuracy)
+        self.progress.bar.write(
+            f"step {step}: validation accuracy {accuracy:.1%}, loss {loss:.3f}"
+        )
+
+    def close(self):
+        """Leaves the progress as it is."""
+        self.progress.close()
+
+
+class Silence:
+    """The diary of the processes that another one speaks for."""
+
+    def __call__(self, step, metrics):
+        """Says nothing."""
+
+    validated = flush = __call__
+
+    def close(self):
+        """Has nothing to leave."""
+
+
 class Every:
     """Calls a function every so many steps, and after the last.
 
@@ -135,11 +179,14 @@ class StopOnSignal:
 
     Args:
         save: function of the number of steps taken.
+        everyone: function of this process's signal, an int, 0 for none, to those of
+            all processes of the run, which stop together.
     """
 
-    def __init__(self, save):
+    def __init__(self, save, everyone=lambda number: [number]):
         self.save = save
-        self.received = None
+        self.everyone = everyone
+        self.received = 0
 
     def __enter__(self):
         self.previous = {}
@@ -153,12 +200,13 @@ class StopOnSignal:
             signal.signal(number, handler)
 
     def _receive(self, number, _):
-        self.received = signal.Signals(number)
+        self.received = number
 
     def __call__(self, step, metrics):
-        if self.received is not None:
+        if received := max(self.everyone(self.received)):
             self.save(step)
+            name = signal.Signals(received).name
             raise RunError(
-                f"Stopped by {self.received.name} after step {step}, which is saved: "
+                f"Stopped by {name} after step {step}, which is saved: "
                 "the same command goes on from there."
             )

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -10,10 +11,19 @@ import tensorflow as tf
 import keras_vit
 import zoo
 from keras_vit.weights import read_weights
-from train.callbacks import Every, Progress, StepLog, StopOnSignal, progress_bar
+from train.callbacks import (
+    Diary,
+    Every,
+    Progress,
+    Silence,
+    StepLog,
+    StopOnSignal,
+    progress_bar,
+)
 from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
 from train.data.splits import pick
+from train.distribution import Devices
 from train.errors import RunError
 from train.figures import write_predictions_picture
 from train.files import whole_file
@@ -28,17 +38,21 @@ from train.schedules import WarmupCosine
 _HARMLESS = ("eval_every", "checkpoint_every", "published")
 
 
-def run(recipe, *, run_dir, data_dir=None, command=""):
+def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
     """Fine-tunes a model, or goes on where a killed run left off.
+
+    With several hosts each of them calls it, and the first writes the files, which
+    all of them must be able to read.
 
     Args:
         recipe: `train.recipes.Recipe`.
         run_dir: path of the run's directory.
         data_dir: path of the TFDS data, None for the usual one.
+        devices: `train.distribution.Devices`, one device by default.
         command: str, what was typed, for the report.
 
     Returns:
-        Dict of the results, as in `report.json`.
+        Dict of the results, as in `report.json`; None on all hosts but the first.
 
     Raises:
         RunError: data, weights, checkpoints or directory are not as needed; the
@@ -46,71 +60,79 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
     """
     settings = dataclasses.asdict(recipe)
     deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
-    directory = RunDirectory(run_dir).claim(deciding)
+    devices = devices or Devices(tf.distribute.get_strategy())
+    parts = devices.parts(recipe.batch_size, recipe.micro_batches)
+    directory = RunDirectory(run_dir)
+    if devices.is_chief:
+        directory.claim(deciding)
     keras.utils.set_random_seed(recipe.seed)
     keras.config.set_dtype_policy(recipe.precision)
 
     source = sources.load(
         recipe.dataset, data_dir, validation_fraction=recipe.validation_fraction
     )
-    model = build_model(recipe, len(source.class_names))
-    image_size = model.input_shape[1:3]
     schedule = WarmupCosine(recipe.learning_rate, recipe.steps, recipe.warmup_steps)
+    with devices.strategy.scope():
+        model = build_model(recipe, len(source.class_names))
+        optimizer = MomentumSGD(schedule, recipe.momentum)
+    image_size = model.input_shape[1:3]
     trainer = Trainer(
         model,
-        MomentumSGD(schedule, recipe.momentum),
-        micro_batches=recipe.micro_batches,
+        optimizer,
+        micro_batches=parts,
         clip_norm=recipe.clip_norm,
+        strategy=devices.strategy,
     )
     checkpoints = Checkpoints(directory.checkpoints)
-    start_step = checkpoints.restore(trainer.variables)
-    log = MetricLog(directory.metrics)
-    log.rewind(start_step)
-    _announce(recipe, source, model, directory, start_step)
+    start_step = _restored(checkpoints, trainer, devices)
 
-    # A micro-batch fits in memory; the whole batch may not.
-    evaluation = {
-        "image_size": image_size,
-        "batch_size": recipe.batch_size // recipe.micro_batches,
-    }
-    step_log = StepLog(
-        log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size
-    )
-    progress = Progress(recipe.steps, start_step, recipe.batch_size)
-
-    def save(step):
-        # What is logged up to here must not be logged again after a resume.
-        step_log.flush(step)
-        checkpoints.save(step, trainer.variables)
-
-    def validate(step):
-        batches = pipeline.evaluation_batches(source.validation, **evaluation)
-        labels, probabilities, loss = evaluate(
-            trainer, pipeline.explained(batches, source.validation)
+    # What a device holds at once in training is what fits in its memory.
+    def evaluated(split, on_batch=None):
+        batches = devices.batches(
+            functools.partial(
+                pipeline.evaluation_batches,
+                split,
+                image_size=image_size,
+                batch_size=recipe.batch_size // parts,
+            )
         )
-        accuracy = float(np.mean(probabilities.argmax(axis=1) == labels))
-        step_log.write(step, val_loss=loss, val_accuracy=accuracy)
-        progress.bar.write(
-            f"step {step}: validation accuracy {accuracy:.1%}, loss {loss:.3f}"
-        )
+        return evaluate(trainer, pipeline.explained(batches, split), on_batch)
 
-    callbacks = [progress, step_log]
-    if source.validation is not None:
-        callbacks.append(Every(recipe.eval_interval, recipe.steps, validate))
-    callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
-    with (
-        contextlib.closing(progress),
-        StopOnSignal(save) as stop,
-        _explaining_full_memory(),
-    ):
-        batches = pipeline.training_batches(
-            source.train,
-            image_size=image_size,
-            batch_size=recipe.batch_size,
-            seed=recipe.seed,
-            start_step=start_step,
-            crop=recipe.crop,
-            flip=recipe.flip,
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(devices.watched())
+        stack.enter_context(_explaining_full_memory())
+        if devices.is_chief:
+            _announce(recipe, source, model, directory, start_step, devices)
+        diary = _diary(recipe, directory, start_step, devices)
+        stack.callback(diary.close)
+
+        def save(step):
+            if devices.is_chief:
+                # What is logged up to here must not be logged again after a resume.
+                diary.flush(step)
+                checkpoints.save(step, trainer.variables)
+
+        def validate(step):
+            labels, probabilities, loss = evaluated(source.validation)
+            accuracy = float(np.mean(probabilities.argmax(axis=1) == labels))
+            diary.validated(step, loss, accuracy)
+
+        callbacks = [diary]
+        if source.validation is not None:
+            callbacks.append(Every(recipe.eval_interval, recipe.steps, validate))
+        callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
+        stop = stack.enter_context(StopOnSignal(save, devices.everyone))
+        batches = devices.batches(
+            functools.partial(
+                pipeline.training_batches,
+                source.train,
+                image_size=image_size,
+                batch_size=recipe.batch_size,
+                seed=recipe.seed,
+                start_step=start_step,
+                crop=recipe.crop,
+                flip=recipe.flip,
+            )
         )
         fit(
             trainer,
@@ -119,9 +141,48 @@ def run(recipe, *, run_dir, data_dir=None, command=""):
             steps=recipe.steps,
             callbacks=[*callbacks, stop],
         )
-
+        diary.close()
+        bar = progress_bar(
+            total=source.test.num_examples,
+            unit="image",
+            desc="testing",
+            disable=not devices.is_chief,
+        )
+        with bar:
+            tested = evaluated(source.test, lambda done: bar.update(done - bar.n))
+    if not devices.is_chief:
+        return None
     _save_model(model, directory, source.class_names)
-    return _test(recipe, source, trainer, directory, log, evaluation, command)
+    _picture(source, directory, model)
+    return _report(recipe, source, model, directory, tested, command)
+
+
+def _restored(checkpoints, trainer, devices):
+    """Goes back to the newest checkpoint and returns its step."""
+    step = checkpoints.restore(trainer.variables)
+    with devices.watched():
+        steps = devices.everyone(step)
+    if len(set(steps)) > 1:
+        raise RunError(
+            f"The workers found checkpoints of steps {steps} in {checkpoints.folder}: "
+            "pass a --run_dir on a disk that all of them share."
+        )
+    trainer.spread_seeds()
+    return step
+
+
+def _diary(recipe, directory, start_step, devices):
+    """What is told of a run and written down, by one process alone."""
+    if not devices.is_chief:
+        return Silence()
+    log = MetricLog(directory.metrics)
+    log.rewind(start_step)
+    return Diary(
+        StepLog(
+            log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size
+        ),
+        Progress(recipe.steps, start_step, recipe.batch_size),
+    )
 
 
 def build_model(recipe, classes):
@@ -170,7 +231,7 @@ def _explaining_full_memory():
         ) from error
 
 
-def _announce(recipe, source, model, directory, start_step):
+def _announce(recipe, source, model, directory, start_step, devices):
     validation = source.validation.num_examples if source.validation else 0
     print(
         f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
@@ -181,6 +242,8 @@ def _announce(recipe, source, model, directory, start_step):
         f"{model.input_shape[1]}x{model.input_shape[2]}\n"
         f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}"
     )
+    if devices.count > 1:
+        print(f"on {devices.count} devices")
     if start_step:
         print(f"going on after step {start_step:,}")
 
@@ -192,26 +255,14 @@ def _save_model(model, directory, class_names):
         temporary.write_text("\n".join(class_names) + "\n", encoding="utf-8")
 
 
-def _test(recipe, source, trainer, directory, log, evaluation, command):
-    with (
-        progress_bar(
-            total=source.test.num_examples, unit="image", desc="testing"
-        ) as bar,
-        _explaining_full_memory(),
-    ):
-        batches = pipeline.evaluation_batches(source.test, **evaluation)
-        labels, probabilities, loss = evaluate(
-            trainer,
-            pipeline.explained(batches, source.test),
-            on_batch=lambda done: bar.update(done - bar.n),
-        )
-    _picture(source, directory, trainer, evaluation)
-
+def _report(recipe, source, model, directory, tested, command):
+    labels, probabilities, loss = tested
+    log = MetricLog(directory.metrics)
     results = {
         "test_loss": loss,
         "train_examples": source.train.num_examples,
         "steps": recipe.steps,
-        "parameters": trainer.model.count_params(),
+        "parameters": model.count_params(),
         "command": command,
     }
     if source.validation:
@@ -248,18 +299,18 @@ def _settings(recipe):
     return {name: value for name, value in settings.items() if value != ""}
 
 
-def _picture(source, directory, trainer, evaluation):
+def _picture(source, directory, model):
     """Shows that the saved model, loaded again, sees what the trained one saw."""
     # Spread over the split, which often has its classes in order.
     chosen = np.unique(np.linspace(0, source.test.num_examples - 1, 12).astype(int))
     few = pick(source.test, chosen)
     [(images, labels)] = pipeline.evaluation_batches(
-        few, image_size=evaluation["image_size"], batch_size=len(chosen)
+        few, image_size=model.input_shape[1:3], batch_size=len(chosen)
     ).as_numpy_iterator()
     # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
     trained, loaded = (
-        keras.ops.convert_to_numpy(keras.ops.softmax(model(images, training=False)))
-        for model in (trainer.model, keras.saving.load_model(directory.model))
+        keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))
+        for one in (model, keras.saving.load_model(directory.model))
     )
     if not np.allclose(loaded, trained, atol=1e-3):
         raise RunError(

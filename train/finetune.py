@@ -66,6 +66,14 @@ flags.DEFINE_float(
 flags.DEFINE_enum(
     "precision", None, ["float32", "mixed_bfloat16"], "What the model computes in."
 )
+flags.DEFINE_enum(
+    "strategy",
+    "auto",
+    ["auto", "one", "mirrored", "multiworker", "tpu"],
+    "The devices: one; mirrored, all of this machine; multiworker, those of all "
+    "machines that TF_CONFIG names, each of which gets this command; tpu, which "
+    "TPU_NAME names; auto, what is there.",
+)
 flags.DEFINE_integer("seed", None, "Of initialisation, order, crops and dropout.")
 flags.DEFINE_integer("eval_every", None, "Steps between validations.", lower_bound=1)
 flags.DEFINE_integer(
@@ -89,7 +97,7 @@ def main(argv):
     if not flags.FLAGS["verbosity"].present:
         # TFDS tells every file that it opens.
         logging.set_verbosity(logging.WARNING)
-    from train import fine_tuning, recipes, repeatable
+    from train import distribution, fine_tuning, recipes
     from train.errors import RunError
 
     given = flags.FLAGS.flag_values_dict()
@@ -97,18 +105,20 @@ def main(argv):
         recipe = recipes.for_dataset(given["dataset"]).override(**_overrides(given))
     except ValueError as error:
         sys.exit(f"error: {error}")
-    repeatable.one_operation_at_a_time()
     try:
         results = fine_tuning.run(
             recipe,
             run_dir=given["run_dir"] or recipe.default_run_dir,
             data_dir=given["data_dir"],
+            devices=distribution.start(given["strategy"]),
             command=shlex.join(["python", "-m", "train.finetune", *sys.argv[1:]]),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; what the run directory holds is whole.")
+    if results is None:
+        return  # the first worker speaks for all
     print(
         f"test accuracy {results['test_accuracy']:.2%} on all "
         f"{results['test_examples']:,} test images\n"

@@ -6,29 +6,58 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from train.data.pipeline import NO_LABEL
 from train.errors import RunError
+
+# Any number but 0: each device draws from a stream of its own.
+_SEEDS_APART = 1_000_003
 
 
 class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
-    A step adds up the gradients of its micro-batches, clips the norm of the whole and
-    updates. Several devices will reduce between the sum and the clip: nothing after
-    the sum looks at single examples.
+    A step adds up the gradients of the micro-batches on each device, then those of all
+    devices, clips the norm of the whole and updates: nothing after the first sum looks
+    at single examples.
 
     Args:
-        model: `keras.Model` from images to logits.
+        model: `keras.Model` from images to logits, made in the scope of the strategy.
         optimizer: `keras.optimizers.Optimizer`.
-        micro_batches: int, divides the batch.
+        micro_batches: int, the parts in which a device computes its share of a batch;
+            divides it.
         clip_norm: float.
+        strategy: `tf.distribute.Strategy`; one device by default.
     """
 
-    def __init__(self, model, optimizer, *, micro_batches=1, clip_norm=1.0):
+    def __init__(
+        self, model, optimizer, *, micro_batches=1, clip_norm=1.0, strategy=None
+    ):
         self.model = model
         self.optimizer = optimizer
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
-        optimizer.build(model.trainable_variables)
+        self.strategy = strategy or tf.distribute.get_strategy()
+        with self.strategy.scope():
+            optimizer.build(model.trainable_variables)
+
+    def spread_seeds(self):
+        """Gives each device random numbers of its own, the first one those it had."""
+        if self.strategy.num_replicas_in_sync == 1:
+            return
+        states = [
+            variable
+            for variable in self.model.non_trainable_variables
+            if variable.path.endswith("seed_generator_state")
+        ]
+
+        def spread():
+            context = tf.distribute.get_replica_context()
+            number = tf.cast(context.replica_id_in_sync_group, "int64")
+            for state in states:
+                offset = tf.stack([_SEEDS_APART * number, 0])
+                state.assign(state + tf.cast(offset, state.dtype))
+
+        self.strategy.run(spread)
 
     @property
     def variables(self):
@@ -40,24 +69,54 @@ class Trainer:
         """Takes one step.
 
         Args:
-            images: float32 tensor (batch, height, width, channels).
-            labels: int32 tensor (batch,).
+            images: float32 tensor (batch, height, width, channels), or one a device.
+            labels: int32 tensor (batch,), or one a device.
 
         Returns:
             Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
             clip).
         """
-        batch_size = tf.shape(labels)[0]
-        gradients, loss, accuracy = self._accumulate(images, labels, batch_size)
+        metrics = self.strategy.run(self._step, (images, labels))
+        # The same on every device.
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0], metrics
+        )
+
+    def _step(self, images, labels):
+        """What each device does."""
+        context = tf.distribute.get_replica_context()
+        batch_size = tf.shape(labels)[0] * context.num_replicas_in_sync
+        sums = self._accumulate(images, labels, batch_size)
+        if context.num_replicas_in_sync > 1:
+            flat = tf.nest.flatten(sums)
+            flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
+            sums = tf.nest.pack_sequence_as(sums, flat)
+        gradients, loss, accuracy = sums
         norm = tf.linalg.global_norm(gradients)
         gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
-        self.optimizer.apply(gradients, self.model.trainable_variables)
+        context.merge_call(self._update, (gradients,))
         return {"loss": loss, "accuracy": accuracy, "gradient_norm": norm}
+
+    def _update(self, strategy, gradients):
+        """Updates the variables of all devices; `Optimizer.apply` would sum again."""
+        rate = self.optimizer.learning_rate
+        for gradient, variable in zip(
+            gradients, self.model.trainable_variables, strict=True
+        ):
+            strategy.extended.update(
+                variable.value,
+                lambda value, gradient, rate: self.optimizer.update_step(
+                    gradient, value, rate
+                ),
+                args=(gradient, rate),
+                group=False,
+            )
+        self.optimizer.iterations.assign_add(1)
 
     def _accumulate(self, images, labels, batch_size):
         if self.micro_batches == 1:
             return self._shares(images, labels, batch_size)
-        micro_batch_size = batch_size // self.micro_batches
+        micro_batch_size = tf.shape(labels)[0] // self.micro_batches
 
         def add(index, sums):
             part = slice(index * micro_batch_size, (index + 1) * micro_batch_size)
@@ -88,8 +147,16 @@ class Trainer:
 
     @tf.function(reduce_retracing=True)
     def logits(self, images):
-        """Returns the float32 logits (batch, classes) of images."""
-        return self.model(images, training=False)
+        """Returns the float32 logits (batch, classes) of images, or of one a device."""
+        found = self.strategy.run(self.model, (images,), {"training": False})
+        return self.gathered(found)
+
+    @tf.function(reduce_retracing=True)
+    def gathered(self, values):
+        """Returns as one tensor (batch, ...) what each device of each host has."""
+        if self.strategy.num_replicas_in_sync > 1:
+            values = self.strategy.gather(values, axis=0)
+        return values
 
 
 def _correct(logits, labels):
@@ -148,8 +215,11 @@ def evaluate(trainer, batches, on_batch=None):
     all_labels, all_logits = [], []
     done = 0
     for images, labels in batches:
-        all_logits.append(trainer.logits(images).numpy())
-        all_labels.append(labels.numpy())
+        logits = trainer.logits(images).numpy()
+        labels = trainer.gathered(labels).numpy()
+        counted = labels != NO_LABEL
+        all_logits.append(logits[counted])
+        all_labels.append(labels[counted])
         done += len(all_labels[-1])
         if on_batch is not None:
             on_batch(done)

@@ -39,6 +39,7 @@ FLAGS = [
     "eval_every",
     "checkpoint_every",
     "run_dir",
+    "strategy",
 ]
 
 # The command with dropout and micro-batches, whose random numbers must go on too.

@@ -1,5 +1,6 @@
 """Batches for training, resumable at any step, and for evaluation."""
 
+import dataclasses
 import functools
 import os
 
@@ -14,6 +15,62 @@ CORES = os.cpu_count()
 IN_FLIGHT = 2 * CORES
 BATCHES_READY = 2
 NAMED_IMAGES = 10
+NO_LABEL = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What one host prepares of every batch: the examples of its devices.
+
+    Of a batch, device 0 has the first examples, device 1 the next, and so on; the
+    hosts have equally many devices.
+
+    Args:
+        host: The number of the host.
+        hosts: How many there are.
+        devices: How many there are on all hosts.
+
+    Example:
+
+    >>> Share(host=1, hosts=2, devices=4).start(64)
+    32
+    """
+
+    host: int = 0
+    hosts: int = 1
+    devices: int = 1
+
+    def start(self, batch_size: int) -> int:
+        """Returns the place in the batch of this host's first example."""
+        return self.host * (batch_size // self.hosts)
+
+    def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+        """Keeps this host's part of (number, example), numbered from a batch's start.
+
+        Args:
+            numbered: The examples of all hosts.
+            batch_size: Of all devices together.
+
+        Raises:
+            ValueError: the devices cannot share a batch equally.
+        """
+        if batch_size % self.devices:
+            raise ValueError(
+                f"batch_size={batch_size} cannot be shared equally by {self.devices} "
+                "devices"
+            )
+        if self.hosts == 1:
+            return numbered
+        start = self.start(batch_size)
+
+        def is_here(number, *_):
+            place = number % batch_size
+            return (place >= start) & (place < start + batch_size // self.hosts)
+
+        return numbered.filter(is_here)
+
+
+ALL = Share()
 
 
 def training_batches(
@@ -25,6 +82,7 @@ def training_batches(
     start_step: int = 0,
     crop: str = "inception",
     flip: bool = True,
+    share: Share = ALL,
 ) -> tf.data.Dataset:
     """Shuffles, crops and batches without end; batch k depends on the seed and k only.
 
@@ -41,10 +99,12 @@ def training_batches(
         start_step: How many batches to leave out.
         crop: A name in `preprocessing.TRAIN_CROPS`.
         flip: Whether to mirror half of the images.
+        share: What this host prepares of every batch.
 
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
-        int32 `(batch_size,)`.
+        int32 `(batch_size,)`; with several devices the batches of one after the other,
+        each with its part of the examples.
 
     Raises:
         ValueError: for an unknown crop, a batch size below 1 or a negative step.
@@ -90,24 +150,34 @@ def training_batches(
 
     epochs = tf.data.Dataset.range(start_epoch, tf.int64.max)
     indices = tf.data.Dataset.range(start_example, tf.int64.max)
+    # Hosts that prepare others of these examples shuffle alike.
+    numbered = tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
     batches = (
-        tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
+        share.of(numbered, batch_size)
         .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
-        .batch(batch_size, drop_remainder=True)
+        .batch(batch_size // share.devices, drop_remainder=True)
         .prefetch(BATCHES_READY)
     )
     return batches.with_options(_options())
 
 
 def evaluation_batches(
-    split: Split, *, image_size: tuple[int, int], batch_size: int
+    split: Split,
+    *,
+    image_size: tuple[int, int],
+    batch_size: int,
+    share: Share = ALL,
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
+
+    Several devices always get batches of one size: the last is filled up with examples
+    of label `NO_LABEL`, which do not count.
 
     Args:
         split: The examples.
         image_size: `(height, width)` of the batches.
         batch_size: Examples a batch.
+        share: What this host prepares of every batch.
 
     Returns:
         `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
@@ -120,14 +190,23 @@ def evaluation_batches(
     """
     _check_batch_size(batch_size)
 
-    def prepare(record, label):
+    def prepare(_, example):
+        record, label = example
         image = preprocessing.squash(split.decode(record), image_size)
         return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
 
+    records = split.records()
+    if share.devices > 1:
+        missing = -split.num_examples % batch_size
+        filling = (
+            records.take(1).repeat(missing).map(lambda record, _: (record, NO_LABEL))
+        )
+        records = records.map(lambda record, label: (record, tf.cast(label, tf.int32)))
+        records = records.concatenate(filling)
     batches = (
-        split.records()
+        share.of(records.enumerate(), batch_size)
         .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
-        .batch(batch_size)
+        .batch(batch_size // share.devices)
         .prefetch(BATCHES_READY)
     )
     return batches.with_options(_options())

@@ -1,0 +1,95 @@
+"""Twenty steps of a small model on some devices; writes what came of it.
+
+python distributed_steps.py STRATEGY DEVICES MICRO_BATCHES DROPOUT OUT.npz
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_vit
+from train import distribution
+from train.data import digits_source, pipeline
+from train.loop import Trainer, evaluate, fit
+from train.optimizers import MomentumSGD
+from train.schedules import WarmupCosine
+
+BATCH = 16
+STEPS = 20
+IMAGE_SIZE = (16, 24)
+
+
+def main(strategy, devices, micro_batches, dropout, out):
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    configurations = [tf.config.LogicalDeviceConfiguration()] * int(devices)
+    tf.config.set_logical_device_configuration(cpu, configurations)
+    used = distribution.start(strategy)
+
+    source = digits_source.load_digits(validation_fraction=0.05)
+    keras.utils.set_random_seed(0)
+    config = keras_vit.ViTConfig(
+        hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+    )
+    with used.strategy.scope():
+        model = keras_vit.VisionTransformer(
+            config, image_size=IMAGE_SIZE, classes=10, dropout_rate=float(dropout)
+        )
+        trainer = Trainer(
+            model,
+            MomentumSGD(WarmupCosine(0.03, STEPS, 5)),
+            micro_batches=int(micro_batches),
+            strategy=used.strategy,
+        )
+    trainer.spread_seeds()
+    batches = used.batches(
+        lambda share: pipeline.training_batches(
+            source.train, image_size=IMAGE_SIZE, batch_size=BATCH, seed=0, share=share
+        )
+    )
+    told = []
+    fit(
+        trainer,
+        batches,
+        start_step=0,
+        steps=STEPS,
+        callbacks=[lambda step, metrics: told.append(metrics)],
+    )
+    labels, probabilities, loss = evaluate(
+        trainer,
+        used.batches(
+            lambda share: pipeline.evaluation_batches(
+                source.test, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
+            )
+        ),
+    )
+    states = [
+        state.numpy()
+        for variable in model.variables
+        if variable.path.endswith("seed_generator_state")
+        for state in used.strategy.experimental_local_results(variable.value)
+    ]
+    arrays = {
+        f"{index:03d}": variable.numpy()
+        for index, variable in enumerate(trainer.variables)
+    }
+    np.savez(
+        out.format(host=used.host),
+        labels=labels,
+        probabilities=probabilities,
+        loss=loss,
+        losses=[metrics["loss"] for metrics in told],
+        norms=[metrics["gradient_norm"] for metrics in told],
+        seed_states=states[: used.count],
+        accuracies=[metrics["accuracy"] for metrics in told],
+        **arrays,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
