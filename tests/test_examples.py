@@ -33,7 +33,7 @@ def test_zoo(name, monkeypatch, pytestconfig):
     run(name)
 
 
-COMMANDS = ["train.finetune", "train.publish"]
+COMMANDS = ["train.evaluate", "train.few_shot", "train.finetune", "train.publish"]
 
 
 @pytest.mark.parametrize("name", sorted({*modules(train)} - {*COMMANDS}))

@@ -68,6 +68,7 @@ def published_model(trained_model, tmp_path, monkeypatch):
     report = {
         "test_accuracy": 0.1,
         "test_examples": 360,
+        "per_class": [],
         "config": dataclasses.asdict(recipes.for_dataset("digits")),
     }
     (trained_model / "report.json").write_text(json.dumps(report))

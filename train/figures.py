@@ -76,7 +76,7 @@ def draw_confusion_matrix(path, summary):
         RunError: The file cannot be written.
     """
     matrix, classes = summary["confusion_matrix"], len(summary["per_class"])
-    shown, title = list(range(classes)), "Test examples by true and predicted class"
+    shown, title = list(range(classes)), "Examples by true and predicted class"
     if classes > MATRIX_CLASSES:
         confused = np.ravel(confused_pairs(matrix)).astype(int).tolist()
         shown = sorted(list(dict.fromkeys(confused + shown))[:MATRIX_EXCERPT])
@@ -108,6 +108,48 @@ def draw_confusion_matrix(path, summary):
             fontsize=8,
             color="white" if shares[row, column] > 0.5 else "black",
         )
+    _save(figure, path)
+
+
+def draw_reliability(path, bins):
+    """Draw the accuracy over the confidence, and how often each confidence is.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        bins: Those of `train.report.calibration`.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    figure = _figure(5.5, 6.5)
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
+    middles = [(row["low"] + row["high"]) / 2 for row in bins]
+    width = bins[0]["high"] - bins[0]["low"]
+    upper.bar(
+        middles,
+        [row["accuracy"] or 0 for row in bins],
+        width,
+        color=BLUE,
+        edgecolor="white",
+        label="accuracy",
+    )
+    filled = [row for row in bins if row["examples"]]
+    upper.plot(
+        [row["confidence"] for row in filled],
+        [row["confidence"] for row in filled],
+        ".",
+        color=ORANGE,
+        label="mean confidence",
+    )
+    upper.plot([0, 1], [0, 1], "--", color=ORANGE, linewidth=0.8)
+    upper.set(ylabel="Accuracy", xlim=(0, 1), ylim=(0, 1))
+    upper.legend(frameon=False, loc="upper left")
+    counts = [row["examples"] for row in bins]
+    lower.bar(middles, counts, width, color=GREEN, edgecolor="white")
+    lower.set(xlabel="Confidence", ylabel="Examples")
+    for cell in (upper, lower):
+        cell.spines[["top", "right"]].set_visible(False)
+    figure.align_ylabels()
     _save(figure, path)
 
 

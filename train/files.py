@@ -9,11 +9,12 @@ import tempfile
 from train.errors import RunError
 
 
-def make_folder(path):
+def make_folder(path, flag="--run_dir"):
     """Makes a folder, and those above it, unless it is there.
 
     Args:
         path: str or path.
+        flag: str, that names it.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -26,7 +27,7 @@ def make_folder(path):
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(
-            f"Cannot make the folder {path}: {error.strerror}. Pass another --run_dir."
+            f"Cannot make the folder {path}: {error.strerror}. Pass another {flag}."
         ) from error
     return path
 

@@ -57,9 +57,12 @@ def model_page(card, report, pictures):
         "## Training",
         _started_from(card),
         f"```sh\n{report.get('command', '').strip()}\n```",
-        markdown.table(("Setting", "Value"), flat(report["config"])),
+        markdown.table(("Setting", "Value"), _settings(report["config"])),
         "## Classes",
-        _classes(card),
+        markdown.table(
+            ("Class", "Precision", "Recall", "F1", "Test images"), _classes(report)
+        ),
+        *_more_classes(card),
         "## What it is not",
         "It tells apart the classes above and no others: to any image it gives one of "
         "them. The accuracy is that on images like those it was trained on, and what "
@@ -75,9 +78,9 @@ def model_page(card, report, pictures):
 def _header(card):
     header = {
         "license": card.licence,
-        "library_name": "keras",
+        "library_name": "keras_vit",
         "pipeline_tag": "image-classification",
-        "tags": ["image-classification", "vision-transformer", "keras_vit"],
+        "tags": ["image-classification", "vision-transformer", "keras"],
         "datasets": [card.data_set],
         "metrics": ["accuracy"],
     }
@@ -106,6 +109,8 @@ def _architecture(card):
 def _usage(card):
     height, width = card.image_size
     yield (
+        f"Images are resized to {height} x {width}, bilinearly and without antialias, "
+        "as they were when it was tested. "
         "With `keras_vit`, from a registry that `KERAS_VIT_REGISTRY` names, or by the "
         "path of this folder, or where it is on the Hugging Face hub "
         '(`"hf://org/name"`), in place of the name:'
@@ -120,14 +125,15 @@ names = zoo.get("{card.name}").class_names
 print(keras_vit.decode_predictions(logits, class_names=names))
 ```"""
     yield (
-        "With TensorFlow alone, images of any size in [0, 1]; with "
-        '`tensorflow_hub`, `hub.load("saved_model")` likewise:'
+        "With TensorFlow alone, in this folder, images of any size, which the model "
+        'resizes; `tensorflow_hub.load("saved_model")` gives the same, and '
+        "`hub.KerasLayer(..., trainable=True)` fine-tunes it:"
     )
     yield f"""```python
 import tensorflow as tf
 
 model = tf.saved_model.load("saved_model")
-images = ...  # float32 (batch, height, width, {card.channels}) in [0, 1]
+images = tf.zeros((1, {height}, {width}, {card.channels}))  # yours, float32 in [0, 1]
 probabilities = tf.nn.softmax(model(images))
 features = model.signatures["image_feature_vector"](images)["default"]
 ```"""
@@ -139,8 +145,11 @@ features = model.signatures["image_feature_vector"](images)["default"]
 
 
 def _sizes(card):
-    yield "Architecture", card.variant or "one of its own"
-    yield from flat(card.architecture)
+    if card.variant is not None:
+        yield "variant", card.variant
+    for name, value in card.architecture.items():
+        if value is not None and ("resnet" not in name or card.is_hybrid):
+            yield name, value
     yield "image size", "{} x {}".format(*card.image_size)
     yield "channels", card.channels
     yield "classes", card.classes
@@ -160,10 +169,22 @@ def _started_from(card):
     return f"From {markdown.escape(started)}, with keras {keras.__version__}:"
 
 
-def _classes(card):
-    shown = ", ".join(map(markdown.escape, card.class_names[:_SHOWN_CLASSES]))
+def _settings(config):
+    for name, value in flat(config):
+        if value is not None:
+            yield name, value
+
+
+def _classes(report):
+    for row in report["per_class"][:_SHOWN_CLASSES]:
+        shares = (f"{row[name]:.1%}" for name in ("precision", "recall", "f1"))
+        yield (row["name"], *shares, row["examples"])
+
+
+def _more_classes(card):
     more = card.classes - _SHOWN_CLASSES
-    return shown + (f" and {more:,} more, in `class_names.txt`." if more > 0 else ".")
+    if more > 0:
+        yield f"And {more:,} more, in `report.json`."
 
 
 def _citations(card):

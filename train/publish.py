@@ -40,7 +40,7 @@ flags.DEFINE_bool("private", False, "Make a new repository on the hub a private 
 def main(argv):
     """Reads the flags, publishes, and says where the model is."""
     if len(argv) != 2:
-        raise app.UsageError("Give one run directory: python -m train.publish RUN_DIR")
+        raise app.UsageError("Give one run directory: train.publish RUN_DIR --to=DIR")
     if os.environ["KERAS_BACKEND"] != "tensorflow":
         sys.exit(
             "error: A SavedModel needs TensorFlow, but KERAS_BACKEND is "
@@ -51,6 +51,8 @@ def main(argv):
 
     given = flags.FLAGS.flag_values_dict()
     try:
+        if given["push_to"]:
+            publishing.check_push(given["push_to"])
         folder = publishing.publish(
             argv[1],
             given["to"],

@@ -50,15 +50,21 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     >>> publish("runs/digits", "registry")  # doctest: +SKIP
     PosixPath('registry/digits')
     """
+    if "://" in os.fspath(to):
+        raise RunError(
+            f"Cannot publish to {to}: pass a folder, which a server can then serve."
+        )
     run = RunDirectory(run_dir)
+    if not run.path.is_dir():
+        raise RunError(f"There is no run directory {run.path}: check the path.")
     name = run.path.resolve().name if name is None else name
     if not registry.is_name(name):
         raise RunError(
-            f"{name!r} is no name of a model: pass --name with letters, digits, '.', "
+            f"{name!r} is no name for a model: pass --name with letters, digits, '.', "
             "'_' and '-' only, which begins with a letter or digit."
         )
     report, class_names, trained = _finished(run)
-    to = make_folder(to)
+    to = make_folder(to, "--to")
     folder = to / name
     with _alone(to):
         if folder.exists() and not replace:
@@ -90,7 +96,25 @@ def push(folder, repository, *, private=False):
     """
     try:
         return zoo.hub.push(folder, repository, private=private)
-    except (zoo.StoreError, zoo.CatalogError) as error:
+    except zoo.StoreError as error:
+        raise RunError(
+            f"{error} The model is whole in {folder}: to push it, give the command "
+            "again with --replace."
+        ) from error
+
+
+def check_push(repository):
+    """Makes sure that somebody is logged in to the hub, and of a repository's name.
+
+    Args:
+        repository: str, `"org/name"`.
+
+    Raises:
+        RunError: no token, or it is no name.
+    """
+    try:
+        zoo.hub.check_push(repository)
+    except zoo.StoreError as error:
         raise RunError(str(error)) from error
 
 
@@ -105,7 +129,8 @@ def _finished(run):
     try:
         report = json.loads(run.results.read_text(encoding="utf-8"))
         config = report["config"]
-        report["test_accuracy"], report["test_examples"], config["dataset"]
+        report["test_accuracy"], report["test_examples"], report["per_class"]
+        config["dataset"], config["model"], config["weights"]
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{run.results} is damaged ({error!r}): run again.") from error
     class_names = run.class_names.read_text(encoding="utf-8").split("\n")[:-1]

@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from train import markdown
-from train.figures import draw_confusion_matrix, draw_learning_curve
+from train.figures import (
+    draw_confusion_matrix,
+    draw_learning_curve,
+    draw_reliability,
+)
 from train.files import whole_file
 from train.predictions import check_predictions, confused_pairs
 
 CONFUSIONS = 10
 TABLE_ROWS = 100
+CALIBRATION_BINS = 15
 
 
 def classification_summary(labels, probabilities, class_names):
@@ -28,13 +33,14 @@ def classification_summary(labels, probabilities, class_names):
         class_names: Names of the classes, a sequence of `classes` strings.
 
     Returns:
-        A dict with "examples" and "accuracy"; "top5_accuracy" where there are more
-        than five classes; "per_class", a list in the order of the classes of dicts
-        with "name", "precision", "recall", "f1", "examples" (with this true class) and
-        "predictions" (of this class); "macro", a dict with "precision", "recall" and
-        "f1"; "absent_classes", a list of names; "confusions", the most frequent
-        mistakes as dicts with "true", "predicted", "count" and "share" (of the examples
-        with this true class); and "confusion_matrix", an int64 array of shape
+        A dict with "examples" and "accuracy", with its 95% interval (`interval`)
+        "accuracy_low" and "accuracy_high"; "top5_accuracy" and its interval likewise
+        where there are more than five classes; "per_class", a list in the order of the
+        classes of dicts with "name", "precision", "recall", "f1", "examples" (with this
+        true class) and "predictions" (of this class); "macro", a dict with "precision",
+        "recall" and "f1"; "absent_classes", a list of names; "confusions", the most
+        frequent mistakes as dicts with "true", "predicted", "count" and "share" (of the
+        examples with this true class); and "confusion_matrix", an int64 array of shape
         (classes, classes) that counts true classes in rows, predicted ones in columns.
 
     Raises:
@@ -54,7 +60,7 @@ def classification_summary(labels, probabilities, class_names):
     ratios = dict(zip(("precision", "recall", "f1"), ratios, strict=True))
     summary = {
         "examples": len(labels),
-        "accuracy": float(np.mean(predicted == labels)),
+        **_share("accuracy", predicted == labels),
         "macro": {key: float(ratio[present].mean()) for key, ratio in ratios.items()},
         "per_class": [
             {
@@ -78,26 +84,101 @@ def classification_summary(labels, probabilities, class_names):
         "confusion_matrix": matrix,
     }
     if len(class_names) > 5:
-        summary["top5_accuracy"] = float(np.mean(_ranks(labels, probabilities) < 5))
+        summary.update(_share("top5_accuracy", _ranks(labels, probabilities) < 5))
     return summary
 
 
-def write_report(run_dir, *, config, summary, results, history):
+def interval(correct, examples):
+    """Returns the 95% confidence interval of a share that was counted.
+
+    Args:
+        correct: int.
+        examples: int, at least 1.
+
+    Returns:
+        Tuple (low, high) of floats.
+
+    Source:
+        Wilson, Probable inference, the law of succession, and statistical inference
+        (1927); without continuity correction.
+
+    Example:
+
+    >>> [round(bound, 4) for bound in interval(90, 100)]
+    [0.8256, 0.9448]
+    """
+    from scipy.stats import binomtest
+
+    bounds = binomtest(int(correct), int(examples)).proportion_ci(method="wilson")
+    return float(bounds.low), float(bounds.high)
+
+
+def calibration(labels, probabilities):
+    """Compares a classifier's confidence with its accuracy.
+
+    The confidence is the largest probability. Examples are put into bins of equal width
+    by it, (0, 1/15], (1/15, 2/15] and so on; the expected calibration error is the mean
+    over the examples of |accuracy - mean confidence| of their bin.
+
+    Args:
+        labels: True classes, integers of shape (n,).
+        probabilities: Predicted probabilities, floats of shape (n, classes).
+
+    Returns:
+        A dict with "error", and "bins", a list of dicts with "low", "high", "examples"
+        and, None in an empty bin, "confidence" and "accuracy".
+
+    Source:
+        Guo et al., On Calibration of Modern Neural Networks (2017), equation 3.
+
+    Example:
+
+    >>> calibration(np.array([0, 1]), np.array([[0.75, 0.25]] * 2))["error"]
+    0.25
+    """
+    confidence = probabilities.max(axis=1).astype(np.float64)
+    correct = probabilities.argmax(axis=1) == labels
+    edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
+    places = np.digitize(confidence, edges[1:-1], right=True)
+    counts, confidences, accuracies = (
+        np.bincount(places, weights, minlength=CALIBRATION_BINS)
+        for weights in (None, confidence, correct)
+    )
+    gaps = np.abs(accuracies - confidences)
+    return {
+        "error": float(gaps.sum() / len(confidence)),
+        "bins": [
+            {
+                "low": float(edges[index]),
+                "high": float(edges[index + 1]),
+                "examples": int(count),
+                "confidence": float(confidences[index] / count) if count else None,
+                "accuracy": float(accuracies[index] / count) if count else None,
+            }
+            for index, count in enumerate(counts)
+        ],
+    }
+
+
+def write_report(run_dir, *, config, summary, results, history=None, split="test"):
     """Write the report of a run into its directory.
 
     Writes `confusion_matrix.png`, `learning_curve.png` (where the history holds
-    "loss", "accuracy", "val_loss", "val_accuracy" or "learning_rate"), `report.md`,
-    which also shows every other PNG file of the directory, and last `report.json`.
-    Each file replaces its predecessor whole.
+    "loss", "accuracy", "val_loss", "val_accuracy" or "learning_rate"),
+    `reliability.png` (where the summary holds "calibration"), `report.md`, which also
+    shows every other PNG file of the directory, and last `report.json`. Each file
+    replaces its predecessor whole.
 
     Args:
         run_dir: Directory of the run; it is made where missing.
         config: Settings of the run by name; dicts in it may nest.
-        summary: What `classification_summary` returned for the test split.
+        summary: What `classification_summary` returned for the split; and, if wanted,
+            "calibration", what `calibration` did.
         results: Results by name, such as "train_examples", "steps", "seconds",
             "images_per_second" and "parameters"; and "command", the command line that
             reproduces the run.
-        history: `train.metrics.MetricLog` of the run.
+        history: `train.metrics.MetricLog` of the run, None without training.
+        split: Name of the split, with which the names of its results begin.
 
     Raises:
         RunError: A file cannot be written.
@@ -106,19 +187,22 @@ def write_report(run_dir, *, config, summary, results, history):
     """
     run_dir = Path(run_dir)
     config, results = _plain(config, "config"), _plain(results, "results")
+    shares = ("accuracy", "accuracy_low", "accuracy_high")
+    shares += tuple(f"top5_{share}" for share in shares)
     measured = {
-        "test_accuracy": summary["accuracy"],
-        "test_examples": summary["examples"],
-        **{f"test_macro_{key}": value for key, value in summary["macro"].items()},
+        **{f"{split}_{key}": summary[key] for key in shares if key in summary},
+        f"{split}_examples": summary["examples"],
+        **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
     }
-    if "top5_accuracy" in summary:
-        measured["test_top5_accuracy"] = summary["top5_accuracy"]
     details = {
         "config": config,
         "absent_classes": summary["absent_classes"],
         "per_class": summary["per_class"],
         "confusions": summary["confusions"],
     }
+    if "calibration" in summary:
+        measured[f"{split}_calibration_error"] = summary["calibration"]["error"]
+        details["calibration"] = summary["calibration"]["bins"]
     if taken := sorted(results.keys() & details.keys()):
         raise ValueError(
             f"results of {run_dir} hold {taken}, which report.json needs for itself: "
@@ -129,11 +213,19 @@ def write_report(run_dir, *, config, summary, results, history):
 
     run_dir.mkdir(parents=True, exist_ok=True)
     draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
-    draw_learning_curve(run_dir / "learning_curve.png", history)
-    page = _page(run_dir, config, summary, results)
+    if history is not None:
+        draw_learning_curve(run_dir / "learning_curve.png", history)
+    if "calibration" in summary:
+        draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
+    page = _page(run_dir, config, summary, results, split)
     for name, text in (("report.md", page), ("report.json", report)):
         with whole_file(run_dir / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _share(name, hits):
+    low, high = interval(hits.sum(), len(hits))
+    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
 def _ranks(labels, probabilities):
@@ -165,11 +257,11 @@ def _plain(value, name):
     )
 
 
-def _page(run_dir, config, summary, results):
+def _page(run_dir, config, summary, results, split):
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     title = title or run_dir.resolve().name
-    parts = [f"# {markdown.escape(title)}", _headline(summary, results)]
+    parts = [f"# {markdown.escape(title)}", _headline(summary, results, split)]
     if "command" in results:
         parts.append(f"```sh\n{str(results['command']).strip()}\n```")
     figures = [(key, figure_text(key, results[key])) for key in results]
@@ -181,20 +273,24 @@ def _page(run_dir, config, summary, results):
         "## Settings",
         markdown.table(("Setting", "Value"), flat(config)),
     ]
+    if "calibration" in summary:
+        parts += ["## Calibration", _calibration_section(summary["calibration"])]
+        parts.append(markdown.embedded("reliability.png"))
     if (run_dir / "learning_curve.png").exists():
         parts += ["## Learning curve", markdown.embedded("learning_curve.png")]
     parts += ["## Classes, the worst first", *_class_sections(summary)]
     parts += ["## Most frequent confusions", _confusion_section(summary["confusions"])]
     parts.append(markdown.embedded("confusion_matrix.png"))
-    own = {"learning_curve.png", "confusion_matrix.png"}
+    own = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
     if pictures := sorted({path.name for path in run_dir.glob("[!.]*.png")} - own):
         parts += ["## Pictures", *map(markdown.embedded, pictures)]
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(summary, results):
-    line = f"**{summary['accuracy']:.2%} accuracy** on {summary['examples']:,} test "
-    line += "examples"
+def _headline(summary, results, split):
+    low, high = summary["accuracy_low"], summary["accuracy_high"]
+    line = f"**{summary['accuracy']:.2%} accuracy** (95% interval {low:.2%} to "
+    line += f"{high:.2%}) on {summary['examples']:,} {split} examples"
     if "top5_accuracy" in summary:
         line += f" ({summary['top5_accuracy']:.2%} among the first five guesses)"
     if "steps" in results:
@@ -204,12 +300,21 @@ def _headline(summary, results):
     return line + "."
 
 
+def _calibration_section(calibration):
+    bins = calibration["bins"]
+    return (
+        f"The expected calibration error is {calibration['error']:.2%}: the mean over "
+        "the examples of the difference between accuracy and mean confidence (the "
+        f"largest probability) in their bin, of {len(bins)} bins of equal width."
+    )
+
+
 def _class_sections(summary):
     tested = [row for row in summary["per_class"] if row["examples"]]
     worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
     columns = ("precision", "recall", "f1")
     yield markdown.table(
-        ("Class", "Precision", "Recall", "F1", "Test examples"),
+        ("Class", "Precision", "Recall", "F1", "Examples"),
         [
             (row["name"], *(f"{row[key]:.2%}" for key in columns), row["examples"])
             for row in worst
@@ -223,14 +328,14 @@ def _class_sections(summary):
         names = ", ".join(markdown.escape(name) for name in absent[:20])
         more = f" and {len(absent) - 20:,} more" if len(absent) > 20 else ""
         yield (
-            "Without test examples, so in neither the table nor the macro averages: "
+            "Without examples, so in neither the table nor the macro averages: "
             f"{names}{more}."
         )
 
 
 def _confusion_section(confusions):
     if not confusions:
-        return "No test example was taken for another class."
+        return "No example was taken for another class."
     return markdown.table(
         ("True class", "Predicted", "Count", "Share of the true class"),
         [
@@ -244,8 +349,8 @@ def figure_text(name, value):
     """Returns a result as people read it.
 
     Args:
-        name: str, of the result; shares have `accuracy` in theirs or begin with
-            `test_macro_`.
+        name: str, of the result; shares have `accuracy`, `_macro_` or
+            `calibration_error` in theirs.
         value: float, int or str.
 
     Returns:
@@ -257,7 +362,7 @@ def figure_text(name, value):
     '98.33%'
     """
     if isinstance(value, float):
-        if "accuracy" in name or name.startswith("test_macro_"):
+        if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
             return f"{value:.2%}"
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
     return f"{value:,}" if type(value) is int else str(value)

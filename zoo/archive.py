@@ -44,6 +44,8 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
 # Weights hardly shrink; what shrinks more fills the memory.
 _MOST_UNPACKED = 100
+# The members of a .keras file.
+_OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
 # NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
 # when threads do it at once (python/cpython#106905).
 _parsing = threading.Lock()
@@ -247,10 +249,7 @@ class Archive(OpenFile):
         super().__init__(path)
         start = self._file.read(4)
         if not start.startswith(b"PK"):
-            raise CheckpointError(
-                f"{path} is not an .npz file (it starts with {start!r}): if it was "
-                "downloaded, delete it and download it again."
-            )
+            raise CheckpointError(f"{path} {_what_else(start)}")
         with self._damage_explained():
             # A handle of its own: threads move both.
             self._zip = zipfile.ZipFile(path)
@@ -321,6 +320,11 @@ class Archive(OpenFile):
             return self._finite(key, array)
 
     def _header(self, key, stream):
+        if key in _OF_KERAS:
+            raise CheckpointError(
+                f"{self.path} is a model saved by Keras: keras.saving.load_model reads "
+                "it once keras_vit is imported."
+            )
         if key.endswith("data.pkl"):
             raise CheckpointError(
                 f"{self.path} is a pickle of PyTorch, which can run code when read and "
@@ -347,6 +351,21 @@ class Archive(OpenFile):
         self._file.seek(member.header_offset + 26)
         name_size, extra_size = struct.unpack("<HH", self._file.read(4))
         return member.header_offset + 30 + name_size + extra_size
+
+
+def _what_else(start):
+    """Says what a file is that begins so, and is of no kind that is read."""
+    if not start:
+        return "is empty: download or save it again."
+    if start.startswith(b"\x80"):
+        return (
+            "is a pickle, which can run code when read and is never loaded: save its "
+            "arrays as .safetensors or .npz."
+        )
+    return (
+        f"is neither an .npz file nor .safetensors or .h5 (it starts with {start!r}): "
+        "check the path, and if it was downloaded, delete it and download it again."
+    )
 
 
 def _all_finite(data, dtype):

@@ -26,7 +26,7 @@ import fnmatch
 import os
 import re
 
-from zoo import augreg, registry
+from zoo import augreg, hub, registry
 from zoo.cards import CARDS
 from zoo.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.registry import PublishedModel
@@ -51,7 +51,8 @@ def get(handle: str) -> ModelCard | PublishedModel:
         handle: str, ``"<variant>/<release>"`` as `list_models` gives it; the release
             may end in its resolution (``"vit-b16/imagenet21k+imagenet2012-384"``).
             Or the name of an AugReg file, for which their index is downloaded once;
-            the name of a published model, or the path of its folder.
+            the name of a published model, the path of its folder, or where it is on
+            the Hugging Face hub, ``"hf://org/name"``, with which it is downloaded.
 
     Returns:
         A `ModelCard`, or a `PublishedModel`.
@@ -76,11 +77,14 @@ def get(handle: str) -> ModelCard | PublishedModel:
     ]
     if (card := _match(cards, release)) is not None:
         return card
-    if os.path.isfile(os.path.join(handle, registry.CARD)):
-        return registry.read(handle)
+    if hub.is_handle(handle):
+        return registry.read(hub.fetch(handle))
+    # The name goes before a folder called so: ./name is the folder.
     published = registry.models()
     if handle in published:
         return published[handle]
+    if os.path.isfile(os.path.join(handle, registry.CARD)):
+        return registry.read(handle)
     names = {name.lower(): name for name in [*CARDS, *published]}
     near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
     near = [card.handle for card in cards] or [names[name] for name in near]

@@ -21,6 +21,7 @@ _ENVIRONMENT = (
     "XDG_CACHE_HOME",
     "KERAS_VIT_OFFLINE",
     "KERAS_VIT_MIRROR",
+    registry.VARIABLE,
 )
 
 
@@ -72,7 +73,7 @@ def run_download(handles: list[str], as_json: bool) -> int:
     for handle in handles:
         try:
             card = zoo.get(handle)
-            path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+            path = _whole(card)
         except (zoo.CatalogError, OSError) as error:
             complain(error)
             failed = True
@@ -83,6 +84,23 @@ def run_download(handles: list[str], as_json: bool) -> int:
     if as_json:
         _print_json(done)
     return int(failed)
+
+
+def _whole(card):
+    """Returns the path of a file every byte of which is as it was downloaded first."""
+
+    def fetch():
+        return zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+
+    path = fetch()
+    if any(file.path == path for file in store.cached()):
+        try:
+            zoo.verify(path)
+        except zoo.StoreError as error:
+            complain(f"{error} Downloading it again.")
+            path.unlink()
+            path = fetch()
+    return path
 
 
 def run_verify(handles: list[str], as_json: bool) -> int:
@@ -110,10 +128,8 @@ def run_convert(
     source: str, destination: str, naming: str, num_heads: int | None, as_json: bool
 ) -> int:
     """Writes a checkpoint in the format of the destination's extension."""
-    folder = pathlib.Path(destination).parent
-    if not folder.is_dir():
-        raise zoo.StoreError(f"There is no folder {folder}: make it first.")
     checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
+    pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)
     written = {
         "source": checkpoint.path,

@@ -121,18 +121,12 @@ def push(
         >>> hub.push("registry/flowers", "me/flowers")  # doctest: +SKIP
         'https://huggingface.co/me/flowers'
     """
-    repository = _repository(repository)
+    check_push(repository)
     if not os.path.isdir(folder):
         raise StoreError(f"There is no folder {folder}: check the path.")
     _choose(os.listdir(folder), folder)
-    library = _library()
     with _explained(f"upload {folder} to {repository}", repository):
-        if library.get_token() is None:
-            raise StoreError(
-                f"Cannot upload {folder} to {repository}: nobody is logged in to the "
-                f"hub, {_LOG_IN} to a token that may write."
-            )
-        api = library.HfApi()
+        api = _library().HfApi()
         url = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message=message
@@ -140,10 +134,32 @@ def push(
     return str(url)
 
 
+def check_push(repository: str) -> None:
+    """Makes sure of what `push` needs before there is anything to upload.
+
+    Args:
+        repository: str, `org/name`.
+
+    Raises:
+        StoreError: another name; `huggingface_hub` is not installed; nobody is logged
+            in.
+
+    Example:
+        >>> from zoo import hub
+        >>> hub.check_push("me/flowers")  # doctest: +SKIP
+    """
+    _repository(repository)
+    if _library().get_token() is None:
+        raise StoreError(
+            f"Cannot upload to {repository}: nobody is logged in to the hub, {_LOG_IN} "
+            "to a token that may write."
+        )
+
+
 def _repository(name):
     if not _REPOSITORY.fullmatch(name):
         raise StoreError(
-            f"There is no model {name!r} on the hub: expected org/name, as in "
+            f"{name!r} is no model of the hub: expected org/name, as in "
             f"{_SCHEME}google/vit-base-patch16-224."
         )
     return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from zoo import augreg, catalog, hub, store
+from zoo import augreg, catalog, hub, registry, store
 from zoo.model_card import CatalogError
 
 _EXTENSIONS = (".npz", ".safetensors", ".h5")
@@ -15,8 +15,9 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
     """Returns the local file or folder of a model, downloading it the first time.
 
     Args:
-        source: a path, an `http(s)://` URL of a file, `hf://org/name` with or without
-            `@revision`, or a handle that `zoo.get` knows.
+        source: the name of a published model, a path, an `http(s)://` URL of a file,
+            `hf://org/name` with or without `@revision`, or another handle that
+            `zoo.get` knows.
 
     Returns:
         `pathlib.Path` for `zoo.read`.
@@ -31,7 +32,8 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
         'token.npz'
     """
     text = os.fspath(source)
-    if os.path.exists(text):
+    is_name = registry.is_name(text) and not os.path.isfile(text)
+    if os.path.exists(text) and not (is_name and text in registry.models()):
         return pathlib.Path(text)
     if hub.is_handle(text):
         return hub.fetch(text)

@@ -34,6 +34,8 @@ INDEX = "registry.json"
 WEIGHTS = ("model.npz", "model.safetensors")
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+# By the registry, and by servers.
+_TAKEN = (INDEX, "index.html", "index.htm")
 _MAX_INDEX_BYTES = 50_000_000
 
 
@@ -113,6 +115,11 @@ class PublishedModel:
         return self.name
 
     @property
+    def is_hybrid(self) -> bool:
+        """Whether a ResNet reads the image before the transformer does."""
+        return self.architecture.get("resnet_stages") is not None
+
+    @property
     def top1(self) -> float | None:
         """Accuracy on the test split of its own data set, in percent."""
         share = self.metrics.get("test_accuracy")
@@ -136,7 +143,9 @@ def is_name(text: str) -> bool:
         >>> registry.is_name("flowers-vit-ti16"), registry.is_name("../flowers")
         (True, False)
     """
-    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+    if not isinstance(text, str) or text.lower() in _TAKEN:
+        return False
+    return _NAME.fullmatch(text) is not None
 
 
 def read(folder: str | os.PathLike) -> PublishedModel:
@@ -213,7 +222,13 @@ def _models_in(place: str) -> Iterator[PublishedModel]:
         root = pathlib.Path(place).expanduser()
         if not root.is_dir():
             raise store.StoreError(
-                f"There is no folder {root}: check {VARIABLE}, which names it."
+                f"There is no folder {place}: check {VARIABLE}, which names it; a URL "
+                "begins with http:// or https://."
+            )
+        if (root / CARD).is_file():
+            raise CatalogError(
+                f"{place} is a model, not a registry: set {VARIABLE} to the folder "
+                "that it is in."
             )
         for card in sorted(root.glob(f"*/{CARD}")):
             if not is_name(card.parent.name):
@@ -229,7 +244,7 @@ def _models_in(place: str) -> Iterator[PublishedModel]:
     base = place.rstrip("/")
     url = f"{base}/{INDEX}"
     try:
-        index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
+        index = json.loads(_fetched(url))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {index['format']!r}")
         documents = list(index["models"])
@@ -242,6 +257,15 @@ def _models_in(place: str) -> Iterator[PublishedModel]:
     for name, document in zip(names, documents, strict=True):
         folder = f"{base}/{urllib.parse.quote(str(name), safe='')}"
         yield _model(document, folder, url)
+
+
+def _fetched(url):
+    try:
+        return store.latest(url, _MAX_INDEX_BYTES)
+    except store.StoreError as error:
+        raise store.StoreError(
+            f"The registry of {VARIABLE} cannot be read: {error}"
+        ) from error
 
 
 def _document(model):

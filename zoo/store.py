@@ -29,6 +29,7 @@ import re
 import sys
 import tempfile
 import time
+import warnings
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
@@ -160,7 +161,8 @@ def latest(url: str, most_bytes: int) -> bytes:
         most_bytes: int, more are refused.
 
     Returns:
-        bytes; with `KERAS_VIT_OFFLINE` those it had the last time.
+        bytes; with `KERAS_VIT_OFFLINE`, or with a warning where it cannot be had, those
+        it had the last time.
 
     Raises:
         StoreError: it cannot be had; offline and never had; the cache cannot be
@@ -183,7 +185,10 @@ def latest(url: str, most_bytes: int) -> bytes:
     try:
         content = transport.read(url, most_bytes)
     except transport.TransferError as error:
-        raise StoreError(str(error)) from error
+        if not copy.is_file():
+            raise StoreError(str(error)) from error
+        warnings.warn(f"{error} Going on with what it was before.", stacklevel=2)
+        return copy.read_bytes()
     with _cache_explained(url, copy, len(content), ""):
         copy.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:

@@ -140,7 +140,7 @@ def test_the_page_is_what_the_hub_reads(registry, run_dir):
     assert (card.data.license, card.data.pipeline_tag, card.data.library_name) == (
         "apache-2.0",
         "image-classification",
-        "keras",
+        "keras_vit",
     )
     results = {result.metric_name: result for result in card.data.eval_results}
     assert results["Accuracy"].metric_value == report["test_accuracy"]
@@ -248,7 +248,14 @@ def test_a_failure_leaves_what_was_there(registry, run_dir, tmp_path, monkeypatc
 def test_runs_that_cannot_be_published(run_dir, tmp_path):
     with pytest.raises(RunError, match=r"no report\.json.*no finished run"):
         publishing.publish(tmp_path, tmp_path / "registry")
-    with pytest.raises(RunError, match="no name of a model.*--name"):
+    with pytest.raises(RunError, match="no run directory .*nowhere"):
+        publishing.publish(tmp_path / "nowhere", tmp_path / "registry")
+    with pytest.raises(RunError, match="http://host.*pass a folder"):
+        publishing.publish(run_dir, "http://host")
+    for name in ("registry.json", "index.html"):
+        with pytest.raises(RunError, match="no name for a model"):
+            publishing.publish(run_dir, tmp_path / "registry", name=name)
+    with pytest.raises(RunError, match="no name for a model.*--name"):
         publishing.publish(run_dir, tmp_path / "registry", name="../digits")
     for name, text in (("report.json", "{"), ("model.keras", "PK"), ("c", "")):
         broken = tmp_path / f"broken-{name}"

@@ -12,7 +12,12 @@ from train import figures as drawing
 from train import markdown
 from train.figures import write_predictions_picture
 from train.metrics import MetricLog
-from train.report import classification_summary, write_report
+from train.report import (
+    calibration,
+    classification_summary,
+    interval,
+    write_report,
+)
 
 
 def random_split(classes, examples, seed=0):
@@ -142,6 +147,38 @@ def test_absent_classes_are_named_and_left_out_of_the_averages():
     assert summary["per_class"][1]["predictions"] == 1
 
 
+def test_interval_by_the_formula():
+    for correct, examples in ((0, 5), (5, 5), (1, 3), (7672, 10_000)):
+        share, z = correct / examples, 1.959963984540054
+        centre = share + z**2 / (2 * examples)
+        spread = z * np.sqrt(share * (1 - share) / examples + (z / (2 * examples)) ** 2)
+        expected = (centre + np.array([-spread, spread])) / (1 + z**2 / examples)
+        np.testing.assert_allclose(interval(correct, examples), expected, atol=1e-12)
+
+
+def test_calibration_by_hand():
+    # Confidence 0.2 is in (2/15, 3/15], the two others in bins of their own.
+    confidence = np.array([0.9, 0.9, 0.9, 0.6, 0.2])
+    probabilities = np.full((5, 10), 0.01)
+    probabilities[np.arange(5), 3] = confidence
+    labels = np.array([3, 3, 0, 3, 0])
+    found = calibration(labels, probabilities)
+    assert found["error"] == pytest.approx(
+        (3 * abs(2 / 3 - 0.9) + abs(1 - 0.6) + abs(0 - 0.2)) / 5
+    )
+    filled = [row for row in found["bins"] if row["examples"]]
+    assert len(found["bins"]) == 15 and [row["examples"] for row in filled] == [1, 1, 3]
+    assert filled[0]["high"] == pytest.approx(0.2)
+    assert filled[2]["confidence"] == pytest.approx(0.9)
+    assert filled[2]["accuracy"] == pytest.approx(2 / 3)
+    assert found["bins"][0]["accuracy"] is None
+
+
+def test_the_confident_and_right_are_calibrated():
+    found = calibration(np.arange(4), np.eye(4))
+    assert found["error"] == 0 and found["bins"][-1]["examples"] == 4
+
+
 @pytest.mark.parametrize(
     ("labels", "probabilities", "message"),
     [
@@ -176,7 +213,7 @@ def test_report_of_many_sizes(tmp_path, classes):
     table = page.split("## Classes")[1].split("##")[0]
     assert table.count("\n| class_") == min(tested, 100)
     assert ("worst of" in table) == (tested > 100)
-    assert ("Without test examples" in table) == (tested < classes)
+    assert ("Without examples" in table) == (tested < classes)
     assert sorted(os.listdir(tmp_path)) == [
         "confusion_matrix.png",
         "learning_curve.png",
@@ -234,9 +271,29 @@ def test_a_perfect_model_without_history(tmp_path):
     history = MetricLog(tmp_path / "metrics.jsonl")
     data, page = written(tmp_path, summary=summary, history=MetricLog(tmp_path / "x"))
     assert data["confusions"] == [] and history.path.exists()
-    assert "No test example was taken for another class." in page
+    assert "No example was taken for another class." in page
     assert "learning_curve" not in page
     assert (tmp_path / "confusion_matrix.png").exists()
+
+
+def test_a_report_of_another_split_with_calibration(tmp_path, figures):
+    labels, probabilities = random_split(10, 200)
+    summary = classification_summary(labels, probabilities, names_of(10))
+    summary["calibration"] = found = calibration(labels, probabilities)
+    data, page = written(tmp_path, summary=summary, history=None, split="validation")
+    assert "200 validation examples" in page and "learning_curve" not in page
+    assert "test_accuracy" not in data
+    assert data["validation_accuracy"] == summary["accuracy"]
+    low, high = data["validation_accuracy_low"], data["validation_accuracy_high"]
+    assert (low, high) == interval(round(200 * summary["accuracy"]), 200)
+    assert data["validation_calibration_error"] == found["error"]
+    assert data["calibration"] == found["bins"]
+    assert f"calibration error is {found['error']:.2%}" in page
+    assert page.count("![reliability](reliability.png)") == 1
+    upper, lower = figures[1].axes
+    heights = [bar.get_height() for bar in upper.patches]
+    assert heights == [row["accuracy"] or 0 for row in found["bins"]]
+    assert sum(bar.get_height() for bar in lower.patches) == 200
 
 
 NAMES = [
@@ -325,13 +382,14 @@ def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     names = [f"{index} a rather long name of a class" for index in range(classes)]
     labels, probabilities = random_split(classes, 2000)
     summary = classification_summary(labels, probabilities, names)
+    summary["calibration"] = calibration(labels, probabilities)
     written(tmp_path, summary=summary)
     images = np.zeros((12, 16, 16, 3), np.float32)
     path = tmp_path / "predictions.png"
     write_predictions_picture(
         path, images, labels[:12], probabilities[:12], names, "Test"
     )
-    assert len(figures) == 3
+    assert len(figures) == 4
     for figure in figures:
         found = texts_of(figure)
         assert found

@@ -97,6 +97,26 @@ def test_a_checkpoint_can_be_written_over_its_own_file(path, arrays):
     np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"])
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"\x80\x04K\x01.", "is a pickle, which can run code"),
+        (b"text", r"neither an .npz file nor .safetensors or .h5 .*b'text'"),
+    ],
+)
+def test_files_of_no_kind_that_is_read(tmp_path, content, told):
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(zoo.CheckpointError, match=told):
+        zoo.read(tmp_path / "a.bin")
+
+
+def test_keras_files_are_named(tmp_path):
+    rewrite(tmp_path / "model.keras", {"metadata.json": "{}", "config.json": "{}"})
+    with pytest.raises(zoo.CheckpointError, match="keras.saving.load_model reads it"):
+        zoo.read(tmp_path / "model.keras")
+
+
 @pytest.mark.parametrize("change", ["cut short", "same size"])
 def test_a_file_changed_in_place_is_refused(path, change):
     checkpoint = zoo.read(path)

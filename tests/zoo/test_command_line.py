@@ -234,13 +234,28 @@ def test_convert_writes_what_the_extension_says(capsys, goldens, tmp_path):
         assert (array == original.arrays[name]).all()
 
 
+def test_download_mends_what_is_damaged(capsys, goldens):
+    path = pathlib.Path(printed(capsys, "download", SMALL).out.strip())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] + b"?" + whole[-8:])
+    output = printed(capsys, "download", SMALL)
+    [line] = complaints(output.err)
+    assert "sha256" in line and line.endswith("Downloading it again.")
+    assert path.read_bytes() == whole
+
+
+def test_convert_makes_the_folder(capsys, tmp_path):
+    destination = tmp_path / "new" / "folder" / "model.safetensors"
+    printed(capsys, "convert", SMALL, str(destination), "--naming=timm")
+    assert (destination.parent / "config.json").is_file()
+
+
 @pytest.mark.parametrize(
     ("source", "destination", "message"),
     [
         ("missing.npz", "new.npz", "There is no file missing.npz"),
         ("vit-b16/imagenet22k", "new.npz", "Did you mean vit-b16/imagenet21k"),
         (SMALL, "new.txt", "new.txt"),
-        (SMALL, "nowhere/new.npz", "There is no folder nowhere: make it first."),
         ("README.md", "new.npz", "README.md"),
     ],
 )

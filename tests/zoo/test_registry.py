@@ -1,11 +1,14 @@
+import hashlib
 import json
 import os
+import pathlib
+import shutil
 
 import pytest
 from made_index import bucket  # noqa: F401
 
 import zoo
-from zoo import registry
+from zoo import hub, registry
 
 CARD = {
     "name": "flowers",
@@ -60,6 +63,38 @@ def test_registries_are_read_in_order(tmp_path, monkeypatch):
     assert zoo.list_models()[-3:] == ["birds", "flowers", "cats"]
     with pytest.raises(zoo.CatalogError, match="Did you mean flowers"):
         zoo.get("flowrs")
+
+
+def test_a_model_in_place_of_its_registry(tmp_path, monkeypatch):
+    made(tmp_path, "flowers")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path / "flowers"))
+    with pytest.raises(zoo.CatalogError, match="flowers is a model, not a registry"):
+        registry.models()
+
+
+def test_a_name_goes_before_a_folder_called_so(tmp_path, monkeypatch, goldens):
+    made(tmp_path / "registry", "flowers")
+    model = tmp_path / "registry" / "flowers" / "model.npz"
+    shutil.copy(goldens / "token.npz", model)
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    card = {**CARD, "sha256": digest, "file_size": model.stat().st_size}
+    model.with_name("model.json").write_text(json.dumps(card))
+    made(tmp_path, "flowers", name="other")
+    monkeypatch.chdir(tmp_path)
+    assert zoo.locate("flowers") == pathlib.Path("flowers")
+    assert zoo.get("flowers").name == "other"
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "registry")
+    assert zoo.locate("flowers") == pathlib.Path("registry/flowers/model.npz")
+    assert zoo.get("flowers").name == "flowers"
+    assert zoo.locate("./flowers") == pathlib.Path("flowers")
+
+
+def test_a_model_of_the_hub_has_a_card(tmp_path, monkeypatch):
+    made(tmp_path, "flowers")
+    monkeypatch.setattr(hub, "fetch", lambda handle: tmp_path / handle[-7:])
+    assert zoo.get("hf://me/flowers").class_names == ("daisy", "rose")
+    with pytest.raises(zoo.CatalogError, match="holds no published model"):
+        zoo.get("hf://google/vit")
 
 
 def test_released_models_need_no_registry(monkeypatch):
@@ -147,6 +182,14 @@ def test_a_server_is_asked_anew_each_time(served, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     served({"format": 1, "models": []})
     assert list(registry.models()) == ["birds"]
+
+
+def test_a_server_that_is_down_is_remembered(served, bucket, monkeypatch):  # noqa: F811
+    served({"format": 1, "models": [CARD]})
+    assert list(registry.models()) == ["flowers"]
+    (bucket.folder / "registry" / "registry.json").unlink()
+    with pytest.warns(UserWarning, match="404.*what it was before"):
+        assert list(registry.models()) == ["flowers"]
 
 
 def test_offline_and_never_fetched(served, monkeypatch):

@@ -208,7 +208,7 @@ def test_no_file_elsewhere_is_read(name, folder):
         ("{}", "is not the index of a checkpoint"),
         ('{"weight_map": []}', "is not the index of a checkpoint"),
         ('{"weight_map": {}}', "is not the index of a checkpoint"),
-        ("[]", "is not an .npz file"),
+        ("[]", "is neither an .npz file"),
     ],
 )
 def test_what_is_no_index(text, message, folder):

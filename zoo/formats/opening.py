@@ -9,6 +9,7 @@ from zoo.formats import h5, safetensors, shards
 
 # The name that timm and transformers look for.
 SAFETENSORS = "model.safetensors"
+_MOST_LISTED = 10
 # What a folder holds its arrays in.
 FILES_IN_FOLDERS = (SAFETENSORS, shards.INDEX, "model.npz", "model.weights.h5")
 
@@ -32,9 +33,11 @@ def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
             if os.path.isfile(os.path.join(path, name))
         ]
         if len(found) != 1:
+            held = sorted(os.listdir(path))[:_MOST_LISTED]
             raise CheckpointError(
                 f"There is no checkpoint file {path}: it is a folder with "
-                f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}; pass the file."
+                f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
+                f"holds {', '.join(held) or 'nothing'}."
             )
         (path,) = found
     if os.path.isfile(path):

@@ -1,0 +1,115 @@
+"""Evaluates a model on all images of a data set.
+
+  python -m train.evaluate runs/digits
+  python -m train.evaluate vit-b16/imagenet21k+imagenet2012-224 --dataset=imagenet2012
+  python -m train.evaluate model.npz --dataset=photos/   # {train,test}/class/*.jpg
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name. Its classes and the data set's are matched by their names; a model of
+ImageNet's classes takes folders that are named after some of them, by WordNet id or
+name.
+
+The report (report.md, report.json) has top-1 and top-5 accuracy with 95% confidence
+intervals, precision, recall and F1 of each class, the calibration, the confusions, the
+loss and the speed.
+"""
+
+import os
+import shlex
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags, logging  # noqa: E402
+
+flags.DEFINE_string(
+    "dataset",
+    None,
+    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg; that "
+    "of the run if not given.",
+)
+flags.DEFINE_string(
+    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
+)
+flags.DEFINE_enum(
+    "split", "test", ["test", "validation", "train"], "Which images of the data set."
+)
+flags.DEFINE_integer(
+    "image_size",
+    None,
+    "Pixels a side, to which the position embeddings are resized; that of the model if "
+    "not given.",
+    lower_bound=1,
+)
+flags.DEFINE_bool(
+    "central_crop",
+    False,
+    "Keep the aspect of the images and cut out 7/8 of the shorter side, as big_vision "
+    "does; the released code squashes them.",
+)
+flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+flags.DEFINE_string(
+    "real_labels",
+    None,
+    "ImageNet's reassessed labels, real.json of google-research/reassessed-imagenet, "
+    "for accuracy by them too.",
+)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "Directory of the report; runs/evaluations/MODEL-DATASET-SPLIT if not given.",
+)
+
+
+def main(argv):
+    """Reads the flags, evaluates, and says where the report is."""
+    if len(argv) != 2:
+        raise app.UsageError("Give one model: python -m train.evaluate MODEL")
+    if os.environ["KERAS_BACKEND"] != "tensorflow":
+        sys.exit(
+            "error: The input needs TensorFlow, but KERAS_BACKEND is "
+            f"{os.environ['KERAS_BACKEND']!r}: unset it."
+        )
+    if not flags.FLAGS["verbosity"].present:
+        # TFDS tells every file that it opens.
+        logging.set_verbosity(logging.WARNING)
+    from train import evaluation
+    from train.errors import RunError
+
+    given = flags.FLAGS.flag_values_dict()
+    split = given["split"]
+    try:
+        results = evaluation.evaluate(
+            argv[1],
+            dataset=given["dataset"],
+            data_dir=given["data_dir"],
+            split=split,
+            image_size=given["image_size"],
+            central_crop=given["central_crop"],
+            batch_size=given["batch_size"],
+            real_labels_file=given["real_labels"],
+            out_dir=given["out_dir"],
+            command=shlex.join(["python", "-m", "train.evaluate", *sys.argv[1:]]),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no report was written.")
+    accuracy, low, high = (
+        f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
+    )
+    print(
+        f"{split} accuracy {accuracy} ({low} to {high}) on all "
+        f"{results[f'{split}_examples']:,} images, report {results['report']}"
+    )
+
+
+def command():
+    """Runs the command line."""
+    app.run(main)
+
+
+if __name__ == "__main__":
+    command()

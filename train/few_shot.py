@@ -1,0 +1,93 @@
+"""Probes a model's features: a linear classifier from a few images a class.
+
+  python -m train.few_shot vit-b16/imagenet21k --dataset=cifar100
+  python -m train.few_shot runs/digits --dataset=digits --shots=1,5
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name. Its head is left out. The classifier is that of the papers: ridge
+regression in closed form, in seconds once the features are there.
+"""
+
+import os
+import shlex
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags, logging  # noqa: E402
+
+flags.DEFINE_string(
+    "dataset",
+    None,
+    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg.",
+    required=True,
+)
+flags.DEFINE_string(
+    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
+)
+flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images a class.")
+flags.DEFINE_integer("seeds", 3, "Draws of the training images.", lower_bound=1)
+flags.DEFINE_integer(
+    "image_size",
+    None,
+    "Pixels a side, to which the position embeddings are resized; that of the model if "
+    "not given.",
+    lower_bound=1,
+)
+flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "Directory of the report; runs/evaluations/MODEL-DATASET-few-shot if not given.",
+)
+
+
+def main(argv):
+    """Reads the flags, probes, and prints the table."""
+    if len(argv) != 2:
+        raise app.UsageError("Give one model: python -m train.few_shot MODEL")
+    if os.environ["KERAS_BACKEND"] != "tensorflow":
+        sys.exit(
+            "error: The input needs TensorFlow, but KERAS_BACKEND is "
+            f"{os.environ['KERAS_BACKEND']!r}: unset it."
+        )
+    given = flags.FLAGS.flag_values_dict()
+    if not all(count.isdecimal() and int(count) for count in given["shots"]):
+        sys.exit(
+            f"error: --shots={','.join(given['shots'])} are no numbers of images: pass "
+            "some from 1 up, such as 1,5,10."
+        )
+    if not flags.FLAGS["verbosity"].present:
+        # TFDS tells every file that it opens.
+        logging.set_verbosity(logging.WARNING)
+    from train import few_shot_probe
+    from train.errors import RunError
+
+    try:
+        results = few_shot_probe.run(
+            argv[1],
+            dataset=given["dataset"],
+            data_dir=given["data_dir"],
+            shots=sorted({int(count) for count in given["shots"]}),
+            seeds=given["seeds"],
+            image_size=given["image_size"],
+            batch_size=given["batch_size"],
+            out_dir=given["out_dir"],
+            command=shlex.join(["python", "-m", "train.few_shot", *sys.argv[1:]]),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no report was written.")
+    print(f"{few_shot_probe.table(results)}\nreport {results['report']}")
+
+
+def command():
+    """Runs the command line."""
+    app.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,187 @@
+"""A model that somebody names, and what it answers to a data set."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import tempfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_vit
+import zoo
+from keras_vit.sizes import pair
+from keras_vit.weights import read_weights
+from train.callbacks import progress_bar
+from train.data import pipeline
+from train.errors import RunError
+from train.run_directory import RunDirectory
+from zoo import registry
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenModel:
+    """A model and what is known of it.
+
+    Args:
+        name: str, what it is called where files are named after it.
+        model: `keras.Model` from images in [-1, 1] to logits, or to features.
+        class_names: tuple of str in the order of the head, None where unknown.
+        config: dict, the recipe of the run that it comes from; empty of any other.
+    """
+
+    name: str
+    model: keras.Model
+    class_names: tuple[str, ...] | None = None
+    config: dict = dataclasses.field(default_factory=dict)
+
+
+def load(source, *, image_size=None, features=False):
+    """Loads a model.
+
+    Args:
+        source: str, the directory of a finished run, a `.keras` file, or whatever
+            `keras_vit.load_model` takes.
+        image_size: int or (height, width) in pixels, to which the position embeddings
+            are resized; by default that of the model.
+        features: bool, whether to leave the head out: the model then gives what goes
+            into it, that of `pre_logits` where the model has them.
+
+    Returns:
+        `GivenModel`.
+
+    Raises:
+        RunError: there is no such model, it is damaged, or it cannot be used.
+
+    Example:
+
+    >>> load("runs/digits").model.output_shape  # doctest: +SKIP
+    (None, 10)
+    """
+    path = pathlib.Path(source)
+    try:
+        if path.is_dir() and not (path / registry.CARD).is_file():
+            run = RunDirectory(path)
+            if run.model.is_file() or run.checkpoints.is_dir():
+                return _of_run(run, image_size, features)
+        if path.suffix == ".keras":
+            return _of_keras_file(path, image_size, features)
+        return _of_weights(source, image_size, features)
+    except (ValueError, OSError, KeyError) as error:
+        raise RunError(f"The model {source} cannot be used: {error}") from error
+
+
+def answers(predictor, batches, split):
+    """Returns what a model answers to every example of a split, in order.
+
+    Args:
+        predictor: `keras_vit.Predictor`.
+        batches: `tf.data.Dataset` of (images, labels), made from the split.
+        split: `train.data.splits.Split`.
+
+    Returns:
+        Tuple of labels (examples,) and answers (examples, ...) as NumPy arrays.
+
+    Raises:
+        RunError: an image cannot be decoded, or the memory is full.
+    """
+    all_labels, all_answers = [], []
+    with (
+        progress_bar(total=split.num_examples, unit="image", desc="images") as bar,
+        explaining_full_memory(),
+    ):
+        for images, labels in pipeline.explained(batches, split):
+            all_answers.append(predictor(images))
+            all_labels.append(labels.numpy())
+            bar.update(len(all_labels[-1]))
+    return np.concatenate(all_labels), np.concatenate(all_answers)
+
+
+@contextlib.contextmanager
+def explaining_full_memory():
+    """Tells what to do where a model does not fit into the device's memory.
+
+    Raises:
+        RunError: it does not.
+    """
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise RunError(
+            "The device's memory is full: lower --batch_size or --image_size."
+        ) from error
+
+
+def image_size_of(given):
+    """Returns the (height, width) of a model's images, three channels deep.
+
+    Args:
+        given: `GivenModel`.
+
+    Raises:
+        RunError: it takes something else, or several sizes.
+    """
+    shape = given.model.input_shape
+    if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
+        raise RunError(
+            f"The model {given.name} takes images of shape {shape[1:]}: give one that "
+            "takes (height, width, 3) of a fixed size."
+        )
+    return shape[1:3]
+
+
+def _of_run(run, image_size, features):
+    if not run.model.is_file():
+        raise RunError(
+            f"{run.path} has no {run.model.name}, so it holds no finished run: give "
+            "the command again that began it, or check the path."
+        )
+    given = _of_keras_file(run.model, image_size, features)
+    config = json.loads(run.config.read_text()) if run.config.is_file() else {}
+    return dataclasses.replace(
+        given, name=_name(run.path.resolve().name), config=config
+    )
+
+
+def _of_keras_file(path, image_size, features):
+    model = keras.saving.load_model(path)
+    if image_size is not None and model.input_shape[1:3] != pair(
+        image_size, "image_size"
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            # Not .npz, which cannot say all that a model may compute.
+            weights = os.path.join(folder, "model.safetensors")
+            keras_vit.save_released_weights(model, weights)
+            model = keras_vit.load_model(weights, image_size=image_size)
+    if features:
+        model = keras.Model(model.inputs, model.get_layer("head").input)
+    names = RunDirectory(path.parent).class_names
+    class_names = None
+    if names.is_file():
+        class_names = tuple(names.read_text(encoding="utf-8").split("\n")[:-1])
+    return GivenModel(_name(path.stem), model, class_names)
+
+
+def _of_weights(source, image_size, features):
+    checkpoint = read_weights(source)
+    options = {"image_size": image_size}
+    if features:
+        options["include_top"] = False
+        options["representation_size"] = checkpoint.representation_size
+    model = keras_vit.load_model(checkpoint, **options)
+    with contextlib.suppress(zoo.CatalogError):
+        card = zoo.get(str(source))
+        if isinstance(card, zoo.PublishedModel):
+            return GivenModel(card.name, model, card.class_names)
+    place = str(source).rstrip("/")
+    if "://" in place or os.path.exists(place):
+        place = os.path.splitext(os.path.basename(place))[0]
+    return GivenModel(_name(place), model)
+
+
+def _name(text):
+    return re.sub(r"[^\w.+-]+", "-", text)
