@@ -46,8 +46,7 @@ class Checkpoints:
             RunError: the file cannot be written.
         """
         arrays = {
-            key: ops.convert_to_numpy(variable)
-            for key, variable in _keyed(variables).items()
+            key: _to_numpy(variable) for key, variable in _keyed(variables).items()
         }
         with whole_file(self._path(step)) as temporary:
             np.savez(temporary, **arrays)
@@ -91,6 +90,13 @@ class Checkpoints:
 
     def _path(self, step):
         return self.folder / f"step-{step:08d}.npz"
+
+
+def _to_numpy(variable):
+    # No .npz tells bfloat16; float32 holds all of its values.
+    if variable.dtype == "bfloat16":
+        variable = ops.cast(variable, "float32")
+    return ops.convert_to_numpy(variable)
 
 
 def _keyed(variables):

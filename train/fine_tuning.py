@@ -28,6 +28,7 @@ from train.errors import RunError
 from train.figures import write_predictions_picture
 from train.files import whole_file
 from train.loop import Trainer, evaluate, fit
+from train.losses import softmax_cross_entropy
 from train.metrics import MetricLog
 from train.optimizers import MomentumSGD
 from train.report import classification_summary, write_report
@@ -62,6 +63,14 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
     deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
     devices = devices or Devices(tf.distribute.get_strategy())
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
+    changes = pipeline.Changes(
+        recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
+    )
+    if changes.mixes and devices.has_hosts:
+        raise RunError(
+            "Mixup and CutMix take the examples of a whole batch, of which each worker "
+            "has a part: leave --mixup and --cutmix out, or use one machine."
+        )
     directory = RunDirectory(run_dir)
     if devices.is_chief:
         directory.claim(deciding)
@@ -74,13 +83,16 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
     schedule = WarmupCosine(recipe.learning_rate, recipe.steps, recipe.warmup_steps)
     with devices.strategy.scope():
         model = build_model(recipe, len(source.class_names))
-        optimizer = MomentumSGD(schedule, recipe.momentum)
+        optimizer = MomentumSGD(schedule, recipe.momentum, recipe.momentum_dtype)
     image_size = model.input_shape[1:3]
     trainer = Trainer(
         model,
         optimizer,
         micro_batches=parts,
         clip_norm=recipe.clip_norm,
+        loss=functools.partial(
+            softmax_cross_entropy, label_smoothing=recipe.label_smoothing
+        ),
         strategy=devices.strategy,
     )
     checkpoints = Checkpoints(directory.checkpoints)
@@ -132,6 +144,8 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
                 start_step=start_step,
                 crop=recipe.crop,
                 flip=recipe.flip,
+                changes=changes,
+                classes=len(source.class_names),
             )
         )
         fit(

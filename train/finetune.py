@@ -57,6 +57,24 @@ flags.DEFINE_integer(
     "Steps of rising learning rate. Keeps its share of the steps if not given.",
     lower_bound=0,
 )
+flags.DEFINE_list(
+    "rand_augment", None, "LAYERS,MAGNITUDE of RandAugment, such as 2,15."
+)
+flags.DEFINE_float(
+    "random_erasing", None, "How often a part of an image is erased.", lower_bound=0
+)
+flags.DEFINE_float("mixup", None, "The alpha of mixup, such as 0.2.", lower_bound=0)
+flags.DEFINE_float("cutmix", None, "The alpha of CutMix, such as 1.", lower_bound=0)
+flags.DEFINE_float(
+    "label_smoothing", None, "The part of a label shared by all classes.", lower_bound=0
+)
+flags.DEFINE_enum(
+    "momentum_dtype",
+    None,
+    ["bfloat16"],
+    "What the optimizer keeps its velocities in, as the released code did; that of "
+    "the weights if not given.",
+)
 flags.DEFINE_float(
     "validation_fraction",
     None,
@@ -137,6 +155,12 @@ def _overrides(given):
         "micro_batches",
         "learning_rate",
         "warmup_steps",
+        "rand_augment",
+        "random_erasing",
+        "mixup",
+        "cutmix",
+        "label_smoothing",
+        "momentum_dtype",
         "validation_fraction",
         "precision",
         "seed",
@@ -153,9 +177,25 @@ def _overrides(given):
             )
         height, *width = map(int, sides)
         values["image_size"] = (height, *width) if width else height
+    if "rand_augment" in values:
+        values["rand_augment"] = _rand_augment(values["rand_augment"])
     if values.get("weights") == "none":
         values["weights"] = None
     return values
+
+
+def _rand_augment(given):
+    try:
+        layers, magnitude = given
+        found = int(layers), float(magnitude)
+        if min(found) < 0:
+            raise ValueError("a negative number")
+    except ValueError as error:
+        raise ValueError(
+            f"--rand_augment={','.join(given)} is not LAYERS,MAGNITUDE ({error}): pass "
+            "two numbers such as 2,15."
+        ) from error
+    return found
 
 
 def command():

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from train.data.pipeline import NO_LABEL
 from train.errors import RunError
+from train.losses import softmax_cross_entropy
 
 # Any number but 0: each device draws from a stream of its own.
 _SEEDS_APART = 1_000_003
@@ -26,16 +27,25 @@ class Trainer:
         micro_batches: int, the parts in which a device computes its share of a batch;
             divides it.
         clip_norm: float.
+        loss: function of logits and labels to the losses of single examples.
         strategy: `tf.distribute.Strategy`; one device by default.
     """
 
     def __init__(
-        self, model, optimizer, *, micro_batches=1, clip_norm=1.0, strategy=None
+        self,
+        model,
+        optimizer,
+        *,
+        micro_batches=1,
+        clip_norm=1.0,
+        loss=softmax_cross_entropy,
+        strategy=None,
     ):
         self.model = model
         self.optimizer = optimizer
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
+        self.loss = loss
         self.strategy = strategy or tf.distribute.get_strategy()
         with self.strategy.scope():
             optimizer.build(model.trainable_variables)
@@ -70,7 +80,7 @@ class Trainer:
 
         Args:
             images: float32 tensor (batch, height, width, channels), or one a device.
-            labels: int32 tensor (batch,), or one a device.
+            labels: int32 tensor (batch,) or what else the loss takes, or one a device.
 
         Returns:
             Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
@@ -139,7 +149,7 @@ class Trainer:
         count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
             logits = self.model(images, training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            losses = self.loss(logits, labels)
             # Divided here, not in each gradient, which would copy them all.
             loss = tf.reduce_sum(losses) / count
         gradients = tape.gradient(loss, self.model.trainable_variables)
@@ -160,6 +170,9 @@ class Trainer:
 
 
 def _correct(logits, labels):
+    """Of mixed labels the largest counts."""
+    if labels.shape.rank == 2:
+        labels = tf.argmax(labels, axis=-1, output_type=tf.int32)
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     return tf.cast(predicted == labels, "float32")
 

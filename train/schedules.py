@@ -6,8 +6,37 @@ import keras
 from keras import ops
 
 
+class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from zero times a decay, which begins when that is over."""
+
+    def __init__(self, learning_rate, steps, warmup_steps=0):
+        if not 0 <= warmup_steps < steps:
+            raise ValueError(
+                f"warmup_steps={warmup_steps} must be at least 0 and less than "
+                f"steps={steps}."
+            )
+        self.learning_rate = learning_rate
+        self.steps = steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        progress = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
+        rate = self.decay(ops.clip(progress, 0.0, 1.0))
+        if self.warmup_steps:
+            rate = rate * ops.minimum(1.0, step / self.warmup_steps)
+        return rate
+
+    def get_config(self):
+        return {
+            "learning_rate": self.learning_rate,
+            "steps": self.steps,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
 @keras.saving.register_keras_serializable(package="keras_vit")
-class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
+class WarmupCosine(_Warmup):
     """Linear warm-up from zero, then half a cosine down to zero.
 
     Args:
@@ -27,28 +56,41 @@ class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
     0.015
     """
 
-    def __init__(self, learning_rate, steps, warmup_steps=0):
-        if not 0 <= warmup_steps < steps:
-            raise ValueError(
-                f"warmup_steps={warmup_steps} must be at least 0 and less than "
-                f"steps={steps}."
-            )
-        self.learning_rate = learning_rate
-        self.steps = steps
-        self.warmup_steps = warmup_steps
+    def decay(self, progress):
+        """Returns the rate without warm-up at a progress of 0 to 1."""
+        return self.learning_rate * 0.5 * (1.0 + ops.cos(math.pi * progress))
 
-    def __call__(self, step):
-        step = ops.cast(step, "float32")
-        progress = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
-        progress = ops.clip(progress, 0.0, 1.0)
-        rate = self.learning_rate * 0.5 * (1.0 + ops.cos(math.pi * progress))
-        if self.warmup_steps:
-            rate = rate * ops.minimum(1.0, step / self.warmup_steps)
-        return rate
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class WarmupLinear(_Warmup):
+    """Linear warm-up from zero, then a line down to nearly zero.
+
+    Args:
+        learning_rate: float, the highest.
+        steps: int, of the whole run.
+        warmup_steps: int, fewer than `steps`.
+        end: float, the last rate.
+
+    Raises:
+        ValueError: the warm-up is as long as the run, or a number is negative.
+
+    Source:
+        Paper table 3; the last rate is that of the released code.
+
+    Example:
+
+    >>> schedule = WarmupLinear(1e-3, steps=500, warmup_steps=100)
+    >>> round(float(schedule(50)), 6), round(float(schedule(500)), 6)
+    (0.0005, 1e-05)
+    """
+
+    def __init__(self, learning_rate, steps, warmup_steps=0, end=1e-5):
+        super().__init__(learning_rate, steps, warmup_steps)
+        self.end = end
+
+    def decay(self, progress):
+        """Returns the rate without warm-up at a progress of 0 to 1."""
+        return self.end + (self.learning_rate - self.end) * (1.0 - progress)
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "steps": self.steps,
-            "warmup_steps": self.warmup_steps,
-        }
+        return {**super().get_config(), "end": self.end}

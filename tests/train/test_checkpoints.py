@@ -12,6 +12,18 @@ from train.loop import Trainer
 from train.optimizers import MomentumSGD
 
 
+def test_bfloat16_survives(tmp_path):
+    variable = keras.Variable([0.1, -3.0], dtype="bfloat16", name="velocity")
+    before = keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, [variable])
+    variable.assign([0.0, 0.0])
+    assert checkpoints.restore([variable]) == 1
+    after = keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
+    np.testing.assert_array_equal(after, before)
+    assert variable.dtype == "bfloat16"
+
+
 def trainer_of(seed=0, hidden_size=16):
     """A trainer with all that a checkpoint must hold: momentum, dropout's seeds."""
     keras.utils.set_random_seed(seed)

@@ -33,6 +33,12 @@ FLAGS = [
     "micro_batches",
     "learning_rate",
     "warmup_steps",
+    "rand_augment",
+    "random_erasing",
+    "mixup",
+    "cutmix",
+    "label_smoothing",
+    "momentum_dtype",
     "validation_fraction",
     "precision",
     "seed",
@@ -391,6 +397,8 @@ def test_a_missing_class_folder_is_named(photos, tmp_path):
             ["--steps=10", "--warmup_steps=10"],
             ["warmup_steps=10", "less than steps=10"],
         ),
+        (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
+        (["--mixup=0.2", "--cutmix=1"], ["mixup=0.2 and cutmix=1.0", "one of them"]),
     ],
     ids=[
         "data set",
@@ -401,6 +409,8 @@ def test_a_missing_class_folder_is_named(photos, tmp_path):
         "weights file",
         "micro-batches",
         "warm-up",
+        "RandAugment",
+        "mixup and CutMix",
     ],
 )
 def test_a_mistake_is_one_clear_line(flags, told, tmp_path):
@@ -409,6 +419,22 @@ def test_a_mistake_is_one_clear_line(flags, told, tmp_path):
     for part in told:
         assert part in message
     assert not list(tmp_path.glob("run/checkpoints/*.npz"))
+
+
+@pytest.mark.slow
+def test_every_augmentation_and_an_exact_resume(tmp_path):
+    flags = [
+        *DIGITS,
+        "--rand_augment=2,5",
+        "--random_erasing=0.5",
+        "--mixup=0.2",
+        "--label_smoothing=0.1",
+        "--momentum_dtype=bfloat16",
+    ]
+    finished(*flags, f"--run_dir={tmp_path / 'whole'}")
+    ended_by(signal.SIGKILL, *flags, run_dir=tmp_path / "killed")
+    finished(*flags, f"--run_dir={tmp_path / 'killed'}")
+    assert_same_to_the_bit(tmp_path / "killed", tmp_path / "whole")
 
 
 def test_a_run_directory_that_cannot_be_made_is_named(tmp_path):

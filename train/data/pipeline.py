@@ -6,7 +6,7 @@ import os
 
 import tensorflow as tf
 
-from train.data import preprocessing
+from train.data import augmentation, mixing, preprocessing
 from train.data.splits import DataError, Split, find_corrupt
 
 SHUFFLE_BUFFER = 50_000
@@ -73,6 +73,59 @@ class Share:
 ALL = Share()
 
 
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What training images go through after the crop and the flip.
+
+    Args:
+        rand_augment: `(layers, magnitude)`, None for none.
+        random_erasing: How often a part of an image is erased.
+        mixup: The alpha of mixup, 0 for none.
+        cutmix: The alpha of CutMix, 0 for none; not both.
+
+    Example:
+
+    >>> Changes(rand_augment=(2, 15), mixup=0.2).mixes
+    True
+    """
+
+    rand_augment: tuple[int, float] | None = None
+    random_erasing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+    @property
+    def mixes(self) -> bool:
+        """Whether labels become rows of numbers."""
+        return bool(self.mixup or self.cutmix)
+
+    def image(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Changes an image of values 0..255."""
+        seeds = tf.random.split(seed, 2)
+        if self.rand_augment is not None:
+            # The released code's images are whole numbers here.
+            image = augmentation.rand_augment(
+                tf.cast(image, tf.uint8), *self.rand_augment, seeds[0]
+            )
+        if self.random_erasing:
+            image = augmentation.random_erasing(image, seeds[1], self.random_erasing)
+        return image
+
+    def batch(
+        self, images: tf.Tensor, labels: tf.Tensor, classes: int, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mixes the examples of a whole batch."""
+        labels = tf.one_hot(labels, classes)
+        if self.mixup:
+            return mixing.mixup(images, labels, self.mixup, seed)
+        return mixing.cutmix(images, labels, self.cutmix, seed)
+
+
+UNCHANGED = Changes()
+# Apart from those of single examples.
+_OF_BATCHES = 0x6D6978
+
+
 def training_batches(
     split: Split,
     *,
@@ -82,6 +135,8 @@ def training_batches(
     start_step: int = 0,
     crop: str = "inception",
     flip: bool = True,
+    changes: Changes = UNCHANGED,
+    classes: int | None = None,
     share: Share = ALL,
 ) -> tf.data.Dataset:
     """Shuffles, crops and batches without end; batch k depends on the seed and k only.
@@ -99,11 +154,14 @@ def training_batches(
         start_step: How many batches to leave out.
         crop: A name in `preprocessing.TRAIN_CROPS`.
         flip: Whether to mirror half of the images.
+        changes: What images go through besides.
+        classes: How many there are; only mixed labels need it.
         share: What this host prepares of every batch.
 
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
-        int32 `(batch_size,)`; with several devices the batches of one after the other,
+        int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
+        with several devices the batches of one after the other,
         each with its part of the examples.
 
     Raises:
@@ -118,6 +176,11 @@ def training_batches(
     _check_batch_size(batch_size)
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
+    if changes.mixes and share.hosts > 1:
+        raise ValueError(
+            "mixup and CutMix take the examples of a whole batch, of which each of "
+            f"{share.hosts} hosts has a part: leave them out, or use one host"
+        )
     crop_image = preprocessing.TRAIN_CROPS[crop]
     start_example = start_step * batch_size
     start_epoch, done_in_epoch = divmod(start_example, split.num_examples)
@@ -146,19 +209,28 @@ def training_batches(
         image = crop_image(decode, image_size, seeds[0])
         if flip:
             image = preprocessing.random_flip(image, seeds[1])
+        image = changes.image(image, seeds[1])
         return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+
+    def mix(step, batch):
+        step_seed = tf.random.fold_in(tf.stack([seed, step]), _OF_BATCHES)
+        return changes.batch(*batch, classes, step_seed)
 
     epochs = tf.data.Dataset.range(start_epoch, tf.int64.max)
     indices = tf.data.Dataset.range(start_example, tf.int64.max)
     # Hosts that prepare others of these examples shuffle alike.
     numbered = tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
-    batches = (
-        share.of(numbered, batch_size)
-        .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
-        .batch(batch_size // share.devices, drop_remainder=True)
-        .prefetch(BATCHES_READY)
+    examples = share.of(numbered, batch_size).map(
+        prepare, num_parallel_calls=IN_FLIGHT, deterministic=True
     )
-    return batches.with_options(_options())
+    if changes.mixes:
+        batches = examples.batch(batch_size, drop_remainder=True)
+        batches = batches.enumerate(start_step).map(mix)
+        if share.devices > 1:
+            batches = batches.rebatch(batch_size // share.devices, drop_remainder=True)
+    else:
+        batches = examples.batch(batch_size // share.devices, drop_remainder=True)
+    return batches.prefetch(BATCHES_READY).with_options(_options())
 
 
 def evaluation_batches(

@@ -39,7 +39,13 @@ class Recipe:
         validation_fraction: float in [0, 1), the part of train held out.
         crop: str, the training crop, see `train.data.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
+        rand_augment: None, or (layers, magnitude) of RandAugment.
+        random_erasing: float in [0, 1], how often a part of an image is erased.
+        mixup: float, the alpha of mixup, 0 for none.
+        cutmix: float, the alpha of CutMix, 0 for none; not both.
+        label_smoothing: float in [0, 1].
         momentum: float.
+        momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
         clip_norm: float, the largest norm of the whole gradient.
         precision: `"float32"` or `"mixed_bfloat16"`.
         seed: int, of initialisation, data order, crops and dropout.
@@ -67,7 +73,13 @@ class Recipe:
     validation_fraction: float = 0.02
     crop: str = "inception"
     flip: bool = True
+    rand_augment: tuple[int, float] | None = None
+    random_erasing: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    label_smoothing: float = 0.0
     momentum: float = 0.9
+    momentum_dtype: str | None = None
     clip_norm: float = 1.0
     precision: str = "float32"
     seed: int = 0
@@ -90,6 +102,21 @@ class Recipe:
             raise ValueError(
                 "validation_fraction must be in [0, 1), got "
                 f"{self.validation_fraction}."
+            )
+        for name in ("random_erasing", "label_smoothing"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(
+                    f"{name} must be in [0, 1], got {getattr(self, name)}."
+                )
+        for name in ("mixup", "cutmix"):
+            if getattr(self, name) < 0:
+                raise ValueError(
+                    f"{name} must not be negative, got {getattr(self, name)}."
+                )
+        if self.mixup and self.cutmix:
+            raise ValueError(
+                f"mixup={self.mixup} and cutmix={self.cutmix} mix the same batches: "
+                "pass one of them."
             )
         if self.batch_size % self.micro_batches:
             raise ValueError(

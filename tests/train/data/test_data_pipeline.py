@@ -7,6 +7,9 @@ from PIL import Image
 
 from train.data import pipeline
 from train.data.pipeline import (
+    NO_LABEL,
+    Changes,
+    Share,
     evaluation_batches,
     explain_input_error,
     explained,
@@ -190,6 +193,82 @@ def test_labels_stay_with_their_images():
 def test_unusable_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         training_batches(numbered_split(10), **{**OPTIONS, **changes})
+
+
+CHANGES = {
+    "mixup": Changes(mixup=0.2),
+    "cutmix": Changes(cutmix=1.0),
+    "single images": Changes(rand_augment=(2, 9), random_erasing=0.5),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_resume_exactly(name):
+    split = numbered_split(10)
+    options = {**OPTIONS, "changes": CHANGES[name], "classes": 10}
+    whole = take(training_batches(split, **options), 5)
+    assert_same(take(training_batches(split, start_step=2, **options), 3), whole[2:])
+    plain = take(training_batches(split, **OPTIONS), 5)
+    assert any(
+        (mine[0] != theirs[0]).any() for mine, theirs in zip(whole, plain, strict=True)
+    )
+    labels = np.stack([labels for _, labels in whole])
+    assert labels.ndim == (2 if name == "single images" else 3)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_devices_share_the_batches_of_one(name):
+    split = numbered_split(10)
+    options = {**OPTIONS, "changes": CHANGES[name], "classes": 10}
+    whole = take(training_batches(split, **options), 3)
+    parts = take(training_batches(split, share=Share(devices=2), **options), 6)
+    for step, (images, labels) in enumerate(whole):
+        both = [
+            np.concatenate(pair)
+            for pair in zip(*parts[2 * step : 2 * step + 2], strict=True)
+        ]
+        np.testing.assert_array_equal(both[0], images)
+        np.testing.assert_array_equal(both[1], labels)
+
+
+def test_hosts_share_the_batches_of_one():
+    split = numbered_split(10)
+    whole = take(training_batches(split, **OPTIONS), 3)
+    hosts = [
+        take(training_batches(split, share=Share(host, 2, 4), **OPTIONS), 6)
+        for host in range(2)
+    ]
+    for step, (images, labels) in enumerate(whole):
+        parts = [part for host in hosts for part in host[2 * step : 2 * step + 2]]
+        both = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        np.testing.assert_array_equal(both[0], images)
+        np.testing.assert_array_equal(both[1], labels)
+    with pytest.raises(ValueError, match="each of 2 hosts has a part"):
+        training_batches(
+            split, share=Share(0, 2, 2), changes=Changes(mixup=0.2), **OPTIONS
+        )
+    with pytest.raises(ValueError, match="batch_size=4 .* 3 devices"):
+        training_batches(split, share=Share(devices=3), **OPTIONS)
+
+
+def test_hosts_share_an_evaluation():
+    split = numbered_split(10)
+    whole = take(evaluation_batches(split, image_size=(6, 5), batch_size=4), 3)
+    labels = np.concatenate([labels for _, labels in whole])
+    hosts = [
+        take(
+            evaluation_batches(
+                split, image_size=(6, 5), batch_size=4, share=Share(host, 2, 2)
+            ),
+            4,
+        )
+        for host in range(2)
+    ]
+    assert len(hosts[0]) == len(hosts[1]) == 3
+    found = np.concatenate(
+        [np.concatenate([one[1], two[1]]) for one, two in zip(*hosts, strict=True)]
+    )
+    assert found.tolist() == [*labels.tolist(), NO_LABEL, NO_LABEL]
 
 
 def test_evaluation_covers_the_ragged_end():

@@ -1,0 +1,272 @@
+import inspect
+
+import keras
+import keras_cv
+import numpy as np
+import pytest
+import released_ops
+import tensorflow as tf
+from PIL import Image, ImageEnhance
+from scipy import stats
+
+from train.data import image_ops
+from train.data.augmentation import rand_augment, random_erasing
+from train.data.mixing import cutmix, mixup
+
+NAMES = [op.__name__ for op in image_ops.OPS]
+MAGNITUDES = [0, 7, 10, 15, 20]
+
+
+def photo_like(height, width, seed=0):
+    """Smooth blobs with noise, dull enough to be stretched."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(20, 220, (5, 6, 3), dtype=np.uint8)
+    image = np.asarray(Image.fromarray(coarse).resize((width, height))).astype(int)
+    noise = rng.integers(-12, 13, image.shape)
+    return np.clip(image + noise, 0, 255).astype(np.uint8)
+
+
+def drawn(name, image, seed):
+    """The sign or the centre that an operation draws from a seed."""
+    arguments = inspect.signature(getattr(released_ops, name)).parameters
+    if "sign" in arguments:
+        return [1 if tf.random.stateless_uniform((), seed) >= 0.5 else -1]
+    if "centre" in arguments:
+        seeds = tf.unstack(tf.random.split(seed, 2))
+        sides = image.shape[:2]
+        centre = [
+            int(tf.random.stateless_uniform((1,), seed, maxval=side, dtype=tf.int32)[0])
+            for seed, side in zip(seeds, sides, strict=True)
+        ]
+        return [centre]
+    return []
+
+
+@pytest.mark.parametrize("magnitude", MAGNITUDES)
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_equal_pil_and_float64(name, magnitude):
+    op, released = getattr(image_ops, name), getattr(released_ops, name)
+    for seed, (height, width) in enumerate([(40, 61), (224, 224), (9, 7), (64, 3)]):
+        image = photo_like(height, width, seed)
+        found = op(tf.constant(image), magnitude / 10, (seed, 5)).numpy()
+        expected = released(image, magnitude, *drawn(name, image, (seed, 5)))
+        assert found.dtype == np.uint8
+        assert found.shape == image.shape
+        error = np.abs(found - expected.astype(float))
+        assert np.isnan(error).mean() < 0.2
+        # float32 may fall below a whole number where float64 does not; colour and
+        # sharpness multiply that by up to 2.7.
+        tolerance = {"auto_contrast": 1, "color": 3, "contrast": 1, "sharpness": 3}
+        assert np.nanmax(error) <= tolerance.get(name, 0)
+        assert np.nanmean(error > 0) < 0.05
+
+
+def test_both_signs_are_drawn():
+    image = photo_like(40, 40)
+    for name in ("rotate", "shear_x", "shear_y", "translate_x", "translate_y"):
+        op = getattr(image_ops, name)
+        found = {
+            op(tf.constant(image), 0.3, (0, k)).numpy().tobytes() for k in range(9)
+        }
+        assert len(found) == 2
+
+
+@pytest.mark.parametrize("value", [0, 7, 255])
+def test_one_colour_is_no_histogram_to_stretch(value):
+    image = tf.constant(np.full((5, 6, 3), value, np.uint8))
+    for op in (image_ops.auto_contrast, image_ops.equalize):
+        np.testing.assert_array_equal(op(image, 1.0, (0, 0)), image)
+
+
+def test_the_released_contrast_is_not_that_of_pil():
+    image = photo_like(224, 224)
+    found = image_ops.contrast(tf.constant(image), 1.0, (0, 0)).numpy()
+    theirs = ImageEnhance.Contrast(Image.fromarray(image)).enhance(1.9)
+    assert np.abs(found.astype(int) - np.asarray(theirs)).mean() > 20
+    grays = image_ops.contrast(tf.constant(image), -0.1 / 1.8, (0, 0)).numpy()
+    np.testing.assert_allclose(grays, 196, atol=1)
+
+
+def test_the_released_solarize_wraps():
+    values = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, axis=2)
+    for magnitude, threshold in ((10, 0), (15, 128), (20, 0), (5, 128)):
+        found = image_ops.solarize(tf.constant(values), magnitude / 10, (0, 0))
+        expected = np.where(values < threshold, values, 255 - values)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_keras_cv_equalizes_differently():
+    image = photo_like(224, 224)
+    # It leaves out the rarest value's pixels, the released code the brightest's.
+    image[:60] = 255
+    theirs = keras_cv.layers.Equalization((0, 255))(image)
+    ours = image_ops.equalize(tf.constant(image), 1.0, (0, 0))
+    assert np.abs(np.asarray(theirs) - np.asarray(ours, "float32")).max() >= 1
+
+
+def seeds(count):
+    return tf.data.Dataset.range(count).map(
+        lambda k: tf.stack([tf.cast(3, k.dtype), k])
+    )
+
+
+def test_each_layer_takes_each_operation_equally_often(monkeypatch):
+    ops = [lambda image, level, seed, k=k: image * 0 + k for k in range(16)]
+    monkeypatch.setattr(image_ops, "OPS", ops)
+    image = tf.zeros((1, 1, 3), tf.uint8)
+    found = seeds(3200).map(lambda seed: rand_augment(image, 2, 10, seed)[0, 0, 0])
+    counts = np.bincount(list(found.as_numpy_iterator()), minlength=16)
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_layers_follow_one_another(monkeypatch):
+    def count(image, level, seed):
+        assert level == 1.5
+        return image + 1
+
+    monkeypatch.setattr(image_ops, "OPS", [count])
+    image = tf.zeros((3, 3, 3), tf.uint8)
+    for layers in (0, 1, 3):
+        found = rand_augment(image, layers, 15, (0, 0))
+        np.testing.assert_array_equal(found, np.full((3, 3, 3), layers))
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_images_of_any_size_follow_their_seed_alone(policy):
+    images = [photo_like(h, w) for h, w in ((30, 40), (17, 5), (64, 64), (3, 3))] * 8
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(enumerate(images)),
+        output_signature=(
+            tf.TensorSpec((), tf.int64),
+            tf.TensorSpec((None, None, 3), tf.uint8),
+        ),
+    )
+
+    def augment(index, image):
+        return rand_augment(image, 2, 15, tf.stack([tf.cast(1, tf.int64), index]))
+
+    kept = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        once = list(dataset.map(augment, num_parallel_calls=4).as_numpy_iterator())
+    finally:
+        keras.config.set_dtype_policy(kept)
+    tf.random.set_seed(1)
+    changed = 0
+    for index, (image, found) in enumerate(zip(images, once, strict=True)):
+        again = augment(tf.constant(index, tf.int64), tf.constant(image))
+        np.testing.assert_array_equal(found, again)
+        assert found.shape == image.shape
+        changed += not np.array_equal(found, image)
+    assert changed > 24
+
+
+@pytest.mark.parametrize(
+    ("image", "layers", "magnitude", "message"),
+    [
+        (tf.zeros((4, 4, 3)), 2, 10, "changes uint8 images, got float32: cast"),
+        (tf.zeros((4, 4, 3), tf.uint8), -1, 10, "num_layers must not be negative"),
+        (tf.zeros((4, 4, 3), tf.uint8), 2, -1, "magnitude must not be negative"),
+    ],
+)
+def test_what_rand_augment_refuses(image, layers, magnitude, message):
+    with pytest.raises(ValueError, match=message):
+        rand_augment(image, layers, magnitude, (0, 0))
+
+
+def test_erased_rectangles_are_those_of_the_paper():
+    image = tf.zeros((80, 100, 3), tf.float32) - 1
+
+    def box(seed):
+        return random_erasing(image, seed, probability=1.0) >= 0
+
+    rng = np.random.default_rng(0)
+    expected, found = [], []
+    for inside in seeds(600).map(box).as_numpy_iterator():
+        rows, columns = inside.any(axis=(1, 2)), inside.any(axis=(0, 2))
+        assert inside.sum() == 3 * rows.sum() * columns.sum()
+        places = [np.flatnonzero(side) for side in (rows, columns)]
+        found.append([places[0][0], places[1][0], len(places[0]), len(places[1])])
+    while len(expected) < 600:
+        area, aspect = rng.uniform(0.02, 0.4) * 8000, rng.uniform(0.3, 1 / 0.3)
+        height, width = np.sqrt(area * aspect), np.sqrt(area / aspect)
+        top, left = rng.uniform(0, 80), rng.uniform(0, 100)
+        if top + height <= 80 and left + width <= 100:
+            expected.append([top, left, height, width])
+    for one, other in zip(np.transpose(found), np.transpose(expected), strict=True):
+        assert stats.ks_2samp(one + 0.5 * (one == one.astype(int)), other).pvalue > 1e-4
+
+
+def test_erasing_takes_its_share_and_fills_with_noise():
+    image = tf.zeros((40, 40, 3), tf.uint8)
+    found = np.stack(
+        list(seeds(400).map(lambda s: random_erasing(image, s)).as_numpy_iterator())
+    )
+    erased = found.any(axis=(1, 2, 3))
+    assert abs(erased.mean() - 0.5) < 4 * 0.5 / 20
+    values = found[found > 0]
+    assert values.min() == 1 and values.max() == 255
+    assert abs(values.mean() - 128) < 2
+
+
+def batch(size=6):
+    images = np.random.default_rng(0).normal(size=(size, 8, 10, 3)).astype("float32")
+    return tf.constant(images), tf.one_hot(np.arange(size) % 4, 4)
+
+
+def test_mixup_is_that_of_the_released_code():
+    images, labels = batch()
+    mixed, mixed_labels = mixup(images, labels, 0.2, (0, 2))
+    share = float(mixed_labels[1, 1])
+    assert 0.5 <= share < 1
+    for found, values in ((mixed, images), (mixed_labels, labels)):
+        values = values.numpy().astype("float64")
+        expected = share * values + (1 - share) * np.roll(values, 1, axis=0)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert found.dtype == tf.float32
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.8])
+def test_the_weight_of_mixup_is_the_larger_part_of_a_beta(alpha):
+    images, labels = batch(3)
+    shares = seeds(1500).map(lambda s: mixup(images, labels, alpha, s)[1][1, 1])
+    shares = np.array(list(shares.as_numpy_iterator()))
+    beta = stats.beta(alpha, alpha)
+    result = stats.kstest(shares, lambda a: beta.cdf(a) - beta.cdf(1 - a))
+    assert result.pvalue > 1e-3
+
+
+def test_cutmix_takes_a_rectangle_and_its_part_of_the_labels():
+    images, labels = batch()
+    areas = []
+    for seed in range(60):
+        mixed, mixed_labels = (
+            part.numpy() for part in cutmix(images, labels, 1.0, (0, seed))
+        )
+        partner = np.roll(images, 1, axis=0)
+        inside = (mixed == partner).all(axis=(0, 3))
+        outside = (mixed == images.numpy()).all(axis=(0, 3))
+        assert np.all(inside ^ outside)
+        rows, columns = inside.any(axis=1).sum(), inside.any(axis=0).sum()
+        assert inside.sum() == rows * columns
+        left = 1 - inside.mean()
+        expected = left * labels + (1 - left) * np.roll(labels, 1, axis=0)
+        np.testing.assert_allclose(mixed_labels, expected, atol=1e-6)
+        areas.append(inside.mean())
+    assert min(areas) < 0.1 < 0.5 < max(areas)
+
+
+@pytest.mark.parametrize("mix", [mixup, cutmix])
+def test_mixing_follows_its_seed_alone(mix):
+    images, labels = batch()
+    graph = tf.function(mix)
+    one, again = (graph(images, labels, 0.8, (1, 2))[0].numpy() for _ in "ab")
+    np.testing.assert_array_equal(one, again)
+    np.testing.assert_allclose(mix(images, labels, 0.8, (1, 2))[0], one, atol=1e-6)
+    assert np.abs(mix(images, labels, 0.8, (1, 3))[0] - one).max() > 0.1
+    unchanged, same = mix(images, labels, 0, (1, 2))
+    assert unchanged is images and same is labels
+    with pytest.raises(ValueError, match="alpha must not be negative, got -1"):
+        mix(images, labels, -1, (1, 2))
+    with pytest.raises(ValueError, match=r"got labels of shape \(6,\).*tf.one_hot"):
+        mix(images, tf.range(6), 0.8, (1, 2))

@@ -1,0 +1,229 @@
+"""The 16 operations of the released RandAugment, accidents included.
+
+Each takes a uint8 image `(height, width, 3)`, a level (the magnitude divided by ten, a
+Python number) and a seed `(2,)`, and returns an image of the same shape and dtype. The
+seed decides the sign or the place where there is one. docs/augmentation.md compares
+them with keras-cv, Keras and PIL.
+
+Source: big_vision, pp/archive/autoaugment.py at 642c086, itself from tensorflow/tpu,
+efficientnet/autoaugment.py.
+"""
+
+import functools
+import math
+
+import tensorflow as tf
+
+# What fills the places that a moved image leaves, and what cutout paints.
+FILL = 128.0
+# The weights of a pixel and its neighbours in PIL's smooth image.
+SMOOTH = ((1, 1, 1), (1, 5, 1), (1, 1, 1))
+RANGE = (0, 255)
+MOVING = {"fill_mode": "constant", "fill_value": FILL, "interpolation": "nearest"}
+
+
+def auto_contrast(image, level, seed):
+    """Stretches each channel to 0..255."""
+    del level, seed
+    return _to_uint8(_layer("AutoContrast", value_range=RANGE)(image))
+
+
+def equalize(image, level, seed):
+    """Makes the histogram of each channel flat, by the rule of PIL."""
+    del level, seed
+    pixels = tf.transpose(tf.reshape(tf.cast(image, tf.int32), (-1, 3)))
+    histogram = tf.math.bincount(pixels, minlength=256, maxlength=256, axis=-1)
+    brightest = tf.reduce_max(pixels, axis=1, keepdims=True)
+    last = tf.gather(histogram, brightest, batch_dims=1)
+    step = (tf.shape(pixels)[1] - last) // 255
+    before = tf.cumsum(histogram, exclusive=True, axis=1)
+    table = tf.minimum((before + step // 2) // tf.maximum(step, 1), 255)
+    table = tf.where(step == 0, tf.range(256), table)
+    looked_up = tf.gather(table, pixels, batch_dims=1)
+    return tf.cast(tf.reshape(tf.transpose(looked_up), tf.shape(image)), tf.uint8)
+
+
+def invert(image, level, seed):
+    """Takes every value from 255."""
+    del level, seed
+    return 255 - image
+
+
+def rotate(image, level, seed):
+    """Turns by 30 degrees a level, either way."""
+    angle = _either_sign(level * 30.0, seed) * (math.pi / 180.0)
+    layer = _layer("RandomRotation", factor=1.0, **MOVING)
+    return _transform(layer, image, angles=angle[None])
+
+
+def posterize(image, level, seed):
+    """Keeps the upper four bits a level; of none, as released, the highest."""
+    del seed
+    # TensorFlow shifts a uint8 by another: modulo 256, and by seven bits at most.
+    bits = 8 - min((8 - int(level * 4)) % 256, 7)
+    return _to_uint8(_layer("Posterization", value_range=RANGE, bits=bits)(image))
+
+
+def solarize(image, level, seed):
+    """Inverts the values from a threshold on.
+
+    The released threshold of 256 a level is a uint8 and wraps: magnitudes of 10 and 20
+    invert the whole image, as 0 does, and 15 inverts its brighter half.
+    """
+    del seed
+    threshold = int(level * 256) % 256
+    layer = _layer(
+        "Solarization", value_range=RANGE, threshold_factor=(threshold, threshold)
+    )
+    return _to_uint8(layer(image))
+
+
+def color(image, level, seed):
+    """Moves towards gray or away from it."""
+    del seed
+    return _blend(tf.image.rgb_to_grayscale(image), image, level)
+
+
+def contrast(image, level, seed):
+    """Moves towards one gray or away from it.
+
+    The released gray is no mean: it is the number of pixels divided by 256, which is
+    196 at 224 x 224.
+    """
+    del seed
+    pixels = tf.cast(tf.reduce_prod(tf.shape(image)[:2]), tf.float32)
+    return _blend(tf.floor(tf.minimum(pixels / 256.0, 255.0)), image, level)
+
+
+def brightness(image, level, seed):
+    """Moves towards black or away from it."""
+    del seed
+    return _blend(0.0, image, level)
+
+
+def sharpness(image, level, seed):
+    """Moves towards a smoothed image or away from it; the edge stays as it is."""
+    del seed
+    kernel = tf.constant(SMOOTH, tf.float32)[:, :, None, None] / 13.0
+    smooth = tf.nn.depthwise_conv2d(
+        tf.cast(image, tf.float32)[None],
+        tf.tile(kernel, (1, 1, 3, 1)),
+        strides=(1, 1, 1, 1),
+        padding="VALID",
+    )
+    inside = tf.pad(tf.ones_like(smooth[0], tf.bool), ((1, 1), (1, 1), (0, 0)))
+    smooth = tf.pad(_to_uint8(smooth[0]), ((1, 1), (1, 1), (0, 0)))
+    return _blend(tf.where(inside, smooth, image), image, level)
+
+
+def shear_x(image, level, seed):
+    """Moves each row by 0.3 of its number a level, either way."""
+    shear = _either_sign(level * 0.3, seed)
+    layer = _layer("RandomShear", x_factor=1.0, y_factor=1.0, **MOVING)
+    return _transform(layer, image, shear_x=shear[None, None], shear_y=None)
+
+
+def shear_y(image, level, seed):
+    """Moves each column by 0.3 of its number a level, either way."""
+    shear = _either_sign(level * 0.3, seed)
+    layer = _layer("RandomShear", x_factor=1.0, y_factor=1.0, **MOVING)
+    return _transform(layer, image, shear_x=None, shear_y=shear[None, None])
+
+
+def translate_x(image, level, seed):
+    """Moves by 100 pixels a level to the left or to the right."""
+    return _translate(image, 1, _either_sign(level * 100.0, seed))
+
+
+def translate_y(image, level, seed):
+    """Moves by 100 pixels a level up or down."""
+    return _translate(image, 0, _either_sign(level * 100.0, seed))
+
+
+def cutout(image, level, seed):
+    """Paints a square of 80 pixels a level gray, around any pixel."""
+    side = 2 * int(level * 40)
+    shape = tf.shape(image)
+    centre_y, centre_x = (
+        tf.random.stateless_uniform((1,), seed, maxval=shape[axis], dtype=tf.int32)
+        for axis, seed in enumerate(tf.unstack(tf.random.split(seed, 2)))
+    )
+    layer = _layer("RandomCutout", height_factor=1.0, width_factor=1.0, fill_value=FILL)
+    return _transform(
+        layer,
+        image,
+        centers_x=centre_x,
+        centers_y=centre_y,
+        rectangles_width=tf.constant([side]),
+        rectangles_height=tf.constant([side]),
+    )
+
+
+def solarize_add(image, level, seed):
+    """Adds 110 a level to the values below 128."""
+    del seed
+    brighter = tf.minimum(tf.cast(image, tf.int32) + int(level * 110), 255)
+    return tf.where(image < 128, tf.cast(brighter, tf.uint8), image)
+
+
+OPS = (
+    auto_contrast,
+    equalize,
+    invert,
+    rotate,
+    posterize,
+    solarize,
+    color,
+    contrast,
+    brightness,
+    sharpness,
+    shear_x,
+    shear_y,
+    translate_x,
+    translate_y,
+    cutout,
+    solarize_add,
+)
+
+
+def _blend(other, image, level):
+    """Goes from another image to this one, past it where the factor exceeds 1."""
+    factor = level * 1.8 + 0.1
+    other = tf.cast(other, tf.float32)
+    return _to_uint8(other + factor * (tf.cast(image, tf.float32) - other))
+
+
+def _to_uint8(values):
+    return tf.cast(tf.clip_by_value(values, 0.0, 255.0), tf.uint8)
+
+
+def _either_sign(value, seed):
+    return tf.where(tf.random.stateless_uniform((), seed) < 0.5, -value, value)
+
+
+def _translate(image, axis, pixels):
+    """Takes each pixel from so many pixels further along an axis."""
+    side = tf.cast(tf.shape(image)[axis], tf.float32)
+    share, none = -pixels[None, None] / side, tf.zeros((1, 1))
+    height, width = (share, none) if axis == 0 else (none, share)
+    layer = _layer("RandomTranslation", height_factor=1.0, width_factor=1.0, **MOVING)
+    return _transform(
+        layer, image, height_translations=height, width_translations=width
+    )
+
+
+def _transform(layer, image, **transformation):
+    """Applies a random layer of keras-cv with numbers that are drawn already."""
+    images = tf.cast(image, tf.float32)[None]
+    return _to_uint8(layer.augment_images(images, transformations=transformation)[0])
+
+
+@functools.cache
+def _layer(name, **arguments):
+    # Here, for it takes seven seconds.
+    import keras_cv
+
+    # Its layers may hold variables, which no function of tf.data may make; and in
+    # bfloat16 they would round the pixels.
+    with tf.init_scope():
+        return getattr(keras_cv.layers, name)(seed=0, dtype="float32", **arguments)

@@ -1,0 +1,120 @@
+"""Batches whose images and labels are mixed in pairs, each a function of its seed.
+
+Every example's partner is the one before it in the batch, the first one's the last:
+batches are shuffled already. These functions are for the whole batch of a step, before
+it is divided among devices, which then changes nothing.
+"""
+
+import tensorflow as tf
+
+
+def mixup(
+    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Takes averages of pairs of images, and of their labels.
+
+    All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
+    part is the example's own.
+
+    Args:
+        images: Float `(batch, height, width, channels)`.
+        labels: Float `(batch, classes)`, whose rows sum to one.
+        alpha: The larger, the more equal the parts; 0 leaves the batch as it is.
+        seed: Integers `(2,)`; the weight is a function of it.
+
+    Returns:
+        Images and labels, of their shapes and dtypes.
+
+    Raises:
+        ValueError: for labels that are no rows of numbers, or a negative alpha.
+
+    Source: mixup: Beyond Empirical Risk Minimization; the shared weight, its larger
+    part and the partner as in big_vision, utils.py.
+
+    Example:
+
+    >>> images, labels = tf.eye(3)[:, None, :, None], tf.eye(3)
+    >>> _, mixed = mixup(images, labels, alpha=0.2, seed=(0, 1))
+    >>> bool(tf.reduce_all(tf.linalg.diag_part(mixed) >= 0.5))
+    True
+    """
+    _check_labels("mixup", labels)
+    if alpha == 0:
+        return images, labels
+    share = _draw_share(alpha, seed)
+    share = tf.maximum(share, 1.0 - share)
+    return _average(images, share), _average(labels, share)
+
+
+def cutmix(
+    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Replaces a rectangle of each image by that of its partner, and labels likewise.
+
+    All images of a batch share one rectangle of their aspect, around any pixel; it has
+    the part of the area that Beta(alpha, alpha) leaves, less what lies outside. Labels
+    are averaged by the area that is left.
+
+    Args:
+        images: `(batch, height, width, channels)`.
+        labels: Float `(batch, classes)`, whose rows sum to one.
+        alpha: 1 in the paper; 0 leaves the batch as it is.
+        seed: Integers `(2,)`; the rectangle is a function of it.
+
+    Returns:
+        Images and labels, of their shapes and dtypes.
+
+    Raises:
+        ValueError: for labels that are no rows of numbers, or a negative alpha.
+
+    Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
+    Features, section 3.1 and appendix A; the partner as in `mixup`.
+
+    Example:
+
+    >>> images, labels = tf.eye(4)[:, None, :, None], tf.eye(4)
+    >>> cutmix(images, labels, alpha=1.0, seed=(0, 1))[1].shape
+    TensorShape([4, 4])
+    """
+    _check_labels("cutmix", labels)
+    if alpha == 0:
+        return images, labels
+    share_seed, *place_seeds = tf.unstack(tf.random.split(seed, 3))
+    cut = tf.sqrt(1.0 - _draw_share(alpha, share_seed))
+    inside = []
+    for axis, place_seed in enumerate(place_seeds, start=1):
+        side = tf.shape(images)[axis]
+        centre = tf.random.stateless_uniform(
+            (), place_seed, maxval=side, dtype=tf.int32
+        )
+        half = tf.cast(cut * tf.cast(side, cut.dtype), tf.int32) // 2
+        places = tf.range(side)
+        inside.append((places >= centre - half) & (places < centre + half))
+    rows, columns = inside
+    rectangle = rows[:, None] & columns[None, :]
+    left = 1.0 - tf.reduce_mean(tf.cast(rectangle, tf.float64))
+    mixed = tf.where(rectangle[:, :, None], tf.roll(images, 1, axis=0), images)
+    return mixed, _average(labels, left)
+
+
+def _check_labels(name, labels):
+    if labels.shape.rank != 2 or not labels.dtype.is_floating:
+        raise ValueError(
+            f"{name} averages rows of numbers, got labels of shape {labels.shape} and "
+            f"dtype {labels.dtype.name}: pass tf.one_hot(labels, classes)"
+        )
+
+
+def _draw_share(alpha, seed):
+    if alpha < 0:
+        raise ValueError(f"alpha must not be negative, got {alpha}")
+    # In float32 both would often be 0 for the small alphas that recipes take.
+    one, other = tf.unstack(
+        tf.random.stateless_gamma((2,), seed, alpha, dtype=tf.float64)
+    )
+    return one / (one + other)
+
+
+def _average(values, share):
+    share = tf.cast(share, values.dtype)
+    return share * values + (1 - share) * tf.roll(values, 1, axis=0)
