@@ -10,6 +10,15 @@ from train.data.pipeline import NO_LABEL
 from train.errors import RunError
 from train.losses import softmax_cross_entropy
 
+_OF_APPLY = (
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
+)
 # Any number but 0: each device draws from a stream of its own.
 _SEEDS_APART = 1_000_003
 
@@ -29,6 +38,10 @@ class Trainer:
         clip_norm: float.
         loss: function of logits and labels to the losses of single examples.
         strategy: `tf.distribute.Strategy`; one device by default.
+
+    Raises:
+        ValueError: the optimizer has a setting that only `apply` heeds, which is not
+            called here.
     """
 
     def __init__(
@@ -41,6 +54,12 @@ class Trainer:
         loss=softmax_cross_entropy,
         strategy=None,
     ):
+        for name in _OF_APPLY:
+            if getattr(optimizer, name, None):
+                raise ValueError(
+                    f"The trainer would leave out the optimizer's {name}, which only "
+                    "its apply() heeds: build it without."
+                )
         self.model = model
         self.optimizer = optimizer
         self.micro_batches = micro_batches

@@ -1,6 +1,9 @@
 """Twenty steps of a small model on some devices; writes what came of it.
 
-python distributed_steps.py STRATEGY DEVICES MICRO_BATCHES DROPOUT OUT.npz
+python distributed_steps.py STRATEGY DEVICES MICRO_BATCHES,... DROPOUT OUT.npz
+
+In the name of the file {host} and {parts} are the numbers of the process and of the
+micro-batches.
 """
 
 import os
@@ -25,12 +28,17 @@ STEPS = 20
 IMAGE_SIZE = (16, 24)
 
 
-def main(strategy, devices, micro_batches, dropout, out):
+def main(strategy, devices, parts, dropout, out):
     cpu = tf.config.list_physical_devices("CPU")[0]
     configurations = [tf.config.LogicalDeviceConfiguration()] * int(devices)
     tf.config.set_logical_device_configuration(cpu, configurations)
     used = distribution.start(strategy)
+    for micro_batches in map(int, parts.split(",")):
+        path = out.format(host=used.host, parts=micro_batches)
+        take_steps(used, micro_batches, float(dropout), path)
 
+
+def take_steps(used, micro_batches, dropout, path):
     source = digits_source.load_digits(validation_fraction=0.05)
     keras.utils.set_random_seed(0)
     config = keras_vit.ViTConfig(
@@ -38,12 +46,12 @@ def main(strategy, devices, micro_batches, dropout, out):
     )
     with used.strategy.scope():
         model = keras_vit.VisionTransformer(
-            config, image_size=IMAGE_SIZE, classes=10, dropout_rate=float(dropout)
+            config, image_size=IMAGE_SIZE, classes=10, dropout_rate=dropout
         )
         trainer = Trainer(
             model,
             MomentumSGD(WarmupCosine(0.03, STEPS, 5)),
-            micro_batches=int(micro_batches),
+            micro_batches=micro_batches,
             strategy=used.strategy,
         )
     trainer.spread_seeds()
@@ -79,7 +87,7 @@ def main(strategy, devices, micro_batches, dropout, out):
         for index, variable in enumerate(trainer.variables)
     }
     np.savez(
-        out.format(host=used.host),
+        path,
         labels=labels,
         probabilities=probabilities,
         loss=loss,

@@ -112,6 +112,13 @@ def test_steps_equal_those_by_hand(micro_batches):
     assert min(norms) < clip_norm < max(norms), "some steps must clip, others not"
 
 
+def test_settings_that_would_be_left_out_are_refused():
+    with pytest.raises(ValueError, match="optimizer's weight_decay.*build it without"):
+        Trainer(two_matrices(), MomentumSGD(0.1, weight_decay=0.1))
+    with pytest.raises(ValueError, match="optimizer's global_clipnorm"):
+        Trainer(two_matrices(), MomentumSGD(0.1, global_clipnorm=1.0))
+
+
 def test_micro_batches_give_the_same_weights():
     results = {}
     for micro_batches in (1, 2, 4):
