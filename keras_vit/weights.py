@@ -11,6 +11,7 @@ from keras import ops
 
 import zoo
 from keras_vit.fitting import changed_arrays
+from zoo.locate import EXTENSIONS, fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -19,7 +20,6 @@ from zoo.released_names import (
 )
 from zoo.semantics import Semantics
 
-_EXTENSIONS = (".npz", ".safetensors", ".h5")
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
 
@@ -173,7 +173,7 @@ def read_weights(weights, variant=None, num_heads=None):
     if isinstance(weights, zoo.Checkpoint):
         return weights
     text = os.fspath(weights)
-    is_path = os.path.exists(text) or text.endswith(_EXTENSIONS)
+    is_path = os.path.exists(text) or text.endswith(EXTENSIONS)
     if variant is None or is_path or "/" in text or os.sep in text:
         return zoo.read(zoo.locate(text), num_heads=num_heads)
     try:
@@ -182,8 +182,7 @@ def read_weights(weights, variant=None, num_heads=None):
         card = zoo.registry.models().get(text)
         if card is None:
             raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
-    path = zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
-    return zoo.read(path)
+    return zoo.read(fetch_card(card))
 
 
 def computed(model):

@@ -11,7 +11,6 @@ from train import repeatable
 from train.data.pipeline import Share
 from train.errors import RunError
 
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
     tf.errors.UnavailableError,
@@ -192,11 +191,7 @@ def _multiworker():
             host += 1
         if not 0 <= host < len(workers):
             raise ValueError(f"task {host} of {len(workers)}")
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=tf.distribute.experimental.CommunicationOptions(
-                implementation=tf.distribute.experimental.CommunicationImplementation.AUTO
-            )
-        )
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
         raise RunError(
             f"The workers {', '.join(workers)} did not come together ({error}): start "

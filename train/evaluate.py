@@ -22,17 +22,11 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags, logging  # noqa: E402
+from absl import app, flags  # noqa: E402
 
-flags.DEFINE_string(
-    "dataset",
-    None,
-    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg; that "
-    "of the run if not given.",
-)
-flags.DEFINE_string(
-    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
-)
+from train import command_line  # noqa: E402
+
+command_line.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
     "split", "test", ["test", "validation", "train"], "Which images of the data set."
 )
@@ -67,14 +61,8 @@ def main(argv):
     """Reads the flags, evaluates, and says where the report is."""
     if len(argv) != 2:
         raise app.UsageError("Give one model: python -m train.evaluate MODEL")
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
-        sys.exit(
-            "error: The input needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it."
-        )
-    if not flags.FLAGS["verbosity"].present:
-        # TFDS tells every file that it opens.
-        logging.set_verbosity(logging.WARNING)
+    command_line.need_tensorflow("The input")
+    command_line.quiet_data()
     from train import evaluation
     from train.errors import RunError
 

@@ -12,10 +12,10 @@ import keras_vit
 from train import given_model, real_labels, recipes
 from train.class_matching import match_classes
 from train.data import pipeline, sources
-from train.data.splits import pick
 from train.errors import RunError
 from train.figures import PICTURES, write_predictions_picture
 from train.files import make_folder
+from train.loop import explaining_full_memory
 from train.model_page import data_set_name
 from train.report import calibration, classification_summary, write_report
 from train.run_directory import RunDirectory
@@ -83,7 +83,7 @@ def evaluate(
         part, image_size=image_size, batch_size=batch_size
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = keras_vit.Predictor(given.model, batch_size)
-    with given_model.explaining_full_memory():
+    with explaining_full_memory(given_model.LESS_MEMORY):
         alone = _images_per_second(predictor)
     started = time.perf_counter()
     labels, logits = given_model.answers(predictor, batches, part)
@@ -232,12 +232,7 @@ def _images_per_second(predictor):
 
 
 def _picture(directory, part, image_size, labels, probabilities, class_names):
-    # Spread over the split, which often has its classes in order.
-    places = np.linspace(0, part.num_examples - 1, PICTURES)
-    chosen = np.unique(places.astype(int))
-    [(images, _)] = pipeline.evaluation_batches(
-        pick(part, chosen), image_size=image_size, batch_size=len(chosen)
-    ).as_numpy_iterator()
+    chosen, images, _ = pipeline.samples(part, PICTURES, image_size=image_size)
     write_predictions_picture(
         directory / "predictions.png",
         images,

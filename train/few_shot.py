@@ -16,17 +16,11 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags, logging  # noqa: E402
+from absl import app, flags  # noqa: E402
 
-flags.DEFINE_string(
-    "dataset",
-    None,
-    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg.",
-    required=True,
-)
-flags.DEFINE_string(
-    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
-)
+from train import command_line  # noqa: E402
+
+command_line.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images a class.")
 flags.DEFINE_integer("seeds", 3, "Draws of the training images.", lower_bound=1)
 flags.DEFINE_integer(
@@ -48,20 +42,14 @@ def main(argv):
     """Reads the flags, probes, and prints the table."""
     if len(argv) != 2:
         raise app.UsageError("Give one model: python -m train.few_shot MODEL")
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
-        sys.exit(
-            "error: The input needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it."
-        )
+    command_line.need_tensorflow("The input")
     given = flags.FLAGS.flag_values_dict()
     if not all(count.isdecimal() and int(count) for count in given["shots"]):
         sys.exit(
             f"error: --shots={','.join(given['shots'])} are no numbers of images: pass "
             "some from 1 up, such as 1,5,10."
         )
-    if not flags.FLAGS["verbosity"].present:
-        # TFDS tells every file that it opens.
-        logging.set_verbosity(logging.WARNING)
+    command_line.quiet_data()
     from train import few_shot_probe
     from train.errors import RunError
 

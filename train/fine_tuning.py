@@ -22,12 +22,11 @@ from train.callbacks import (
 )
 from train.checkpoints import Checkpoints
 from train.data import pipeline, sources
-from train.data.splits import pick
 from train.distribution import Devices
 from train.errors import RunError
-from train.figures import write_predictions_picture
+from train.figures import PICTURES, write_predictions_picture
 from train.files import whole_file
-from train.loop import Trainer, evaluate, fit
+from train.loop import Trainer, evaluate, explaining_full_memory, fit
 from train.losses import softmax_cross_entropy
 from train.metrics import MetricLog
 from train.optimizers import MomentumSGD
@@ -37,6 +36,7 @@ from train.schedules import WarmupCosine
 
 # Settings that change what is written on the way, not what comes out.
 _HARMLESS = ("eval_every", "checkpoint_every", "published")
+_LESS_MEMORY = "raise --micro_batches, lower --image_size or choose a smaller --model."
 
 
 def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
@@ -112,7 +112,7 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(devices.watched())
-        stack.enter_context(_explaining_full_memory())
+        stack.enter_context(explaining_full_memory(_LESS_MEMORY))
         if devices.is_chief:
             _announce(recipe, source, model, directory, start_step, devices)
         diary = _diary(recipe, directory, start_step, devices)
@@ -234,17 +234,6 @@ def _checkpoint(recipe):
     return read_weights(recipe.weights, variant, num_heads).without_head()
 
 
-@contextlib.contextmanager
-def _explaining_full_memory():
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise RunError(
-            "The device's memory is full: raise --micro_batches, lower --image_size or "
-            "choose a smaller --model."
-        ) from error
-
-
 def _announce(recipe, source, model, directory, start_step, devices):
     validation = source.validation.num_examples if source.validation else 0
     print(
@@ -315,12 +304,9 @@ def _settings(recipe):
 
 def _picture(source, directory, model):
     """Shows that the saved model, loaded again, sees what the trained one saw."""
-    # Spread over the split, which often has its classes in order.
-    chosen = np.unique(np.linspace(0, source.test.num_examples - 1, 12).astype(int))
-    few = pick(source.test, chosen)
-    [(images, labels)] = pipeline.evaluation_batches(
-        few, image_size=model.input_shape[1:3], batch_size=len(chosen)
-    ).as_numpy_iterator()
+    _, images, labels = pipeline.samples(
+        source.test, PICTURES, image_size=model.input_shape[1:3]
+    )
     # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
     trained, loaded = (
         keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))

@@ -20,17 +20,11 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags, logging  # noqa: E402
+from absl import app, flags  # noqa: E402
 
-flags.DEFINE_string(
-    "dataset",
-    None,
-    "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg.",
-    required=True,
-)
-flags.DEFINE_string(
-    "data_dir", None, "Where TFDS data sets are or go; TFDS's own default if not given."
-)
+from train import command_line  # noqa: E402
+
+command_line.define_data()
 flags.DEFINE_string(
     "model", None, "A released variant such as ViT-B_16 or R50+ViT-B_16."
 )
@@ -106,15 +100,10 @@ def main(argv):
     """Reads the flags, runs, and says where the report is."""
     if len(argv) > 1:
         raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
-        sys.exit(
-            "error: The trainer needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it. The model it saves runs on "
-            "every backend."
-        )
-    if not flags.FLAGS["verbosity"].present:
-        # TFDS tells every file that it opens.
-        logging.set_verbosity(logging.WARNING)
+    command_line.need_tensorflow(
+        "The trainer", hint=" The model it saves runs on every backend."
+    )
+    command_line.quiet_data()
     from train import distribution, fine_tuning, recipes
     from train.errors import RunError
 

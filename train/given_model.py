@@ -10,7 +10,6 @@ import tempfile
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 import keras_vit
 import zoo
@@ -19,8 +18,12 @@ from keras_vit.weights import read_weights
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.errors import RunError
+from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
 from zoo import registry
+
+# What to do where the memory is full.
+LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,28 +95,13 @@ def answers(predictor, batches, split):
     all_labels, all_answers = [], []
     with (
         progress_bar(total=split.num_examples, unit="image", desc="images") as bar,
-        explaining_full_memory(),
+        explaining_full_memory(LESS_MEMORY),
     ):
         for images, labels in pipeline.explained(batches, split):
             all_answers.append(predictor(images))
             all_labels.append(labels.numpy())
             bar.update(len(all_labels[-1]))
     return np.concatenate(all_labels), np.concatenate(all_answers)
-
-
-@contextlib.contextmanager
-def explaining_full_memory():
-    """Tells what to do where a model does not fit into the device's memory.
-
-    Raises:
-        RunError: it does not.
-    """
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise RunError(
-            "The device's memory is full: lower --batch_size or --image_size."
-        ) from error
 
 
 def image_size_of(given):
@@ -135,11 +123,7 @@ def image_size_of(given):
 
 
 def _of_run(run, image_size, features):
-    if not run.model.is_file():
-        raise RunError(
-            f"{run.path} has no {run.model.name}, so it holds no finished run: give "
-            "the command again that began it, or check the path."
-        )
+    run.require(run.model)
     given = _of_keras_file(run.model, image_size, features)
     config = json.loads(run.config.read_text()) if run.config.is_file() else {}
     return dataclasses.replace(
@@ -159,10 +143,8 @@ def _of_keras_file(path, image_size, features):
             model = keras_vit.load_model(weights, image_size=image_size)
     if features:
         model = keras.Model(model.inputs, model.get_layer("head").input)
-    names = RunDirectory(path.parent).class_names
-    class_names = None
-    if names.is_file():
-        class_names = tuple(names.read_text(encoding="utf-8").split("\n")[:-1])
+    run = RunDirectory(path.parent)
+    class_names = run.read_class_names() if run.class_names.is_file() else None
     return GivenModel(_name(path.stem), model, class_names)
 
 

@@ -1,5 +1,6 @@
 """The training step, and the loop around it."""
 
+import contextlib
 import time
 
 import keras
@@ -186,6 +187,22 @@ class Trainer:
         if self.strategy.num_replicas_in_sync > 1:
             values = self.strategy.gather(values, axis=0)
         return values
+
+
+@contextlib.contextmanager
+def explaining_full_memory(remedy):
+    """Tells what to do where a model does not fit into the device's memory.
+
+    Args:
+        remedy: str.
+
+    Raises:
+        RunError: it does not.
+    """
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise RunError(f"The device's memory is full: {remedy}") from error
 
 
 def _correct(logits, labels):

@@ -22,6 +22,8 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from absl import app, flags  # noqa: E402
 
+from train import command_line  # noqa: E402
+
 flags.DEFINE_string("to", None, "The registry: a folder of models.", required=True)
 flags.DEFINE_string(
     "name", None, "The model's name there; that of the run's directory if not given."
@@ -41,18 +43,15 @@ def main(argv):
     """Reads the flags, publishes, and says where the model is."""
     if len(argv) != 2:
         raise app.UsageError("Give one run directory: train.publish RUN_DIR --to=DIR")
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
-        sys.exit(
-            "error: A SavedModel needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it."
-        )
+    command_line.need_tensorflow("A SavedModel")
     from train import publishing
     from train.errors import RunError
+    from zoo import hub
 
     given = flags.FLAGS.flag_values_dict()
     try:
         if given["push_to"]:
-            publishing.check_push(given["push_to"])
+            hub.check_push(given["push_to"])
         folder = publishing.publish(
             argv[1],
             given["to"],

@@ -1,7 +1,6 @@
 """A finished run as a model that others find, load and read about."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -22,6 +21,7 @@ from train.model_page import PICTURES, data_set_name, model_page
 from train.run_directory import RunDirectory
 from zoo import registry
 from zoo.semantics import Semantics
+from zoo.store import digest
 
 # Between what the SavedModel and the model compute, of the largest logit.
 _TOLERANCE = 1e-4
@@ -103,29 +103,9 @@ def push(folder, repository, *, private=False):
         ) from error
 
 
-def check_push(repository):
-    """Makes sure that somebody is logged in to the hub, and of a repository's name.
-
-    Args:
-        repository: str, `"org/name"`.
-
-    Raises:
-        RunError: no token, or it is no name.
-    """
-    try:
-        zoo.hub.check_push(repository)
-    except zoo.StoreError as error:
-        raise RunError(str(error)) from error
-
-
 def _finished(run):
     """Returns what a run left: its report, class names and model."""
-    for needed in (run.results, run.class_names, run.model):
-        if not needed.is_file():
-            raise RunError(
-                f"{run.path} has no {needed.name}, so it holds no finished run: give "
-                "the command again that began it, or check the path."
-            )
+    run.require(run.results, run.class_names, run.model)
     try:
         report = json.loads(run.results.read_text(encoding="utf-8"))
         config = report["config"]
@@ -133,7 +113,7 @@ def _finished(run):
         config["dataset"], config["model"], config["weights"]
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{run.results} is damaged ({error!r}): run again.") from error
-    class_names = run.class_names.read_text(encoding="utf-8").split("\n")[:-1]
+    class_names = run.read_class_names()
     try:
         model = keras.saving.load_model(run.model)
         released_variables(model)
@@ -177,7 +157,7 @@ def _fill(folder, run, name, licence, report, class_names, trained):
         parameters=model.count_params(),
         weights=weights,
         file_size=(folder / weights).stat().st_size,
-        sha256=hashlib.sha256((folder / weights).read_bytes()).hexdigest(),
+        sha256=digest(folder / weights, "sha256"),
         data_set=data_set_name(config["dataset"]),
         metrics={
             key: report[key]

@@ -49,6 +49,26 @@ class RunDirectory:
                 temporary.write_text(json.dumps(settings, indent=2) + "\n")
         return self
 
+    def require(self, *files):
+        """Makes sure that a finished run left these files.
+
+        Args:
+            *files: paths, of those above.
+
+        Raises:
+            RunError: one is missing.
+        """
+        for file in files:
+            if not file.is_file():
+                raise RunError(
+                    f"{self.path} has no {file.name}, so it holds no finished run: "
+                    "give the command again that began it, or check the path."
+                )
+
+    def read_class_names(self):
+        """Returns the names of the classes, a tuple of str in the head's order."""
+        return tuple(self.class_names.read_text(encoding="utf-8").split("\n")[:-1])
+
     def _is_begun(self):
         # A run that stopped at an error before its first checkpoint leaves nothing to
         # go on with: the mended command may have its directory.

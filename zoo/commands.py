@@ -12,6 +12,7 @@ import sys
 
 import zoo
 from zoo import augreg, cards, facts, registry, store
+from zoo.locate import fetch_card
 
 # Where output is not read on a terminal nothing is folded.
 _PIPE_WIDTH = 1000
@@ -88,18 +89,14 @@ def run_download(handles: list[str], as_json: bool) -> int:
 
 def _whole(card):
     """Returns the path of a file every byte of which is as it was downloaded first."""
-
-    def fetch():
-        return zoo.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
-
-    path = fetch()
+    path = fetch_card(card)
     if any(file.path == path for file in store.cached()):
         try:
             zoo.verify(path)
         except zoo.StoreError as error:
             complain(f"{error} Downloading it again.")
             path.unlink()
-            path = fetch()
+            path = fetch_card(card)
     return path
 
 

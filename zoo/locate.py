@@ -6,9 +6,10 @@ import os
 import pathlib
 
 from zoo import augreg, catalog, hub, registry, store
-from zoo.model_card import CatalogError
+from zoo.model_card import CatalogError, ModelCard
+from zoo.registry import PublishedModel
 
-_EXTENSIONS = (".npz", ".safetensors", ".h5")
+EXTENSIONS = (".npz", ".safetensors", ".h5")
 
 
 def locate(source: str | os.PathLike) -> pathlib.Path:
@@ -37,7 +38,7 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
         return pathlib.Path(text)
     if hub.is_handle(text):
         return hub.fetch(text)
-    named = text.endswith(_EXTENSIONS) and not augreg.is_file_name(text)
+    named = text.endswith(EXTENSIONS) and not augreg.is_file_name(text)
     if named or "://" in text:
         return store.fetch(text)
     try:
@@ -46,4 +47,24 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
         raise CatalogError(
             f"{error} There is no file or folder {text} either."
         ) from error
+    return fetch_card(card)
+
+
+def fetch_card(card: ModelCard | PublishedModel) -> pathlib.Path:
+    """Returns the local file of a card, downloading it the first time.
+
+    Args:
+        card: what `zoo.get` returns.
+
+    Returns:
+        `pathlib.Path`.
+
+    Raises:
+        StoreError: the file cannot be had, or is not the card's.
+
+    Example:
+        >>> import zoo
+        >>> from zoo.locate import fetch_card
+        >>> fetch_card(zoo.get("vit-b16/sam"))  # doctest: +SKIP
+    """
     return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)

@@ -131,7 +131,7 @@ def fetch(
             raise StoreError(f"There is no file {path}: check the path.")
         _check_size(path, source, file_size)
         if sha256 is not None:
-            _check_digest(source, "sha256", _digest(path, "sha256"), sha256.lower())
+            _check_digest(source, "sha256", digest(path, "sha256"), sha256.lower())
         return path
     if not source.startswith(("http://", "https://")):
         raise StoreError(
@@ -222,7 +222,7 @@ def verify(path: str | os.PathLike) -> str:
             f"There is no record of a download of {path}: only files that zoo.fetch "
             "downloaded can be verified."
         )
-    found = _digest(path, "sha256")
+    found = digest(path, "sha256")
     _check_digest(path, "sha256", found, record.sha256)
     return found
 
@@ -284,7 +284,7 @@ def _check_cached(path, url, file_size, sha256):
         )
     _check_size(path, url, file_size)
     if sha256 is not None:
-        found = record.sha256 if record else _digest(path, "sha256")
+        found = record.sha256 if record else digest(path, "sha256")
         _check_digest(path, "sha256", found, sha256.lower())
 
 
@@ -409,10 +409,10 @@ def _cache_explained(url, path, file_size, by_hand):
 def _check_download(part, url, file_size, sha256, first):
     """Checks a whole part against what all sides say and returns its sha256."""
     for md5 in part.md5s:
-        found = base64.b64encode(bytes.fromhex(_digest(part.path, "md5"))).decode()
+        found = base64.b64encode(bytes.fromhex(digest(part.path, "md5"))).decode()
         _check_digest(url, "md5", found, md5)
     _check_size(part.path, url, file_size)
-    found = _digest(part.path, "sha256")
+    found = digest(part.path, "sha256")
     if sha256 is not None:
         _check_digest(url, "sha256", found, sha256.lower())
     if first is not None and found != first.sha256:
@@ -433,12 +433,26 @@ def _check_size(path, name, file_size):
         )
 
 
-def _digest(path, algorithm):
-    digest = hashlib.new(algorithm, usedforsecurity=False)
+def digest(path: str | os.PathLike, algorithm: str) -> str:
+    """Returns the checksum of a file, read block by block.
+
+    Args:
+        path: of the file.
+        algorithm: str, as `hashlib` names it.
+
+    Returns:
+        str, hexadecimal.
+
+    Example:
+        >>> from zoo import store
+        >>> len(store.digest("tests/goldens/token.npz", "sha256"))
+        64
+    """
+    found = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+            found.update(block)
+    return found.hexdigest()
 
 
 def _check_digest(name, algorithm, found, expected):

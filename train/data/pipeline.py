@@ -4,10 +4,11 @@ import dataclasses
 import functools
 import os
 
+import numpy as np
 import tensorflow as tf
 
 from train.data import augmentation, mixing, preprocessing
-from train.data.splits import DataError, Split, find_corrupt
+from train.data.splits import DataError, Split, find_corrupt, pick
 
 SHUFFLE_BUFFER = 50_000
 CORES = os.cpu_count()
@@ -282,6 +283,28 @@ def evaluation_batches(
         .prefetch(BATCHES_READY)
     )
     return batches.with_options(_options())
+
+
+def samples(
+    split: Split, count: int, *, image_size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Prepares a few examples for pictures, as for evaluation.
+
+    They are spread over the split, which often has its classes in order.
+
+    Args:
+        split: The examples.
+        count: How many to take; all of a split that has fewer.
+        image_size: `(height, width)` of the images.
+
+    Returns:
+        Their places in the split, images and labels.
+    """
+    places = np.unique(np.linspace(0, split.num_examples - 1, count).astype(int))
+    [(images, labels)] = evaluation_batches(
+        pick(split, places), image_size=image_size, batch_size=len(places)
+    ).as_numpy_iterator()
+    return places, images, labels
 
 
 def explained(batches: tf.data.Dataset, split: Split):

@@ -1,0 +1,50 @@
+"""What the commands share: the flags of the data, and what they need to run."""
+
+import os
+import sys
+
+from absl import flags, logging
+
+# The flags are those of the command that asks for them, in its --help too.
+flags.disclaim_key_flags()
+
+
+def define_data(otherwise=""):
+    """Defines the flags of a data set.
+
+    Args:
+        otherwise: str, what holds where `--dataset` is not given; it must be given
+            where that is empty.
+    """
+    flags.DEFINE_string(
+        "dataset",
+        None,
+        "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg"
+        f"{otherwise and '; '}{otherwise}.",
+        required=not otherwise,
+    )
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Where TFDS data sets are or go; TFDS's own default if not given.",
+    )
+
+
+def need_tensorflow(what, hint=""):
+    """Ends the command where Keras has another backend.
+
+    Args:
+        what: str, what needs TensorFlow.
+        hint: str, further words.
+    """
+    if os.environ["KERAS_BACKEND"] != "tensorflow":
+        sys.exit(
+            f"error: {what} needs TensorFlow, but KERAS_BACKEND is "
+            f"{os.environ['KERAS_BACKEND']!r}: unset it.{hint}"
+        )
+
+
+def quiet_data():
+    """Keeps TFDS from telling every file that it opens, unless asked for."""
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)
