@@ -1,8 +1,10 @@
 """The Vision Transformer for Keras 3, exact to the released weights."""
 
+from keras_vit.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.layers import (
     MLP,
     AddPositionEmbs,
+    AddPositionEmbs2D,
     ClassToken,
     ClassTokenPooling,
     LayerNorm,
@@ -13,6 +15,7 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
+from keras_vit.models.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTResNet
 from keras_vit.models.config import VARIANTS, ViTConfig
 from keras_vit.models.loading import load_model
 from keras_vit.models.variants import (
@@ -37,9 +40,13 @@ from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.weights import load_released_weights, save_released_weights
 
 __all__ = [
+    "BIT_VARIANTS",
     "MLP",
     "VARIANTS",
     "AddPositionEmbs",
+    "AddPositionEmbs2D",
+    "BiTResNet",
+    "BiT_R50x1",
     "ClassToken",
     "ClassTokenPooling",
     "LayerNorm",
@@ -67,8 +74,10 @@ __all__ = [
     "ViT_Ti16",
     "VisionTransformer",
     "decode_predictions",
+    "load_bit_weights",
     "load_model",
     "load_released_weights",
     "preprocess_input",
+    "save_bit_weights",
     "save_released_weights",
 ]

@@ -244,6 +244,13 @@ def released_variables(model):
                     _released_shape(key, variable.shape, layer),
                 )
     if POSITION_EMBEDDING not in found:
+        if any(layer.name == "encoder_block_0" for layer in model.layers):
+            raise ValueError(
+                f"Model {model.name!r} has no learned position embeddings added at the "
+                "stem, and released files hold no others: build it with the "
+                "position_embedding and position_embedding_at of ViTConfig at their "
+                "defaults, or keep its weights with Model.save."
+            )
         raise ValueError(
             f"Model {model.name!r} has no layers of the released names: pass a model "
             "made by keras_vit.VisionTransformer or one of the variants, not a model "

@@ -5,7 +5,7 @@ from keras_vit.layers.class_token import ClassToken, ClassTokenPooling
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
-from keras_vit.layers.position_embedding import AddPositionEmbs
+from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -14,6 +14,7 @@ from keras_vit.layers.transformer_block import TransformerBlock
 __all__ = [
     "MLP",
     "AddPositionEmbs",
+    "AddPositionEmbs2D",
     "ClassToken",
     "ClassTokenPooling",
     "LayerNorm",

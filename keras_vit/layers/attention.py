@@ -1,9 +1,11 @@
 """Multi-head self-attention."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.remat import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -17,6 +19,11 @@ class SelfAttention(keras.layers.Layer):
         num_heads: int, divides the size of a token.
         dropout_rate: float in [0, 1), of the attention weights; 0 in all released
             models.
+        relative_positions: bool, whether a token also asks where the others are: its
+            query times a learned embedding of the offset between the two, query's
+            place less key's, scaled as the other scores are and added to them. The
+            heads share the embeddings. Places are counted along the sequence, from
+            the class token if there is one.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -32,10 +39,14 @@ class SelfAttention(keras.layers.Layer):
         rows sum to one.
 
     Raises:
-        ValueError: `num_heads` does not divide the size of a token.
+        ValueError: `num_heads` does not divide the size of a token; or, with
+            `relative_positions`, the number of tokens is unknown or another one than
+            the layer was built for.
 
     Source:
         Paper appendix A; `MultiHeadDotProductAttention_1` in the released files.
+        Relative positions: paper appendix D.4; of sharing them the paper says
+        nothing, Shaw et al. (arXiv 1803.02155, section 3.3) share them.
 
     Example:
 
@@ -43,10 +54,12 @@ class SelfAttention(keras.layers.Layer):
     (2, 7, 192)
     """
 
-    def __init__(self, num_heads, dropout_rate=0.0, **kwargs):
+    def __init__(self, num_heads, dropout_rate=0.0, relative_positions=False, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
+        self.relative_positions = relative_positions
+        self.length = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -64,8 +77,26 @@ class SelfAttention(keras.layers.Layer):
             )
             projection.build((None, hidden_size))
             setattr(self, name, projection)
-        self.dropout = keras.layers.Dropout(
+        self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+        if self.relative_positions:
+            self._build_offsets(tokens_shape)
+
+    def _build_offsets(self, tokens_shape):
+        _, length, hidden_size = tokens_shape
+        if length is None:
+            raise ValueError(
+                f"{self.name} with relative_positions needs a known number of tokens, "
+                f"got shape {tuple(tokens_shape)}: give the images a fixed height and "
+                "width."
+            )
+        self.length = length
+        # The embedding of offset o is in row o + length - 1.
+        self.offset_embedding = self.add_weight(
+            name="offset_embedding",
+            shape=(2 * length - 1, hidden_size // self.num_heads),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
     def call(
@@ -75,6 +106,7 @@ class SelfAttention(keras.layers.Layer):
         return_attention_weights=False,
         class_token_only=False,
     ):
+        self._check_length(tokens)
         asking = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, asking)
         key = self._heads(self.key, tokens)
@@ -88,6 +120,14 @@ class SelfAttention(keras.layers.Layer):
         output = ops.reshape(self.out(mixed), shape)
         return (output, weights) if return_attention_weights else output
 
+    def _check_length(self, tokens):
+        if self.length is not None and tokens.shape[1] not in (None, self.length):
+            raise ValueError(
+                f"{self.name} has relative positions of {self.length} tokens, got "
+                f"{tokens.shape[1]}: resize the images to the model's size, or build "
+                "the model with their image_size."
+            )
+
     def _heads(self, projection, tokens):
         batch, length, hidden_size = ops.shape(tokens)
         # On a matrix of tokens a projection is one product with its bias; on a 3-D
@@ -97,9 +137,11 @@ class SelfAttention(keras.layers.Layer):
         return ops.reshape(projected, (batch, length, self.num_heads, head_size))
 
     def _explicit(self, training):
-        # TensorFlow has no fused attention; the fused forms have no dropout.
+        # TensorFlow has no fused attention; the fused forms have neither dropout nor
+        # scores of offsets.
         dropout = training and self.dropout_rate > 0
-        return dropout or keras.backend.backend() == "tensorflow"
+        fused = keras.backend.backend() != "tensorflow"
+        return dropout or self.relative_positions or not fused
 
     def _attend(self, query, key, value, training):
         query, key, value = (
@@ -107,11 +149,21 @@ class SelfAttention(keras.layers.Layer):
         )
         query = query * query.shape[-1] ** -0.5
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        if self.relative_positions:
+            scores = scores + self._offset_scores(query)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
         mixed = ops.matmul(
             self.dropout(ops.cast(weights, value.dtype), training=training), value
         )
         return ops.transpose(mixed, (0, 2, 1, 3)), weights
+
+    def _offset_scores(self, query):
+        places = np.arange(self.length, dtype="int32")
+        # A single query is the first token's, at place 0.
+        rows = places[: query.shape[2], None] - places + self.length - 1
+        # The product makes the gradient of a TensorFlow variable a dense tensor.
+        keys = ops.take(1.0 * self.offset_embedding, rows, axis=0)
+        return ops.einsum("bhqd,qkd->bhqk", query, keys)
 
     def compute_output_spec(
         self,
@@ -120,6 +172,7 @@ class SelfAttention(keras.layers.Layer):
         return_attention_weights=False,
         class_token_only=False,
     ):
+        self._check_length(tokens)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)
@@ -136,4 +189,5 @@ class SelfAttention(keras.layers.Layer):
             **super().get_config(),
             "num_heads": self.num_heads,
             "dropout_rate": self.dropout_rate,
+            "relative_positions": self.relative_positions,
         }

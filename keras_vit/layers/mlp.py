@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_vit.layers.gelu import ACTIVATIONS
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.remat import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -65,7 +66,7 @@ class MLP(keras.layers.Layer):
             )
             dense.build((None, inputs))
             setattr(self, name, dense)
-        self.dropout = keras.layers.Dropout(
+        self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
 

@@ -6,7 +6,7 @@ from keras import ops
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.sizes import pair
 
-_EPSILONS = {"released": 1e-6, "timm": 1e-5}
+_EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -133,7 +133,7 @@ def group_norm(name, groups=32, epsilons="released", **kwargs):
     Args:
         name: str, the layer's name.
         groups: int.
-        epsilons: `"released"` for 1e-6 or `"timm"` for 1e-5.
+        epsilons: `"released"` for 1e-6, `"timm"` or `"bit"` for 1e-5.
         **kwargs: further arguments of `keras.layers.GroupNormalization`.
 
     Returns:

@@ -5,6 +5,8 @@ from keras import ops
 
 from keras_vit.layers.initial_values import initializer
 
+_VARIANCE_EPSILONS = {"timm": 1e-8, "bit": 1e-10}
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class StdConv2D(keras.layers.Conv2D):
@@ -21,8 +23,8 @@ class StdConv2D(keras.layers.Conv2D):
             `"symmetric"` (as PyTorch pads) or `"valid"`.
         use_bias: bool.
         kernel_initializer: as released by default.
-        epsilons: `"released"` for (w - mean) / (std + 1e-5), or `"timm"` for
-            (w - mean) / sqrt(variance + 1e-8).
+        epsilons: `"released"` for (w - mean) / (std + 1e-5), `"timm"` for
+            (w - mean) / sqrt(variance + 1e-8), or `"bit"` for the same with 1e-10.
         **kwargs: the other arguments of `keras.layers.Conv2D`.
 
     Call arguments:
@@ -36,7 +38,7 @@ class StdConv2D(keras.layers.Conv2D):
 
     Source:
         Qiao et al., arXiv 1903.10520; `conv_root`, `block1/unit1/conv1`, ... in the
-        released hybrid files.
+        released hybrid files; the released code of BiT, arXiv 1912.11370.
 
     Example:
 
@@ -67,9 +69,10 @@ class StdConv2D(keras.layers.Conv2D):
             kernel_initializer=kernel_initializer,
             **kwargs,
         )
-        if epsilons not in ("released", "timm"):
+        if epsilons not in ("released", *_VARIANCE_EPSILONS):
             raise ValueError(
-                f'{self.name}: epsilons must be "released" or "timm", got {epsilons!r}.'
+                f'{self.name}: epsilons must be "bit", "released" or "timm", got '
+                f"{epsilons!r}."
             )
         self.symmetric = symmetric
         self.epsilons = epsilons
@@ -85,9 +88,10 @@ class StdConv2D(keras.layers.Conv2D):
         kernel = ops.cast(kernel, "float32")
         axes = (0, 1, 2)
         centred = kernel - ops.mean(kernel, axis=axes, keepdims=True)
-        if self.epsilons == "timm":
+        if self.epsilons in _VARIANCE_EPSILONS:
             variance = ops.var(kernel, axis=axes, keepdims=True)
-            kernel = centred * ops.rsqrt(variance + 1e-8)
+            epsilon = _VARIANCE_EPSILONS[self.epsilons]
+            kernel = centred * ops.rsqrt(variance + epsilon)
         else:
             kernel = centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
         kernel = ops.cast(kernel, self.compute_dtype)

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.remat import SeedGenerator
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class StochasticDepth(keras.layers.Layer):
@@ -42,7 +44,7 @@ class StochasticDepth(keras.layers.Layer):
         self.rate = rate
         self.seed = seed
         if rate > 0.0:
-            self.seed_generator = keras.random.SeedGenerator(seed)
+            self.seed_generator = SeedGenerator(seed)
 
     def call(self, branch, training=None):
         if not training or self.rate == 0.0:

@@ -5,6 +5,7 @@ import keras
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.remat import Dropout, rematerialized
 from keras_vit.layers.stochastic_depth import StochasticDepth
 
 
@@ -21,6 +22,7 @@ class TransformerBlock(keras.layers.Layer):
         stochastic_depth_rate: float in [0, 1), of both branches.
         activation: of the perceptron, `"gelu_tanh"` as released or `"gelu"`.
         layer_norm_epsilon: float, added to the variance by both norms.
+        relative_positions: bool, of the attention, see `SelfAttention`.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -29,7 +31,8 @@ class TransformerBlock(keras.layers.Layer):
         return_attention_weights: bool.
         class_token_only: bool, whether only the first token's output is computed.
         remat: bool, whether training keeps the block's input alone and computes the
-            rest once more for the gradient: less memory for a third more time.
+            rest once more for the gradient: less memory for a third more time. Dropout
+            and stochastic depth drop the same then, and the same as without it.
 
     Returns:
         Float tensor (batch, queries, hidden_size), where queries is 1 with
@@ -37,8 +40,8 @@ class TransformerBlock(keras.layers.Layer):
         a pair of it and a float32 tensor (batch, num_heads, queries, tokens).
 
     Raises:
-        ValueError: `num_heads` does not divide the size of a token, or `remat` with a
-            dropout, which would not be the same when computed once more.
+        ValueError: `num_heads` does not divide the size of a token, or a rate is
+            outside [0, 1).
 
     Source:
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in the released
@@ -60,6 +63,7 @@ class TransformerBlock(keras.layers.Layer):
         stochastic_depth_rate=0.0,
         activation="gelu_tanh",
         layer_norm_epsilon=1e-6,
+        relative_positions=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -70,17 +74,22 @@ class TransformerBlock(keras.layers.Layer):
         self.stochastic_depth_rate = stochastic_depth_rate
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
+        self.relative_positions = relative_positions
 
         dtype = self.dtype_policy
         self.attention_norm = LayerNorm(
             layer_norm_epsilon, dtype=dtype, name="attention_norm"
         )
         self.attention = SelfAttention(
-            num_heads, attention_dropout_rate, dtype=dtype, name="attention"
+            num_heads,
+            attention_dropout_rate,
+            relative_positions,
+            dtype=dtype,
+            name="attention",
         )
         self.mlp_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="mlp_norm")
         self.mlp = MLP(mlp_dim, dropout_rate, activation, dtype=dtype, name="mlp")
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=dtype, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.stochastic_depth = StochasticDepth(
             stochastic_depth_rate, dtype=dtype, name="stochastic_depth"
         )
@@ -102,22 +111,19 @@ class TransformerBlock(keras.layers.Layer):
                 tokens, training, return_attention_weights, class_token_only
             )
 
-        if remat:
-            self._refuse_randomness()
-        return (keras.remat(encode) if remat and training else encode)(tokens)
+        if remat and training:
+            encode = rematerialized(encode, self._random_layers)
+        return encode(tokens)
 
-    def _refuse_randomness(self):
-        rates = (
-            self.dropout_rate,
-            self.attention_dropout_rate,
-            self.stochastic_depth_rate,
-        )
-        if any(rates):
-            raise ValueError(
-                f"{self.name}: remat computes the block once more for the gradient and "
-                "would drop other values then: leave remat out, or all dropout and "
-                "stochastic depth rates at 0."
-            )
+    @property
+    def _random_layers(self):
+        """How often `_encode` calls each."""
+        return {
+            self.attention.dropout: 1,
+            self.dropout: 1,
+            self.mlp.dropout: 2,
+            self.stochastic_depth: 2,
+        }
 
     def _encode(self, tokens, training, return_attention_weights, class_token_only):
         branch = self.attention(
@@ -144,8 +150,6 @@ class TransformerBlock(keras.layers.Layer):
         class_token_only=False,
         remat=False,
     ):
-        if remat:
-            self._refuse_randomness()
         return self.attention.compute_output_spec(
             tokens, training, return_attention_weights, class_token_only
         )
@@ -163,4 +167,5 @@ class TransformerBlock(keras.layers.Layer):
             "stochastic_depth_rate": self.stochastic_depth_rate,
             "activation": self.activation,
             "layer_norm_epsilon": self.layer_norm_epsilon,
+            "relative_positions": self.relative_positions,
         }

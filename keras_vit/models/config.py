@@ -7,6 +7,11 @@ import zoo
 from keras_vit.sizes import pair
 from zoo.semantics import COMPUTED, Semantics
 
+_POSITIONS = {
+    "position_embedding": ("learned", "none", "2d", "relative"),
+    "position_embedding_at": ("stem", "every_layer", "every_layer_shared"),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig:
@@ -22,18 +27,26 @@ class ViTConfig:
         resnet_stages: None, or a sequence of ints, the bottleneck units of each
             stage of a hybrid's ResNet; empty for the root convolution alone.
         resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
-        activation: `"gelu_tanh"` or `"gelu"`. This and what follows is None for what
-            the file of the weights says, or as released without a file.
+        activation: `"gelu_tanh"` or `"gelu"`. This and the next three are None for
+            what the file of the weights says, or as released without a file.
         layer_norm_epsilon: float.
         resnet_padding: `"same"` or `"symmetric"`, of a hybrid's ResNet.
         resnet_epsilons: `"released"` or `"timm"`, of a hybrid's ResNet.
+        position_embedding: `"learned"` for one embedding a token, as in all released
+            models; `"2d"` for one a row and one a column, see `AddPositionEmbs2D`;
+            `"relative"` for one an offset between two tokens in each block's
+            attention, see `SelfAttention`; or `"none"`.
+        position_embedding_at: where `"learned"` and `"2d"` ones are added: `"stem"`
+            for before the dropout that comes before the first block, as released,
+            `"every_layer"` for before each block, of its own, or
+            `"every_layer_shared"` for the same before each block.
 
     Raises:
         ValueError: a number is not positive, or does not fit the others.
 
     Source:
-        Paper table 1 and section 3.1; AugReg paper table 2. What sources compute
-        differently: `zoo.semantics`.
+        Paper table 1 and section 3.1; AugReg paper table 2. Position embeddings:
+        paper appendix D.4. What sources compute differently: `zoo.semantics`.
 
     Example:
 
@@ -54,6 +67,8 @@ class ViTConfig:
     layer_norm_epsilon: float | None = None
     resnet_padding: str | None = None
     resnet_epsilons: str | None = None
+    position_embedding: str = "learned"
+    position_embedding_at: str = "stem"
 
     def __post_init__(self):
         Semantics(**self._said)
@@ -76,6 +91,30 @@ class ViTConfig:
                 f"resnet_width={self.resnet_width} must be a multiple of 32, the "
                 "groups of the ResNet's group norms."
             )
+        self._check_positions()
+
+    def _check_positions(self):
+        for name, values in _POSITIONS.items():
+            if getattr(self, name) not in values:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(values)}, got "
+                    f"{getattr(self, name)!r}."
+                )
+        added = self.position_embedding in ("learned", "2d")
+        if not added and self.position_embedding_at != "stem":
+            raise ValueError(
+                f"position_embedding={self.position_embedding!r} is not added to "
+                "tokens: leave out "
+                f"position_embedding_at={self.position_embedding_at!r}."
+            )
+
+    @property
+    def has_released_positions(self):
+        """Whether its position embeddings are those of released files."""
+        return (self.position_embedding, self.position_embedding_at) == (
+            "learned",
+            "stem",
+        )
 
     @property
     def _said(self):

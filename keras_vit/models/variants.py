@@ -18,10 +18,10 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         representation_size: int, the size of the tanh layer before the head; by
             default as in the file where its head is kept, else none.
+        head_bias_init: float, of the biases of a new head.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block.
-        remat: bool, less memory in training for a third more time; not with dropout
-            or stochastic depth.
+        remat: bool, less memory in training for a third more time.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`.
         channels: int, of the images; with weights 3, or 1 but not for hybrids.
@@ -54,6 +54,7 @@ def _variant_function(variant):
         pooling="token",
         classifier_activation=None,
         representation_size=None,
+        head_bias_init=0.0,
         dropout_rate=0.0,
         stochastic_depth_rate=0.0,
         remat=False,
@@ -70,6 +71,7 @@ def _variant_function(variant):
             pooling=pooling,
             classifier_activation=classifier_activation,
             representation_size=representation_size,
+            head_bias_init=head_bias_init,
             dropout_rate=dropout_rate,
             stochastic_depth_rate=stochastic_depth_rate,
             remat=remat,

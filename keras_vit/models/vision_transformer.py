@@ -7,6 +7,7 @@ import keras
 from keras_vit import weights as released
 from keras_vit.layers import (
     AddPositionEmbs,
+    AddPositionEmbs2D,
     ClassToken,
     ClassTokenPooling,
     LayerNorm,
@@ -29,6 +30,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     pooling="token",
     classifier_activation=None,
     representation_size=None,
+    head_bias_init=0.0,
     dropout_rate=0.0,
     stochastic_depth_rate=0.0,
     remat=False,
@@ -56,12 +58,15 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         representation_size: int, the size of the tanh layer before the head. By
             default there is one where a whole file with one is loaded, head included;
             with a new head only if asked for.
+        head_bias_init: float, of the biases of a new head. AugReg pre-trains with a
+            sigmoid from -10 on ImageNet-21k and -6.9 on ImageNet, where a class is
+            unlikely at first.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
             0 at the first.
         remat: bool, whether training keeps only what goes into each block and computes
-            the rest once more for the gradient: less memory for a third more time. Not
-            with dropout or stochastic depth.
+            the rest once more for the gradient: less memory for a third more time, and
+            the same gradients, whatever is dropped.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
         channels: int, of the images. With weights 3; or 1, but not for hybrids: then
@@ -107,6 +112,18 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f"classifier_activation={classifier_activation!r} needs the head: pass "
             "include_top=True, or no activation."
         )
+    if not include_top and head_bias_init != 0.0:
+        raise ValueError(
+            f"head_bias_init={head_bias_init!r} needs the head: pass include_top=True, "
+            "or leave it out."
+        )
+    if weights is not None and not config.has_released_positions:
+        raise ValueError(
+            "The weights of files go with learned position embeddings added at the "
+            f"stem, and the ViTConfig has position_embedding="
+            f"{config.position_embedding!r} and position_embedding_at="
+            f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
+        )
     name = name or _layer_name(variant or "vision_transformer")
 
     class_token = pooling != "gap"
@@ -150,10 +167,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         )
         if class_token:
             tokens = ClassToken(name="class_token")(tokens)
-        tokens = AddPositionEmbs(grid_size, name="position_embedding")(tokens)
+        at_stem, at_blocks = _positions(config, grid_size)
+        if at_stem is not None:
+            tokens = at_stem(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
         for index in range(config.num_layers):
             depth = index / max(config.num_layers - 1, 1)
+            if at_blocks[index] is not None:
+                tokens = at_blocks[index](tokens)
             tokens = TransformerBlock(
                 num_heads=config.num_heads,
                 mlp_dim=config.mlp_dim,
@@ -161,6 +182,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 stochastic_depth_rate=stochastic_depth_rate * depth,
                 activation=config.activation,
                 layer_norm_epsilon=config.layer_norm_epsilon,
+                relative_positions=config.position_embedding == "relative",
                 name=f"encoder_block_{index}",
             )(
                 tokens,
@@ -188,6 +210,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
+                bias_initializer=keras.initializers.Constant(head_bias_init),
                 dtype="float32",
                 name="head",
             )(outputs)
@@ -201,6 +224,29 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             position_embedding_method=position_embedding_method,
         )
     return model
+
+
+def _positions(config, grid_size):
+    """The layer that adds positions at the stem, and those before each block, or None.
+
+    Only what released files hold has the name `keras_vit.weights` knows it by.
+    """
+    kinds = {"learned": AddPositionEmbs, "2d": AddPositionEmbs2D}
+    layer = kinds.get(config.position_embedding)
+    nowhere = [None] * config.num_layers
+    if layer is None:
+        return None, nowhere
+    if config.position_embedding_at == "stem":
+        name = "position_embedding"
+        if not config.has_released_positions:
+            name = f"{name}_{config.position_embedding}"
+        return layer(grid_size, name=name), nowhere
+    if config.position_embedding_at == "every_layer_shared":
+        shared = layer(grid_size, name="shared_position_embedding")
+        return None, [shared] * config.num_layers
+    numbers = range(config.num_layers)
+    own = [layer(grid_size, name=f"position_embedding_{index}") for index in numbers]
+    return None, own
 
 
 def _layer_name(variant):

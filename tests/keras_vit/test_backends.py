@@ -10,10 +10,13 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
 FILES = (
+    "test_bit_resnet.py",
     "test_initial_values.py",
     "test_layers.py",
+    "test_positions.py",
     "test_predictor.py",
     "test_preprocessing.py",
+    "test_remat.py",
     "test_weights.py",
 )
 OTHERS = {"tensorflow", "jax", "torch"} - {keras.backend.backend()}

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from harness import (
     all_layers,
+    check_dtype_policies,
+    check_gradients,
     check_layer,
+    check_saving,
+    check_shapes,
+    check_training,
     cotangent,
     gradients,
     normal,
@@ -36,13 +41,19 @@ LAYERS = {
         (2, 7, 24),
         {"num_weights": 1},
     ),
+    "AddPositionEmbs2D": (
+        {"grid_size": (2, 3)},
+        (2, 7, 24),
+        (2, 7, 24),
+        {"num_weights": 3},
+    ),
     "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
-        {"num_heads": 3, "dropout_rate": 0.4},
+        {"num_heads": 3, "dropout_rate": 0.4, "relative_positions": True},
         (2, 7, 24),
         (2, 7, 24),
         # A bias of the keys shifts all scores of a row alike.
-        {"num_weights": 8, "zero_gradients": ("key/bias",), "random_in_training": True},
+        {"num_weights": 9, "zero_gradients": ("key/bias",), "random_in_training": True},
     ),
     "MLP": (
         {"mlp_dim": 40, "dropout_rate": 0.4, "activation": "gelu"},
@@ -65,11 +76,12 @@ LAYERS = {
             "stochastic_depth_rate": 0.4,
             "activation": "gelu",
             "layer_norm_epsilon": 0.1,
+            "relative_positions": True,
         },
         (2, 7, 24),
         (2, 7, 24),
         {
-            "num_weights": 16,
+            "num_weights": 17,
             "zero_gradients": ("key/bias",),
             "random_in_training": True,
         },
@@ -111,13 +123,35 @@ def test_every_public_layer_is_here():
 def test_common_behaviour(name, tmp_path):
     init_arguments, input_shape, output_shape, options = LAYERS[name]
     check_layer(
-        getattr(keras_vit, name),
+        getattr(layers, name),
         init_arguments,
         input_shape,
         output_shape,
         tmp_path=tmp_path,
         **options,
     )
+
+
+@pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
+def test_common_behaviour_as_released(name, tmp_path):
+    init_arguments, input_shape, output_shape, options = LAYERS[name]
+
+    def make(**kwargs):
+        kept = {"relative_positions": False}
+        layer = getattr(layers, name)(**{**init_arguments, **kept}, **kwargs)
+        return built(layer, *input_shape)
+
+    tokens = normal(input_shape)
+    assert len(make().trainable_variables) == options["num_weights"] - 1
+    check_shapes(
+        getattr(layers, name)(**{**init_arguments, "relative_positions": False}),
+        input_shape,
+        output_shape,
+    )
+    check_saving(make(), tokens, tmp_path / "layer.keras")
+    check_dtype_policies(make, tokens)
+    check_gradients(make(), tokens, options["zero_gradients"])
+    check_training(make, tokens, options["random_in_training"])
 
 
 def built(layer, *shape):
@@ -319,13 +353,6 @@ def test_remat_has_the_same_gradients(class_token_only):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
 
 
-def test_remat_refuses_what_is_drawn_anew():
-    for rate in ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"):
-        block = keras_vit.TransformerBlock(3, 40, **{rate: 0.1}, name="one")
-        with pytest.raises(ValueError, match="one: remat computes .* rates at 0"):
-            block(keras.Input((7, 24)), remat=True)
-
-
 def test_layer_norm():
     layer = built(keras_vit.LayerNorm(), None, 7, 24)
     for offset, scale in ((0.0, 1.0), (100.0, 3.0), (0.0, 1e-3)):
@@ -366,8 +393,10 @@ def test_gelu_and_its_gradient(training):
 @pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
 def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
-    layer = getattr(keras_vit, name)(**init_arguments, dtype="mixed_bfloat16")
-    # The number of tokens may be unknown.
+    # The number of tokens may be unknown where positions have no part in it.
+    layer = getattr(keras_vit, name)(
+        **{**init_arguments, "relative_positions": False}, dtype="mixed_bfloat16"
+    )
     tokens = keras.Input((None, 24))
     output, weights = layer(tokens, return_attention_weights=True)
     assert (output.shape, output.dtype) == ((None, None, 24), "bfloat16")
@@ -648,6 +677,28 @@ def test_layers_can_be_frozen():
             lambda: keras_vit.AddPositionEmbs((2, 3))(ops.ones((1, 8, 24))),
             "grid of 2x3 patches and at most one class token, got 8",
         ),
+        (
+            lambda: layers.AddPositionEmbs2D((2, 3))(keras.Input((None, 24))),
+            "known number of tokens.*fixed height and width",
+        ),
+        (
+            lambda: layers.AddPositionEmbs2D((2, 3))(ops.ones((1, 8, 24))),
+            "grid of 2x3 patches and at most one class token, got 8",
+        ),
+        (
+            lambda: layers.AddPositionEmbs2D((2, 3))(ops.ones((1, 7, 9))),
+            "tokens of size 9: pass an even hidden_size",
+        ),
+        (
+            lambda: keras_vit.SelfAttention(3, relative_positions=True)(
+                keras.Input((None, 24))
+            ),
+            "relative_positions needs a known number of tokens.*fixed height",
+        ),
+        (
+            lambda: keras_vit.TransformerBlock(3, 40, dropout_rate=1.0),
+            r"rate must be in \[0, 1\), got 1.0",
+        ),
         (lambda: keras_vit.ResidualUnit(8, strides=0), "strides must be a positive"),
     ],
 )
@@ -656,8 +707,16 @@ def test_errors_say_what_to_do(make, message):
         make()
 
 
-def test_position_embedding_names_another_number_of_tokens():
-    layer = layers.AddPositionEmbs(grid_size=(2, 3), name="position_embedding")
-    layer(keras.ops.zeros((1, 7, 8)))
-    with pytest.raises(ValueError, match="positions for 7 tokens, got 10"):
-        layer(keras.ops.zeros((1, 10, 8)))
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.AddPositionEmbs(grid_size=(2, 3)),
+        layers.AddPositionEmbs2D(grid_size=(2, 3)),
+        layers.SelfAttention(2, relative_positions=True),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_positions_name_another_number_of_tokens(layer):
+    layer(ops.zeros((1, 7, 8)))
+    with pytest.raises(ValueError, match="positions (for|of) 7 tokens, got 10"):
+        layer(ops.zeros((1, 10, 8)))

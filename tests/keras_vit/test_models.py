@@ -220,9 +220,26 @@ def test_classifier_activation():
     np.testing.assert_allclose(numpy(softmax(images)), expected, atol=1e-6)
 
 
-def test_a_new_head_is_of_zeros():
-    model = VisionTransformer(PLAIN, image_size=32, classes=7)
-    np.testing.assert_array_equal(numpy(model(normal((2, 32, 32, 3)))), 0)
+@pytest.mark.parametrize("kwargs", [{}, {"head_bias_init": -6.9}])
+def test_a_new_head_is_of_zeros_and_its_bias(kwargs):
+    model = VisionTransformer(PLAIN, image_size=32, classes=7, **kwargs)
+    expected = np.full((2, 7), np.float32(kwargs.get("head_bias_init", 0.0)))
+    logits = numpy(model(normal((2, 32, 32, 3))))
+    np.testing.assert_array_equal(logits, expected)
+
+
+def test_the_bias_of_a_head_is_of_new_ones_only(tmp_path):
+    model = random_model(PLAIN, image_size=32, classes=7)
+    keras_vit.save_released_weights(model, tmp_path / "model.npz")
+
+    def bias(**kwargs):
+        loaded = VisionTransformer(
+            PLAIN, tmp_path / "model.npz", head_bias_init=-10.0, **kwargs
+        )
+        return numpy(loaded.get_layer("head").bias)
+
+    np.testing.assert_array_equal(bias(), numpy(model.get_layer("head").bias))
+    np.testing.assert_array_equal(bias(classes=5), np.full(5, -10.0))
 
 
 def test_rates_of_dropout_and_stochastic_depth():
@@ -276,8 +293,6 @@ def test_remat_is_kept_in_the_file(tmp_path):
     np.testing.assert_allclose(
         numpy(again(images, training=True)), numpy(model(images)), atol=1e-6
     )
-    with pytest.raises(ValueError, match="encoder_block_0: remat computes"):
-        VisionTransformer(PLAIN, image_size=32, remat=True, dropout_rate=0.1)
 
 
 def test_training_is_random_only_with_rates():
@@ -410,6 +425,11 @@ def test_learns():
             {"include_top": False, "classifier_activation": "softmax"},
             "classifier_activation='softmax' needs the head",
         ),
+        (
+            (PLAIN,),
+            {"include_top": False, "head_bias_init": -10.0},
+            "head_bias_init=-10.0 needs the head",
+        ),
         ((PLAIN,), {"dropout_rate": 1.5}, "1.5"),
         ((PLAIN,), {"stochastic_depth_rate": 1.0}, r"\[0, 1\), got 1.0"),
     ],
@@ -427,6 +447,18 @@ def test_errors_name_the_remedy(args, kwargs, message):
         ({"num_heads": 5}, "hidden_size=24 must be a multiple of num_heads=5"),
         ({"patch_size": (8, 0)}, r"patch_size .*got \(8, 0\)"),
         ({"resnet_stages": (1,), "resnet_width": 48}, "resnet_width=48 .*32"),
+        (
+            {"position_embedding": "1d"},
+            "position_embedding must be one of learned, none, 2d, relative, got '1d'",
+        ),
+        (
+            {"position_embedding_at": "head"},
+            "position_embedding_at must be one of stem, every_layer, .*got 'head'",
+        ),
+        (
+            {"position_embedding": "none", "position_embedding_at": "every_layer"},
+            "'none' is not added to tokens: leave out .*'every_layer'",
+        ),
     ],
 )
 def test_configurations_that_make_no_model(change, message):

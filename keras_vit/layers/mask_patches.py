@@ -1,0 +1,81 @@
+"""Patch embeddings that others stand in for, to learn to tell what was there."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class MaskPatches(keras.layers.Layer):
+    """Puts a learned [mask] embedding, or another patch's, in place of some patches'.
+
+    Args:
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        tokens: float tensor (batch, patches, hidden_size), without a class token.
+        sources: int tensor (batch, patches), at each place the patch whose embedding
+            comes there: its own to stay as it is, `patches` for [mask].
+
+    Returns:
+        Float tensor (batch, patches, hidden_size).
+
+    Source:
+        Paper appendix B.1.2. How [mask] begins is not said there: N(0, 0.02), as the
+        position embeddings.
+
+    Example:
+
+    >>> sources = keras.ops.array([[0, 3, 1]])  # the second masked, the third a copy
+    >>> tuple(MaskPatches()(keras.ops.ones((1, 3, 192)), sources).shape)
+    (1, 3, 192)
+    """
+
+    def build(self, tokens_shape, sources_shape):
+        self.token = self.add_weight(
+            name="token",
+            shape=(1, 1, tokens_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, tokens, sources):
+        batch, _, hidden_size = ops.shape(tokens)
+        token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
+        return _taken(ops.concatenate([tokens, token], axis=1), sources)
+
+    def compute_output_shape(self, tokens_shape, sources_shape):
+        return tokens_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class TakeTokens(keras.layers.Layer):
+    """Takes the tokens at some places of each sequence.
+
+    Args:
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        tokens: float tensor (batch, tokens, hidden_size).
+        places: int tensor (batch, places).
+
+    Returns:
+        Float tensor (batch, places, hidden_size).
+
+    Example:
+
+    >>> places = keras.ops.array([[2, 0]])
+    >>> tuple(TakeTokens()(keras.ops.ones((1, 3, 192)), places).shape)
+    (1, 2, 192)
+    """
+
+    def call(self, tokens, places):
+        return _taken(tokens, places)
+
+    def compute_output_shape(self, tokens_shape, places_shape):
+        return (*places_shape, tokens_shape[-1])
+
+
+def _taken(tokens, places):
+    batch, count, hidden_size = ops.shape(tokens)
+    rows = ops.reshape(tokens, (-1, hidden_size))
+    first = ops.expand_dims(ops.arange(batch, dtype="int32") * count, axis=1)
+    return ops.take(rows, ops.cast(places, "int32") + first, axis=0)

@@ -1,0 +1,206 @@
+"""BiT's ResNets as functional models, to compare a Vision Transformer with."""
+
+import dataclasses
+from contextlib import nullcontext
+
+import keras
+
+from keras_vit import bit_weights
+from keras_vit.layers import StdConv2D, initial_values
+from keras_vit.layers.pre_activation_unit import PreActivationUnit
+from keras_vit.layers.residual_unit import group_norm
+from keras_vit.sizes import pair
+
+
+@dataclasses.dataclass(frozen=True)
+class BiTConfig:
+    """The architecture of a BiT ResNet.
+
+    Args:
+        depths: tuple of ints, the bottleneck units of each stage.
+        width_factor: int, by which all widths exceed those of the plain ResNet.
+
+    Source:
+        Big Transfer, arXiv 1912.11370, section 3.1.
+    """
+
+    depths: tuple[int, ...]
+    width_factor: int = 1
+
+
+BIT_VARIANTS = {
+    "BiT-R50x1": BiTConfig((3, 4, 6, 3)),
+    "BiT-R50x3": BiTConfig((3, 4, 6, 3), width_factor=3),
+    "BiT-R101x1": BiTConfig((3, 4, 23, 3)),
+    "BiT-R101x3": BiTConfig((3, 4, 23, 3), width_factor=3),
+    "BiT-R152x2": BiTConfig((3, 8, 36, 3), width_factor=2),
+    "BiT-R152x4": BiTConfig((3, 8, 36, 3), width_factor=4),
+}
+
+
+def BiTResNet(  # noqa: N802 - reads as the model it returns
+    config,
+    weights=None,
+    *,
+    include_top=True,
+    image_size=None,
+    classes=None,
+    classifier_activation=None,
+    channels=3,
+    name=None,
+):
+    """Returns a ResNet of BiT (Big Transfer), with or without released weights.
+
+    A pre-activation ResNet of weight-standardised convolutions and group norms, which
+    have no statistics of batches: it trains with batches, micro-batches and devices as
+    a Vision Transformer does.
+
+    Args:
+        config: the name of a released variant such as `"BiT-R50x1"`, or a
+            `keras_vit.models.bit_resnet.BiTConfig`.
+        weights: None for random ones, or the path or URL of an `.npz` in the released
+            naming of BiT, which `save_bit_weights` writes too.
+        include_top: bool, whether the model ends in its classification head.
+        image_size: int or (height, width) in pixels, 224 by default.
+        classes: int, the size of the head; by default that of the file, 1000 without
+            one. A number other than the file's gets a new head of zeros.
+        classifier_activation: None for logits, or an activation such as `"softmax"`.
+        channels: int, of the images; with weights those of the file, 3.
+        name: str, by default the variant's.
+
+    Returns:
+        A functional `keras.Model` from float images (batch, height, width, channels)
+        in [-1, 1] to float32 logits (batch, classes); without the head to (batch,
+        features) in the compute dtype.
+
+    Raises:
+        ValueError: an argument is unknown, or does not fit the others or the file.
+        zoo.CheckpointError: the file is not a whole checkpoint of this architecture.
+        zoo.StoreError: the file cannot be had.
+
+    Source:
+        Kolesnikov et al., Big Transfer, arXiv 1912.11370, and its released code: 1e-10
+        is added to the variance of a kernel, 1e-5 to that of a group. timm adds 1e-8 to
+        the former and computes the same otherwise. Checked against timm with random
+        weights under the released names; the released files have not been opened.
+
+    Example:
+
+    >>> model = BiTResNet("BiT-R50x1", image_size=(64, 96), classes=10)
+    >>> tuple(model(keras.ops.zeros((1, 64, 96, 3))).shape)
+    (1, 10)
+    """
+    variant = config if isinstance(config, str) else None
+    if variant is not None:
+        if variant not in BIT_VARIANTS:
+            raise ValueError(
+                f"Unknown variant {variant!r}: choose one of "
+                f"{', '.join(BIT_VARIANTS)}, or pass a BiTConfig."
+            )
+        config = BIT_VARIANTS[variant]
+    if not include_top and classifier_activation is not None:
+        raise ValueError(
+            f"classifier_activation={classifier_activation!r} needs the head: pass "
+            "include_top=True, or no activation."
+        )
+    image_size = pair(224 if image_size is None else image_size, "image_size")
+    released = None if weights is None else bit_weights.BiTArrays(weights)
+    of_file = None if released is None else released.classes
+    if include_top and classes is None and released is not None and of_file is None:
+        raise ValueError(
+            f"{released.path} has no head: pass classes=K for a new one, or "
+            "include_top=False."
+        )
+    classes = classes or of_file or 1000
+
+    with nullcontext() if released is None else initial_values.left_out():
+        images = keras.Input((*image_size, channels), name="images")
+        outputs = _body(images, config)
+        if include_top:
+            outputs = keras.layers.Dense(
+                classes,
+                activation=classifier_activation,
+                kernel_initializer="zeros",
+                dtype="float32",
+                name="head",
+            )(outputs)
+        name = name or (variant or "bit_resnet").lower().replace("-", "_")
+        model = keras.Model(images, outputs, name=name)
+    if released is not None:
+        bit_weights.assign(model, released, new_head=classes != of_file)
+    return model
+
+
+def _body(images, config):
+    width = 64 * config.width_factor
+    features = StdConv2D(
+        width, 7, strides=2, padding="symmetric", epsilons="bit", name="root_conv"
+    )(images)
+    # Zeros, which win over what is below zero: no ReLU comes before.
+    features = keras.layers.ZeroPadding2D(
+        1, data_format="channels_last", name="root_pad"
+    )(features)
+    features = keras.layers.MaxPooling2D(
+        3, strides=2, data_format="channels_last", name="root_pool"
+    )(features)
+    for stage, num_units in enumerate(config.depths, start=1):
+        for unit in range(1, num_units + 1):
+            features = PreActivationUnit(
+                filters=width * 2 ** (stage - 1),
+                strides=2 if stage > 1 and unit == 1 else 1,
+                name=f"block{stage}_unit{unit:02d}",
+            )(features)
+    features = group_norm("norm", epsilons="bit")(features)
+    features = keras.layers.ReLU(name="relu")(features)
+    return keras.layers.GlobalAveragePooling2D(
+        data_format="channels_last", name="pooling"
+    )(features)
+
+
+def BiT_R50x1(  # noqa: N802 - named as released
+    weights=None,
+    *,
+    include_top=True,
+    image_size=None,
+    classes=None,
+    classifier_activation=None,
+    channels=3,
+    name=None,
+):
+    """Returns BiT-R50x1, with released or random weights.
+
+    Args:
+        weights: None for random ones, or the path or URL of an `.npz` in the released
+            naming of BiT, which `save_bit_weights` writes too.
+        include_top: bool, whether the model ends in its classification head.
+        image_size: int or (height, width) in pixels, 224 by default.
+        classes: int, the size of the head; by default that of the file, 1000 without
+            one. A number other than the file's gets a new head of zeros.
+        classifier_activation: None for logits, or an activation such as `"softmax"`.
+        channels: int, of the images; with weights those of the file, 3.
+        name: str, the model's name.
+
+    Returns:
+        A functional `keras.Model` from float images in [-1, 1] to float32 logits; see
+        `BiTResNet` for the other outputs and for the errors raised.
+
+    Source:
+        Big Transfer, arXiv 1912.11370. Released are, among others,
+        https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz (ImageNet-21k) and
+        BiT-S-R50x1.npz (ImageNet), which have not been opened with this.
+
+    Example:
+
+    >>> BiT_R50x1(image_size=64, classes=10).output_shape
+    (None, 10)
+    """
+    return BiTResNet(
+        "BiT-R50x1",
+        weights,
+        include_top=include_top,
+        image_size=image_size,
+        classes=classes,
+        classifier_activation=classifier_activation,
+        channels=channels,
+        name=name,
+    )

@@ -1,0 +1,281 @@
+"""BiT's ResNets: one unit by hand, the whole against timm, its files."""
+
+import io
+import zipfile
+
+import bit_peer_models
+import harness
+import keras
+import numpy as np
+import peer_models
+import pytest
+
+import keras_vit
+import zoo
+from keras_vit.layers.pre_activation_unit import PreActivationUnit
+from keras_vit.models.bit_resnet import BiTConfig
+
+ROOT = "resnet/root_block/standardized_conv2d/kernel"
+SMALL = BiTConfig((1, 2))
+
+
+def small(seed=0, **options):
+    """A model of two stages with weights at which mistakes show."""
+    model = keras_vit.BiTResNet(SMALL, **{"image_size": 32, "classes": 5, **options})
+    harness.randomize(model, seed)
+    return model
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """The arrays of a released file of the small model."""
+    with np.load(keras_vit.save_bit_weights(small(), tmp_path / "in.npz")) as file:
+        return dict(file)
+
+
+def written(path, arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_what_all_layers_have_in_common(tmp_path):
+    harness.check_layer(
+        PreActivationUnit,
+        {"filters": 8, "strides": (2, 1), "groups": 4},
+        (2, 9, 6, 16),
+        (2, 5, 6, 32),
+        num_weights=10,
+        tmp_path=tmp_path,
+    )
+
+
+# In float64, from the papers' equations.
+
+
+def convolution(x, kernel, strides, margin):
+    axes = (0, 1, 2)
+    kernel = (kernel - kernel.mean(axes)) / np.sqrt(kernel.var(axes) + 1e-10)
+    x = np.pad(x, ((0, 0), (margin, margin), (margin, margin), (0, 0)))
+    size = kernel.shape[0]
+    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), axis=(1, 2))
+    windows = windows[:, :: strides[0], :: strides[1]]
+    return np.einsum("bhwcij,ijcd->bhwd", windows, kernel)
+
+
+def normed(x, norm, groups):
+    grouped = x.reshape(*x.shape[:3], groups, -1)
+    mean = grouped.mean(axis=(1, 2, 4), keepdims=True)
+    variance = grouped.var(axis=(1, 2, 4), keepdims=True)
+    x = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(x.shape)
+    x = x * harness.numpy(norm.gamma) + harness.numpy(norm.beta)
+    return np.maximum(x, 0)
+
+
+@pytest.mark.parametrize(
+    ("channels", "strides", "projects"),
+    [(16, (2, 2), True), (16, (1, 1), True), (32, (1, 1), False), (32, (2, 1), True)],
+)
+def test_a_unit_by_hand(channels, strides, projects):
+    unit = PreActivationUnit(8, strides, groups=4)
+    unit.build((None, 8, 7, channels))
+    assert unit.projects == projects
+    harness.randomize(unit)
+    features = harness.normal((2, 8, 7, channels))
+
+    def kernel(part):
+        return harness.numpy(getattr(unit, f"conv{part}").kernel)
+
+    active = normed(features.astype("float64"), unit.gn1, 4)
+    expected = convolution(active, kernel("1"), (1, 1), 0)
+    expected = convolution(normed(expected, unit.gn2, 4), kernel("2"), strides, 1)
+    expected = convolution(normed(expected, unit.gn3, 4), kernel("3"), (1, 1), 0)
+    shortcut = features
+    if projects:
+        shortcut = convolution(active, kernel("_proj"), strides, 0)
+    np.testing.assert_allclose(
+        harness.numpy(unit(features)), expected + shortcut, atol=1e-4
+    )
+
+
+def test_the_epsilon_of_bit():
+    layer = keras_vit.StdConv2D(4, 3, padding="symmetric", epsilons="bit")
+    layer.build((None, 6, 6, 3))
+    # Deviations around 1e-5: another epsilon is far off.
+    layer.kernel.assign(1e-5 * harness.normal(layer.kernel.shape))
+    images = harness.normal((1, 6, 6, 3))
+    expected = convolution(images, harness.numpy(layer.kernel), (1, 1), 1)
+    found = harness.numpy(layer(images))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_root_pools_zeros_around_the_image():
+    model = keras_vit.BiTResNet(SMALL, image_size=8, classes=2)
+    root = keras.Model(model.input, model.get_layer("root_pool").output)
+    images = harness.normal((1, 8, 8, 3))
+    conv = harness.numpy(model.get_layer("root_conv")(images))
+    padded = np.pad(conv, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    expected = windows[:, ::2, ::2].max(axis=(-1, -2))
+    assert expected.shape == (1, 2, 2, 64) and expected.min() == 0
+    np.testing.assert_allclose(harness.numpy(root(images)), expected, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def r50x1(tmp_path_factory):
+    """A file of BiT-R50x1 with random weights."""
+    model = keras_vit.BiT_R50x1(image_size=64, classes=11)
+    harness.randomize(model)
+    path = tmp_path_factory.mktemp("bit") / "R50x1.npz"
+    return keras_vit.save_bit_weights(model, path)
+
+
+@pytest.mark.parametrize("sides", [(64, 64), (64, 97)])
+def test_logits_are_those_of_timm(timm, r50x1, sides):
+    images = peer_models.photos(sides)
+    model = keras_vit.BiT_R50x1(r50x1, image_size=sides)
+    assert model.output_shape == (None, 11)
+    found = harness.numpy(model(2 * images - 1))
+    expected = timm(bit_peer_models.load_bit, images, "resnetv2_50x1_bit", r50x1, 11)
+    # timm adds 1e-8 to the variance of a kernel where BiT adds 1e-10.
+    assert peer_models.difference(found, expected) < 2e-5
+
+
+@pytest.mark.parametrize("variant", keras_vit.BIT_VARIANTS)
+def test_the_table_is_that_of_timm(timm, variant):
+    config = keras_vit.BIT_VARIANTS[variant]
+    name = f"resnetv2_{variant.removeprefix('BiT-R')}_bit"
+    described = timm(bit_peer_models.describe_bit, name, (64, 64))
+    assert config.depths == described["depths"]
+    assert 64 * config.width_factor == described["width"]
+    if variant == "BiT-R50x1":
+        model = keras_vit.BiT_R50x1(image_size=32)
+        assert model.count_params() == described["parameters"] == 25_549_352
+
+
+def test_a_model_and_its_file(arrays, tmp_path):
+    model = small()
+    images = harness.normal((2, 32, 32, 3))
+    expected = harness.numpy(model(images))
+    path = written(tmp_path / "a.npz", arrays)
+    again = keras_vit.BiTResNet(SMALL, str(path), image_size=32)
+    np.testing.assert_array_equal(harness.numpy(again(images)), expected)
+    other = small(seed=1)
+    assert keras_vit.load_bit_weights(other, path) is other
+    np.testing.assert_array_equal(harness.numpy(other(images)), expected)
+    # What a file was loaded from is written as it was.
+    with np.load(keras_vit.save_bit_weights(other, tmp_path / "b.npz")) as file:
+        assert file.files and set(file.files) == arrays.keys()
+        for key in file.files:
+            np.testing.assert_array_equal(file[key], arrays[key])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(harness.numpy(loaded(images)), expected)
+
+
+def test_new_heads_are_zeros(arrays, tmp_path):
+    path = written(tmp_path / "a.npz", arrays)
+    images = harness.normal((1, 32, 32, 3))
+    model = keras_vit.BiTResNet(SMALL, path, image_size=32, classes=7)
+    np.testing.assert_array_equal(harness.numpy(model(images)), np.zeros((1, 7)))
+    features = keras_vit.BiTResNet(SMALL, path, image_size=32, include_top=False)
+    whole = small()
+    before_head = keras.Model(whole.input, whole.get_layer("head").input)
+    expected = harness.numpy(before_head(images))
+    assert expected.shape == (1, 512) and expected.std() > 0.1
+    np.testing.assert_array_equal(harness.numpy(features(images)), expected)
+    kept = small(seed=1)
+    head = harness.numpy(kept.get_layer("head").kernel)
+    keras_vit.load_bit_weights(kept, path, new_head=True)
+    np.testing.assert_array_equal(harness.numpy(kept.get_layer("head").kernel), head)
+    headless = {key: array for key, array in arrays.items() if "head" not in key}
+    with pytest.raises(ValueError, match="has no head: pass classes=K"):
+        keras_vit.BiTResNet(SMALL, written(path, headless), image_size=32)
+    zeros = {k: a * 0 if "head" in k else a for k, a in arrays.items()}
+    with pytest.warns(UserWarning, match="all zeros, and so will be the logits"):
+        keras_vit.BiTResNet(SMALL, written(path, zeros), image_size=32)
+
+
+def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
+    model = small(seed=1)
+    before = [harness.numpy(variable) for variable in model.variables]
+    norm = "resnet/block2/unit02/b/group_norm/gamma"
+    wrong = {key: array for key, array in arrays.items() if key != norm}
+    wrong["resnet/block3/unit01/a/group_norm/gamma"] = arrays[norm]
+    wrong[ROOT] = arrays[ROOT][..., :32]
+    path = written(tmp_path / "wrong.npz", wrong)
+    with pytest.raises(zoo.CheckpointError) as raised:
+        keras_vit.load_bit_weights(model, path)
+    message = str(raised.value)
+    assert message.startswith(f"{path} is not a checkpoint of BiT that fits")
+    assert f"\n  missing {norm}\n" in message
+    assert "\n  unknown resnet/block3/unit01/a/group_norm/gamma\n" in message
+    assert f"\n  {ROOT} has shape (7, 7, 3, 32), not (7, 7, 3, 64)" in message
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(harness.numpy(variable), value)
+    # Half a head is no head of another size.
+    del arrays["resnet/head/conv2d/bias"]
+    with pytest.raises(zoo.CheckpointError, match="missing resnet/head/conv2d/bias"):
+        keras_vit.load_bit_weights(model, written(path, arrays))
+
+
+def test_files_that_are_never_loaded(arrays, tmp_path):
+    path = tmp_path / "bad.npz"
+    arrays[ROOT] = np.array([print], dtype=object)
+    with pytest.raises(zoo.CheckpointError, match="pickled Python objects under"):
+        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+    arrays[ROOT] = np.zeros((7, 7, 3, 64), "int32")
+    with pytest.raises(zoo.CheckpointError, match=f"{ROOT} has dtype int32"):
+        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+    arrays[ROOT] = np.full((7, 7, 3, 64), np.nan, "float32")
+    with pytest.raises(zoo.CheckpointError, match="holds NaN or infinity under"):
+        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(zoo.CheckpointError, match="damaged or cut short"):
+        keras_vit.BiTResNet(SMALL, path, image_size=32)
+    member = io.BytesIO()
+    np.lib.format.write_array(member, np.zeros(3, "float32"))
+    with zipfile.ZipFile(path, "w") as file, pytest.warns(UserWarning, match="Dupl"):
+        for _ in range(2):
+            file.writestr(f"{ROOT}.npy", member.getvalue())
+    with pytest.raises(zoo.CheckpointError, match="two arrays are called|overlaps"):
+        keras_vit.BiTResNet(SMALL, path, image_size=32)
+    with pytest.raises(zoo.CheckpointError, match="There is no checkpoint file"):
+        keras_vit.BiTResNet(SMALL, tmp_path, image_size=32)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: keras_vit.BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
+        (lambda: keras_vit.BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
+        (
+            lambda: keras_vit.BiT_R50x1(
+                include_top=False, classifier_activation="softmax"
+            ),
+            "needs the head",
+        ),
+        (
+            lambda: keras_vit.save_bit_weights(
+                keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), "a.npz"
+            ),
+            "has no layers of BiT's released names: pass a model",
+        ),
+        (lambda: keras_vit.save_bit_weights(small(), "a.h5"), "must end in .npz"),
+        (lambda: keras_vit.BiTResNet(SMALL, "imagenet"), "imagenet"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_half_precision_stays_close():
+    model = small()
+    images = harness.normal((2, 32, 32, 3))
+    expected = harness.numpy(model(images))
+    with harness.global_policy("mixed_bfloat16"):
+        half = small()
+    found = half(images)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    error = harness.numpy(found) - expected
+    assert 0 < harness.rms(error) < 0.05 * harness.rms(expected)

@@ -1,0 +1,184 @@
+"""Computing blocks once more gives what keeping everything gives, in less memory."""
+
+import gc
+
+import keras
+import numpy as np
+import pytest
+from harness import gradients, normal, numpy, randomize
+from keras import ops
+
+from keras_vit import VisionTransformer, ViTConfig, layers
+
+RATES = {
+    "dropout_rate": 0.2,
+    "attention_dropout_rate": 0.3,
+    "stochastic_depth_rate": 0.4,
+}
+BACKEND = keras.backend.backend()
+
+
+class Calls(keras.layers.Layer):
+    """Two blocks as the harness calls layers, with the arguments under test."""
+
+    def __init__(self, rates, compiled=False, **arguments):
+        super().__init__()
+        self.blocks = [layers.TransformerBlock(3, 40, **rates) for _ in range(2)]
+        self.arguments = arguments
+        self.chain = self._chain
+        if compiled:
+            import tensorflow as tf
+
+            self.chain = tf.function(self._chain)
+        for block in self.blocks:
+            block.build((None, 7, 24))
+        self.built = True
+        randomize(self)
+
+    def _chain(self, tokens, training):
+        for block in self.blocks:
+            tokens = block(tokens, training=training, **self.arguments)
+        return tokens
+
+    def call(self, tokens, training=None):
+        return self.chain(tokens, training)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+def states(layer):
+    return [
+        variable
+        for variable in layer.non_trainable_variables
+        if variable.path.endswith("seed_generator_state")
+    ]
+
+
+def restart(layer, seed=0):
+    """Puts all that random numbers come from at a known place."""
+    keras.utils.set_random_seed(seed)
+    for number, state in enumerate(states(layer)):
+        state.assign(np.array([100 * seed + number, 5]))
+
+
+@pytest.mark.parametrize(
+    ("rates", "compiled"),
+    [
+        ({}, False),
+        *(({name: rate}, False) for name, rate in RATES.items()),
+        (RATES, False),
+        # Keras compiles nothing else without a trainer.
+        *([(RATES, True)] if BACKEND == "tensorflow" else []),
+    ],
+)
+def test_gradients_and_seeds_are_those_without(rates, compiled):
+    tokens = normal((16, 7, 24))
+    found = {}
+    for remat in (False, True):
+        layer = Calls(rates, compiled, remat=remat)
+        restart(layer)
+        of_weights = gradients(layer, tokens, training=True)
+        restart(layer)
+        outputs = [numpy(layer(tokens, training=True)) for _ in range(2)]
+        seeds = [ops.convert_to_numpy(state) for state in states(layer)]
+        found[remat] = of_weights + outputs + seeds
+        restart(layer, seed=1)
+        other = gradients(layer, tokens, training=True)
+        differences = [
+            np.abs(one - two).max() > 0.1
+            for one, two in zip(of_weights, other, strict=True)
+        ]
+        assert sum(differences) > len(differences) / 2 or not rates
+    assert len(found[True]) == len(found[False])
+    tolerance = 1e-6
+    if compiled or BACKEND == "jax":
+        # Sums may be taken in another order there: the gradient of a key's bias, which
+        # is zero, has nothing but the rounding of what it adds.
+        tolerance *= max(np.abs(array).max() for array in of_weights)
+    for one, two in zip(found[False], found[True], strict=True):
+        np.testing.assert_allclose(two, one, atol=tolerance)
+    assert bool(rates) == bool(states(layer))
+
+
+def test_training_a_model_is_the_same():
+    config = ViTConfig(24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
+    images = normal((16, 16, 16, 3))
+    labels = np.arange(16) % 2
+    found = []
+    for remat in (False, True):
+        model = VisionTransformer(
+            config,
+            image_size=16,
+            classes=2,
+            dropout_rate=0.2,
+            stochastic_depth_rate=0.3,
+            remat=remat,
+        )
+        randomize(model)
+        restart(model)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        # XLA takes its time to compile; JAX has nothing else.
+        jit = "auto" if BACKEND == "jax" else False
+        model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit)
+        history = model.fit(images, labels, batch_size=8, epochs=2, verbose=0)
+        found.append((history.history["loss"], model.get_weights(), model))
+    (losses, plain, model), (again, remat, _) = found
+    np.testing.assert_allclose(again, losses, rtol=1e-5)
+    for one, two in zip(plain, remat, strict=True):
+        np.testing.assert_allclose(two, one, atol=2e-6)
+    assert len(states(model)) == 1 + 2 * 3 + 2
+
+
+def kept_bytes(layer, tokens):
+    """What a gradient of the layer's output needs, in bytes."""
+    if BACKEND == "jax":
+        import jax
+
+        others = [variable.value for variable in layer.non_trainable_variables]
+        values = [variable.value for variable in layer.trainable_variables]
+
+        def outputs(values, tokens):
+            return layer.stateless_call(values, others, tokens, training=True)[0]
+
+        _, pullback = jax.vjp(outputs, values, tokens)
+        return sum(array.nbytes for array in jax.tree_util.tree_leaves(pullback))
+    if BACKEND == "torch":
+        import torch
+
+        sizes = {}
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            sizes[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            layer(tokens, training=True)
+        return sum(sizes.values())
+    import tensorflow as tf
+
+    def alive():
+        gc.collect()
+        found = (thing for thing in gc.get_objects() if type(thing) is eager)
+        return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in found)
+
+    eager = type(tf.zeros(()))
+    layer(tokens, training=True)
+    before = alive()
+    with tf.GradientTape() as tape:
+        outputs = layer(tokens, training=True)
+    kept = alive() - before
+    assert tape.gradient(outputs, layer.trainable_variables[0].value) is not None
+    return kept
+
+
+def test_less_is_kept_for_the_gradient():
+    # Far more of tokens than of weights, which JAX counts too.
+    tokens = ops.convert_to_tensor(normal((128, 7, 24)))
+    plain, again = (
+        kept_bytes(Calls(RATES, remat=remat), tokens) for remat in (False, True)
+    )
+    inputs = 128 * 7 * 24 * 4
+    assert again < 6 * inputs
+    assert plain > 5 * again
