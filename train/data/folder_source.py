@@ -57,7 +57,7 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     kept, held = hold_out(train_labels, count)
     validation = None
     if count:
-        validation = _split(
+        validation = file_split(
             f"the validation part of {train_name}",
             train_paths[held],
             train_labels[held],
@@ -65,9 +65,9 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     return Source(
         name=str(folder),
         class_names=tuple(sorted(train_files)),
-        train=_split(train_name, train_paths[kept], train_labels[kept]),
+        train=file_split(train_name, train_paths[kept], train_labels[kept]),
         validation=validation,
-        test=_split(str(folder / "test"), *_flatten(test_files)),
+        test=file_split(str(folder / "test"), *_flatten(test_files)),
     )
 
 
@@ -102,11 +102,22 @@ def _flatten(files):
     return paths, labels.astype(np.int32)
 
 
-def _split(name, paths, labels):
+def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
+    """Makes a split of image files.
+
+    Args:
+        name: As in `Split`.
+        paths: Of the files.
+        labels: Their integer labels.
+
+    Returns:
+        The split, with the paths as records.
+    """
     return Split(
         name=name,
         num_examples=len(paths),
         records=lambda: tf.data.Dataset.from_tensor_slices((paths, labels)),
         read=tf.io.read_file,
         locate=lambda index, path: path.decode(),
+        known_labels=labels,
     )

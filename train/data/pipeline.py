@@ -3,75 +3,24 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from train.data import augmentation, mixing, preprocessing
-from train.data.splits import DataError, Split, find_corrupt, pick
+from train.data.share import ALL, Share
+from train.data.splits import DataError, Split, find_corrupt, named, pick
 
 SHUFFLE_BUFFER = 50_000
 CORES = os.cpu_count()
 # In order, the next image may be a slow one: others get done meanwhile.
 IN_FLIGHT = 2 * CORES
 BATCHES_READY = 2
-NAMED_IMAGES = 10
 NO_LABEL = -1
 
 
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """What one host prepares of every batch: the examples of its devices.
-
-    Of a batch, device 0 has the first examples, device 1 the next, and so on; the
-    hosts have equally many devices.
-
-    Args:
-        host: The number of the host.
-        hosts: How many there are.
-        devices: How many there are on all hosts.
-
-    Example:
-
-    >>> Share(host=1, hosts=2, devices=4).start(64)
-    32
-    """
-
-    host: int = 0
-    hosts: int = 1
-    devices: int = 1
-
-    def start(self, batch_size: int) -> int:
-        """Returns the place in the batch of this host's first example."""
-        return self.host * (batch_size // self.hosts)
-
-    def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Keeps this host's part of (number, example), numbered from a batch's start.
-
-        Args:
-            numbered: The examples of all hosts.
-            batch_size: Of all devices together.
-
-        Raises:
-            ValueError: the devices cannot share a batch equally.
-        """
-        if batch_size % self.devices:
-            raise ValueError(
-                f"batch_size={batch_size} cannot be shared equally by {self.devices} "
-                "devices"
-            )
-        if self.hosts == 1:
-            return numbered
-        start = self.start(batch_size)
-
-        def is_here(number, *_):
-            place = number % batch_size
-            return (place >= start) & (place < start + batch_size // self.hosts)
-
-        return numbered.filter(is_here)
-
-
-ALL = Share()
+Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +74,7 @@ class Changes:
 UNCHANGED = Changes()
 # Apart from those of single examples.
 _OF_BATCHES = 0x6D6978
+_OF_FINISH = 0x66696E
 
 
 def training_batches(
@@ -138,6 +88,7 @@ def training_batches(
     flip: bool = True,
     changes: Changes = UNCHANGED,
     classes: int | None = None,
+    finish: Finish | None = None,
     share: Share = ALL,
 ) -> tf.data.Dataset:
     """Shuffles, crops and batches without end; batch k depends on the seed and k only.
@@ -157,6 +108,9 @@ def training_batches(
         flip: Whether to mirror half of the images.
         changes: What images go through besides.
         classes: How many there are; only mixed labels need it.
+        finish: Makes an element of batches, `(inputs, labels)`, of an image in [-1, 1],
+            its label and integers `(2,)` of which the element may be a random function;
+            by default of the first two.
         share: What this host prepares of every batch.
 
     Returns:
@@ -210,8 +164,11 @@ def training_batches(
         image = crop_image(decode, image_size, seeds[0])
         if flip:
             image = preprocessing.random_flip(image, seeds[1])
-        image = changes.image(image, seeds[1])
-        return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+        image = preprocessing.to_model_range(changes.image(image, seeds[1]))
+        label = tf.cast(label, tf.int32)
+        if finish is not None:
+            return finish(image, label, tf.random.fold_in(seeds[1], _OF_FINISH))
+        return image, label
 
     def mix(step, batch):
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _OF_BATCHES)
@@ -239,6 +196,7 @@ def evaluation_batches(
     *,
     image_size: tuple[int, int],
     batch_size: int,
+    finish: Finish | None = None,
     share: Share = ALL,
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
@@ -250,6 +208,7 @@ def evaluation_batches(
         split: The examples.
         image_size: `(height, width)` of the batches.
         batch_size: Examples a batch.
+        finish: As in `training_batches`; its integers are the same every time.
         share: What this host prepares of every batch.
 
     Returns:
@@ -263,10 +222,13 @@ def evaluation_batches(
     """
     _check_batch_size(batch_size)
 
-    def prepare(_, example):
+    def prepare(index, example):
         record, label = example
         image = preprocessing.squash(split.decode(record), image_size)
-        return preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+        image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
+        if finish is not None:
+            return finish(image, label, tf.stack([_OF_FINISH, index]))
+        return image, label
 
     records = split.records()
     if share.devices > 1:
@@ -307,6 +269,48 @@ def samples(
     return places, images, labels
 
 
+def training_samples(
+    split: Split,
+    count: int,
+    *,
+    image_size: tuple[int, int],
+    seed: int,
+    crop: str = "inception",
+    flip: bool = True,
+    changes: Changes = UNCHANGED,
+    classes: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Prepares what a run sees first, for a picture of crops and augmentation.
+
+    These are the very images that `training_batches` begins with. Mixed images alone
+    may have other partners, as the batch to choose them from is smaller.
+
+    Args:
+        split: The examples.
+        count: How many to take; all of a split that has fewer.
+        image_size: `(height, width)` of the images.
+        seed: As in `training_batches`, like all that follow.
+        crop: A name in `preprocessing.TRAIN_CROPS`.
+        flip: Whether to mirror half of the images.
+        changes: What images go through besides.
+        classes: How many there are; only mixed labels need it.
+
+    Returns:
+        Images and labels, as a batch of `training_batches` has them.
+    """
+    batches = training_batches(
+        split,
+        image_size=image_size,
+        batch_size=min(count, split.num_examples),
+        seed=seed,
+        crop=crop,
+        flip=flip,
+        changes=changes,
+        classes=classes,
+    )
+    return next(batches.take(1).as_numpy_iterator())
+
+
 def explained(batches: tf.data.Dataset, split: Split):
     """Yields batches; if reading them fails, the error names the images behind it.
 
@@ -326,6 +330,7 @@ def explained(batches: tf.data.Dataset, split: Split):
         tf.errors.InvalidArgumentError,
         tf.errors.NotFoundError,
         tf.errors.PermissionDeniedError,
+        tf.errors.DataLossError,
     ) as error:
         raise explain_input_error(error, split) from error
 
@@ -349,12 +354,10 @@ def explain_input_error(
         return DataError(
             f"reading {split.name} failed although every image decodes: {error}"
         )
-    more = len(corrupt) - NAMED_IMAGES
     return DataError(
         f"{len(corrupt)} of the {split.num_examples} images of {split.name} cannot be "
-        f"decoded: {', '.join(corrupt[:NAMED_IMAGES])}"
-        f"{f' and {more} more' if more > 0 else ''}; save them again as RGB JPEG or "
-        "PNG, or remove them"
+        f"decoded: {named(corrupt)}; save them again as RGB JPEG or PNG, remove them, "
+        "or leave them out with --skip_corrupt"
     )
 
 

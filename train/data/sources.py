@@ -1,12 +1,22 @@
-"""Finds a data set: scikit-learn's digits, a folder of images, or a TFDS name."""
+"""Finds a data set by its name: digits, files on disk, VTAB or a TFDS name."""
 
-import re
 from pathlib import Path
 
+from train.data import vtab
+from train.data.csv_source import load_csv
 from train.data.digits_source import load_digits
 from train.data.folder_source import load_folder
-from train.data.splits import DataError, Source, Split, find_corrupt
+from train.data.kinds import kind_of
+from train.data.splits import (
+    DataError,
+    Source,
+    Split,
+    find_corrupt,
+    named,
+    without_corrupt,
+)
 from train.data.tfds_source import load_tfds
+from train.data.tfrecord_source import load_tfrecord
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -16,16 +26,28 @@ def load(
     data_dir: str | Path | None = None,
     *,
     validation_fraction: float = 0.0,
+    skip_corrupt: bool = False,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
+    `train.data.kinds.kind_of` says which of these a name is.
+
     Args:
-        dataset: "digits" (scikit-learn's 1,797 digits); an existing folder laid out
-            `{train,test}/class/*.jpg`; or a TensorFlow Datasets name, "cifar100",
-            "oxford_iiit_pet:4.*.*". An existing folder goes before a TFDS name.
+        dataset: "digits" (scikit-learn's 1,797 digits); a task of VTAB, "vtab/dtd" or
+            "vtab-full/dtd", see `train.data.vtab`; an existing folder, laid out
+            `{train,test}/class/*.jpg` or, without a `train` folder in it, of TFRecord
+            files `train-*.tfrecord`, `test-*.tfrecord`; such files as a pattern,
+            "records/*.tfrecord"; a CSV file with the columns path, label and split;
+            or a TensorFlow Datasets name, "cifar100", "oxford_iiit_pet:4.*.*". An
+            existing folder goes before a TFDS name.
         data_dir: Where TFDS keeps its data; None for its default.
         validation_fraction: The part of the training set to hold out; the papers take
-            0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet.
+            0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet. Data with a
+            validation part of their own (CSV, TFRecord, VTAB) have that one for any
+            fraction but 0.
+        skip_corrupt: Decode every image of all splits first, leave out those that are
+            missing or cannot be decoded, and print them; otherwise they end the run
+            once they are needed.
 
     Returns:
         The source; its `validation` is None exactly when the fraction is 0.
@@ -35,16 +57,40 @@ def load(
 
     Source: An Image is Worth 16x16 Words, appendix B.1.1; vision_transformer,
     configs/common.py.
+
+    Example:
+
+    >>> source = load("digits", validation_fraction=0.1)
+    >>> source.train.num_examples, source.validation.num_examples
+    (1293, 144)
     """
-    if dataset == "digits":
-        return load_digits(validation_fraction)
-    folder = Path(dataset).expanduser()
-    if folder.is_dir():
-        return load_folder(folder, validation_fraction)
-    # A TFDS name may have one slash, before its configuration.
-    if re.match(r"[.~/]|.*/$|.*/.*/", dataset):
-        raise DataError(
-            f'there is no folder "{dataset}": pass one laid out '
-            "{train,test}/class/*.jpg"
+    kind = kind_of(dataset)
+    if kind == "digits":
+        source = load_digits(validation_fraction)
+    elif kind == "vtab":
+        source = vtab.load_vtab(dataset, data_dir, validation_fraction)
+    elif kind == "csv":
+        source = load_csv(
+            dataset, validation_fraction, missing_is_error=not skip_corrupt
         )
-    return load_tfds(dataset, data_dir, validation_fraction)
+    elif kind == "tfrecord":
+        source = load_tfrecord(dataset, validation_fraction)
+    elif kind == "tfds":
+        source = load_tfds(dataset, data_dir, validation_fraction)
+    else:
+        folder = Path(dataset).expanduser()
+        if not folder.is_dir():
+            raise DataError(
+                f'there is no folder "{dataset}": pass one laid out '
+                "{train,test}/class/*.jpg"
+            )
+        source = load_folder(folder, validation_fraction)
+    if not skip_corrupt:
+        return source
+    source = without_corrupt(source)
+    if source.skipped:
+        print(
+            f"{source.name}: left out {len(source.skipped)} images that cannot be "
+            f"read: {named(source.skipped)}"
+        )
+    return source

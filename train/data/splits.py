@@ -1,17 +1,20 @@
 """What every data set looks like to the trainer: splits of undecoded examples."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from train.callbacks import progress_bar
 from train.data.decoding import ChooseWindow, decode_image
 from train.errors import RunError
 
 HOLD_OUT_SEED = 0
+NAMED = 10
+UNWATCHED = 5_000
 
 
 class DataError(RunError):
@@ -31,6 +34,8 @@ class Split:
             uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
             `tf.data` maps.
         locate: Names a record for a person, from its index and its NumPy value.
+        known_labels: The labels in the order of `records`, where they are known
+            without reading these; None otherwise.
     """
 
     name: str
@@ -38,6 +43,31 @@ class Split:
     records: Callable[[], tf.data.Dataset]
     read: Callable[[tf.Tensor], tf.Tensor]
     locate: Callable[[int, Any], str]
+    known_labels: np.ndarray | None = None
+
+    def labels(self) -> np.ndarray:
+        """Reads the label of every example, and no image.
+
+        Returns:
+            Integers `(num_examples,)`, in the order of `records`.
+        """
+        # A copy by `dataclasses.replace` may have fewer examples.
+        known = self.known_labels
+        if known is not None and len(known) == self.num_examples:
+            return known
+        batches = self.records().map(lambda _, label: label).batch(4096)
+        return np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
+
+    def class_counts(self, classes: int) -> np.ndarray:
+        """Counts the examples of each class; no image is decoded.
+
+        Args:
+            classes: How many classes the data set has.
+
+        Returns:
+            Integers `(classes,)`.
+        """
+        return np.bincount(self.labels(), minlength=classes)
 
     def decode(
         self, record: tf.Tensor, choose_window: ChooseWindow | None = None
@@ -61,6 +91,8 @@ class Source:
         train: The examples to learn from.
         validation: The part of the training set held out, or None.
         test: The examples to report on.
+        skipped: Names the images of all splits that were left out because they
+            cannot be read.
     """
 
     name: str
@@ -68,6 +100,7 @@ class Source:
     train: Split
     validation: Split | None
     test: Split
+    skipped: tuple[str, ...] = ()
 
 
 def hold_out(labels: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,6 +149,57 @@ def validation_size(name: str, num_examples: int, fraction: float) -> int:
     return count
 
 
+def divide(
+    name: str,
+    class_names: Sequence[str],
+    parts: Mapping[str, Split],
+    validation_fraction: float,
+    layout: str,
+) -> Source:
+    """Makes a source of the parts that the data come in.
+
+    "validation" is the test where there is no other, as in ImageNet. Otherwise it is
+    the validation split, and where there is none, that is a fixed part of "train",
+    stratified by class.
+
+    Args:
+        name: What the user asked for.
+        class_names: The name of each label.
+        parts: Some of "train", "validation" and "test".
+        validation_fraction: The part of train to hold out, 0 for no validation split.
+        layout: What the data should look like, for error messages.
+
+    Returns:
+        The source.
+
+    Raises:
+        DataError: when there is nothing to train or to test on, or when the fraction
+            is unusable.
+    """
+    if "train" not in parts or len(parts) == 1:
+        lacking = "test" if "train" in parts else "train"
+        raise DataError(f"{name} has nothing for {lacking}: {layout}")
+    train = parts["train"]
+    if "test" in parts and "validation" in parts:
+        validation = parts["validation"] if validation_fraction else None
+    else:
+        count = validation_size(train.name, train.num_examples, validation_fraction)
+        validation = None
+        if count:
+            kept, held = hold_out(train.labels(), count)
+            validation = replace(
+                pick(train, held), name=f"the validation part of {train.name}"
+            )
+            train = pick(train, kept)
+    return Source(
+        name=name,
+        class_names=tuple(class_names),
+        train=train,
+        validation=validation,
+        test=parts.get("test") or parts["validation"],
+    )
+
+
 def pick(split: Split, indices: Sequence[int]) -> Split:
     """Picks a few examples of a split, without decoding the others.
 
@@ -126,13 +210,16 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
     Returns:
         A split of these examples.
     """
-    indices = np.asarray(indices)
+    indices = np.asarray(indices, np.int64)
+    picked = np.zeros(split.num_examples, bool)
+    picked[indices] = True
+    known = split.known_labels
 
     def records():
         return (
             split.records()
             .enumerate()
-            .filter(lambda index, _: tf.reduce_any(index == indices))
+            .filter(lambda index, _: tf.gather(picked, index))
             .map(lambda _, example: example)
         )
 
@@ -141,6 +228,7 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
         num_examples=len(indices),
         records=records,
         locate=lambda index, record: split.locate(int(indices[index]), record),
+        known_labels=None if known is None else split.labels()[picked],
     )
 
 
@@ -152,21 +240,101 @@ def find_corrupt(split: Split) -> list[str]:
 
     Returns:
         One description a bad record: a file path, or the example's number.
+
+    Raises:
+        DataError: when the files that hold the records are damaged.
     """
+    return [name for _, name in _corrupt(split)]
 
-    def decodes(record):
-        try:
-            split.decode(record)
-        except tf.errors.OpError:
-            return False
-        return True
 
-    corrupt = []
-    index = 0
-    with ThreadPoolExecutor() as pool:
-        for records, _ in split.records().batch(256):
-            for record, good in zip(records, pool.map(decodes, records), strict=True):
-                if not good:
-                    corrupt.append(split.locate(index, record.numpy()))
-                index += 1
-    return corrupt
+def without_corrupt(source: Source) -> Source:
+    """Leaves out what cannot be decoded, by decoding every image once.
+
+    What is left keeps its order and its split.
+
+    Args:
+        source: The data set.
+
+    Returns:
+        The source without these images, which its `skipped` names.
+
+    Raises:
+        DataError: when nothing of a split is left.
+    """
+    parts = {}
+    skipped = []
+    for part in ("train", "validation", "test"):
+        split = getattr(source, part)
+        if split is None:
+            continue
+        corrupt = _corrupt(split)
+        if len(corrupt) == split.num_examples:
+            raise DataError(
+                f"none of the {split.num_examples} images of {split.name} can be "
+                f"decoded: {named([name for _, name in corrupt])}; save them again as "
+                "RGB JPEG or PNG"
+            )
+        if corrupt:
+            rest = np.delete(np.arange(split.num_examples), [i for i, _ in corrupt])
+            parts[part] = pick(split, rest)
+            skipped += [name for _, name in corrupt]
+    return replace(source, **parts, skipped=tuple(skipped))
+
+
+def named(names: Sequence[str]) -> str:
+    """Joins the first ten names and counts the others.
+
+    Example:
+
+    >>> named(["1.jpg", "2.jpg"]), named([str(i) for i in range(12)])
+    ('1.jpg, 2.jpg', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    more = len(names) - NAMED
+    return f"{', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _corrupt(split):
+    """Returns `(index, name)` of every record that cannot be decoded."""
+    threads = os.cpu_count()
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+
+    def decode(index, example):
+        return index, tf.size(split.decode(example[0]))
+
+    good = (
+        split.records()
+        .enumerate()
+        .map(decode, num_parallel_calls=2 * threads, deterministic=True)
+        .ignore_errors()
+        .batch(64)
+        .with_options(options)
+    )
+    is_good = np.zeros(split.num_examples, bool)
+    bar = progress_bar(
+        total=split.num_examples,
+        unit="image",
+        desc=f"checking {split.name}",
+        # Nobody waits long for these.
+        disable=split.num_examples < UNWATCHED,
+    )
+    with bar:
+        for indices, _ in good.as_numpy_iterator():
+            is_good[indices] = True
+            bar.update(len(indices))
+    corrupt = np.flatnonzero(~is_good)
+    if not corrupt.size:
+        return []
+    try:
+        records = list(pick(split, corrupt).records().as_numpy_iterator())
+    except tf.errors.DataLossError as error:
+        raise DataError(
+            f"the files of {split.name} are damaged ({error.message}): prepare or copy "
+            "them again"
+        ) from error
+    return [
+        (int(index), split.locate(int(index), record))
+        for index, (record, _) in zip(corrupt, records, strict=True)
+    ]

@@ -2,7 +2,9 @@
 
 import difflib
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -34,8 +36,8 @@ def load_tfds(
         DataError: when the name is unknown, the data cannot be prepared or are no
             image classification, or when the fraction is unusable.
     """
-    builder = _prepared_builder(dataset, data_dir)
-    class_names = _class_names(builder, dataset)
+    builder = open_builder(dataset, data_dir)
+    image, label = _check_features(builder, dataset)
     splits = builder.info.splits
     if "train" not in splits:
         raise DataError(
@@ -44,7 +46,9 @@ def load_tfds(
         )
 
     def split(instruction):
-        return _split(builder, dataset, instruction)
+        return tfds_split(
+            builder, dataset, instruction, image, (label,), lambda found: found[label]
+        )
 
     tests = (split(part) for part in ("test", "validation") if part in splits)
     test = next((part for part in tests if _is_labelled(part)), None)
@@ -57,14 +61,26 @@ def load_tfds(
     count = validation_size(f"{dataset} train", total, validation_fraction)
     return Source(
         name=dataset,
-        class_names=class_names,
+        class_names=tuple(builder.info.features[label].names),
         train=split(f"train[:{total - count}]" if count else "train"),
         validation=split(f"train[{total - count}:]") if count else None,
         test=test,
     )
 
 
-def _prepared_builder(dataset, data_dir):
+def open_builder(dataset: str, data_dir: str | Path | None):
+    """Opens a TFDS data set; downloads it only when it is not prepared yet.
+
+    Args:
+        dataset: As in `load_tfds`.
+        data_dir: Where TFDS keeps its data; None for its default.
+
+    Returns:
+        `tfds.core.DatasetBuilder`.
+
+    Raises:
+        DataError: when the name is unknown or the data cannot be prepared.
+    """
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -112,8 +128,8 @@ def _unknown(dataset, tfds):
     )
 
 
-def _class_names(builder, dataset):
-    """Returns the class names, once image and label are seen to be such."""
+def _check_features(builder, dataset):
+    """Returns the names of image and label, once they are seen to be such."""
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -131,34 +147,55 @@ def _class_names(builder, dataset):
             f"the features {sorted(features)}, not a uint8 Image and a ClassLabel; "
             "choose another data set or export it to folders"
         )
-    return tuple(features[keys[1]].names)
+    return keys
 
 
-def _split(builder, dataset, instruction):
+def tfds_split(
+    builder,
+    dataset: str,
+    instruction: str,
+    image: str,
+    label_features: Sequence[str],
+    label: Callable[[Mapping[str, Any]], tf.Tensor],
+    read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> Split:
+    """Makes a split of a TFDS data set, of which only what is needed is parsed.
+
+    Args:
+        builder: `tfds.core.DatasetBuilder`.
+        dataset: What the user calls it.
+        instruction: Which examples, "train[:800]".
+        image: The name of the image feature.
+        label_features: The names of the features that decide the label.
+        label: Turns these features of an example, by name, into its label.
+        read: As in `Split`.
+
+    Returns:
+        The split, with encoded images as records.
+    """
     import tensorflow_datasets as tfds
 
     name = f"{dataset} {instruction}"
-    undecoded = {
-        key: tfds.decode.SkipDecoding()
-        for key, feature in builder.info.features.items()
-        if isinstance(feature, tfds.features.Image)
-    }
+    decoders = tfds.decode.PartialDecoding(
+        dict.fromkeys((image, *label_features), True),
+        decoders={image: tfds.decode.SkipDecoding()},
+    )
 
     def records():
-        return builder.as_dataset(
+        examples = builder.as_dataset(
             split=instruction,
-            as_supervised=True,
             shuffle_files=False,
-            decoders=undecoded,
+            decoders=decoders,
             # The training pipeline caches and prefetches by itself.
             read_config=tfds.ReadConfig(try_autocache=False, skip_prefetch=True),
         )
+        return examples.map(lambda example: (example[image], label(example)))
 
     return Split(
         name=name,
         num_examples=builder.info.splits[instruction].num_examples,
         records=records,
-        read=tf.identity,
+        read=read,
         locate=lambda index, record: f"example {index} of {name}",
     )
 

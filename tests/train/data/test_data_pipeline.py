@@ -14,6 +14,7 @@ from train.data.pipeline import (
     explain_input_error,
     explained,
     training_batches,
+    training_samples,
 )
 from train.data.sources import DataError, Split, load
 
@@ -309,6 +310,32 @@ def test_corrupt_images_are_named(tmp_path):
     assert str(tmp_path / "train" / "a" / "09.jpg") in message
     assert "10.jpg and" not in message
     assert "and 2 more; save them again" in message
+    assert "--skip_corrupt" in message
+
+
+@pytest.mark.parametrize("changes", [Changes(), Changes(random_erasing=0.5)])
+def test_samples_of_training_are_those_it_begins_with(changes):
+    split = numbered_split(10)
+    options = {"image_size": (6, 5), "seed": 7, "changes": changes, "crop": "resize"}
+    images, labels = training_samples(split, 3, **options)
+    [whole] = take(training_batches(split, batch_size=8, **options), 1)
+    np.testing.assert_array_equal(images, whole[0][:3])
+    np.testing.assert_array_equal(labels, whole[1][:3])
+    images, labels = training_samples(split, 99, **options)
+    assert sorted(labels) == list(range(10))
+
+
+def test_samples_of_mixed_images():
+    images, labels = training_samples(
+        numbered_split(10),
+        4,
+        image_size=(6, 5),
+        seed=7,
+        changes=Changes(mixup=0.2),
+        classes=10,
+    )
+    assert images.shape == (4, 6, 5, 3)
+    np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
 
 
 def test_an_image_cut_short_is_named_once_a_crop_reaches_the_damage(tmp_path):

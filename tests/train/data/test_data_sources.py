@@ -7,10 +7,14 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from train.data import splits
+from train.data.kinds import kind_of
+from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
+PARTS = ("train", "validation", "test")
 needs_cifar100 = pytest.mark.skipif(
     not (TFDS_DIR / "cifar100").is_dir(), reason=f"no cifar100 in {TFDS_DIR}"
 )
@@ -34,6 +38,10 @@ def folder(tmp_path):
 
 def labels_of(split):
     return [int(label) for _, label in split.records()]
+
+
+def names_and_labels(split):
+    return [(record.numpy().decode(), int(label)) for record, label in split.records()]
 
 
 def names_of(split):
@@ -165,6 +173,105 @@ def test_find_corrupt_numbers_across_batches(tmp_path):
     assert find_corrupt(split) == [str(tmp_path / "train" / "a" / "270.png")]
 
 
+def test_corrupt_images_are_left_out_when_asked(folder, capsys):
+    before = load(str(folder), validation_fraction=0.4)
+    every = {part: names_and_labels(getattr(before, part)) for part in PARTS}
+    bad = [
+        before.train.locate(1, next(iter(before.train.records().skip(1)))[0].numpy()),
+        str(folder / "test" / "tulip" / "1.png"),
+        before.validation.locate(
+            2, next(iter(before.validation.records().skip(2)))[0].numpy()
+        ),
+    ]
+    Path(bad[0]).write_text("not an image")
+    Path(bad[1]).write_bytes(Path(bad[1]).read_bytes()[:40])
+    Path(bad[2]).write_bytes(b"")
+
+    assert load(str(folder), validation_fraction=0.4).skipped == ()
+    source = load(str(folder), validation_fraction=0.4, skip_corrupt=True)
+    assert sorted(source.skipped) == sorted(bad)
+    for part in PARTS:
+        split = getattr(source, part)
+        rest = [pair for pair in every[part] if pair[0] not in bad]
+        assert names_and_labels(split) == rest
+        assert split.num_examples == len(rest)
+        assert split.labels().tolist() == [label for _, label in rest]
+        assert find_corrupt(split) == []
+        last = len(rest) - 1
+        record, _ = list(split.records())[last]
+        assert split.locate(last, record.numpy()) == rest[last][0]
+    out = capsys.readouterr().out
+    assert out.startswith(f"{folder}: left out 3 images that cannot be read: ")
+    assert all(name in out for name in bad)
+
+
+def test_nothing_is_left_out_of_whole_images(folder, capsys):
+    source = load(str(folder), skip_corrupt=True)
+    assert source.skipped == ()
+    assert source.train.num_examples == 10
+    assert capsys.readouterr().out == ""
+
+
+def test_a_split_of_corrupt_images_alone(folder):
+    for path in (folder / "test").glob("*/*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"none of the 4 images of .*test can be dec"):
+        load(str(folder), skip_corrupt=True)
+
+
+def test_the_search_for_corrupt_images_shows_its_progress(folder, monkeypatch, capsys):
+    monkeypatch.setattr(splits, "UNWATCHED", 10)
+    load(str(folder), skip_corrupt=True)
+    err = capsys.readouterr().err
+    assert f"checking {folder / 'train'}: 100%" in err
+    assert f"checking {folder / 'test'}" not in err
+
+
+def test_pick_and_counts(folder):
+    split = load(str(folder)).train
+    assert split.class_counts(3).tolist() == [5, 5, 0]
+    for indices in ([], [0], [1, 4, 5, 9]):
+        part = splits.pick(split, indices)
+        assert part.num_examples == len(indices)
+        assert names_and_labels(part) == [names_and_labels(split)[i] for i in indices]
+        assert part.labels().tolist() == labels_of(part)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("digits", "digits"),
+        ("vtab/dtd", "vtab"),
+        ("vtab-full/kitti_distance", "vtab"),
+        ("photos.csv", "csv"),
+        ("cifar100/Photos.CSV", "csv"),
+        ("records/train-*", "tfrecord"),
+        ("/data/*.tfrecord", "tfrecord"),
+        ("photos/", "folder"),
+        ("~/photos", "folder"),
+        ("a/b/c", "folder"),
+        ("cifar100", "tfds"),
+        ("cifar100:3.*.*", "tfds"),
+        ("eurosat/rgb:2.*.*", "tfds"),
+    ],
+)
+def test_what_a_name_means(name, kind):
+    assert kind_of(name) == kind
+
+
+def test_an_existing_folder_is_none_of_these(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("digits", "photos.csv", "cifar100", "vtab/dtd"):
+        Path(name).mkdir(parents=True)
+    found = [kind_of(name) for name in ("photos.csv", "cifar100", "./vtab/dtd")]
+    assert found == ["folder"] * 3
+    assert kind_of("digits") == "digits"
+    assert kind_of("vtab/dtd") == "vtab"
+
+
 # Digits
 
 
@@ -173,6 +280,10 @@ def test_digits_are_split_by_class():
 
     source = load("digits", validation_fraction=0.1)
     sizes = [source.train, source.validation, source.test]
+    assert (
+        source.test.class_counts(10).tolist()
+        == np.bincount(labels_of(source.test), minlength=10).tolist()
+    )
     assert [split.num_examples for split in sizes] == [1293, 144, 360]
     assert source.class_names == tuple("0123456789")
     seen = []
@@ -371,6 +482,24 @@ def test_find_corrupt_counts_tfds_examples(tmp_path):
     assert find_corrupt(load("tiny_images", tmp_path).train) == [
         "example 2 of tiny_images train"
     ]
+    source = load("tiny_images", tmp_path, skip_corrupt=True)
+    assert source.skipped == ("example 2 of tiny_images train",)
+    assert labels_of(source.train) == source.train.labels().tolist() == [0, 1, 1]
+
+
+def test_damaged_tfds_files(tmp_path):
+    write_tfds(tmp_path, {"train": [0, 1, 0, 1], "test": [0]})
+    path = next(tmp_path.glob("*/*/*train*"))
+    content = bytearray(path.read_bytes())
+    content[len(content) * 5 // 8] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="files of tiny_images train are damaged"):
+        load("tiny_images", tmp_path, skip_corrupt=True)
+    split = load("tiny_images", tmp_path).train
+    with pytest.raises(DataError, match="files of tiny_images train are damaged"):
+        list(
+            explained(evaluation_batches(split, image_size=(4, 4), batch_size=2), split)
+        )
 
 
 @pytest.mark.parametrize(

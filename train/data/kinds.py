@@ -1,0 +1,68 @@
+"""What sort of data set a name means; looks at names and folders only."""
+
+import re
+from pathlib import Path
+
+PARTS = ("train", "validation", "test")
+_RECORDS = re.compile(
+    r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
+)
+_VTAB = re.compile(r"vtab(-full)?/.*")
+# A TFDS name may have one slash, before its configuration.
+_PATH = re.compile(r"[.~/].*|.*/|.*/.*/.*")
+
+
+def kind_of(dataset: str) -> str:
+    """Tells what sort of data set a name means, without opening it.
+
+    In this order: "digits"; the tasks of VTAB, "vtab/..." and "vtab-full/..."; folders
+    that exist, of TFRecord files where they hold such files and no `train` folder; CSV
+    files, by their ending; TFRecord files, by `*`, `?` or `[`; other paths, which must
+    be folders; and what is left is a name of TensorFlow Datasets.
+
+    Args:
+        dataset: What the user asked for.
+
+    Returns:
+        "digits", "vtab", "folder", "csv", "tfrecord" or "tfds".
+
+    Example:
+
+    >>> [kind_of(name) for name in ("photos.csv", "records/*", "photos/", "cifar100")]
+    ['csv', 'tfrecord', 'folder', 'tfds']
+    """
+    if dataset == "digits":
+        return "digits"
+    if _VTAB.fullmatch(dataset):
+        return "vtab"
+    folder = Path(dataset).expanduser()
+    if folder.is_dir():
+        has_records = not (folder / "train").is_dir() and record_files(folder)
+        return "tfrecord" if has_records else "folder"
+    if dataset.lower().endswith(".csv"):
+        return "csv"
+    if re.search(r"[*?[]", dataset) and not re.search(r":[\d.*]+$", dataset):
+        return "tfrecord"
+    return "folder" if _PATH.fullmatch(dataset) else "tfds"
+
+
+def record_files(folder: Path, pattern: str = "*") -> dict[str, list[Path]]:
+    """Finds the TFRecord files of each part of a data set, by their names.
+
+    They are `train.tfrecord`, `train-0.tfrecord`, `train-00000-of-00004` and what is
+    between these, `.tfrecord` or `.tfrecords`, with or without `.gz`; likewise
+    `validation` and `test`.
+
+    Args:
+        folder: Where they are.
+        pattern: Of names, with `*`, `?` and `[`.
+
+    Returns:
+        The sorted files of each part that has any.
+    """
+    found = {}
+    for path in sorted(folder.glob(pattern)):
+        match = _RECORDS.fullmatch(path.name)
+        if match and path.is_file():
+            found.setdefault(match[1], []).append(path)
+    return found
