@@ -35,7 +35,7 @@ INFERENCE = {
 TRAINING = Choice(
     "keras_vit",
     "benchmarks.ours:training_step",
-    ("tensorflow", "keras_vit", "train.loop"),
+    ("tensorflow", "keras_vit", "train.trainer"),
 )
 
 
@@ -117,12 +117,12 @@ def keras_predict(sizes, image_size, batch):
 
 
 def training_step(sizes, image_size, batch, micro_batches, remat):
-    """`train.loop.Trainer.step`, set up as `train.finetune` does."""
+    """`train.trainer.Trainer.step`, set up as `train.finetune` does."""
     import tensorflow as tf
 
     from train import repeatable
-    from train.loop import Trainer
     from train.optimizers import MomentumSGD
+    from train.trainer import Trainer
 
     repeatable.one_operation_at_a_time()
     trainer = Trainer(

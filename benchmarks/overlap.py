@@ -8,7 +8,13 @@ import numpy as np
 
 from benchmarks.selection import Choice, contender
 
-_IMPORTS = ("tensorflow", "keras_vit", "train.loop", "train.data.pipeline")
+_IMPORTS = (
+    "tensorflow",
+    "keras_vit",
+    "train.loop",
+    "train.trainer",
+    "train.data.pipeline",
+)
 
 
 def contenders(settings, steps):
@@ -47,8 +53,9 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
     from benchmarks.ours import build
     from train import repeatable
     from train.data import pipeline, sources
-    from train.loop import Trainer, fit
+    from train.loop import fit
     from train.optimizers import MomentumSGD
+    from train.trainer import Trainer
 
     repeatable.one_operation_at_a_time()
     split = sources.load(folder).train

@@ -33,7 +33,16 @@ def test_zoo(name, monkeypatch, pytestconfig):
     run(name)
 
 
-COMMANDS = ["train.evaluate", "train.few_shot", "train.finetune", "train.publish"]
+COMMANDS = [
+    "train.compare",
+    "train.evaluate",
+    "train.few_shot",
+    "train.finetune",
+    "train.masked_patches",
+    "train.pretrain",
+    "train.publish",
+    "train.study",
+]
 
 
 @pytest.mark.parametrize("name", sorted({*modules(train)} - {*COMMANDS}))

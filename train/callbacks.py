@@ -4,10 +4,11 @@ import signal
 import sys
 import threading
 
+import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from train.errors import RunError
+from train.errors import Preempted, Stopped
 
 
 def progress_bar(**settings):
@@ -129,11 +130,12 @@ class Diary:
         """Writes what there is up to a step."""
         self.log.flush(step)
 
-    def validated(self, step, loss, accuracy):
+    def validated(self, step, **found):
         """Notes how the held out examples did."""
-        self.log.write(step, val_loss=loss, val_accuracy=accuracy)
+        self.log.write(step, **found)
         self.progress.bar.write(
-            f"step {step}: validation accuracy {accuracy:.1%}, loss {loss:.3f}"
+            f"step {step}: validation accuracy {found['val_accuracy']:.1%}, "
+            f"loss {found['val_loss']:.3f}"
         )
 
     def close(self):
@@ -144,7 +146,7 @@ class Diary:
 class Silence:
     """The diary of the processes that another one speaks for."""
 
-    def __call__(self, step, metrics):
+    def __call__(self, step, metrics=None, **found):
         """Says nothing."""
 
     validated = flush = __call__
@@ -153,13 +155,41 @@ class Silence:
         """Has nothing to leave."""
 
 
+class EarlyStopping:
+    """Keeps the best weights, and ends a run that has long not got better.
+
+    It goes by what the log says, so that a resumed run decides as the unbroken one.
+
+    Args:
+        log: `train.metrics.MetricLog`.
+        patience: int, validations without a better accuracy; 0 for no end.
+        keep: function that saves the weights as the best.
+    """
+
+    def __init__(self, log, patience, keep):
+        self.log = log
+        self.patience = patience
+        self.keep = keep
+
+    def after(self, step):
+        """Returns whether the run ends with the validation after this step."""
+        if not self.patience:
+            return False
+        steps, accuracies = self.log.series("val_accuracy")
+        best = int(np.argmax(accuracies))
+        if steps[best] == step:
+            self.keep()
+        return len(steps) - 1 - best >= self.patience
+
+
 class Every:
     """Calls a function every so many steps, and after the last.
 
     Args:
         interval: int, steps.
         last_step: int.
-        function: function of the number of steps taken.
+        function: function of the number of steps taken; if it returns True, the run
+            ends.
     """
 
     def __init__(self, interval, last_step, function):
@@ -169,7 +199,8 @@ class Every:
 
     def __call__(self, step, metrics):
         if step % self.interval == 0 or step == self.last_step:
-            self.function(step)
+            return self.function(step)
+        return None
 
 
 class StopOnSignal:
@@ -206,7 +237,9 @@ class StopOnSignal:
         if received := max(self.everyone(self.received)):
             self.save(step)
             name = signal.Signals(received).name
-            raise RunError(
+            message = (
                 f"Stopped by {name} after step {step}, which is saved: "
                 "the same command goes on from there."
             )
+            # Who takes the machine away has had what it asked for.
+            raise (Preempted if received == signal.SIGTERM else Stopped)(message)

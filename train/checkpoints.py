@@ -45,11 +45,7 @@ class Checkpoints:
         Raises:
             RunError: the file cannot be written.
         """
-        arrays = {
-            key: _to_numpy(variable) for key, variable in _keyed(variables).items()
-        }
-        with whole_file(self._path(step)) as temporary:
-            np.savez(temporary, **arrays)
+        self._write(self._path(step), variables)
         for old in self.steps()[:-2]:
             self._path(old).unlink()
 
@@ -68,7 +64,29 @@ class Checkpoints:
         if not self.steps():
             return 0
         step = self.steps()[-1]
-        path = self._path(step)
+        self._read(self._path(step), variables)
+        return step
+
+    def save_best(self, variables):
+        """Writes the variables as the best of the run, as `save` does."""
+        self._write(self._best, variables)
+
+    def restore_best(self, variables):
+        """Assigns the best of the run to the variables, as `restore` does."""
+        self._read(self._best, variables)
+
+    @property
+    def _best(self):
+        return self.folder / "best.npz"
+
+    def _write(self, path, variables):
+        arrays = {
+            key: _to_numpy(variable) for key, variable in _keyed(variables).items()
+        }
+        with whole_file(path) as temporary:
+            np.savez(temporary, **arrays)
+
+    def _read(self, path, variables):
         targets = _keyed(variables)
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -86,7 +104,6 @@ class Checkpoints:
             )
         for key, variable in targets.items():
             variable.assign(arrays[key])
-        return step
 
     def _path(self, step):
         return self.folder / f"step-{step:08d}.npz"

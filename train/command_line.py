@@ -1,5 +1,6 @@
 """What the commands share: the flags of the data, and what they need to run."""
 
+import importlib.util
 import os
 import sys
 
@@ -19,7 +20,8 @@ def define_data(otherwise=""):
     flags.DEFINE_string(
         "dataset",
         None,
-        "A TFDS name such as cifar100, digits, or a folder {train,test}/class/*.jpg"
+        "digits, a TFDS name such as cifar100, vtab/TASK or vtab-full/TASK, a folder "
+        "{train,test}/class/*.jpg, a CSV file path,label,split, or TFRecord files"
         f"{otherwise and '; '}{otherwise}.",
         required=not otherwise,
     )
@@ -27,6 +29,11 @@ def define_data(otherwise=""):
         "data_dir",
         None,
         "Where TFDS data sets are or go; TFDS's own default if not given.",
+    )
+    flags.DEFINE_boolean(
+        "skip_corrupt",
+        False,
+        "Look at all images first, leave out those that cannot be read, and name them.",
     )
 
 
@@ -41,6 +48,22 @@ def need_tensorflow(what, hint=""):
         sys.exit(
             f"error: {what} needs TensorFlow, but KERAS_BACKEND is "
             f"{os.environ['KERAS_BACKEND']!r}: unset it.{hint}"
+        )
+
+
+def need_tensorflow_or_jax(what, hint=""):
+    """Ends the command where Keras has another backend, or JAX is missing.
+
+    Args:
+        what: str, what needs TensorFlow or JAX.
+        hint: str, further words.
+    """
+    if os.environ["KERAS_BACKEND"] != "jax":
+        need_tensorflow(what, f" Or set it to jax.{hint}")
+    elif importlib.util.find_spec("jax") is None:
+        sys.exit(
+            "error: KERAS_BACKEND is 'jax', but JAX is not installed: "
+            "pip install 'keras_vit[jax]', or unset KERAS_BACKEND."
         )
 
 

@@ -5,11 +5,13 @@ import dataclasses
 import json
 import os
 
+import keras
 import tensorflow as tf
 
 from train import repeatable
 from train.data.pipeline import Share
 from train.errors import RunError
+from train.trainer import Trainer
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
@@ -56,6 +58,26 @@ class Devices:
     def has_hosts(self):
         """Whether other processes take part."""
         return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+    def scope(self):
+        """Returns a context in which variables are made for all devices."""
+        return self.strategy.scope()
+
+    def trainer(self, model, optimizer, **settings):
+        """Returns a `train.trainer.Trainer` on these devices.
+
+        Args:
+            model: `keras.Model`, made in the scope.
+            optimizer: `keras.optimizers.Optimizer`.
+            **settings: of the trainer.
+        """
+        return Trainer(model, optimizer, strategy=self.strategy, **settings)
+
+    def first(self, values):
+        """Returns what the first device of this host has of spread values."""
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0], values
+        )
 
     def everyone(self, value):
         """Returns the value that each device's host has, a list of int.
@@ -117,7 +139,7 @@ class Devices:
                 `tf.data.Dataset`.
 
         Returns:
-            An iterable of what `train.loop.Trainer` takes.
+            An iterable of what `train.trainer.Trainer` takes.
         """
         return self.strategy.distribute_datasets_from_function(
             lambda context: make(
@@ -139,7 +161,7 @@ def start(name="auto"):
             these that the machine and its environment call for.
 
     Returns:
-        `Devices`.
+        `Devices`; under the JAX backend `train.jax_devices.JaxDevices`.
 
     Raises:
         RunError: there are no such devices, or they do not answer.
@@ -147,6 +169,12 @@ def start(name="auto"):
     Source:
         https://www.tensorflow.org/guide/distributed_training
     """
+    if keras.backend.backend() == "jax":
+        from train import jax_devices
+
+        # Or each would train alone, in one directory.
+        is_one_of_many = name == "auto" and _has_other_workers()
+        return jax_devices.start("multiworker" if is_one_of_many else name)
     if name == "auto":
         name = _detected()
     return {
@@ -157,12 +185,23 @@ def start(name="auto"):
     }[name]()
 
 
+def alone():
+    """Returns the one device of a program that chose none, a `Devices`."""
+    if keras.backend.backend() == "jax":
+        return start("one")
+    return Devices(tf.distribute.get_strategy())
+
+
 def _detected():
     if "TPU_NAME" in os.environ:
         return "tpu"
-    if "TF_CONFIG" in os.environ and len(_workers(_cluster())) > 1:
+    if _has_other_workers():
         return "multiworker"
     return "mirrored" if _count_local_devices() > 1 else "one"
+
+
+def _has_other_workers():
+    return "TF_CONFIG" in os.environ and len(_workers(_cluster())) > 1
 
 
 def _one():

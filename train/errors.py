@@ -6,3 +6,11 @@ class RunError(Exception):
 
     Raised for what lies outside the code: directories, checkpoints, data.
     """
+
+
+class Stopped(RunError):
+    """Somebody stopped the run; what was done is saved."""
+
+
+class Preempted(Stopped):
+    """The machine is wanted back, by SIGTERM."""

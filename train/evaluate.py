@@ -73,6 +73,7 @@ def main(argv):
             argv[1],
             dataset=given["dataset"],
             data_dir=given["data_dir"],
+            skip_corrupt=given["skip_corrupt"],
             split=split,
             image_size=given["image_size"],
             central_crop=given["central_crop"],

@@ -28,6 +28,7 @@ def evaluate(
     *,
     dataset=None,
     data_dir=None,
+    skip_corrupt=False,
     split="test",
     image_size=None,
     central_crop=False,
@@ -43,6 +44,7 @@ def evaluate(
         dataset: str, see `train.data.sources.load`; by default that of the run that the
             model comes from.
         data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
         split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
             would) or `"train"` (the rest).
         image_size: int or (height, width) in pixels; by default that of the model.
@@ -68,7 +70,7 @@ def evaluate(
     given = given_model.load(model, image_size=image_size)
     image_size = given_model.image_size_of(given)
     outputs = _check_head(given)
-    source, part = _data(given, dataset, data_dir, split)
+    source, part = _data(given, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, given.class_names, source.class_names)
     right = None
     if real_labels_file is not None:
@@ -178,7 +180,7 @@ def _check_head(given):
     return shape[1]
 
 
-def _data(given, dataset, data_dir, split):
+def _data(given, dataset, data_dir, skip_corrupt, split):
     own = given.config.get("dataset")
     if dataset is None and own is None:
         raise RunError(
@@ -190,7 +192,9 @@ def _data(given, dataset, data_dir, split):
         dataset, fraction = own, given.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
-    source = sources.load(dataset, data_dir, validation_fraction=fraction)
+    source = sources.load(
+        dataset, data_dir, validation_fraction=fraction, skip_corrupt=skip_corrupt
+    )
     part = getattr(source, split)
     if part is None:
         raise RunError(

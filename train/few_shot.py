@@ -58,6 +58,7 @@ def main(argv):
             argv[1],
             dataset=given["dataset"],
             data_dir=given["data_dir"],
+            skip_corrupt=given["skip_corrupt"],
             shots=sorted({int(count) for count in given["shots"]}),
             seeds=given["seeds"],
             image_size=given["image_size"],

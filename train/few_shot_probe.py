@@ -22,6 +22,7 @@ def run(
     *,
     dataset,
     data_dir=None,
+    skip_corrupt=False,
     shots=(1, 5, 10, 25),
     seeds=3,
     image_size=None,
@@ -35,6 +36,7 @@ def run(
         model: str, see `train.given_model.load`.
         dataset: str, see `train.data.sources.load`.
         data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
         shots: ints, the training images a class; of a class that has fewer, all.
         seeds: int, how many draws of them.
         image_size: int or (height, width) in pixels; by default that of the model.
@@ -59,16 +61,11 @@ def run(
     """
     given = given_model.load(model, image_size=image_size, features=True)
     image_size = given_model.image_size_of(given)
-    source = sources.load(dataset, data_dir)
+    source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{given.name}-{data_set_name(source.name)}-few-shot"
     directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
 
-    train_labels = np.concatenate(
-        [
-            labels.numpy()
-            for labels in source.train.records().map(lambda _, y: y).batch(4096)
-        ]
-    )
+    train_labels = source.train.labels()
     draws = {
         (count, seed): chosen(train_labels, count, seed)
         for count in shots

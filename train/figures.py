@@ -153,6 +153,39 @@ def draw_reliability(path, bins):
     _save(figure, path)
 
 
+def draw_batch(path, images, labels, class_names):
+    """Draw the first twelve images of a training batch, as the model sees them.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        images: Images in [-1, 1], floats of shape (n, height, width, 3), n at least 1.
+        labels: Classes, integers of shape (n,), or their shares, floats of shape (n,
+            classes).
+        class_names: Names of the classes.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    figure, cells = _grid(len(images), "the first training batch")
+    for cell, image, label in zip(cells, images, labels, strict=False):
+        _show(cell, image)
+        cell.set_title(
+            "\n".join(_label_lines(label, class_names)), fontsize=9, parse_math=False
+        )
+    _save(figure, path)
+
+
+def _label_lines(label, class_names):
+    if np.ndim(label) == 0:
+        return [_short(str(class_names[label]), 20)]
+    largest = np.argsort(-label, kind="stable")[:2]
+    return [
+        f"{_short(str(class_names[place]), 16)} {label[place]:.0%}"
+        for place in largest
+        if label[place] > 0
+    ]
+
+
 def write_predictions_picture(
     path, images, labels, probabilities, class_names, title=""
 ):
@@ -184,25 +217,13 @@ def write_predictions_picture(
             f"{path}: images must be in [-1, 1], got values from {images.min():g} to "
             f"{images.max():g}: pass them as the model sees them."
         )
-    columns = min(4, len(labels))
-    rows = math.ceil(min(len(labels), PICTURES) / columns)
-    figure = _figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
-    figure.suptitle(title, fontsize=12, parse_math=False)
-    smooth = min(images.shape[1:3]) > 64
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for cell in axes:
-        cell.set_axis_off()
+    figure, cells = _grid(len(labels), title)
     for cell, image, label, chances in zip(
-        axes, images[:PICTURES], labels, probabilities, strict=False
+        cells, images, labels, probabilities, strict=False
     ):
         guess = chances.argmax()
         colour, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
-        cell.imshow(
-            (np.clip(image, -1, 1) + 1) / 2,
-            interpolation="bilinear" if smooth else "nearest",
-        )
-        cell.set_axis_on()
-        cell.set(xticks=[], yticks=[])
+        _show(cell, image)
         cell.spines[:].set(color=colour, linewidth=3)
         cell.set_title(
             f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
@@ -214,6 +235,28 @@ def write_predictions_picture(
     _save(figure, path)
 
 
+def write_image_table(path, columns):
+    """Draw images in rows, with what became of each beside it.
+
+    Args:
+        path: PNG file to write, in an existing directory.
+        columns: Images in [-1, 1], floats of shape (rows, height, width, 3), by what
+            stands above them.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    rows = len(next(iter(columns.values())))
+    figure = _figure(2.2 * len(columns), 2.2 * rows + 0.4)
+    axes = figure.subplots(rows, len(columns), squeeze=False)
+    for cells, (name, images) in zip(axes.T, columns.items(), strict=True):
+        cells[0].set_title(name, fontsize=10, parse_math=False)
+        for cell, image in zip(cells, images, strict=True):
+            cell.set_axis_off()
+            cell.imshow((np.clip(image, -1, 1) + 1) / 2, interpolation="nearest")
+    _save(figure, path)
+
+
 def _style(steps):
     return "-" if len(steps) > 30 else ".-"
 
@@ -222,6 +265,28 @@ def _moving_average(values, window):
     kernel = np.ones(window)
     counts = np.convolve(np.ones(len(values)), kernel, mode="same")
     return np.convolve(values, kernel, mode="same") / counts
+
+
+def _grid(count, title):
+    """A figure with a cell for each of at most twelve pictures."""
+    count = min(count, PICTURES)
+    columns = min(4, count)
+    rows = math.ceil(count / columns)
+    figure = _figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
+    figure.suptitle(title, fontsize=12, parse_math=False)
+    cells = figure.subplots(rows, columns, squeeze=False).ravel()
+    for cell in cells:
+        cell.set_axis_off()
+    return figure, cells[:count]
+
+
+def _show(cell, image):
+    cell.imshow(
+        (np.clip(image, -1, 1) + 1) / 2,
+        interpolation="bilinear" if min(image.shape[:2]) > 64 else "nearest",
+    )
+    cell.set_axis_on()
+    cell.set(xticks=[], yticks=[])
 
 
 def _short(name, length):

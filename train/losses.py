@@ -78,6 +78,30 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
     return losses if weights is None else losses * weights
 
 
+def count_correct(logits, labels):
+    """Returns 1 for each example whose largest logit is that of its label, else 0.
+
+    Args:
+        logits: float tensor (batch, classes).
+        labels: int tensor (batch,), or float tensor (batch, classes), of which the
+            largest counts.
+
+    Returns:
+        float32 tensor (batch,).
+
+    Example:
+
+    >>> import numpy as np
+    >>> right = count_correct(np.eye(3), np.array([0, 1, 1]))
+    >>> [float(one) for one in right]
+    [1.0, 1.0, 0.0]
+    """
+    if len(labels.shape) == 2:
+        labels = ops.argmax(labels, axis=-1)
+    predicted = ops.argmax(logits, axis=-1)
+    return ops.cast(ops.equal(predicted, ops.cast(labels, predicted.dtype)), "float32")
+
+
 def _prepare(logits, labels, label_smoothing, class_weights):
     """Returns float32 logits, a row of labels for each, and each one's weight."""
     classes = logits.shape[-1]

@@ -47,9 +47,9 @@ def _choose(given):
 
 
 def _run(recipe, **settings):
-    from train import masked_training
+    from train.masked import training
 
-    return masked_training.run(recipe, **settings)
+    return training.run(recipe, **settings)
 
 
 def _tell(results):

@@ -2,13 +2,15 @@
 
 import contextlib
 import pathlib
+import re
 
 import keras
 import yaml
 
 import zoo
 from train import markdown
-from train.report import figure_text, flat
+from train.data.kinds import kind_of
+from train.report_page import figure_text, flat
 from zoo.cards import CITATIONS
 
 PICTURES = ("learning_curve.png", "confusion_matrix.png", "predictions.png")
@@ -208,7 +210,10 @@ def data_set_name(dataset):
 
     Example:
 
-    >>> data_set_name("/home/me/photos/"), data_set_name("cifar100:3.*.*")
-    ('photos', 'cifar100')
+    >>> [data_set_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
+    ['photos', 'cifar100', 'vtab-dtd']
     """
-    return pathlib.Path(dataset.partition(":")[0]).name
+    if kind_of(dataset) == "vtab":
+        return dataset.replace("/", "-")
+    name = pathlib.Path(dataset.partition(":")[0]).name
+    return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))

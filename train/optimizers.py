@@ -77,16 +77,16 @@ class Adam(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay of the kernels, as in pre-training.
 
     The decay is multiplied by the rate of the step, w = w - rate decay w, and takes
-    every variable whose name is `kernel`: those of the patch embedding, the attention,
-    the MLPs, `pre_logits`, the head, and the convolutions of hybrids. Biases, norms,
-    the class token and the position embedding keep their size.
+    every variable named `kernel`, in `update_step` already: those of the patch
+    embedding, the attention, the MLPs, `pre_logits`, the head, and the convolutions of
+    hybrids. Biases, norms, the class token and the position embedding keep their size.
 
     Args:
         learning_rate: float or schedule.
         beta_1: float, what the mean of gradients keeps at a step.
         beta_2: float, what the mean of their squares keeps.
         epsilon: float, added to the root of the latter.
-        weight_decay: None, or the float that the paper gives.
+        kernel_decay: float, the weight decay that the paper gives.
         momentum_dtype: None for the variables' own, or `"bfloat16"`, in which the
             released code keeps the mean of gradients: as in `MomentumSGD`.
         name: str.
@@ -99,7 +99,7 @@ class Adam(keras.optimizers.Optimizer):
 
     Example:
 
-    >>> Adam(1e-3, weight_decay=0.1, momentum_dtype="bfloat16").beta_2
+    >>> Adam(1e-3, kernel_decay=0.1, momentum_dtype="bfloat16").beta_2
     0.999
     """
 
@@ -109,22 +109,17 @@ class Adam(keras.optimizers.Optimizer):
         beta_1=0.9,
         beta_2=0.999,
         epsilon=1e-8,
-        weight_decay=None,
+        kernel_decay=0.0,
         momentum_dtype=None,
         name="adam",
         **kwargs,
     ):
-        super().__init__(
-            learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs
-        )
+        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
+        self.kernel_decay = kernel_decay
         self.momentum_dtype = momentum_dtype
-        # TensorFlow's names are longer: head/kernel:0, on a second device
-        # head/kernel/replica_1:0.
-        kernel = r"(.*/)?kernel(/replica_\d+)?(:\d+)?$"
-        self.exclude_from_weight_decay(var_names=[f"^(?!{kernel})"])
 
     def build(self, variables):
         if self.built:
@@ -137,6 +132,9 @@ class Adam(keras.optimizers.Optimizer):
         self.squares = [
             _add_mean(self, variable, "square", None) for variable in variables
         ]
+        self.is_kernel = [
+            variable.path.rpartition("/")[2] == "kernel" for variable in variables
+        ]
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -148,7 +146,10 @@ class Adam(keras.optimizers.Optimizer):
         step = ops.cast(self.iterations + 1, dtype)
         full_mean = -ops.expm1(step * math.log(beta_1))
         full_root = ops.sqrt(-ops.expm1(step * math.log(beta_2)))
-        rate = ops.cast(learning_rate, dtype) * full_root / full_mean
+        learning_rate = ops.cast(learning_rate, dtype)
+        if self.kernel_decay and self.is_kernel[index]:
+            self.assign_sub(variable, learning_rate * self.kernel_decay * variable)
+        rate = learning_rate * full_root / full_mean
         epsilon = self.epsilon * full_root
         if _has_fused_update(variable, mean):
             _fused_adam(
@@ -172,6 +173,7 @@ class Adam(keras.optimizers.Optimizer):
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "kernel_decay": self.kernel_decay,
             "momentum_dtype": self.momentum_dtype,
         }
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from train import markdown
 from train.figures import (
     draw_confusion_matrix,
     draw_learning_curve,
@@ -15,9 +14,9 @@ from train.figures import (
 )
 from train.files import whole_file
 from train.predictions import check_predictions, confused_pairs
+from train.report_page import page
 
 CONFUSIONS = 10
-TABLE_ROWS = 100
 CALIBRATION_BINS = 15
 
 
@@ -217,8 +216,10 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         draw_learning_curve(run_dir / "learning_curve.png", history)
     if "calibration" in summary:
         draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
-    page = _page(run_dir, config, summary, results, split)
-    for name, text in (("report.md", page), ("report.json", report)):
+    for name, text in (
+        ("report.md", page(run_dir, config, summary, results, split)),
+        ("report.json", report),
+    ):
         with whole_file(run_dir / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -255,129 +256,3 @@ def _plain(value, name):
         f"{name} is a {type(value).__name__}, which JSON cannot hold: pass a number, "
         "a string, None, or lists and dicts of them."
     )
-
-
-def _page(run_dir, config, summary, results, split):
-    named = [config.get(key) for key in ("model", "dataset")]
-    title = " on ".join(name for name in named if isinstance(name, str))
-    title = title or run_dir.resolve().name
-    parts = [f"# {markdown.escape(title)}", _headline(summary, results, split)]
-    if "command" in results:
-        parts.append(f"```sh\n{str(results['command']).strip()}\n```")
-    figures = [(key, figure_text(key, results[key])) for key in results]
-    parts += [
-        "## Results",
-        markdown.table(
-            ("Result", "Value"), [row for row in figures if row[0] != "command"]
-        ),
-        "## Settings",
-        markdown.table(("Setting", "Value"), flat(config)),
-    ]
-    if "calibration" in summary:
-        parts += ["## Calibration", _calibration_section(summary["calibration"])]
-        parts.append(markdown.embedded("reliability.png"))
-    if (run_dir / "learning_curve.png").exists():
-        parts += ["## Learning curve", markdown.embedded("learning_curve.png")]
-    parts += ["## Classes, the worst first", *_class_sections(summary)]
-    parts += ["## Most frequent confusions", _confusion_section(summary["confusions"])]
-    parts.append(markdown.embedded("confusion_matrix.png"))
-    own = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
-    if pictures := sorted({path.name for path in run_dir.glob("[!.]*.png")} - own):
-        parts += ["## Pictures", *map(markdown.embedded, pictures)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _headline(summary, results, split):
-    low, high = summary["accuracy_low"], summary["accuracy_high"]
-    line = f"**{summary['accuracy']:.2%} accuracy** (95% interval {low:.2%} to "
-    line += f"{high:.2%}) on {summary['examples']:,} {split} examples"
-    if "top5_accuracy" in summary:
-        line += f" ({summary['top5_accuracy']:.2%} among the first five guesses)"
-    if "steps" in results:
-        line += f", after {results['steps']:,} steps"
-    if "seconds" in results:
-        line += f" in {figure_text('seconds', results['seconds'])} seconds"
-    return line + "."
-
-
-def _calibration_section(calibration):
-    bins = calibration["bins"]
-    return (
-        f"The expected calibration error is {calibration['error']:.2%}: the mean over "
-        "the examples of the difference between accuracy and mean confidence (the "
-        f"largest probability) in their bin, of {len(bins)} bins of equal width."
-    )
-
-
-def _class_sections(summary):
-    tested = [row for row in summary["per_class"] if row["examples"]]
-    worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
-    columns = ("precision", "recall", "f1")
-    yield markdown.table(
-        ("Class", "Precision", "Recall", "F1", "Examples"),
-        [
-            (row["name"], *(f"{row[key]:.2%}" for key in columns), row["examples"])
-            for row in worst
-        ],
-    )
-    if len(worst) < len(tested):
-        yield (
-            f"The {len(worst)} worst of {len(tested):,} classes; `report.json` has all."
-        )
-    if absent := summary["absent_classes"]:
-        names = ", ".join(markdown.escape(name) for name in absent[:20])
-        more = f" and {len(absent) - 20:,} more" if len(absent) > 20 else ""
-        yield (
-            "Without examples, so in neither the table nor the macro averages: "
-            f"{names}{more}."
-        )
-
-
-def _confusion_section(confusions):
-    if not confusions:
-        return "No example was taken for another class."
-    return markdown.table(
-        ("True class", "Predicted", "Count", "Share of the true class"),
-        [
-            (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
-            for row in confusions
-        ],
-    )
-
-
-def figure_text(name, value):
-    """Returns a result as people read it.
-
-    Args:
-        name: str, of the result; shares have `accuracy`, `_macro_` or
-            `calibration_error` in theirs.
-        value: float, int or str.
-
-    Returns:
-        str.
-
-    Example:
-
-    >>> figure_text("test_accuracy", 0.98333)
-    '98.33%'
-    """
-    if isinstance(value, float):
-        if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
-            return f"{value:.2%}"
-        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
-    return f"{value:,}" if type(value) is int else str(value)
-
-
-def flat(settings, prefix=""):
-    """Yields pairs of name and value; the names of nested dicts have dots.
-
-    Example:
-
-    >>> list(flat({"model": {"num_layers": 6}, "steps": 10}))
-    [('model.num_layers', 6), ('steps', 10)]
-    """
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -1,46 +1,41 @@
-"""A fine-tuning run from recipe to report."""
+"""A run from recipe to report: fine-tuning, or training from scratch."""
 
-import contextlib
 import dataclasses
 import functools
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-import keras_vit
-import zoo
-from keras_vit.weights import read_weights
-from train.callbacks import (
-    Diary,
-    Every,
-    Progress,
-    Silence,
-    StepLog,
-    StopOnSignal,
-    progress_bar,
-)
-from train.checkpoints import Checkpoints
+from train import building, distribution, session
+from train.callbacks import progress_bar
 from train.data import pipeline, sources
-from train.distribution import Devices
+from train.data.subset import limited
 from train.errors import RunError
-from train.figures import PICTURES, write_predictions_picture
+from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
-from train.loop import Trainer, evaluate, explaining_full_memory, fit
-from train.losses import softmax_cross_entropy
+from train.loop import evaluate
 from train.metrics import MetricLog
-from train.optimizers import MomentumSGD
 from train.report import classification_summary, write_report
 from train.run_directory import RunDirectory
-from train.schedules import WarmupCosine
+from train.tuning import choose_trainable, layer_rates
 
 # Settings that change what is written on the way, not what comes out.
-_HARMLESS = ("eval_every", "checkpoint_every", "published")
-_LESS_MEMORY = "raise --micro_batches, lower --image_size or choose a smaller --model."
+_HARMLESS = ("checkpoint_every", "learning_rates", "published")
+# To count the classes of more, as of all ImageNet, would take minutes of reading.
+_COUNTED_EXAMPLES = 200_000
 
 
-def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
-    """Fine-tunes a model, or goes on where a killed run left off.
+def run(
+    recipe,
+    *,
+    run_dir,
+    data_dir=None,
+    skip_corrupt=False,
+    keep_weights=False,
+    devices=None,
+    command="",
+):
+    """Trains a model, or goes on where a killed run left off.
 
     With several hosts each of them calls it, and the first writes the files, which
     all of them must be able to read.
@@ -49,6 +44,8 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
         recipe: `train.recipes.Recipe`.
         run_dir: path of the run's directory.
         data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        keep_weights: bool, whether to write the weights in the released naming, too.
         devices: `train.distribution.Devices`, one device by default.
         command: str, what was typed, for the report.
 
@@ -59,44 +56,29 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
         RunError: data, weights, checkpoints or directory are not as needed; the
             message says what to do.
     """
-    settings = dataclasses.asdict(recipe)
-    deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
-    devices = devices or Devices(tf.distribute.get_strategy())
+    devices = devices or distribution.alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     changes = pipeline.Changes(
         recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
     )
-    if changes.mixes and devices.has_hosts:
-        raise RunError(
-            "Mixup and CutMix take the examples of a whole batch, of which each worker "
-            "has a part: leave --mixup and --cutmix out, or use one machine."
+    _check_devices(recipe, changes, devices)
+    directory = begin(recipe, run_dir, devices)
+    source = load_source(recipe, data_dir, skip_corrupt)
+    with devices.scope():
+        model = building.model(recipe, len(source.class_names))
+        choose_trainable(model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
+        trainer = devices.trainer(
+            model,
+            building.optimizer(recipe),
+            micro_batches=parts,
+            clip_norm=recipe.clip_norm,
+            loss=building.loss(recipe, source),
+            rate_scales=(
+                layer_rates(model, recipe.layer_decay) if recipe.layer_decay < 1 else {}
+            ),
+            average_decay=recipe.average_decay,
         )
-    directory = RunDirectory(run_dir)
-    if devices.is_chief:
-        directory.claim(deciding)
-    keras.utils.set_random_seed(recipe.seed)
-    keras.config.set_dtype_policy(recipe.precision)
-
-    source = sources.load(
-        recipe.dataset, data_dir, validation_fraction=recipe.validation_fraction
-    )
-    schedule = WarmupCosine(recipe.learning_rate, recipe.steps, recipe.warmup_steps)
-    with devices.strategy.scope():
-        model = build_model(recipe, len(source.class_names))
-        optimizer = MomentumSGD(schedule, recipe.momentum, recipe.momentum_dtype)
     image_size = model.input_shape[1:3]
-    trainer = Trainer(
-        model,
-        optimizer,
-        micro_batches=parts,
-        clip_norm=recipe.clip_norm,
-        loss=functools.partial(
-            softmax_cross_entropy, label_smoothing=recipe.label_smoothing
-        ),
-        strategy=devices.strategy,
-    )
-    checkpoints = Checkpoints(directory.checkpoints)
-    start_step = _restored(checkpoints, trainer, devices)
 
     # What a device holds at once in training is what fits in its memory.
     def evaluated(split, on_batch=None):
@@ -110,31 +92,15 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
         )
         return evaluate(trainer, pipeline.explained(batches, split), on_batch)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(devices.watched())
-        stack.enter_context(explaining_full_memory(_LESS_MEMORY))
-        if devices.is_chief:
-            _announce(recipe, source, model, directory, start_step, devices)
-        diary = _diary(recipe, directory, start_step, devices)
-        stack.callback(diary.close)
+    def validate():
+        labels, probabilities, loss = evaluated(source.validation)
+        return {
+            "val_loss": loss,
+            "val_accuracy": session.accuracy(labels, probabilities),
+        }
 
-        def save(step):
-            if devices.is_chief:
-                # What is logged up to here must not be logged again after a resume.
-                diary.flush(step)
-                checkpoints.save(step, trainer.variables)
-
-        def validate(step):
-            labels, probabilities, loss = evaluated(source.validation)
-            accuracy = float(np.mean(probabilities.argmax(axis=1) == labels))
-            diary.validated(step, loss, accuracy)
-
-        callbacks = [diary]
-        if source.validation is not None:
-            callbacks.append(Every(recipe.eval_interval, recipe.steps, validate))
-        callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
-        stop = stack.enter_context(StopOnSignal(save, devices.everyone))
-        batches = devices.batches(
+    def batches(start_step):
+        found = devices.batches(
             functools.partial(
                 pipeline.training_batches,
                 source.train,
@@ -148,95 +114,110 @@ def run(recipe, *, run_dir, data_dir=None, devices=None, command=""):
                 classes=len(source.class_names),
             )
         )
-        fit(
-            trainer,
-            pipeline.explained(batches, source.train),
-            start_step=start_step,
-            steps=recipe.steps,
-            callbacks=[*callbacks, stop],
-        )
-        diary.close()
+        found = pipeline.explained(found, source.train)
+        if start_step or not devices.is_chief:
+            return found
+        return _pictured(found, source, directory, devices)
+
+    session.train(
+        recipe,
+        trainer,
+        directory,
+        devices,
+        batches=batches,
+        validate=validate if source.validation is not None else None,
+        announce=lambda _: print(announcement(recipe, source, model, directory)),
+    )
+    with trainer.averaged():
         bar = progress_bar(
             total=source.test.num_examples,
             unit="image",
             desc="testing",
             disable=not devices.is_chief,
         )
-        with bar:
+        with bar, session.watched(devices):
             tested = evaluated(source.test, lambda done: bar.update(done - bar.n))
-    if not devices.is_chief:
-        return None
-    _save_model(model, directory, source.class_names)
-    _picture(source, directory, model)
+        if not devices.is_chief:
+            return None
+        save_model(model, directory, source.class_names)
+        if keep_weights:
+            building.save_weights(model, recipe, directory.weights)
+        _picture(source, directory, model)
     return _report(recipe, source, model, directory, tested, command)
 
 
-def _restored(checkpoints, trainer, devices):
-    """Goes back to the newest checkpoint and returns its step."""
-    step = checkpoints.restore(trainer.variables)
-    with devices.watched():
-        steps = devices.everyone(step)
-    if len(set(steps)) > 1:
+def _check_devices(recipe, changes, devices):
+    if changes.mixes and devices.has_hosts:
         raise RunError(
-            f"The workers found checkpoints of steps {steps} in {checkpoints.folder}: "
-            "pass a --run_dir on a disk that all of them share."
+            "Mixup and CutMix take the examples of a whole batch, of which each worker "
+            "has a part: leave --mixup and --cutmix out, or use one machine."
         )
-    trainer.spread_seeds()
-    return step
+    if recipe.model == "ResNet50V2" and devices.count > 1:
+        raise RunError(
+            "ResNet50V2 normalises batches, and each device would keep averages of its "
+            "own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
+        )
 
 
-def _diary(recipe, directory, start_step, devices):
-    """What is told of a run and written down, by one process alone."""
-    if not devices.is_chief:
-        return Silence()
-    log = MetricLog(directory.metrics)
-    log.rewind(start_step)
-    return Diary(
-        StepLog(
-            log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size
-        ),
-        Progress(recipe.steps, start_step, recipe.batch_size),
-    )
-
-
-def build_model(recipe, classes):
-    """Returns the recipe's model with a new head, its weights loaded.
+def begin(recipe, run_dir, devices):
+    """Claims the directory of a run, and fixes its random numbers and precision.
 
     Args:
         recipe: `train.recipes.Recipe`.
-        classes: int.
+        run_dir: path.
+        devices: `train.distribution.Devices`.
 
     Returns:
-        `keras.Model`.
+        `train.run_directory.RunDirectory`.
 
     Raises:
-        RunError: the model, its size or its weights are not to be had.
+        RunError: the directory cannot be written, or holds another run.
     """
-    try:
-        return keras_vit.VisionTransformer(
-            recipe.model,
-            weights=_checkpoint(recipe),
-            image_size=recipe.image_size,
-            classes=classes,
-            dropout_rate=recipe.dropout_rate,
-        )
-    except (ValueError, zoo.StoreError) as error:
-        raise RunError(str(error)) from error
+    settings = dataclasses.asdict(recipe)
+    deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
+    if not recipe.early_stopping:
+        deciding.pop("eval_every")
+    directory = RunDirectory(run_dir)
+    if devices.is_chief:
+        directory.claim(deciding)
+    keras.utils.set_random_seed(recipe.seed)
+    keras.config.set_dtype_policy(recipe.precision)
+    return directory
 
 
-def _checkpoint(recipe):
-    """The weights without their head, which is always new, or None."""
-    if recipe.weights is None:
-        return None
-    variant, num_heads = recipe.model, None
-    if not isinstance(recipe.model, str):
-        variant, num_heads = None, recipe.model.num_heads
-    return read_weights(recipe.weights, variant, num_heads).without_head()
+def load_source(recipe, data_dir, skip_corrupt):
+    """Returns the recipe's data, no more of it than asked for.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+
+    Returns:
+        `train.data.sources.Source`.
+
+    Raises:
+        RunError: the data cannot be used.
+    """
+    source = sources.load(
+        recipe.dataset,
+        data_dir,
+        validation_fraction=recipe.validation_fraction,
+        skip_corrupt=skip_corrupt,
+    )
+    return dataclasses.replace(
+        source,
+        train=limited(source.train, recipe.train_examples),
+        validation=source.validation
+        and limited(source.validation, recipe.test_examples),
+        test=limited(source.test, recipe.test_examples),
+    )
 
 
-def _announce(recipe, source, model, directory, start_step, devices):
+def announcement(recipe, source, model, directory):
+    """Returns what a run says as it begins."""
     validation = source.validation.num_examples if source.validation else 0
-    print(
+    return (
         f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
         f"validation and {source.test.num_examples:,} test images of "
         f"{len(source.class_names)} classes\n"
@@ -245,13 +226,16 @@ def _announce(recipe, source, model, directory, start_step, devices):
         f"{model.input_shape[1]}x{model.input_shape[2]}\n"
         f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}"
     )
-    if devices.count > 1:
-        print(f"on {devices.count} devices")
-    if start_step:
-        print(f"going on after step {start_step:,}")
 
 
-def _save_model(model, directory, class_names):
+def save_model(model, directory, class_names):
+    """Writes the model and the names of its classes, each whole.
+
+    Args:
+        model: `keras.Model`.
+        directory: `train.run_directory.RunDirectory`.
+        class_names: sequence of str.
+    """
     with whole_file(directory.model) as temporary:
         model.save(temporary)
     with whole_file(directory.class_names) as temporary:
@@ -264,21 +248,23 @@ def _report(recipe, source, model, directory, tested, command):
     results = {
         "test_loss": loss,
         "train_examples": source.train.num_examples,
-        "steps": recipe.steps,
+        "steps": _steps(recipe, log),
         "parameters": model.count_params(),
         "command": command,
     }
     if source.validation:
         results["validation_examples"] = source.validation.num_examples
-    _, seconds = log.series("seconds")
-    if len(seconds):
-        results["seconds"] = float(seconds.sum())
-        _, rates = log.series("images_per_second")
-        results["images_per_second"] = float(np.median(rates))
+    results.update(speed(log))
     summary = classification_summary(labels, probabilities, source.class_names)
+    if source.train.num_examples <= _COUNTED_EXAMPLES:
+        counts = source.train.class_counts(len(source.class_names))
+        for row, count in zip(summary["per_class"], counts, strict=True):
+            row["train_examples"] = int(count)
+    if source.skipped:
+        results["skipped_examples"] = len(source.skipped)
     write_report(
         directory.path,
-        config=_settings(recipe),
+        config=written_settings(recipe),
         summary=summary,
         results=results,
         history=log,
@@ -289,17 +275,62 @@ def _report(recipe, source, model, directory, tested, command):
         **results,
         "report": str(directory.report),
         "model": str(directory.model),
+        "weights": str(directory.weights) if directory.weights.exists() else None,
     }
 
 
-def _settings(recipe):
-    """The recipe as the report shows it: what it leaves open, nothing empty."""
+def speed(log):
+    """Returns the seconds of all steps and the images of each, by their log.
+
+    Args:
+        log: `train.metrics.MetricLog`.
+
+    Returns:
+        Dict of `seconds` and `images_per_second`; empty where no step is logged.
+    """
+    _, seconds = log.series("seconds")
+    if not len(seconds):
+        return {}
+    _, rates = log.series("images_per_second")
+    return {
+        "seconds": float(seconds.sum()),
+        "images_per_second": float(np.median(rates)),
+    }
+
+
+def written_settings(recipe):
+    """Returns the recipe as the report shows it: what it leaves open, nothing empty.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Returns:
+        Dict of the settings by name.
+    """
     settings = {
         **dataclasses.asdict(recipe),
         "eval_every": recipe.eval_interval,
         "checkpoint_every": recipe.checkpoint_interval,
     }
     return {name: value for name, value in settings.items() if value != ""}
+
+
+def _steps(recipe, log):
+    """How many steps the model has taken, which may be less than the run did."""
+    if not recipe.early_stopping:
+        return recipe.steps
+    steps, accuracies = log.series("val_accuracy")
+    return int(steps[np.argmax(accuracies)])
+
+
+def _pictured(batches, source, directory, devices):
+    """Shows the first batch as the model sees it."""
+    batches = iter(batches)
+    first = next(batches)
+    images, labels = (np.asarray(values) for values in devices.first(first))
+    draw_batch(directory.batch, images, labels, source.class_names)
+    yield first
+    yield from batches
 
 
 def _picture(source, directory, model):

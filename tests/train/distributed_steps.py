@@ -19,9 +19,10 @@ import tensorflow as tf
 import keras_vit
 from train import distribution
 from train.data import digits_source, pipeline
-from train.loop import Trainer, evaluate, fit
+from train.loop import evaluate, fit
 from train.optimizers import MomentumSGD
 from train.schedules import WarmupCosine
+from train.trainer import Trainer
 
 BATCH = 16
 STEPS = 20
@@ -52,6 +53,7 @@ def take_steps(used, micro_batches, dropout, path):
             model,
             MomentumSGD(WarmupCosine(0.03, STEPS, 5)),
             micro_batches=micro_batches,
+            average_decay=0.9,
             strategy=used.strategy,
         )
     trainer.spread_seeds()

@@ -4,8 +4,8 @@ import signal
 import pytest
 import tensorflow as tf
 
-from train.callbacks import Every, Progress, StepLog, StopOnSignal
-from train.errors import RunError
+from train.callbacks import EarlyStopping, Every, Progress, StepLog, StopOnSignal
+from train.errors import Preempted, RunError
 from train.metrics import MetricLog
 
 
@@ -72,6 +72,27 @@ def test_every_so_many_steps_and_after_the_last():
     assert called == [4, 8]
 
 
+def test_a_run_without_progress_ends_with_its_best_weights(tmp_path):
+    accuracies = [0.2, 0.5, 0.4, 0.6, 0.6, 0.5, 0.9]
+    log, kept, ended = MetricLog(tmp_path / "metrics.jsonl"), [], []
+    stopping = EarlyStopping(log, 2, lambda: kept.append(steps))
+    for steps, accuracy in enumerate(accuracies, start=1):
+        log.append(steps, val_accuracy=accuracy)
+        if stopping.after(steps):
+            ended.append(steps)
+            break
+    # The second 0.6 is no progress.
+    assert (kept, ended) == ([1, 2, 4], [6])
+
+    # A run that goes on after step 4 decides the same.
+    log.rewind(4)
+    again = EarlyStopping(log, 2, lambda: kept.append(steps))
+    for steps, accuracy in enumerate(accuracies[4:6], start=5):
+        log.append(steps, val_accuracy=accuracy)
+        assert again.after(steps) == (steps == 6)
+    assert kept == [1, 2, 4]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_after_the_step_once_saved(number):
     before = signal.getsignal(number)
@@ -83,6 +104,7 @@ def test_a_signal_ends_the_run_after_the_step_once_saved(number):
         with pytest.raises(RunError) as caught:
             stop(2, {})
     assert saved == [2]
+    assert isinstance(caught.value, Preempted) == (number == signal.SIGTERM)
     message = str(caught.value)
     assert signal.Signals(number).name in message and "step 2" in message
     assert "the same command goes on" in message

@@ -8,8 +8,8 @@ import pytest
 import keras_vit
 from train.checkpoints import Checkpoints
 from train.errors import RunError
-from train.loop import Trainer
 from train.optimizers import MomentumSGD
+from train.trainer import Trainer
 
 
 def test_bfloat16_survives(tmp_path):

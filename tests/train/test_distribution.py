@@ -178,7 +178,7 @@ def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
             time.sleep(0.2)
             newest = max(int(path.stem[5:]) for path in checkpoints.glob("step-*.npz"))
         second.send_signal(signal.SIGTERM)
-        outputs = [ended(process, code=1) for process in (first, second)]
+        outputs = [ended(process) for process in (first, second)]
     finally:
         first.kill()
         second.kill()

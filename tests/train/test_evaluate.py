@@ -15,7 +15,7 @@ from scipy.special import log_softmax, softmax
 
 import keras_vit
 import zoo
-from train import evaluation, fine_tuning, given_model, real_labels, recipes
+from train import evaluation, given_model, real_labels, recipes, training
 from train.class_matching import match_classes
 from train.data import sources
 from train.errors import RunError
@@ -57,7 +57,7 @@ def run_dir(tmp_path_factory):
     recipe = recipes.for_dataset("digits").override(
         steps=20, batch_size=16, validation_fraction=0.1
     )
-    fine_tuning.run(recipe, run_dir=folder, command="python -m train.finetune ...")
+    training.run(recipe, run_dir=folder, command="python -m train.finetune ...")
     return folder
 
 

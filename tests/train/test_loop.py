@@ -5,9 +5,10 @@ import tensorflow as tf
 
 import keras_vit
 from train.errors import RunError
-from train.loop import Trainer, evaluate, fit
+from train.loop import evaluate, fit
 from train.optimizers import MomentumSGD
 from train.schedules import WarmupCosine
+from train.trainer import Trainer
 
 CLASSES = 3
 TINY = keras_vit.ViTConfig(
@@ -230,21 +231,107 @@ def test_fit_stops_when_the_loss_is_no_number():
     assert told == [1], "what would save or log must not see the step"
 
 
+def tiny_vit_in(policy):
+    previous = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        return tiny_vit()
+    finally:
+        keras.config.set_dtype_policy(previous)
+
+
 def test_mixed_bfloat16_keeps_float32_variables():
     batches = batches_of(3, 8, 8)
     losses = {}
     for policy in ("float32", "mixed_bfloat16"):
-        previous = keras.config.dtype_policy()
-        keras.config.set_dtype_policy(policy)
-        try:
-            model = tiny_vit()
-        finally:
-            keras.config.set_dtype_policy(previous)
+        model = tiny_vit_in(policy)
         trainer = Trainer(model, MomentumSGD(0.1), micro_batches=2)
         losses[policy] = [float(trainer.step(*batch)["loss"]) for batch in batches]
         assert {v.dtype for v in model.trainable_variables} == {"float32"}
         assert {v.dtype for v in trainer.optimizer.velocities} == {"float32"}
-        assert trainer.logits(batches[0][0]).dtype == tf.float32
+        assert trainer.predict(batches[0][0]).dtype == np.float32
     assert model.get_layer("encoder_block_0").compute_dtype == "bfloat16"
     assert losses["mixed_bfloat16"] != losses["float32"]
     np.testing.assert_allclose(losses["mixed_bfloat16"], losses["float32"], rtol=0.03)
+
+
+def test_mixed_float16_takes_the_steps_of_float32():
+    batches = batches_of(5, 8, 8)
+    weights = {}
+    for policy in ("float32", "mixed_float16"):
+        model = tiny_vit_in(policy)
+        trainer = Trainer(model, MomentumSGD(0.1), micro_batches=2)
+        if trainer.loss_scale:
+            trainer.loss_scale.scale.assign(2.0**10)
+        told = [trainer.step(*batch) for batch in batches]
+        weights[policy] = [v.numpy() for v in model.trainable_variables]
+    assert [float(metrics["loss_scale"]) for metrics in told] == [2.0**10] * 5
+    for one, other in zip(*weights.values(), strict=True):
+        np.testing.assert_allclose(other, one, atol=5e-3)
+
+
+def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
+    batch = batches_of(1, 8, 8)[0]
+    trainer = Trainer(tiny_vit_in("mixed_float16"), MomentumSGD(0.1), average_decay=0.9)
+    trainer.loss_scale.scale.assign(2.0**40)
+    before = [v.numpy() for v in trainer.variables[:-2]]
+    told = trainer.step(*batch)
+    assert (float(told["gradient_norm"]), float(told["loss_scale"])) == (0.0, 2.0**40)
+    for one, variable in zip(before, trainer.variables[:-2], strict=True):
+        np.testing.assert_array_equal(variable.numpy(), one)
+    assert int(trainer.optimizer.iterations) == 0
+    assert float(trainer.loss_scale.scale) == 2.0**39
+    trainer.loss_scale.scale.assign(2.0**4)
+    trainer.loss_scale.good_steps.assign(1_999)
+    assert float(trainer.step(*batch)["gradient_norm"]) > 0.0
+    assert int(trainer.optimizer.iterations) == 1
+    assert float(trainer.loss_scale.scale) == 2.0**5
+    assert int(trainer.loss_scale.good_steps) == 0
+
+
+def test_a_loss_whose_gradients_always_overflow_ends_the_run():
+    trainer = Trainer(tiny_vit_in("mixed_float16"), MomentumSGD(0.1))
+    trainer.loss_scale.scale.assign(0.5)
+    with pytest.raises(RunError, match="step 1 gradients overflow.*mixed_bfloat16"):
+        fit(trainer, batches_of(1, 8, 8), start_step=0, steps=1, callbacks=[])
+
+
+def test_averages_follow_the_weights():
+    trainer = Trainer(tiny_vit(), MomentumSGD(0.1), average_decay=0.3)
+    expected = [v.numpy() for v in trainer.model.trainable_variables]
+    for step, batch in enumerate(batches_of(6, 8, 8)):
+        trainer.step(*batch)
+        decay = min(0.3, (1 + step) / (10 + step))
+        now = [v.numpy() for v in trainer.model.trainable_variables]
+        expected = [
+            decay * one + (1 - decay) * other
+            for one, other in zip(expected, now, strict=True)
+        ]
+    assert (
+        decay == 0.3
+        and max(
+            np.abs(one - other).max() for one, other in zip(now, expected, strict=True)
+        )
+        > 1e-3
+    )
+    with trainer.averaged():
+        for one, variable in zip(
+            expected, trainer.model.trainable_variables, strict=True
+        ):
+            np.testing.assert_allclose(variable.numpy(), one, atol=1e-6)
+    for one, variable in zip(now, trainer.model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), one)
+
+
+def test_rates_of_single_variables():
+    batch = batches_of(1, 8, 8)[0]
+    models = [tiny_vit(), tiny_vit()]
+    starts = [v.numpy() for v in models[0].trainable_variables]
+    scales = {v.path: 0.5 for v in models[1].trainable_variables[:4]}
+    for model, factors in zip(models, (None, scales), strict=True):
+        trainer = Trainer(model, MomentumSGD(0.1), rate_scales=factors)
+        trainer.step(*batch)
+    for index, start in enumerate(starts):
+        one, other = (m.trainable_variables[index].numpy() - start for m in models)
+        factor = 0.5 if index < 4 else 1.0
+        np.testing.assert_allclose(other, factor * one, atol=1e-7)

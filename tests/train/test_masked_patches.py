@@ -16,9 +16,10 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
-from train import masked_evaluation, masking
 from train.errors import RunError
-from train.masked_report import write_picture
+from train.masked import evaluation as masked_evaluation
+from train.masked import patches as masking
+from train.masked.report import write_picture
 from train.recipes import masking as recipes
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -365,7 +366,8 @@ from train import repeatable
 repeatable.one_operation_at_a_time()
 import numpy as np
 import keras_vit
-from train import masked_training, recipes, training
+from train import recipes, training
+from train.masked import training as masked_training
 from train.recipes import masking
 
 folder = pathlib.Path(sys.argv[1])
@@ -461,7 +463,8 @@ import tensorflow as tf
 [cpu] = tf.config.list_physical_devices("CPU")
 one = tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * 2)
-from train import distribution, masked_training
+from train import distribution
+from train.masked import training as masked_training
 from train.recipes import masking
 
 recipe = masking.for_dataset("digits").smoke()

@@ -86,7 +86,7 @@ def test_adam_equals_the_released_rule_under_a_schedule(problem, dtype):
     gradients = gradients * np.logspace(-8, 2, 4, dtype="float32")
     stored = dtype and bfloat16
     expected = adam_by_hand(gradients, start, rates(), 0.3, stored or "float64")
-    adam = Adam(RATES, weight_decay=0.3, momentum_dtype=dtype)
+    adam = Adam(RATES, kernel_decay=0.3, momentum_dtype=dtype)
     weights = steps_of(adam, gradients, start)
     # Roundings to bfloat16 may fall either way: one in 256 of a tenth of a step.
     atol = 2e-6 if dtype is None else 1e-4
@@ -134,7 +134,7 @@ def test_adam_decays_what_the_released_pattern_names():
     )
     for variable in model.trainable_variables:
         variable.assign(np.full(variable.shape, 2.0))
-    optimizer = Adam(0.1, weight_decay=0.5)
+    optimizer = Adam(0.1, kernel_decay=0.5)
     zeros = [np.zeros(v.shape, "float32") for v in model.trainable_variables]
     gradients = [keras.ops.convert_to_tensor(zero) for zero in zeros]
     optimizer.build(model.trainable_variables)
@@ -188,7 +188,7 @@ def test_config_round_trip_of_adam(problem):
         beta_1=0.8,
         beta_2=0.99,
         epsilon=1e-3,
-        weight_decay=0.2,
+        kernel_decay=0.2,
         momentum_dtype="bfloat16",
         name="mine",
     )
@@ -204,7 +204,7 @@ def test_config_round_trip_of_adam(problem):
 OPTIMIZERS = {
     "momentum": lambda: MomentumSGD(RATES),
     "momentum in bfloat16": lambda: MomentumSGD(RATES, momentum_dtype="bfloat16"),
-    "adam": lambda: Adam(RATES, weight_decay=0.1),
+    "adam": lambda: Adam(RATES, kernel_decay=0.1),
     "adam in bfloat16": lambda: Adam(RATES, momentum_dtype="bfloat16"),
 }
 

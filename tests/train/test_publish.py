@@ -19,7 +19,7 @@ import yaml
 
 import keras_vit
 import zoo
-from train import fine_tuning, publishing, recipes
+from train import publishing, recipes, training
 from train.errors import RunError
 from train.model_page import data_set_name
 from zoo.__main__ import main as zoo_command
@@ -62,7 +62,7 @@ def run_dir(tmp_path_factory):
     recipe = recipes.for_dataset("digits").override(
         steps=20, batch_size=16, image_size=(32, 48)
     )
-    fine_tuning.run(recipe, run_dir=folder, command="python -m train.finetune ...")
+    training.run(recipe, run_dir=folder, command="python -m train.finetune ...")
     return folder
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from keras_vit import VARIANTS, ViTConfig
 from train import recipes
-from train.recipes import Recipe
+from train.recipes import Recipe, pretraining
 
 FILES = sorted(
     path.stem
     for path in pathlib.Path(recipes.__file__).parent.glob("*.py")
     if path.stem not in ("__init__", "recipe")
 )
+OF_ANY_DATA = {"own_data": "FOLDER", "vtab": "vtab/dtd", "augreg_transfer": "cifar100"}
 
 # Table 4 and section B.1.1 of the paper: steps, learning rates, part held out.
 LARGE, SMALL = {0.003, 0.01, 0.03, 0.06}, {0.001, 0.003, 0.01, 0.03}
@@ -30,18 +31,18 @@ BASE = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
 
 
 def test_every_file_is_found():
-    assert set(FILES) == {*PAPER, "digits", "own_data"}
-    assert recipes.names() == sorted({*PAPER, "digits"})
+    assert set(FILES) == {*PAPER, "digits", *OF_ANY_DATA}
+    assert recipes.names() == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_recipe_opens_with_its_command_and_is_whole(name):
     module = importlib.import_module(f"train.recipes.{name}")
-    shown = "FOLDER" if name == "own_data" else name
+    shown = OF_ANY_DATA.get(name, name)
     command = f"python -m train.finetune --dataset={shown}"
     assert re.match(rf"{re.escape(command)}\b", module.__doc__)
     recipe = module.RECIPE
-    assert recipe.dataset == ("" if name == "own_data" else name)
+    assert recipe.dataset == ("" if name in OF_ANY_DATA else name)
     assert isinstance(recipe.model, ViTConfig) or recipe.model in VARIANTS
     config = VARIANTS[recipe.model] if isinstance(recipe.model, str) else recipe.model
     config.grid_size(recipe.image_size)
@@ -54,7 +55,7 @@ def test_the_papers_recipes_are_the_papers(name):
     recipe = module.RECIPE
     steps, rates, held_out = PAPER[name]
     assert (recipe.steps, recipe.validation_fraction) == (steps, held_out)
-    assert recipe.learning_rate in rates
+    assert recipe.learning_rate in rates == set(recipe.learning_rates)
     assert (recipe.batch_size, recipe.image_size) == (512, 384)
     assert (recipe.momentum, recipe.clip_norm) == (0.9, 1.0)
     assert (recipe.crop, recipe.flip) == ("inception", True)
@@ -69,7 +70,9 @@ def test_the_papers_recipes_are_the_papers(name):
         ("cifar100/plain:3.0.2", 10_000),
         ("imagenet2012", 20_000),
         ("rock_paper_scissors", 500),
+        ("vtab/dtd", 2_500),
         ("own_data", 500),
+        ("augreg_transfer", 500),
         ("recipe", 500),
         ("/data/cifar100", 500),
     ],
@@ -143,6 +146,19 @@ def test_override_leaves_the_rest_and_the_original():
         ({"warmup_steps": -1}, "warmup_steps=-1"),
         ({"validation_fraction": 1.0}, r"validation_fraction .*got 1\.0"),
         ({"validation_fraction": -0.1}, r"validation_fraction .*got -0\.1"),
+        ({"schedule": "step"}, "schedule must be one of cosine, linear, got 'step'"),
+        ({"loss": "hinge"}, "loss must be one of softmax, sigmoid"),
+        ({"weight_decay": 0.1}, r"weight_decay=0\.1 is Adam's"),
+        ({"frozen": True, "lora_rank": 4}, "frozen .*lora_rank=4"),
+        (
+            {"early_stopping": 3, "validation_fraction": 0.0},
+            "early_stopping=3 .*validation_fraction",
+        ),
+        ({"class_weights": "equal"}, "class_weights must be balanced .*'equal'"),
+        ({"layer_decay": 0.0}, r"layer_decay must be in \(0, 1\], got 0\.0"),
+        ({"clip_norm": 0.0}, "clip_norm must be more than 0"),
+        ({"train_examples": 0}, "train_examples must be at least 1"),
+        ({"dropout_rate": 1.0}, "dropout_rate must be in"),
     ],
 )
 def test_values_that_do_not_fit_are_named(values, message):
@@ -153,21 +169,21 @@ def test_values_that_do_not_fit_are_named(values, message):
 @pytest.mark.parametrize(
     ("values", "directory"),
     [
-        ({}, "runs/cifar100-ViT-B_16"),
-        ({"model": "R50+ViT-B_16"}, "runs/cifar100-R50+ViT-B_16"),
-        ({"dataset": "cifar100:3.*.*"}, "runs/cifar100_3._._-ViT-B_16"),
-        ({"dataset": "/home/me/my photos/"}, "runs/my_photos-ViT-B_16"),
-        ({"model": ViTConfig(16, 1, 1, 16, 4)}, "runs/cifar100-ViT"),
+        ({}, "cifar100-ViT-B_16"),
+        ({"model": "R50+ViT-B_16"}, "cifar100-R50+ViT-B_16"),
+        ({"dataset": "cifar100:3.*.*"}, "cifar100_3._._-ViT-B_16"),
+        ({"dataset": "/home/me/my photos/"}, "my_photos-ViT-B_16"),
+        ({"model": ViTConfig(16, 1, 1, 16, 4)}, "cifar100-ViT"),
     ],
 )
-def test_default_run_directory(values, directory):
-    assert dataclasses.replace(BASE, **values).default_run_dir == directory
+def test_the_name_of_a_run(values, directory):
+    assert dataclasses.replace(BASE, **values).run_name == directory
 
 
 @pytest.mark.parametrize("dataset", [".", "..", "/", "photos/.."])
-def test_the_default_run_directory_stays_in_runs(dataset):
+def test_the_name_of_a_run_stays_in_its_folder(dataset):
     path = pathlib.PurePosixPath(
-        dataclasses.replace(BASE, dataset=dataset).default_run_dir
+        "runs", dataclasses.replace(BASE, dataset=dataset).run_name
     )
     assert path.parent == pathlib.PurePosixPath("runs") and path.name != ".."
 
@@ -181,13 +197,11 @@ def test_intervals_follow_the_steps():
 
 
 def test_dropout_is_the_released_codes():
-    rates = {
-        name: dataclasses.replace(BASE, model=name).dropout_rate for name in VARIANTS
-    }
+    rates = {name: dataclasses.replace(BASE, model=name).dropout for name in VARIANTS}
     dropped = {"ViT-L_16", "ViT-H_14", "R50+ViT-B_16"}
     assert rates == {name: 0.1 if name in dropped else 0.0 for name in VARIANTS}
     config = ViTConfig(16, 1, 1, 16, 4)
-    assert dataclasses.replace(BASE, model=config).dropout_rate == 0.0
+    assert dataclasses.replace(BASE, model=config).dropout == 0.0
 
 
 def test_the_published_number_goes_where_it_is_anothers():
@@ -201,3 +215,78 @@ def test_the_published_number_goes_where_it_is_anothers():
 def test_a_run_of_middling_length_pauses_every_ten_steps():
     middling = BASE.override(steps=25)
     assert (middling.eval_interval, middling.checkpoint_interval) == (10, 10)
+
+
+# How to train your ViT?, section 3.3 and big_vision: layers, magnitude, mixup.
+AUGREG = {
+    "none": (0, 0, 0.0),
+    "light1": (2, 0, 0.0),
+    "light2": (2, 10, 0.2),
+    "medium1": (2, 15, 0.2),
+    "medium2": (2, 15, 0.5),
+    "strong1": (2, 20, 0.5),
+    "strong2": (2, 20, 0.8),
+}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "images", "head_bias"),
+    [("imagenet2012", 1_268_355, -6.9), ("imagenet21k", 14_197_122, -10.0)],
+)
+@pytest.mark.parametrize("setup", AUGREG)
+def test_the_recipes_of_augreg(dataset, images, head_bias, setup):
+    recipe = pretraining.for_dataset("x", f"augreg_{dataset}_{setup}")
+    layers, magnitude, mixup = AUGREG[setup]
+    assert recipe.rand_augment == ((layers, magnitude) if layers else None)
+    assert (recipe.mixup, recipe.head_bias) == (mixup, head_bias)
+    assert (recipe.loss, recipe.optimizer) == ("sigmoid", "adam")
+    assert (recipe.learning_rate, recipe.weight_decay) == (1e-3, 0.1)
+    assert (recipe.schedule, recipe.clip_norm) == ("cosine", 1.0)
+    assert (recipe.batch_size, recipe.warmup_steps) == (4_096, 10_000)
+    assert recipe.momentum_dtype == "bfloat16" and recipe.pre_logits is False
+    assert recipe.steps == pytest.approx(300 * images / 4_096, rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        # Epochs, images, rate, schedule, decay and clip of the paper's table 3.
+        ("imagenet21k", (90, 14_197_122, 1e-3, "linear", 0.03, None)),
+        ("imagenet2012", (300, 1_268_355, 3e-3, "cosine", 0.3, 1.0)),
+    ],
+)
+def test_the_papers_recipes_of_pre_training(dataset, expected):
+    recipe = pretraining.for_dataset(dataset)
+    epochs, images, *others = expected
+    assert recipe.steps == pytest.approx(epochs * images / 4_096, rel=2e-4)
+    assert others == [
+        recipe.learning_rate,
+        recipe.schedule,
+        recipe.weight_decay,
+        recipe.clip_norm,
+    ]
+    assert (recipe.dropout, recipe.loss, recipe.pre_logits) == (0.1, "softmax", True)
+    assert (recipe.batch_size, recipe.warmup_steps) == (4_096, 10_000)
+
+
+def test_the_recipe_of_a_data_set_from_scratch():
+    assert pretraining.for_dataset("photos").model == "ViT-Ti_16"
+    assert pretraining.for_dataset("photos", "imagenet2012").published == ""
+    assert pretraining.for_dataset("imagenet2012:5.*.*").published
+    with pytest.raises(ValueError, match="no recipe 'augreg'.*augreg_imagenet21k_none"):
+        pretraining.for_dataset("photos", "augreg")
+    with pytest.raises(ValueError, match="no recipe 'own'.*own_data, .*vtab"):
+        recipes.for_dataset("photos", "own")
+
+
+@pytest.mark.parametrize("model", [*VARIANTS, "BiT-R50x1"])
+def test_any_recipe_can_be_cut_down(model):
+    small = dataclasses.replace(BASE, model=model, stochastic_depth_rate=0.1).smoke()
+    assert small.steps <= 10 and small.batch_size <= 16 and small.published == ""
+    assert small.stochastic_depth_rate == 0.1
+    if model in VARIANTS:
+        config = VARIANTS[model]
+        assert small.model.patch_size == config.patch_size
+        assert small.model.stride == config.stride
+        assert small.model.grid_size(small.image_size) == (2, 2)
+        assert small.model.hidden_size == 32

@@ -10,7 +10,7 @@ from PIL import Image
 
 from train import figures as drawing
 from train import markdown
-from train.figures import write_predictions_picture
+from train.figures import draw_batch, write_predictions_picture
 from train.metrics import MetricLog
 from train.report import (
     calibration,
@@ -484,3 +484,33 @@ def test_importing_is_light():
         "assert not {'matplotlib', 'sklearn', 'keras', 'tensorflow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_page_tells_the_balance_of_the_classes(tmp_path):
+    summary = classification_summary(*random_split(3, 60), names_of(3))
+    for row, count in zip(summary["per_class"], (70, 1_400, 205), strict=True):
+        row["train_examples"] = count
+    report, page = written(tmp_path, summary=summary)
+    assert "a class has 70 (class_0) to 1,400 (class_1) examples" in page
+    assert "in the median 205." in page
+    assert "| In training |" in page and "| 1,400 |" in page
+    assert [row["train_examples"] for row in report["per_class"]] == [70, 1_400, 205]
+
+
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_the_picture_of_a_batch(tmp_path, figures, count):
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, (count, 8, 12, 3)).astype("float32")
+    labels = rng.integers(0, 3, count)
+    draw_batch(tmp_path / "a.png", images, labels, ["cat", "dog", "bird"])
+    shares = np.tile([0.7, 0.0, 0.3], (count, 1))
+    draw_batch(tmp_path / "b.png", images, shares, ["cat", "dog", "bird"])
+    for figure, text in zip(figures, (None, "cat 70%\nbird 30%"), strict=True):
+        cells = [axes for axes in figure.axes if axes.images]
+        assert len(cells) == min(count, 12)
+        for cell, image, label in zip(cells, images, labels, strict=False):
+            expected = ["cat", "dog", "bird"][label] if text is None else text
+            assert cell.get_title() == expected
+            np.testing.assert_allclose(
+                cell.images[0].get_array(), (image + 1) / 2, atol=1e-6
+            )

@@ -1,42 +1,104 @@
-"""Recipes: one small file a data set."""
+"""Recipes: one small file a data set or a source of recipes."""
 
 import dataclasses
 import importlib
-import pathlib
 import pkgutil
 
+from train.data.kinds import kind_of
 from train.recipes.recipe import Recipe
 
-__all__ = ["Recipe", "for_dataset", "names"]
+__all__ = ["Recipe", "for_dataset", "in_package", "names", "named"]
+
+# Taken for data sets without a recipe of their own.
+_OWN_DATA = "own_data"
+
+
+def in_package(name, path):
+    """Returns the recipes of a package, a dict of name to `Recipe`.
+
+    Args:
+        name: str, of the package, whose modules have a `RECIPE`, named as they are, or
+            `RECIPES`, a dict.
+        path: list of str, its folders.
+    """
+    found = {}
+    for module in pkgutil.iter_modules(path):
+        if module.ispkg or module.name == "recipe":
+            continue
+        loaded = importlib.import_module(f"{name}.{module.name}")
+        found.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})
+    return found
 
 
 def names():
-    """Returns the names of the data sets that have a recipe of their own."""
-    modules = {module.name for module in pkgutil.iter_modules(__path__)}
-    return sorted(modules - {"own_data", "recipe"})
+    """Returns the names of the recipes for fine-tuning.
+
+    Example:
+
+    >>> "cifar100" in names()
+    True
+    """
+    return sorted(in_package(__name__, __path__))
 
 
-def for_dataset(dataset):
-    """Returns the recipe of a data set.
+def named(recipes, name, dataset):
+    """Returns a recipe, for another data set.
 
     Args:
-        dataset: str, a TFDS name (with or without version), `"digits"` or a folder.
+        recipes: dict of name to `Recipe`.
+        name: str.
+        dataset: str.
+
+    Raises:
+        ValueError: there is no such recipe.
+    """
+    if name not in recipes:
+        raise ValueError(
+            f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
+        )
+    recipe = recipes[name]
+    if kind_of(dataset) == "folder":
+        # Written either way, a folder is the same data set to a run that goes on.
+        dataset = dataset.rstrip("/") or "/"
+    if recipe.dataset and base_name(dataset) != base_name(recipe.dataset):
+        recipe = dataclasses.replace(recipe, published="")
+    return dataclasses.replace(recipe, dataset=dataset)
+
+
+def base_name(dataset):
+    """Returns the name of a TFDS data set without version and configuration."""
+    return dataset.partition(":")[0].partition("/")[0]
+
+
+def is_own(dataset):
+    """Returns whether the data are files of the user's, whatever they are called."""
+    return kind_of(dataset) in ("folder", "csv", "tfrecord")
+
+
+def for_dataset(dataset, name=None):
+    """Returns the recipe for fine-tuning on a data set.
+
+    Args:
+        dataset: str, a TFDS name (with or without version), `"digits"`, a folder or
+            what else `train.data.sources.load` takes.
+        name: str, the recipe's name; by default that of the data set, or where it has
+            none that for own data.
 
     Returns:
-        `Recipe`, that for own data where the data set has none.
+        `Recipe`.
+
+    Raises:
+        ValueError: there is no recipe of this name.
 
     Example:
 
     >>> for_dataset("cifar100").steps
     10000
     """
-    name = dataset.partition(":")[0].partition("/")[0]
-    # As train.data.sources has it: "digits" goes before a folder, a folder before TFDS.
-    is_folder = dataset != "digits" and pathlib.Path(dataset).expanduser().is_dir()
-    if name not in names() or is_folder:
-        name = "own_data"
-    recipe = importlib.import_module(f"train.recipes.{name}").RECIPE
-    if is_folder:
-        # Written either way, a folder is the same data set to a run that goes on.
-        dataset = dataset.rstrip("/") or "/"
-    return dataclasses.replace(recipe, dataset=dataset)
+    recipes = in_package(__name__, __path__)
+    if name is None:
+        own = {key for key, recipe in recipes.items() if key == recipe.dataset}
+        name = base_name(dataset)
+        if name not in own | {"vtab"} or is_own(dataset):
+            name = _OWN_DATA
+    return named(recipes, name, dataset)

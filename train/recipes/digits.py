@@ -18,6 +18,7 @@ RECIPE = Recipe(
     batch_size=64,
     micro_batches=1,
     learning_rate=0.1,
+    learning_rates=(0.03, 0.1, 0.3),
     warmup_steps=100,
     validation_fraction=0.1,
     crop="shift",

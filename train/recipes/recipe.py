@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 
-from keras_vit import ViTConfig
+from keras_vit import VARIANTS, ViTConfig
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -18,36 +18,69 @@ _PUBLISHED_WITH = {
     "batch_size",
     "learning_rate",
     "warmup_steps",
+    "train_examples",
+    "frozen",
+    "lora_rank",
+}
+_CHOICES = {
+    "optimizer": ("momentum", "adam"),
+    "schedule": ("cosine", "linear"),
+    "loss": ("softmax", "sigmoid"),
+    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A fine-tuning run.
+    """A run of training, from released weights or from scratch.
 
     Args:
-        dataset: str, a TFDS name, `"digits"` or a folder.
-        model: str, a released variant, or a `ViTConfig`.
+        dataset: str, what `train.data.sources.load` takes.
+        model: str, a released variant or one of `train.baselines`, or a `ViTConfig`.
         weights: None for none, or what `keras_vit.VisionTransformer` takes.
         image_size: int or (height, width) in pixels.
         steps: int.
         batch_size: int, examples a step.
         micro_batches: int, the parts in which a step's batch is computed; divides
             `batch_size`. More need less memory.
+        optimizer: `"momentum"` or `"adam"`.
         learning_rate: float, the highest.
+        learning_rates: tuple of floats, those that the source of the recipe tried.
+        schedule: `"cosine"` or `"linear"`, how the rate falls after the warm-up.
         warmup_steps: int.
+        weight_decay: float, of kernels, multiplied by the rate; with Adam only.
+        momentum: float, with `"momentum"`.
+        momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
+        clip_norm: float, the largest norm of the whole gradient, or None for any.
+        average_decay: float in [0, 1), what the averages of the weights keep at a
+            step, which are tested and saved in their place; 0 for none.
+        layer_decay: float in (0, 1], the factor of the learning rate from one block to
+            the one before it.
+        frozen: bool, whether only the head is trained.
+        lora_rank: int, that of the matrices which alone are trained beside the head,
+            0 to train the weights themselves.
+        loss: `"softmax"` or `"sigmoid"` cross-entropy.
+        label_smoothing: float in [0, 1].
+        class_weights: None, `"balanced"` for the same weight in sum for each class, or
+            a float for each class.
+        head_bias: float, with which the head's bias begins.
+        pre_logits: bool, whether there is a tanh layer before the head.
+        dropout_rate: float in [0, 1), None for the released code's.
+        stochastic_depth_rate: float in [0, 1), of the last block.
+        early_stopping: int, after how many validations without a better accuracy the
+            run ends and takes the best weights; 0 for never.
         validation_fraction: float in [0, 1), the part of train held out.
+        train_examples: int, how many of the others are learned from, None for all.
+        test_examples: int, how many are tested and validated at most, None for all.
         crop: str, the training crop, see `train.data.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
         rand_augment: None, or (layers, magnitude) of RandAugment.
         random_erasing: float in [0, 1], how often a part of an image is erased.
         mixup: float, the alpha of mixup, 0 for none.
         cutmix: float, the alpha of CutMix, 0 for none; not both.
-        label_smoothing: float in [0, 1].
-        momentum: float.
-        momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
-        clip_norm: float, the largest norm of the whole gradient.
-        precision: `"float32"` or `"mixed_bfloat16"`.
+        precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
+        remat: bool, whether blocks are computed once more for the gradient, to need
+            less memory.
         seed: int, of initialisation, data order, crops and dropout.
         eval_every: int, steps between validations; None for 20 a run,
             ten steps apart at least.
@@ -55,9 +88,12 @@ class Recipe:
             run, ten steps apart at least.
         published: str, the accuracy to expect and its source.
 
+    Raises:
+        ValueError: a value is out of range, or does not fit the others.
+
     Example:
 
-    >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout_rate
+    >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout
     0.0
     """
 
@@ -68,51 +104,56 @@ class Recipe:
     steps: int
     batch_size: int = 512
     micro_batches: int = 8
+    optimizer: str = "momentum"
     learning_rate: float = 0.03
+    learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03)
+    schedule: str = "cosine"
     warmup_steps: int = 500
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    momentum_dtype: str | None = None
+    clip_norm: float | None = 1.0
+    average_decay: float = 0.0
+    layer_decay: float = 1.0
+    frozen: bool = False
+    lora_rank: int = 0
+    loss: str = "softmax"
+    label_smoothing: float = 0.0
+    class_weights: str | tuple[float, ...] | None = None
+    head_bias: float = 0.0
+    pre_logits: bool = False
+    dropout_rate: float | None = None
+    stochastic_depth_rate: float = 0.0
+    early_stopping: int = 0
     validation_fraction: float = 0.02
+    train_examples: int | None = None
+    test_examples: int | None = None
     crop: str = "inception"
     flip: bool = True
     rand_augment: tuple[int, float] | None = None
     random_erasing: float = 0.0
     mixup: float = 0.0
     cutmix: float = 0.0
-    label_smoothing: float = 0.0
-    momentum: float = 0.9
-    momentum_dtype: str | None = None
-    clip_norm: float = 1.0
     precision: str = "float32"
+    remat: bool = False
     seed: int = 0
     eval_every: int | None = None
     checkpoint_every: int | None = None
     published: str = ""
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "micro_batches"):
-            if getattr(self, name) < 1:
+        self._check_ranges()
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
                 raise ValueError(
-                    f"{name} must be at least 1, got {getattr(self, name)}."
+                    f"{name} must be one of {', '.join(choices)}, got "
+                    f"{getattr(self, name)!r}."
                 )
         if not 0 <= self.warmup_steps < self.steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
                 f"steps={self.steps}."
             )
-        if not 0.0 <= self.validation_fraction < 1.0:
-            raise ValueError(
-                "validation_fraction must be in [0, 1), got "
-                f"{self.validation_fraction}."
-            )
-        for name in ("random_erasing", "label_smoothing"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(
-                    f"{name} must be in [0, 1], got {getattr(self, name)}."
-                )
-        for name in ("mixup", "cutmix"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"{name} must not be negative, got {getattr(self, name)}."
-                )
         if self.mixup and self.cutmix:
             raise ValueError(
                 f"mixup={self.mixup} and cutmix={self.cutmix} mix the same batches: "
@@ -123,6 +164,58 @@ class Recipe:
                 f"batch_size={self.batch_size} cannot be cut into "
                 f"micro_batches={self.micro_batches} equal parts."
             )
+        if self.frozen and self.lora_rank:
+            raise ValueError(
+                f"frozen trains the head alone, lora_rank={self.lora_rank} more than "
+                "it: pass one of them."
+            )
+        if self.weight_decay and self.optimizer != "adam":
+            raise ValueError(
+                f"weight_decay={self.weight_decay} is Adam's: pass optimizer=adam, or "
+                "leave it out."
+            )
+        if self.early_stopping and not self.validation_fraction:
+            raise ValueError(
+                f"early_stopping={self.early_stopping} looks at the accuracy on held "
+                "out images: pass a validation_fraction above 0."
+            )
+        if isinstance(self.class_weights, str) and self.class_weights != "balanced":
+            raise ValueError(
+                "class_weights must be balanced or one number a class, got "
+                f"{self.class_weights!r}."
+            )
+
+    def _check_ranges(self):
+        ranges = [
+            ("at least 1", lambda v: v >= 1, "steps batch_size micro_batches"),
+            (
+                "at least 1, or None for all",
+                lambda v: v is None or v >= 1,
+                "train_examples test_examples",
+            ),
+            (
+                "in [0, 1)",
+                lambda v: v is None or 0.0 <= v < 1.0,
+                "validation_fraction average_decay dropout_rate stochastic_depth_rate",
+            ),
+            (
+                "in [0, 1]",
+                lambda v: 0.0 <= v <= 1.0,
+                "random_erasing label_smoothing",
+            ),
+            ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
+            (
+                "not negative",
+                lambda v: v >= 0,
+                "mixup cutmix weight_decay lora_rank early_stopping",
+            ),
+            ("more than 0, or None", lambda v: v is None or v > 0, "clip_norm"),
+        ]
+        for text, holds, names in ranges:
+            for name in names.split():
+                value = getattr(self, name)
+                if not holds(value):
+                    raise ValueError(f"{name} must be {text}, got {value}.")
 
     def override(self, **values):
         """Returns the recipe with other values.
@@ -160,12 +253,56 @@ class Recipe:
             values.setdefault("published", "")
         return dataclasses.replace(self, **values)
 
+    def smoke(self):
+        """Returns the recipe cut down to a minute, to see that all of it works.
+
+        The model keeps its kind and patch size, but is tiny and has random weights;
+        images, examples, steps and batches are few.
+
+        Returns:
+            `Recipe`.
+
+        Example:
+
+        >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
+        >>> recipe.smoke().steps, recipe.smoke().image_size
+        (8, 32)
+        """
+        config = VARIANTS.get(self.model, self.model)
+        image_size = 64
+        if isinstance(config, ViTConfig):
+            config = dataclasses.replace(
+                config, hidden_size=32, num_layers=2, num_heads=2, mlp_dim=64
+            )
+            if config.is_hybrid:
+                stages = tuple(1 for _ in config.resnet_stages)
+                config = dataclasses.replace(
+                    config, resnet_stages=stages, resnet_width=32
+                )
+            height, width = (2 * stride for stride in config.stride)
+            image_size = height if height == width else (height, width)
+        return dataclasses.replace(
+            self,
+            model=config,
+            weights=None,
+            image_size=image_size,
+            steps=8,
+            warmup_steps=2,
+            batch_size=16,
+            micro_batches=2,
+            train_examples=256,
+            test_examples=128,
+            eval_every=4,
+            checkpoint_every=4,
+            published="",
+        )
+
     @property
-    def default_run_dir(self):
-        """The run's directory where none is given."""
+    def run_name(self):
+        """What a run is called where its directory is not given."""
         model = self.model if isinstance(self.model, str) else "ViT"
         name = f"{pathlib.Path(self.dataset).name}-{model}"
-        return f"runs/{re.sub(r'[^A-Za-z0-9_.+-]', '_', name)}"
+        return re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
 
     @property
     def eval_interval(self):
@@ -178,6 +315,8 @@ class Recipe:
         return self.checkpoint_every or max(self.steps // 10, min(self.steps, 10))
 
     @property
-    def dropout_rate(self):
-        """The released code's dropout for this model."""
+    def dropout(self):
+        """The dropout: that given, or the released code's for this model."""
+        if self.dropout_rate is not None:
+            return self.dropout_rate
         return DROPOUT.get(self.model, 0.0)

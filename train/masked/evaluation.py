@@ -6,7 +6,7 @@ import numpy as np
 
 from train.data import pipeline
 from train.data.pipeline import NO_LABEL
-from train.masking import COLOURS, colour_classes, mean_colours
+from train.masked.patches import COLOURS, colour_classes, mean_colours
 
 # So many training images show how frequent each colour is.
 _COUNTED = 10_000
@@ -17,7 +17,7 @@ def evaluate(trainer, batches, on_batch=None):
 
     Args:
         trainer: `train.trainer.Trainer`.
-        batches: iterable of what `train.masking.Corruption.finish` makes.
+        batches: iterable of what `train.masked.patches.Corruption.finish` makes.
         on_batch: None, or a function of the number of images done so far.
 
     Returns:
@@ -80,7 +80,7 @@ def training_frequencies(split, corruption, **settings):
 
     Args:
         split: `train.data.splits.Split`.
-        corruption: `train.masking.Corruption`.
+        corruption: `train.masked.patches.Corruption`.
         **settings: of `train.data.pipeline.training_batches`; of what it begins with
             10,000 images are looked at, or as many as there are in the split.
 
@@ -101,7 +101,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size):
 
     Args:
         split: `train.data.splits.Split`.
-        corruption: `train.masking.Corruption`.
+        corruption: `train.masked.patches.Corruption`.
         frequencies: floats (512,), those of the colours in training.
         image_size: (height, width) in pixels.
         batch_size: int.

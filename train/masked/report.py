@@ -7,7 +7,7 @@ import numpy as np
 from train import markdown
 from train.figures import draw_learning_curve, write_image_table
 from train.files import whole_file
-from train.masking import LEVELS
+from train.masked.patches import LEVELS
 from train.report_page import figure_text, flat
 
 # Beside the results of each split; the names of those that chance has begin so.
@@ -103,7 +103,7 @@ def write_picture(path, inputs, guesses, colours, grid_size):
 
     Args:
         path: PNG file to write, in an existing directory.
-        inputs: dict of arrays, as `train.masking.Corruption.finish` makes them.
+        inputs: dict of arrays, as `train.masked.patches.Corruption.finish` makes them.
         guesses: classes of colours, integers (images, count).
         colours: the right ones, integers (images, count).
         grid_size: (rows, columns) of the patches.

@@ -6,12 +6,13 @@ import numpy as np
 from keras import ops
 
 import keras_vit
-from train import building, distribution, masking, session
+from train import building, distribution, session
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.data.splits import pick
-from train.masked_evaluation import by_chance, evaluate, training_frequencies
-from train.masked_report import write_picture, write_report
+from train.masked import patches
+from train.masked.evaluation import by_chance, evaluate, training_frequencies
+from train.masked.report import write_picture, write_report
 from train.metrics import MetricLog
 from train.training import announcement, begin, load_source, speed, written_settings
 
@@ -53,14 +54,14 @@ def run(
     directory = begin(recipe, run_dir, devices)
     source = load_source(recipe, data_dir, skip_corrupt)
     with devices.scope():
-        model, vit, corruption = masking.build(recipe)
+        model, vit, corruption = patches.build(recipe)
         trainer = devices.trainer(
             model,
             building.optimizer(recipe),
             micro_batches=parts,
             clip_norm=recipe.clip_norm,
-            loss=masking.colour_loss,
-            correct=masking.colour_accuracy,
+            loss=patches.colour_loss,
+            correct=patches.colour_accuracy,
             average_decay=recipe.average_decay,
         )
     image_size = vit.input_shape[1:3]
@@ -144,8 +145,8 @@ def run(
             for name, values in found.items()
             for key, value in values.items()
         },
-        "uniform_loss": float(np.log(masking.COLOURS)),
-        "uniform_accuracy": 1 / masking.COLOURS,
+        "uniform_loss": float(np.log(patches.COLOURS)),
+        "uniform_accuracy": 1 / patches.COLOURS,
         "train_examples": source.train.num_examples,
         "corrupted_patches": corruption.count,
         "patches": corruption.patches,

@@ -1,0 +1,66 @@
+"""Compares finished runs on the same data set: a page and a file of numbers.
+
+  python -m train.compare runs/vit runs/resnet --output=compare.md
+  python -m train.compare runs/vit runs/resnet --output=compare.md --measure
+
+Side by side: accuracy with its 95% confidence interval, macro F1 and F1 of each class,
+parameters, multiply-adds of an image, training time and speed; with --measure also how
+many images a second the models answer now, measured in turns. compare.json has the
+same numbers. Runs of different data sets or test images are refused.
+"""
+
+import os
+import shlex
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train import command_line  # noqa: E402
+
+flags.DEFINE_string(
+    "output", "compare.md", "The page; the numbers go into a .json beside it."
+)
+flags.DEFINE_bool(
+    "measure", False, "Measure how many images a second the models answer now."
+)
+flags.DEFINE_integer(
+    "batch_size", 32, "Images at a time, for --measure.", lower_bound=1
+)
+
+
+def main(argv):
+    """Reads the flags, compares, and says where the page is."""
+    if len(argv) < 3:
+        raise app.UsageError("Give two runs or more: python -m train.compare RUN RUN")
+    command_line.need_tensorflow("The training code")
+    from train import comparison
+    from train.errors import RunError
+
+    given = flags.FLAGS.flag_values_dict()
+    try:
+        found = comparison.compare(
+            argv[1:],
+            output=given["output"],
+            measure=given["measure"],
+            batch_size=given["batch_size"],
+            command=shlex.join(["python", "-m", "train.compare", *sys.argv[1:]]),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no page was written.")
+    for row in found["runs"]:
+        print(f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy")
+    print(f"page {given['output']}")
+
+
+def command():
+    """Runs the command line."""
+    app.run(main)
+
+
+if __name__ == "__main__":
+    command()

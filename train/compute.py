@@ -1,0 +1,117 @@
+"""How much arithmetic a model is, counted from its layers."""
+
+import math
+
+import keras
+
+import keras_vit
+from keras_vit.layers.pre_activation_unit import PreActivationUnit
+
+
+def multiply_adds(model):
+    """Returns the multiply-adds of one image: those of products and convolutions.
+
+    Counted as the papers do: norms, activations, pooling and sums are left out, and
+    every token goes through every block.
+
+    Args:
+        model: a functional `keras.Model` of images of a fixed size, of ours, of
+            `keras.applications` or any other made of dense layers and convolutions.
+
+    Returns:
+        Int. A multiply-add is two floating-point operations.
+
+    Raises:
+        ValueError: the model takes images of any size, or has a layer with a kernel
+            of a kind that is not known here.
+
+    Example:
+
+    >>> images = keras.Input((8, 8, 3))
+    >>> features = keras.layers.Conv2D(4, 3, padding="same")(images)
+    >>> features = keras.layers.GlobalAveragePooling2D()(features)
+    >>> multiply_adds(keras.Model(images, keras.layers.Dense(10)(features)))
+    6952
+    """
+    shape = getattr(model, "input_shape", None)
+    if not isinstance(shape, tuple) or None in shape[1:]:
+        raise ValueError(
+            f"The arithmetic of {model.name} cannot be counted: it takes inputs of "
+            f"shape {shape}, give it images of one size."
+        )
+    return sum(
+        _of_layer(layer, layer.input.shape)
+        for layer in model.layers
+        if isinstance(layer, keras.Model) or _has_kernel(layer)
+    )
+
+
+def _of_layer(layer, input_shape):
+    if isinstance(layer, keras.Model):
+        return multiply_adds(layer)
+    for layer_class, count in _COUNTS.items():
+        if isinstance(layer, layer_class):
+            return count(layer, input_shape)
+    raise ValueError(
+        f"The arithmetic of the layer {layer.name} cannot be counted: how much a "
+        f"{type(layer).__name__} computes is not known."
+    )
+
+
+def _has_kernel(layer):
+    return any("kernel" in variable.name for variable in layer.weights)
+
+
+def _dense(layer, input_shape):
+    return math.prod(input_shape[1:]) * layer.units
+
+
+def _convolution(layer, input_shape):
+    sides = list(layer.compute_output_shape(input_shape)[1:])
+    sides.pop(-1 if layer.data_format == "channels_last" else 0)
+    return math.prod(sides) * math.prod(layer.kernel.shape)
+
+
+def _patches(layer, input_shape):
+    _, tokens, _ = layer.compute_output_shape(input_shape)
+    return tokens * math.prod(layer.kernel.shape)
+
+
+def _attention(layer, input_shape):
+    _, tokens, hidden_size = input_shape
+    # Scores and their weighted sum; then the scores of relative positions.
+    products = 3 if layer.relative_positions else 2
+    # Query, key, value and output.
+    return 4 * tokens * hidden_size**2 + products * tokens**2 * hidden_size
+
+
+def _mlp(layer, input_shape):
+    _, tokens, hidden_size = input_shape
+    return 2 * tokens * hidden_size * layer.mlp_dim
+
+
+def _block(layer, input_shape):
+    return _attention(layer.attention, input_shape) + _mlp(layer.mlp, input_shape)
+
+
+def _unit(layer, input_shape):
+    """A bottleneck of convolutions, whether its norms come before or after them."""
+    total, shape = 0, input_shape
+    for conv in (layer.conv1, layer.conv2, layer.conv3):
+        total += _convolution(conv, shape)
+        shape = conv.compute_output_shape(shape)
+    return total + (_convolution(layer.conv_proj, input_shape) if layer.projects else 0)
+
+
+_COUNTS = {
+    keras.layers.Dense: _dense,
+    # StdConv2D is one.
+    keras.layers.Conv2D: _convolution,
+    keras.layers.DepthwiseConv2D: _convolution,
+    keras_vit.PatchEncoder: _patches,
+    keras_vit.SelfAttention: _attention,
+    keras_vit.MLP: _mlp,
+    keras_vit.TransformerBlock: _block,
+    keras_vit.ResidualUnit: _unit,
+    PreActivationUnit: _unit,
+}

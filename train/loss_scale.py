@@ -1,0 +1,54 @@
+"""Scaled losses, whose gradients float16 can tell from zero."""
+
+import keras
+from keras import ops
+
+_FIRST = 2.0**15
+_STEPS_TO_GROW = 2_000
+
+
+class LossScale:
+    """A factor of the loss that follows what the gradients allow.
+
+    It doubles after 2,000 steps without overflow, and halves at every overflow.
+
+    Source:
+        Mixed Precision Training, arXiv 1710.03740, section 3.2.
+
+    Example:
+
+    >>> float(LossScale().scale)
+    32768.0
+    """
+
+    def __init__(self):
+        self.scale = keras.Variable(_FIRST, trainable=False, name="loss_scale")
+        self.good_steps = keras.Variable(
+            0, trainable=False, dtype="int32", name="good_steps"
+        )
+
+    @property
+    def variables(self):
+        """What a checkpoint must hold."""
+        return [self.scale, self.good_steps]
+
+    def scaled(self, loss):
+        """Returns the loss whose gradients are computed."""
+        return loss * self.scale.value
+
+    def unscaled(self, gradients):
+        """Returns the gradients of the loss itself."""
+        factor = 1.0 / self.scale.value
+        return [gradient * factor for gradient in gradients]
+
+    def update(self, is_finite):
+        """Counts a step.
+
+        Args:
+            is_finite: bool tensor, whether no gradient overflowed.
+        """
+        good_steps = ops.where(is_finite, self.good_steps + 1, 0)
+        grows = good_steps >= _STEPS_TO_GROW
+        factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)
+        self.scale.assign(self.scale * factor)
+        self.good_steps.assign(ops.where(grows, 0, good_steps))

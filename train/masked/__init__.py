@@ -1,0 +1,1 @@
+"""Masked patch prediction: training without labels."""

@@ -1,0 +1,137 @@
+"""The steps of a run, with all that goes on beside them."""
+
+import contextlib
+
+import numpy as np
+
+from train.callbacks import (
+    Diary,
+    EarlyStopping,
+    Every,
+    Progress,
+    Silence,
+    StepLog,
+    StopOnSignal,
+)
+from train.checkpoints import Checkpoints
+from train.errors import RunError
+from train.loop import explaining_full_memory, fit
+from train.metrics import MetricLog
+
+LESS_MEMORY = (
+    "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "
+    "--model."
+)
+
+
+def train(recipe, trainer, directory, devices, *, batches, validate=None, announce):
+    """Takes the steps of a run that are left, from its last checkpoint on.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        trainer: `train.trainer.Trainer`.
+        directory: `train.run_directory.RunDirectory`.
+        devices: `train.distribution.Devices`.
+        batches: function of the number of steps taken to an iterable of the batches
+            that follow.
+        validate: None, or function to a dict of floats, `val_loss` and `val_accuracy`
+            among them, with the averages of the weights where there are any.
+        announce: function of the number of steps taken, which tells what begins.
+
+    Raises:
+        RunError: the run cannot go on; what is saved is whole.
+    """
+    checkpoints = Checkpoints(directory.checkpoints)
+    start_step = _restored(checkpoints, trainer, devices)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watched(devices))
+        if devices.is_chief:
+            announce(start_step)
+            if devices.count > 1:
+                print(f"on {devices.count} devices")
+            if start_step:
+                print(f"going on after step {start_step:,}")
+        log = MetricLog(directory.metrics)
+        diary = _diary(recipe, log, directory, start_step, devices)
+        stack.callback(diary.close)
+
+        def save(step):
+            if devices.is_chief:
+                # What is logged up to here must not be logged again after a resume.
+                diary.flush(step)
+                checkpoints.save(step, trainer.variables)
+
+        callbacks = [diary]
+        if validate is not None:
+            stopping = EarlyStopping(
+                log,
+                recipe.early_stopping,
+                lambda: checkpoints.save_best(trainer.variables),
+            )
+
+            def judge(step):
+                with trainer.averaged():
+                    found = validate()
+                diary.validated(step, **found)
+                ends = devices.is_chief and stopping.after(step)
+                return bool(max(devices.everyone(int(ends))))
+
+            callbacks.append(Every(recipe.eval_interval, recipe.steps, judge))
+        callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
+        stop = stack.enter_context(StopOnSignal(save, devices.everyone))
+        fit(
+            trainer,
+            batches(start_step),
+            start_step=start_step,
+            steps=recipe.steps,
+            callbacks=[*callbacks, stop],
+        )
+        if recipe.early_stopping:
+            # Only now have all workers seen the last validation, and the file.
+            checkpoints.restore_best(trainer.variables)
+
+
+@contextlib.contextmanager
+def watched(devices):
+    """Explains what ends a run from outside of it: lost workers, full memory.
+
+    Args:
+        devices: `train.distribution.Devices`.
+
+    Raises:
+        RunError: it ended so.
+    """
+    with devices.watched(), explaining_full_memory(LESS_MEMORY):
+        yield
+
+
+def accuracy(labels, probabilities):
+    """Returns the share of examples whose likeliest class is the true one."""
+    return float(np.mean(probabilities.argmax(axis=1) == labels))
+
+
+def _restored(checkpoints, trainer, devices):
+    """Goes back to the newest checkpoint and returns its step."""
+    step = checkpoints.restore(trainer.variables)
+    with devices.watched():
+        steps = devices.everyone(step)
+    if len(set(steps)) > 1:
+        raise RunError(
+            f"The workers found checkpoints of steps {steps} in {checkpoints.folder}: "
+            "pass a --run_dir on a disk that all of them share."
+        )
+    trainer.spread_seeds()
+    return step
+
+
+def _diary(recipe, log, directory, start_step, devices):
+    """What is told of a run and written down, by one process alone."""
+    if not devices.is_chief:
+        return Silence()
+    log.rewind(start_step)
+    return Diary(
+        StepLog(
+            log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size
+        ),
+        Progress(recipe.steps, start_step, recipe.batch_size),
+    )
