@@ -5,10 +5,8 @@ BiT's own has been opened with this yet.
 """
 
 import collections
-import operator
 import os
 import pathlib
-import re
 import tempfile
 import warnings
 
@@ -16,6 +14,7 @@ import numpy as np
 from keras import ops
 
 import zoo
+from keras_vit.released_places import placed
 from zoo import dialects
 from zoo.archive import Archive, CheckpointError, StoredArrays
 
@@ -163,20 +162,12 @@ def released_variables(model):
         ValueError: the model is not one of `BiTResNet`.
     """
     found = {}
-    for layer in model.layers:
-        for pattern, places in _LAYERS.items():
-            match = re.fullmatch(pattern, layer.name)
-            if not match:
-                continue
-            for key, place in places.items():
-                if "_proj" in place and not layer.projects:
-                    continue
-                variable = operator.attrgetter(place)(layer)
-                shape = tuple(variable.shape)
-                if key == f"{_HEAD}/kernel":
-                    # The released head is a convolution of 1x1.
-                    shape = (1, 1, *shape)
-                found[key.format(*match.groups())] = (variable, shape)
+    for key, _, variable, _ in placed(model, _LAYERS):
+        shape = tuple(variable.shape)
+        if key == f"{_HEAD}/kernel":
+            # The released head is a convolution of 1x1.
+            shape = (1, 1, *shape)
+        found[key] = (variable, shape)
     if not any("/unit" in key for key in found):
         raise ValueError(
             f"Model {model.name!r} has no layers of BiT's released names: pass a model "

@@ -1,9 +1,7 @@
 """Released arrays into a model's variables, and back."""
 
 import math
-import operator
 import os
-import re
 import warnings
 
 import numpy as np
@@ -11,6 +9,7 @@ from keras import ops
 
 import zoo
 from keras_vit.fitting import changed_arrays
+from keras_vit.released_places import placed
 from zoo.locate import EXTENSIONS, fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
@@ -229,20 +228,10 @@ def released_variables(model):
     Raises:
         ValueError: the model is not one of ours.
     """
-    found = {}
-    for layer in model.layers:
-        for pattern, places in _LAYERS.items():
-            match = re.fullmatch(pattern, layer.name)
-            if not match:
-                continue
-            for key, place in places.items():
-                if "_proj" in place and not layer.projects:
-                    continue
-                variable = operator.attrgetter(place)(layer)
-                found[key.format(*match.groups())] = (
-                    variable,
-                    _released_shape(key, variable.shape, layer),
-                )
+    found = {
+        key: (variable, _released_shape(pattern, variable.shape, layer))
+        for key, pattern, variable, layer in placed(model, _LAYERS)
+    }
     if POSITION_EMBEDDING not in found:
         if any(layer.name == "encoder_block_0" for layer in model.layers):
             raise ValueError(

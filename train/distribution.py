@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 
-import keras
 import tensorflow as tf
 
 from train import repeatable
@@ -161,7 +160,7 @@ def start(name="auto"):
             these that the machine and its environment call for.
 
     Returns:
-        `Devices`; under the JAX backend `train.jax_devices.JaxDevices`.
+        `Devices`.
 
     Raises:
         RunError: there are no such devices, or they do not answer.
@@ -169,12 +168,6 @@ def start(name="auto"):
     Source:
         https://www.tensorflow.org/guide/distributed_training
     """
-    if keras.backend.backend() == "jax":
-        from train import jax_devices
-
-        # Or each would train alone, in one directory.
-        is_one_of_many = name == "auto" and _has_other_workers()
-        return jax_devices.start("multiworker" if is_one_of_many else name)
     if name == "auto":
         name = _detected()
     return {
@@ -185,22 +178,16 @@ def start(name="auto"):
     }[name]()
 
 
-def alone():
-    """Returns the one device of a program that chose none, a `Devices`."""
-    if keras.backend.backend() == "jax":
-        return start("one")
-    return Devices(tf.distribute.get_strategy())
-
-
 def _detected():
     if "TPU_NAME" in os.environ:
         return "tpu"
-    if _has_other_workers():
+    if has_other_workers():
         return "multiworker"
     return "mirrored" if _count_local_devices() > 1 else "one"
 
 
-def _has_other_workers():
+def has_other_workers():
+    """Returns whether TF_CONFIG names several machines."""
     return "TF_CONFIG" in os.environ and len(_workers(_cluster())) > 1
 
 

@@ -199,7 +199,7 @@ def perform(argv, command, choose, run, tell):
         "The trainer", hint=" The model it saves runs on every backend."
     )
     command_line.quiet_data()
-    from train import distribution
+    from train import devices
     from train.errors import Preempted, RunError
 
     given = flags.FLAGS.flag_values_dict()
@@ -216,7 +216,7 @@ def perform(argv, command, choose, run, tell):
             run_dir=given["run_dir"] or _run_dir(name, command, given["smoke"]),
             data_dir=given["data_dir"],
             skip_corrupt=given["skip_corrupt"],
-            devices=distribution.start(given["strategy"]),
+            devices=devices.start(given["strategy"]),
             command=shlex.join(["python", "-m", command, *sys.argv[1:]]),
         )
     except Preempted as stop:

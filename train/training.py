@@ -6,10 +6,11 @@ import functools
 import keras
 import numpy as np
 
-from train import building, distribution, session
+from train import building, session
 from train.callbacks import progress_bar
 from train.data import pipeline, sources
 from train.data.subset import limited
+from train.devices import alone
 from train.errors import RunError
 from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
@@ -56,7 +57,7 @@ def run(
         RunError: data, weights, checkpoints or directory are not as needed; the
             message says what to do.
     """
-    devices = devices or distribution.alone()
+    devices = devices or alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     changes = pipeline.Changes(
         recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix

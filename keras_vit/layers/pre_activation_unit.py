@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.residual_unit import group_norm
+from keras_vit.layers.residual_unit import bottleneck_shape, group_norm
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.sizes import pair
 
@@ -92,12 +92,7 @@ class PreActivationUnit(keras.layers.Layer):
         return shortcut + features
 
     def compute_output_shape(self, features_shape):
-        batch, height, width, _ = features_shape
-        sides = [
-            None if side is None else -(-side // stride)
-            for side, stride in zip((height, width), self.strides, strict=True)
-        ]
-        return (batch, *sides, 4 * self.filters)
+        return bottleneck_shape(features_shape, self.strides, self.filters)
 
     def get_config(self):
         return {

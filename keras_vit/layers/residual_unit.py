@@ -109,12 +109,7 @@ class ResidualUnit(keras.layers.Layer):
         return ops.relu(shortcut + self.gn3(self.conv3(features)))
 
     def compute_output_shape(self, features_shape):
-        batch, height, width, _ = features_shape
-        sides = [
-            None if side is None else -(-side // stride)
-            for side, stride in zip((height, width), self.strides, strict=True)
-        ]
-        return (batch, *sides, 4 * self.filters)
+        return bottleneck_shape(features_shape, self.strides, self.filters)
 
     def get_config(self):
         return {
@@ -125,6 +120,27 @@ class ResidualUnit(keras.layers.Layer):
             "padding": self.padding,
             "epsilons": self.epsilons,
         }
+
+
+def bottleneck_shape(features_shape, strides, filters):
+    """Returns the shape of a bottleneck unit's output.
+
+    Args:
+        features_shape: (batch, height, width, channels), None where unknown.
+        strides: (vertical, horizontal).
+        filters: int, of the inner convolutions.
+
+    Example:
+
+    >>> bottleneck_shape((None, 9, 6, 16), strides=(2, 1), filters=8)
+    (None, 5, 6, 32)
+    """
+    batch, *sides, _ = features_shape
+    strided = [
+        None if side is None else -(-side // stride)
+        for side, stride in zip(sides, strides, strict=True)
+    ]
+    return (batch, *strided, 4 * filters)
 
 
 def group_norm(name, groups=32, epsilons="released", **kwargs):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import keras_vit
-from train import distribution, loop
+from train import devices, loop
 from train.errors import RunError
 from train.jax_devices import JaxDevices
 from train.jax_trainer import JaxTrainer
 from train.optimizers import MomentumSGD
 
-DEVICES = distribution.start()
+DEVICES = devices.start()
 CONFIG = keras_vit.ViTConfig(
     hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
 )
@@ -157,7 +157,7 @@ def what_cannot_be_is_told():
         ("tpu", r"needs a TPU, and JAX sees cpu:0.*jax\[tpu\]"),
     ]:
         with pytest.raises(RunError, match=told):
-            distribution.start(name)
+            devices.start(name)
     remedy = "lower --batch_size"
     for error, told in [
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory."), RunError),
@@ -168,7 +168,7 @@ def what_cannot_be_is_told():
 
 
 if __name__ == "__main__":
-    assert DEVICES.count > 1 and distribution.alone().count == 1
+    assert DEVICES.count > 1 and devices.alone().count == 1
     for check in (
         micro_batches_need_less_memory_and_old_values_leave_theirs,
         variables_are_on_all_devices_and_batches_spread,

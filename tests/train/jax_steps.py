@@ -12,9 +12,9 @@ import keras
 import numpy as np
 
 import keras_vit
-from train import distribution
 from train.checkpoints import Checkpoints
 from train.data import digits_source, pipeline
+from train.devices import start
 from train.loop import evaluate, fit
 from train.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.optimizers import Adam, MomentumSGD
@@ -34,7 +34,7 @@ CASES = {
 
 
 def main(folder, names):
-    devices = distribution.start()
+    devices = start()
     source = digits_source.load_digits(validation_fraction=0.05)
     for name in names.split(","):
         take_steps(devices, source, pathlib.Path(folder, name), *CASES[name])

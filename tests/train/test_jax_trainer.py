@@ -1,5 +1,6 @@
 """The trainer under the JAX backend, on one device and on eight."""
 
+import concurrent.futures
 import importlib.util
 import json
 import os
@@ -64,12 +65,17 @@ def steps(tmp_path_factory):
         "1": "whole,parts,dropout,adam",
         "8": "whole,parts,dropout",
     }
-    for name, chosen in cases.items():
+
+    def take(name, chosen):
         (folder / name).mkdir()
         backend, devices = ("jax", name) if name.isdigit() else (name, 1)
         run(STEPS, folder / name, chosen, backend=backend, devices=devices)
         for case in chosen.split(","):
             assert np.load(folder / name / f"{case}.npz")["devices"] == int(devices)
+
+    # Compiling takes one core each.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(take, cases, cases.values()))
     return folder
 
 

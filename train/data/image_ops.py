@@ -214,8 +214,9 @@ def _translate(image, axis, pixels):
 
 def _transform(layer, image, **transformation):
     """Applies a random layer of keras-cv with numbers that are drawn already."""
-    images = tf.cast(image, tf.float32)[None]
-    return _to_uint8(layer.augment_images(images, transformations=transformation)[0])
+    # Called as a layer it computes in TensorFlow, whatever the backend of Keras.
+    layer.get_random_transformation_batch = lambda *_, **__: transformation
+    return _to_uint8(layer(tf.cast(image, tf.float32)))
 
 
 @functools.cache

@@ -6,10 +6,11 @@ import numpy as np
 from keras import ops
 
 import keras_vit
-from train import building, distribution, session
+from train import building, session
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.data.splits import pick
+from train.devices import alone
 from train.masked import patches
 from train.masked.evaluation import by_chance, evaluate, training_frequencies
 from train.masked.report import write_picture, write_report
@@ -49,7 +50,7 @@ def run(
         RunError: data, weights, checkpoints or directory are not as needed; the
             message says what to do.
     """
-    devices = devices or distribution.alone()
+    devices = devices or alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     directory = begin(recipe, run_dir, devices)
     source = load_source(recipe, data_dir, skip_corrupt)

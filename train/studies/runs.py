@@ -8,8 +8,9 @@ import sys
 
 import keras
 
-from train import distribution, few_shot_probe, training
+from train import few_shot_probe, training
 from train.data.sources import DataError
+from train.devices import alone
 from train.errors import RunError, Stopped
 from train.files import make_folder
 from train.metrics import MetricLog
@@ -80,7 +81,7 @@ class Runs:
         command="",
         skips_missing_data=False,
     ):
-        self.devices = devices or distribution.alone()
+        self.devices = devices or alone()
         if self.devices.has_hosts:
             raise RunError(
                 "A study is made by one machine: leave --strategy=multiworker out, or "
