@@ -6,6 +6,7 @@ import keras_vit
 import zoo
 from keras_vit.weights import read_weights
 from train import baselines, losses
+from train.data.splits import named
 from train.errors import RunError
 from train.optimizers import Adam, MomentumSGD
 from train.schedules import WarmupCosine, WarmupLinear
@@ -40,6 +41,11 @@ def model(recipe, classes):
     """
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
+    known = [*keras_vit.VARIANTS, *baselines.BASELINES]
+    if isinstance(recipe.model, str) and recipe.model not in known:
+        raise RunError(
+            f"There is no model {recipe.model!r}: choose one of {', '.join(known)}."
+        )
     try:
         return keras_vit.VisionTransformer(
             recipe.model,
@@ -144,7 +150,7 @@ def _class_weights(recipe, source):
     if weights is not None and len(weights) != len(source.class_names):
         raise RunError(
             f"--class_weights has {len(weights)} numbers, but {source.name} has "
-            f"{len(source.class_names)} classes: give one for each, in the order "
-            f"{', '.join(source.class_names[:5])}, ... , or balanced."
+            f"{len(source.class_names)} classes: give one for each, in the order of "
+            f"{named(source.class_names)}; or balanced."
         )
     return weights

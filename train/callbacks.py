@@ -133,10 +133,14 @@ class Diary:
     def validated(self, step, **found):
         """Notes how the held out examples did."""
         self.log.write(step, **found)
-        self.progress.bar.write(
+        self.say(
             f"step {step}: validation accuracy {found['val_accuracy']:.1%}, "
             f"loss {found['val_loss']:.3f}"
         )
+
+    def say(self, line):
+        """Tells something beside the progress."""
+        self.progress.bar.write(line)
 
     def close(self):
         """Leaves the progress as it is."""
@@ -175,11 +179,16 @@ class EarlyStopping:
         """Returns whether the run ends with the validation after this step."""
         if not self.patience:
             return False
-        steps, accuracies = self.log.series("val_accuracy")
-        best = int(np.argmax(accuracies))
-        if steps[best] == step:
+        best, later = self.best()
+        if best == step:
             self.keep()
-        return len(steps) - 1 - best >= self.patience
+        return later >= self.patience
+
+    def best(self):
+        """Returns the step of the best validation, and how many came after it."""
+        steps, accuracies = self.log.series("val_accuracy")
+        place = int(np.argmax(accuracies))
+        return int(steps[place]), len(steps) - 1 - place
 
 
 class Every:

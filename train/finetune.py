@@ -44,8 +44,8 @@ def _run(recipe, **settings):
 
 def _tell(results):
     print(
-        f"test accuracy {results['test_accuracy']:.2%} on all "
-        f"{results['test_examples']:,} test images\n"
+        f"test accuracy {results['test_accuracy']:.2%} on "
+        f"{results['tested']} test images\n"
         f"report {results['report']}\n"
         f"model  {results['model']}"
     )

@@ -29,8 +29,9 @@ def define(recipes, otherwise):
     flags.DEFINE_boolean(
         "smoke",
         False,
-        "Cut the recipe down to a minute, with a tiny model and few images, to see "
-        "that all works; other flags still hold.",
+        "Cut the recipe down to a minute, with a tiny model of random weights and few "
+        "images, to see that all works. Other flags still hold: to try it with real "
+        "weights, give --model and --weights.",
     )
     flags.DEFINE_string(
         "run_dir", None, "Directory of the run; runs/DATASET-MODEL if not given."
@@ -305,8 +306,8 @@ def _class_weights(given):
         return "balanced"
     try:
         weights = tuple(map(float, given))
-        if min(weights) < 0:
-            raise ValueError("a negative number")
+        if min(weights) < 0 or not any(weights):
+            raise ValueError("negative, or all zero")
     except ValueError as error:
         raise ValueError(
             f"--class_weights={','.join(given)} is neither balanced nor a number for "

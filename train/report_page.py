@@ -104,6 +104,8 @@ def _balance(rows):
     fewest, most = (
         choose(rows, key=lambda row: row["train_examples"]) for choose in (min, max)
     )
+    if fewest["train_examples"] == most["train_examples"]:
+        return f"In training every class has {most['train_examples']:,} examples."
     median = float(np.median([row["train_examples"] for row in rows]))
     return (
         f"In training a class has {fewest['train_examples']:,} "

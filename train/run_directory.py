@@ -17,6 +17,8 @@ class RunDirectory:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         self.config = self.path / "config.json"
+        self.data = self.path / "data.json"
+        self.skipped = self.path / "skipped_images.txt"
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"
@@ -42,14 +44,29 @@ class RunDirectory:
             RunError: the directory cannot be written, or holds another run.
         """
         make_folder(self.path)
+        self._claim(self.config, settings, "settings")
+        return self
+
+    def claim_data(self, facts):
+        """Makes sure that a run goes on with the data that it began with.
+
+        Args:
+            facts: dict of what is known of the data, to JSON.
+
+        Raises:
+            RunError: the directory cannot be written, or holds a run on other data.
+        """
+        self._claim(self.data, facts, "data")
+
+    def _claim(self, file, settings, kind):
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
-        if self.config.exists() and self._is_begun():
-            self._compare(settings)
+        if file.exists() and self._is_begun():
+            self._compare(file, settings, kind)
         else:
-            with whole_file(self.config) as temporary:
-                temporary.write_text(json.dumps(settings, indent=2) + "\n")
-        return self
+            with whole_file(file) as temporary:
+                text = json.dumps(settings, indent=2, ensure_ascii=False)
+                temporary.write_text(f"{text}\n", encoding="utf-8")
 
     def require(self, *files):
         """Makes sure that a finished run left these files.
@@ -76,13 +93,13 @@ class RunDirectory:
         # go on with: the mended command may have its directory.
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
-    def _compare(self, settings):
+    def _compare(self, file, settings, kind):
         try:
-            earlier = json.loads(self.config.read_text())
+            earlier = json.loads(file.read_text(encoding="utf-8"))
             names = sorted(settings.keys() | earlier.keys())
         except (ValueError, AttributeError, OSError) as error:
             raise RunError(
-                f"{self.config} is damaged ({error}): pass another --run_dir."
+                f"{file} is damaged ({error}): pass another --run_dir."
             ) from error
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
@@ -91,7 +108,7 @@ class RunDirectory:
         ]
         if differences:
             raise RunError(
-                f"{self.path} holds a run with other settings: "
-                f"{', '.join(differences)}. Pass the same to go on with it, or another "
-                "--run_dir."
+                f"{self.path} holds a run with other {kind}: "
+                f"{', '.join(differences)}. Give it the same to go on with it, or pass "
+                "another --run_dir."
             )

@@ -89,6 +89,11 @@ def train(recipe, trainer, directory, devices, *, batches, validate=None, announ
         if recipe.early_stopping:
             # Only now have all workers seen the last validation, and the file.
             checkpoints.restore_best(trainer.variables)
+            if devices.is_chief:
+                diary.say(
+                    f"the best validation was after step {stopping.best()[0]:,}: "
+                    "taking the weights of then"
+                )
 
 
 @contextlib.contextmanager

@@ -16,9 +16,10 @@ from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
 from train.loop import evaluate
 from train.metrics import MetricLog
+from train.recipes import is_own
 from train.report import classification_summary, write_report
 from train.run_directory import RunDirectory
-from train.tuning import choose_trainable, layer_rates
+from train.tuning import choose_trainable, count_parameters, layer_rates
 
 # Settings that change what is written on the way, not what comes out.
 _HARMLESS = ("checkpoint_every", "learning_rates", "published")
@@ -64,7 +65,7 @@ def run(
     )
     _check_devices(recipe, changes, devices)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt)
+    source = load_source(recipe, data_dir, skip_corrupt, directory, devices)
     with devices.scope():
         model = building.model(recipe, len(source.class_names))
         choose_trainable(model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
@@ -186,19 +187,24 @@ def begin(recipe, run_dir, devices):
     return directory
 
 
-def load_source(recipe, data_dir, skip_corrupt):
+def load_source(recipe, data_dir, skip_corrupt, directory, devices):
     """Returns the recipe's data, no more of it than asked for.
+
+    A run that has no checkpoint yet makes sure that it will be able to test: of the
+    user's own files, all images of test and validation are decoded.
 
     Args:
         recipe: `train.recipes.Recipe`.
         data_dir: path of the TFDS data, None for the usual one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
+        directory: `train.run_directory.RunDirectory`.
+        devices: `train.distribution.Devices`.
 
     Returns:
         `train.data.sources.Source`.
 
     Raises:
-        RunError: the data cannot be used.
+        RunError: the data cannot be used, or are not those that the run began with.
     """
     source = sources.load(
         recipe.dataset,
@@ -206,13 +212,31 @@ def load_source(recipe, data_dir, skip_corrupt):
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
     )
-    return dataclasses.replace(
+    source = dataclasses.replace(
         source,
         train=limited(source.train, recipe.train_examples),
         validation=source.validation
         and limited(source.validation, recipe.test_examples),
         test=limited(source.test, recipe.test_examples),
     )
+    if not devices.is_chief:
+        return source
+    directory.claim_data(
+        {
+            "training images": source.train.num_examples,
+            "validation images": (
+                source.validation.num_examples if source.validation else 0
+            ),
+            "classes": source.class_names,
+        }
+    )
+    if source.skipped:
+        with whole_file(directory.skipped) as temporary:
+            temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
+    is_new = not any(directory.checkpoints.glob("step-*.npz"))
+    if is_new and is_own(recipe.dataset) and not skip_corrupt:
+        pipeline.check_readable(source.validation, source.test)
+    return source
 
 
 def announcement(recipe, source, model, directory):
@@ -222,7 +246,7 @@ def announcement(recipe, source, model, directory):
         f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
         f"validation and {source.test.num_examples:,} test images of "
         f"{len(source.class_names)} classes\n"
-        f"{model.name}: {model.count_params():,} parameters, "
+        f"{model.name}: {count_parameters(model.weights):,} parameters, "
         f"weights {recipe.weights or 'random'}, images "
         f"{model.input_shape[1]}x{model.input_shape[2]}\n"
         f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}"
@@ -250,7 +274,8 @@ def _report(recipe, source, model, directory, tested, command):
         "test_loss": loss,
         "train_examples": source.train.num_examples,
         "steps": _steps(recipe, log),
-        "parameters": model.count_params(),
+        "parameters": count_parameters(model.weights),
+        "trained_parameters": count_parameters(model.trainable_weights, lora=True),
         "command": command,
     }
     if source.validation:
@@ -263,6 +288,7 @@ def _report(recipe, source, model, directory, tested, command):
             row["train_examples"] = int(count)
     if source.skipped:
         results["skipped_examples"] = len(source.skipped)
+        results["skipped_are_in"] = directory.skipped.name
     write_report(
         directory.path,
         config=written_settings(recipe),
@@ -273,6 +299,7 @@ def _report(recipe, source, model, directory, tested, command):
     return {
         "test_accuracy": summary["accuracy"],
         "test_examples": len(labels),
+        "tested": f"{'all ' if recipe.test_examples is None else ''}{len(labels):,}",
         **results,
         "report": str(directory.report),
         "model": str(directory.model),

@@ -1,5 +1,6 @@
 """Which weights of a model are trained, and how fast."""
 
+import math
 import re
 
 from train.errors import RunError
@@ -56,6 +57,23 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
             if projection.trainable:
                 projection.bias.trainable = False
                 projection.enable_lora(lora_rank)
+
+
+def count_parameters(variables, lora=False):
+    """Counts the numbers in variables.
+
+    Args:
+        variables: of a model.
+        lora: bool, whether to count LoRA's products, which saved models do not have.
+
+    Returns:
+        int.
+    """
+    return sum(
+        math.prod(variable.shape)
+        for variable in variables
+        if lora or not variable.name.startswith("lora_kernel")
+    )
 
 
 def layer_rates(model, layer_decay):

@@ -143,6 +143,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
         "class_names.txt",
         "config.json",
         "confusion_matrix.png",
+        "data.json",
         "learning_curve.png",
         "metrics.jsonl",
         "model.keras",

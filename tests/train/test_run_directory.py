@@ -59,6 +59,18 @@ def test_a_finished_run_is_not_overwritten_either(tmp_path):
         RunDirectory(tmp_path).claim(SETTINGS | {"steps": 20})
 
 
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    data = {"training images": 36, "classes": ("ä", "b")}
+    directory = begun(tmp_path)
+    directory.claim_data(data)
+    RunDirectory(tmp_path).claim_data(data)
+    with pytest.raises(RunError, match=r"other data: training images 36 \(now 180\)"):
+        RunDirectory(tmp_path).claim_data(data | {"training images": 180})
+    with pytest.raises(RunError, match="classes .*'c'.*another --run_dir"):
+        RunDirectory(tmp_path).claim_data(data | {"classes": ("ä", "b", "c")})
+    assert json.loads(directory.data.read_text())["training images"] == 36
+
+
 def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
     RunDirectory(tmp_path).claim(SETTINGS | {"image_size": 225})
     directory = RunDirectory(tmp_path).claim(SETTINGS)

@@ -8,7 +8,7 @@ import keras_vit
 from train.errors import RunError
 from train.optimizers import MomentumSGD
 from train.trainer import Trainer
-from train.tuning import choose_trainable, layer_rates
+from train.tuning import choose_trainable, count_parameters, layer_rates
 
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=3, num_heads=2, mlp_dim=32, patch_size=4
@@ -46,6 +46,9 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
     choose_trainable(model, lora_rank=2)
     np.testing.assert_allclose(model(images), plain(images), atol=1e-6)
     shapes = sorted(tuple(v.shape) for v in model.trainable_variables)
+    assert count_parameters(model.weights) == plain.count_params()
+    lora = 6 * 2 * (2 * 16) + 16 * 3 + 3
+    assert count_parameters(model.trainable_weights, lora=True) == lora
     # Two matrices for queries and values of each of three blocks, and the head.
     assert shapes == sorted([(2, 16), (16, 2)] * 6 + [(16, 3), (3,)])
     steps_of(model)

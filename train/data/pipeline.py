@@ -354,10 +354,31 @@ def explain_input_error(
         return DataError(
             f"reading {split.name} failed although every image decodes: {error}"
         )
+    return _undecodable([split], corrupt)
+
+
+def check_readable(*splits: Split | None) -> None:
+    """Makes sure that all images of some splits can be decoded, by decoding them.
+
+    Args:
+        splits: The splits; None for one that there is not.
+
+    Raises:
+        DataError: when some cannot; it names them.
+    """
+    splits = [split for split in splits if split is not None]
+    corrupt = [name for split in splits for name in find_corrupt(split)]
+    if corrupt:
+        raise _undecodable(splits, corrupt)
+
+
+def _undecodable(splits, corrupt):
+    total = sum(split.num_examples for split in splits)
     return DataError(
-        f"{len(corrupt)} of the {split.num_examples} images of {split.name} cannot be "
-        f"decoded: {named(corrupt)}; save them again as RGB JPEG or PNG, remove them, "
-        "or leave them out with --skip_corrupt"
+        f"{len(corrupt)} of the {total} images of "
+        f"{' and '.join(split.name for split in splits)} cannot be decoded: "
+        f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or give "
+        "the command again with --skip_corrupt, which looks at all images first"
     )
 
 

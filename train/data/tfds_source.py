@@ -123,8 +123,8 @@ def _unknown(dataset, tfds):
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return (
         f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
-        f'Datasets: {hint}Pass "digits", a name such as cifar100, or a folder laid out '
-        "{train,test}/class/*.jpg"
+        f'Datasets: {hint}Pass "digits", a name such as cifar100, vtab/TASK, a folder '
+        "laid out {train,test}/class/*.jpg, a CSV file or TFRecord files"
     )
 
 

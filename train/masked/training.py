@@ -53,7 +53,7 @@ def run(
     devices = devices or alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt)
+    source = load_source(recipe, data_dir, skip_corrupt, directory, devices)
     with devices.scope():
         model, vit, corruption = patches.build(recipe)
         trainer = devices.trainer(

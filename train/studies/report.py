@@ -293,7 +293,7 @@ def _draw(path, found):
             _PANELS[study](cell, found, name)
             label = f"{found['shots']}-shot linear" if name != _MEASURES[0] else "Test"
             cell.set_ylabel(f"{label} accuracy")
-            cell.yaxis.set_major_formatter("{x:.0%}")
+            _in_percent(cell.yaxis)
     for cell in axes:
         cell.grid(alpha=0.25)
         cell.spines[["top", "right"]].set_visible(False)
@@ -315,7 +315,7 @@ def _draw_rates(figure, found):
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
     axes.set(xlabel="Learning rate", ylabel="Accuracy")
-    axes.yaxis.set_major_formatter("{x:.0%}")
+    _in_percent(axes.yaxis)
     axes.legend(frameon=False)
     return axes
 
@@ -366,7 +366,7 @@ def _draw_tasks(figure, found):
     axes.set_yticks(places, [row["task"] for row in found["rows"]])
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), xlabel="Test accuracy")
-    axes.xaxis.set_major_formatter("{x:.0%}")
+    _in_percent(axes.xaxis)
     means = (f"{group} {mean:.1%}" for group, mean in found["means"].items())
     axes.set_title(", ".join(means), fontsize=10)
     return axes
@@ -398,3 +398,9 @@ def _points(axes, across, accuracies, **style):
         capsize=3,
         **style,
     )
+
+
+def _in_percent(axis):
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1))

@@ -10,6 +10,7 @@ from train.data.pipeline import (
     NO_LABEL,
     Changes,
     Share,
+    check_readable,
     evaluation_batches,
     explain_input_error,
     explained,
@@ -311,6 +312,10 @@ def test_corrupt_images_are_named(tmp_path):
     assert "10.jpg and" not in message
     assert "and 2 more; save them again" in message
     assert "--skip_corrupt" in message
+    both = load(str(tmp_path))
+    check_readable(both.test, None)
+    with pytest.raises(DataError, match=r"12 of the 28 images of .*train and .*test "):
+        check_readable(both.train, None, both.test)
 
 
 @pytest.mark.parametrize("changes", [Changes(), Changes(random_erasing=0.5)])
