@@ -3,7 +3,7 @@ VENV := .venv
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help digits test lint clean
+.PHONY: help digits test soak lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -13,6 +13,9 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 
 test: lint ## check the style and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest
+
+soak: $(VENV)/.installed-test ## run the tests that take minutes: twenty kills of a run
+	$(VENV)/bin/python -m pytest -m soak
 
 lint: $(VENV)/.installed-test ## check the style of the code
 	$(VENV)/bin/ruff format --check .

@@ -53,6 +53,7 @@ def wait_for_progress(process, run_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_twenty_kills_change_no_bit(tmp_path):
     seed = random.randrange(2**32)
     print(f"the moments of the kills follow from seed {seed}")
