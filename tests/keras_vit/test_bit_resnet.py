@@ -116,7 +116,9 @@ def test_the_root_pools_zeros_around_the_image():
     padded = np.pad(conv, ((0, 0), (1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
     expected = windows[:, ::2, ::2].max(axis=(-1, -2))
-    assert expected.shape == (1, 2, 2, 64) and expected.min() == 0
+    assert expected.shape == (1, 2, 2, 64)
+    # Where all that a window has of the image is below zero, the padding wins.
+    assert expected[:, 0, 0].min() == 0
     np.testing.assert_allclose(harness.numpy(root(images)), expected, atol=1e-6)
 
 

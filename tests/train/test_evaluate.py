@@ -97,6 +97,8 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
     assert found["test_examples"] == own["test_examples"] == 360
     assert found["test_accuracy"] == own["test_accuracy"] == results["test_accuracy"]
     assert found["test_loss"] == pytest.approx(own["test_loss"], rel=1e-5)
+    for row in own["per_class"]:
+        assert row.pop("train_examples") > 0
     assert found["per_class"] == own["per_class"]
     assert found["parameters"] == own["parameters"]
     assert found["images_per_second"] > 0 < found["images_per_second_model_alone"]
