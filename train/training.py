@@ -65,7 +65,8 @@ def run(
     )
     _check_devices(recipe, changes, devices)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt, directory, devices)
+    source = load_source(recipe, data_dir, skip_corrupt)
+    check_source(recipe, source, directory, devices)
     with devices.scope():
         model = building.model(recipe, len(source.class_names))
         choose_trainable(model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
@@ -187,24 +188,19 @@ def begin(recipe, run_dir, devices):
     return directory
 
 
-def load_source(recipe, data_dir, skip_corrupt, directory, devices):
+def load_source(recipe, data_dir, skip_corrupt):
     """Returns the recipe's data, no more of it than asked for.
-
-    A run that has no checkpoint yet makes sure that it will be able to test: of the
-    user's own files, all images of test and validation are decoded.
 
     Args:
         recipe: `train.recipes.Recipe`.
         data_dir: path of the TFDS data, None for the usual one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
-        directory: `train.run_directory.RunDirectory`.
-        devices: `train.distribution.Devices`.
 
     Returns:
         `train.data.sources.Source`.
 
     Raises:
-        RunError: the data cannot be used, or are not those that the run began with.
+        RunError: the data cannot be used.
     """
     source = sources.load(
         recipe.dataset,
@@ -212,15 +208,32 @@ def load_source(recipe, data_dir, skip_corrupt, directory, devices):
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
     )
-    source = dataclasses.replace(
+    return dataclasses.replace(
         source,
         train=limited(source.train, recipe.train_examples),
         validation=source.validation
         and limited(source.validation, recipe.test_examples),
         test=limited(source.test, recipe.test_examples),
     )
+
+
+def check_source(recipe, source, directory, devices):
+    """Makes sure that a run has the data it began with, and will be able to test.
+
+    A run that has no checkpoint yet decodes all images of validation and test, where
+    they are the user's own files.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        source: `train.data.sources.Source`, of `load_source`.
+        directory: `train.run_directory.RunDirectory`.
+        devices: `train.distribution.Devices`.
+
+    Raises:
+        RunError: there is other data, or an image cannot be decoded.
+    """
     if not devices.is_chief:
-        return source
+        return
     directory.claim_data(
         {
             "training images": source.train.num_examples,
@@ -234,9 +247,8 @@ def load_source(recipe, data_dir, skip_corrupt, directory, devices):
         with whole_file(directory.skipped) as temporary:
             temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
     is_new = not any(directory.checkpoints.glob("step-*.npz"))
-    if is_new and is_own(recipe.dataset) and not skip_corrupt:
+    if is_new and is_own(recipe.dataset) and not source.skipped:
         pipeline.check_readable(source.validation, source.test)
-    return source
 
 
 def announcement(recipe, source, model, directory):

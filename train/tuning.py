@@ -29,7 +29,7 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
     Example:
 
     >>> import keras_vit
-    >>> model = keras_vit.ViT_Ti16(classes=10)
+    >>> model = keras_vit.ViT_Ti16(None, classes=10)
     >>> choose_trainable(model, frozen=True)
     >>> [variable.path for variable in model.trainable_variables]
     ['head/kernel', 'head/bias']
@@ -100,7 +100,7 @@ def layer_rates(model, layer_decay):
     Example:
 
     >>> import keras_vit
-    >>> rates = layer_rates(keras_vit.ViT_Ti16(classes=10), 0.5)
+    >>> rates = layer_rates(keras_vit.ViT_Ti16(None, classes=10), 0.5)
     >>> rates["head/kernel"], rates["encoder_block_11/mlp/expand/kernel"]
     (1.0, 0.5)
     """

@@ -15,7 +15,14 @@ from train.masked import patches
 from train.masked.evaluation import by_chance, evaluate, training_frequencies
 from train.masked.report import write_picture, write_report
 from train.metrics import MetricLog
-from train.training import announcement, begin, load_source, speed, written_settings
+from train.training import (
+    announcement,
+    begin,
+    check_source,
+    load_source,
+    speed,
+    written_settings,
+)
 
 _PICTURES = 6
 
@@ -53,7 +60,8 @@ def run(
     devices = devices or alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt, directory, devices)
+    source = load_source(recipe, data_dir, skip_corrupt)
+    check_source(recipe, source, directory, devices)
     with devices.scope():
         model, vit, corruption = patches.build(recipe)
         trainer = devices.trainer(
