@@ -1,6 +1,7 @@
 """The steps of a run, with all that goes on beside them."""
 
 import contextlib
+import functools
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from train.callbacks import (
     StopOnSignal,
 )
 from train.checkpoints import Checkpoints
+from train.data import pipeline
 from train.errors import RunError
 from train.loop import explaining_full_memory, fit
 from train.metrics import MetricLog
@@ -94,6 +96,19 @@ def train(recipe, trainer, directory, devices, *, batches, validate=None, announ
                     f"the best validation was after step {stopping.best()[0]:,}: "
                     "taking the weights of then"
                 )
+
+
+def spread(devices, batches_of, split, **settings):
+    """Returns batches of a split on the devices; if one fails, the error names images.
+
+    Args:
+        devices: `train.distribution.Devices`.
+        batches_of: `train.data.pipeline.training_batches` or `evaluation_batches`.
+        split: `train.data.splits.Split`.
+        **settings: of that function.
+    """
+    batches = devices.batches(functools.partial(batches_of, split, **settings))
+    return pipeline.explained(batches, split)
 
 
 @contextlib.contextmanager

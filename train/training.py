@@ -1,7 +1,6 @@
 """A run from recipe to report: fine-tuning, or training from scratch."""
 
 import dataclasses
-import functools
 
 import keras
 import numpy as np
@@ -66,7 +65,7 @@ def run(
     _check_devices(recipe, changes, devices)
     directory = begin(recipe, run_dir, devices)
     source = load_source(recipe, data_dir, skip_corrupt)
-    check_source(recipe, source, directory, devices)
+    check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
         model = building.model(recipe, len(source.class_names))
         choose_trainable(model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
@@ -85,15 +84,14 @@ def run(
 
     # What a device holds at once in training is what fits in its memory.
     def evaluated(split, on_batch=None):
-        batches = devices.batches(
-            functools.partial(
-                pipeline.evaluation_batches,
-                split,
-                image_size=image_size,
-                batch_size=recipe.batch_size // parts,
-            )
+        batches = session.spread(
+            devices,
+            pipeline.evaluation_batches,
+            split,
+            image_size=image_size,
+            batch_size=recipe.batch_size // parts,
         )
-        return evaluate(trainer, pipeline.explained(batches, split), on_batch)
+        return evaluate(trainer, batches, on_batch)
 
     def validate():
         labels, probabilities, loss = evaluated(source.validation)
@@ -103,21 +101,19 @@ def run(
         }
 
     def batches(start_step):
-        found = devices.batches(
-            functools.partial(
-                pipeline.training_batches,
-                source.train,
-                image_size=image_size,
-                batch_size=recipe.batch_size,
-                seed=recipe.seed,
-                start_step=start_step,
-                crop=recipe.crop,
-                flip=recipe.flip,
-                changes=changes,
-                classes=len(source.class_names),
-            )
+        found = session.spread(
+            devices,
+            pipeline.training_batches,
+            source.train,
+            image_size=image_size,
+            batch_size=recipe.batch_size,
+            seed=recipe.seed,
+            start_step=start_step,
+            crop=recipe.crop,
+            flip=recipe.flip,
+            changes=changes,
+            classes=len(source.class_names),
         )
-        found = pipeline.explained(found, source.train)
         if start_step or not devices.is_chief:
             return found
         return _pictured(found, source, directory, devices)
@@ -217,7 +213,7 @@ def load_source(recipe, data_dir, skip_corrupt):
     )
 
 
-def check_source(recipe, source, directory, devices):
+def check_source(recipe, source, directory, devices, *, is_decoded):
     """Makes sure that a run has the data it began with, and will be able to test.
 
     A run that has no checkpoint yet decodes all images of validation and test, where
@@ -228,6 +224,7 @@ def check_source(recipe, source, directory, devices):
         source: `train.data.sources.Source`, of `load_source`.
         directory: `train.run_directory.RunDirectory`.
         devices: `train.distribution.Devices`.
+        is_decoded: bool, whether all images were looked at already.
 
     Raises:
         RunError: there is other data, or an image cannot be decoded.
@@ -247,7 +244,7 @@ def check_source(recipe, source, directory, devices):
         with whole_file(directory.skipped) as temporary:
             temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
     is_new = not any(directory.checkpoints.glob("step-*.npz"))
-    if is_new and is_own(recipe.dataset) and not source.skipped:
+    if is_new and is_own(recipe.dataset) and not is_decoded:
         pipeline.check_readable(source.validation, source.test)
 
 

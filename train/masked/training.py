@@ -1,7 +1,5 @@
 """A run of masked patch prediction, from recipe to report."""
 
-import functools
-
 import numpy as np
 from keras import ops
 
@@ -61,7 +59,7 @@ def run(
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     directory = begin(recipe, run_dir, devices)
     source = load_source(recipe, data_dir, skip_corrupt)
-    check_source(recipe, source, directory, devices)
+    check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
         model, vit, corruption = patches.build(recipe)
         trainer = devices.trainer(
@@ -85,27 +83,24 @@ def run(
     }
 
     def batches(start_step):
-        found = devices.batches(
-            functools.partial(
-                pipeline.training_batches,
-                source.train,
-                finish=corruption.finish,
-                start_step=start_step,
-                **in_training,
-            )
+        return session.spread(
+            devices,
+            pipeline.training_batches,
+            source.train,
+            finish=corruption.finish,
+            start_step=start_step,
+            **in_training,
         )
-        return pipeline.explained(found, source.train)
 
     def evaluated(split, on_batch=None):
-        found = devices.batches(
-            functools.partial(
-                pipeline.evaluation_batches,
-                split,
-                finish=corruption.finish,
-                **in_evaluation,
-            )
+        found = session.spread(
+            devices,
+            pipeline.evaluation_batches,
+            split,
+            finish=corruption.finish,
+            **in_evaluation,
         )
-        return evaluate(trainer, pipeline.explained(found, split), on_batch)
+        return evaluate(trainer, found, on_batch)
 
     def validate():
         found = evaluated(source.validation)
