@@ -37,6 +37,7 @@ from keras_vit.models.variants import (
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
+from keras_vit.quantization import quantize_weights
 from keras_vit.weights import load_released_weights, save_released_weights
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "load_model",
     "load_released_weights",
     "preprocess_input",
+    "quantize_weights",
     "save_bit_weights",
     "save_released_weights",
 ]

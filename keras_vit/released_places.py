@@ -3,6 +3,8 @@
 import operator
 import re
 
+from keras_vit.quantization import is_quantized
+
 
 def placed(model, places_of_layers):
     """Yields what a table says of a model's layers.
@@ -15,7 +17,16 @@ def placed(model, places_of_layers):
 
     Yields:
         Tuples of the released key, the key as in the table, the variable and the layer.
+
+    Raises:
+        ValueError: the model's weights are quantised.
     """
+    if is_quantized(model):
+        raise ValueError(
+            f"Model {model.name!r} has int8 weights, and released files hold float "
+            "ones: keep it with Model.save and load it with keras.saving.load_model, "
+            "or pass the model that keras_vit.quantize_weights was given."
+        )
     for layer in model.layers:
         for pattern, places in places_of_layers.items():
             match = re.fullmatch(pattern, layer.name)

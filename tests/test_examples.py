@@ -36,6 +36,7 @@ def test_zoo(name, monkeypatch, pytestconfig):
 COMMANDS = [
     "train.compare",
     "train.evaluate",
+    "train.export",
     "train.few_shot",
     "train.finetune",
     "train.masked_patches",

@@ -8,7 +8,7 @@ import numpy as np
 import zoo
 from train.errors import RunError
 
-_IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
+IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
 _NAMED = 10
 
 
@@ -41,8 +41,8 @@ def match_classes(outputs, head_names, data_names):
         return tuple(data_names), np.arange(outputs, dtype="int32")
     if head_names is not None:
         aliases = [(name,) for name in head_names]
-    elif outputs in _IMAGENET_HEADS:
-        aliases = _imagenet(_IMAGENET_HEADS[outputs])
+    elif outputs in IMAGENET_HEADS:
+        aliases = _imagenet(IMAGENET_HEADS[outputs])
     else:
         raise RunError(
             f"The model tells {outputs} classes apart, whose names are not known, and "

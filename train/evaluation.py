@@ -69,8 +69,8 @@ def evaluate(
     """
     given = given_model.load(model, image_size=image_size)
     image_size = given_model.image_size_of(given)
-    outputs = _check_head(given)
-    source, part = _data(given, dataset, data_dir, skip_corrupt, split)
+    outputs = classes_of(given)
+    source, part = data_of(given, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, given.class_names, source.class_names)
     right = None
     if real_labels_file is not None:
@@ -163,8 +163,15 @@ def centred(split, image_size):
     return dataclasses.replace(split, read=read)
 
 
-def _check_head(given):
-    """Returns how many classes a model tells apart."""
+def classes_of(given):
+    """Returns how many classes a model tells apart.
+
+    Args:
+        given: `train.given_model.GivenModel`.
+
+    Raises:
+        RunError: it does not end in a head that gives logits.
+    """
     shape = given.model.output_shape
     if len(shape) != 2:
         raise RunError(
@@ -180,7 +187,22 @@ def _check_head(given):
     return shape[1]
 
 
-def _data(given, dataset, data_dir, skip_corrupt, split):
+def data_of(given, dataset, data_dir, skip_corrupt, split):
+    """Loads the data set to try a model on.
+
+    Args:
+        given: `train.given_model.GivenModel`.
+        dataset: str, see `train.data.sources.load`; None for that of the model's run.
+        data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        split: `"test"`, `"validation"` or `"train"`, divided as the run did.
+
+    Returns:
+        Tuple of the `train.data.splits.Source` and its `Split`.
+
+    Raises:
+        RunError: there is no data set, or nothing in that split.
+    """
     own = given.config.get("dataset")
     if dataset is None and own is None:
         raise RunError(

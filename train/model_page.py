@@ -127,7 +127,7 @@ names = zoo.get("{card.name}").class_names
 print(keras_vit.decode_predictions(logits, class_names=names))
 ```"""
     yield (
-        "With TensorFlow alone, in this folder, images of any size, which the model "
+        "With TensorFlow alone, in this folder, images in [0, 1] of any size, which it "
         'resizes; `tensorflow_hub.load("saved_model")` gives the same, and '
         "`hub.KerasLayer(..., trainable=True)` fine-tunes it:"
     )
@@ -138,7 +138,14 @@ model = tf.saved_model.load("saved_model")
 images = tf.zeros((1, {height}, {width}, {card.channels}))  # yours, float32 in [0, 1]
 probabilities = tf.nn.softmax(model(images))
 features = model.signatures["image_feature_vector"](images)["default"]
+files = tf.stack([tf.io.read_file("photo.jpg")])
+labels = model.signatures["serve_bytes"](image_bytes=files)["label"]
 ```"""
+    yield (
+        f"TensorFlow Serving takes a copy of it at `models/{card.name}/1`: its "
+        "signature `serving_default` takes images in [-1, 1] of "
+        f"{height} x {width}, `serve_bytes` JPEG or PNG files."
+    )
     yield (
         "`model.keras` is the model as it was trained, for `keras.saving.load_model` "
         f"once `keras_vit` is imported; `{card.weights}` has its arrays under the "

@@ -144,7 +144,7 @@ def _fill(folder, run, name, licence, report, class_names, trained):
         weights = registry.WEIGHTS[1]  # which says what the model computes
     keras_vit.save_released_weights(trained, folder / weights)
     model = _loaded(folder / weights, trained)
-    write_saved_model(model, folder / "saved_model")
+    write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
     config = report["config"]
     card = zoo.PublishedModel(

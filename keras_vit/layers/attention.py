@@ -54,6 +54,9 @@ class SelfAttention(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    # The class of the projections.
+    dense = keras.layers.Dense
+
     def __init__(self, num_heads, dropout_rate=0.0, relative_positions=False, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
@@ -69,7 +72,7 @@ class SelfAttention(keras.layers.Layer):
                 f"a token, {hidden_size}."
             )
         for name in ("query", "key", "value", "out"):
-            projection = keras.layers.Dense(
+            projection = self.dense(
                 hidden_size,
                 kernel_initializer=initializer("glorot_uniform"),
                 dtype=self.dtype_policy,

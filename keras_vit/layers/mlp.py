@@ -38,6 +38,9 @@ class MLP(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    # The class of the two layers.
+    dense = keras.layers.Dense
+
     def __init__(self, mlp_dim, dropout_rate=0.0, activation="gelu_tanh", **kwargs):
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
@@ -55,7 +58,7 @@ class MLP(keras.layers.Layer):
             ("expand", self.mlp_dim, hidden_size),
             ("project", hidden_size, self.mlp_dim),
         ):
-            dense = keras.layers.Dense(
+            dense = self.dense(
                 units,
                 kernel_initializer=initializer("glorot_uniform"),
                 bias_initializer=initializer(

@@ -45,7 +45,7 @@ class PatchEncoder(keras.layers.Layer):
         self.hidden_size = hidden_size
 
     def build(self, images_shape):
-        self.kernel = self.add_weight(
+        self._kernel = self.add_weight(
             name="kernel",
             shape=(*self.patch_size, images_shape[-1], self.hidden_size),
             initializer=initializer("lecun_normal"),
@@ -53,6 +53,10 @@ class PatchEncoder(keras.layers.Layer):
         self.bias = self.add_weight(
             name="bias", shape=(self.hidden_size,), initializer="zeros"
         )
+
+    @property
+    def kernel(self):
+        return self._kernel
 
     def call(self, images):
         self._check_sides(images.shape)

@@ -41,6 +41,9 @@ class PreActivationUnit(keras.layers.Layer):
     (2, 7, 7, 256)
     """
 
+    # The class of the convolutions.
+    convolution = StdConv2D
+
     def __init__(self, filters, strides=1, groups=32, **kwargs):
         super().__init__(**kwargs)
         self.filters = filters
@@ -66,7 +69,7 @@ class PreActivationUnit(keras.layers.Layer):
             )
 
     def _conv(self, name, input_shape, filters, size, strides=1):
-        conv = StdConv2D(
+        conv = self.convolution(
             filters,
             size,
             strides=strides,

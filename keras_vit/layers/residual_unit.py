@@ -43,6 +43,9 @@ class ResidualUnit(keras.layers.Layer):
     (2, 7, 7, 256)
     """
 
+    # The class of the convolutions.
+    convolution = StdConv2D
+
     def __init__(
         self,
         filters,
@@ -80,7 +83,7 @@ class ResidualUnit(keras.layers.Layer):
     def _conv_norm(
         self, suffix, input_shape, output_shape, size, strides=1, **norm_arguments
     ):
-        conv = StdConv2D(
+        conv = self.convolution(
             output_shape[-1],
             size,
             strides=strides,

@@ -84,17 +84,19 @@ class StdConv2D(keras.layers.Conv2D):
             kwargs["initializer"] = initializer(kwargs["initializer"])
         return super().add_weight(*args, **kwargs)
 
-    def convolution_op(self, inputs, kernel):
+    def standardized(self, kernel):
+        """Returns in float32 what the inputs are convolved with."""
         kernel = ops.cast(kernel, "float32")
         axes = (0, 1, 2)
         centred = kernel - ops.mean(kernel, axis=axes, keepdims=True)
         if self.epsilons in _VARIANCE_EPSILONS:
             variance = ops.var(kernel, axis=axes, keepdims=True)
             epsilon = _VARIANCE_EPSILONS[self.epsilons]
-            kernel = centred * ops.rsqrt(variance + epsilon)
-        else:
-            kernel = centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
-        kernel = ops.cast(kernel, self.compute_dtype)
+            return centred * ops.rsqrt(variance + epsilon)
+        return centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
+
+    def convolution_op(self, inputs, kernel):
+        kernel = ops.cast(self.standardized(kernel), self.compute_dtype)
         if self.symmetric:
             inputs = ops.pad(inputs, self._margins())
         return super().convolution_op(inputs, kernel)

@@ -54,6 +54,10 @@ class TransformerBlock(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    # The classes of the two branches.
+    self_attention = SelfAttention
+    perceptron = MLP
+
     def __init__(
         self,
         num_heads,
@@ -80,7 +84,7 @@ class TransformerBlock(keras.layers.Layer):
         self.attention_norm = LayerNorm(
             layer_norm_epsilon, dtype=dtype, name="attention_norm"
         )
-        self.attention = SelfAttention(
+        self.attention = self.self_attention(
             num_heads,
             attention_dropout_rate,
             relative_positions,
@@ -88,7 +92,9 @@ class TransformerBlock(keras.layers.Layer):
             name="attention",
         )
         self.mlp_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="mlp_norm")
-        self.mlp = MLP(mlp_dim, dropout_rate, activation, dtype=dtype, name="mlp")
+        self.mlp = self.perceptron(
+            mlp_dim, dropout_rate, activation, dtype=dtype, name="mlp"
+        )
         self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
         self.stochastic_depth = StochasticDepth(
             stochastic_depth_rate, dtype=dtype, name="stochastic_depth"

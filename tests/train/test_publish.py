@@ -212,10 +212,14 @@ def test_the_saved_model_classifies_images_of_any_size(registry, trained):
     np.testing.assert_allclose(
         loaded(IMAGES), trained(2 * IMAGES - 1), rtol=0, atol=1e-5
     )
+    served = loaded.signatures["serving_default"](images=tf.constant(2 * IMAGES - 1))
+    np.testing.assert_allclose(served["logits"], loaded(IMAGES), rtol=0, atol=1e-5)
     [features] = loaded.signatures["image_feature_vector"](
         tf.zeros((1, 100, 60, 3))
     ).values()
     assert features.shape == (1, recipes.for_dataset("digits").model.hidden_size)
+    names = pathlib.Path(loaded.class_names_file.asset_path.numpy().decode())
+    assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
 
 
 def test_a_name_is_taken_once(registry, run_dir, tmp_path):
@@ -235,7 +239,7 @@ def test_a_failure_leaves_what_was_there(registry, run_dir, tmp_path, monkeypatc
     shutil.copytree(registry, copy)
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
-    def full(*arguments):
+    def full(*arguments, **_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(publishing, "write_saved_model", full)

@@ -1,9 +1,11 @@
 import contextlib
 import dataclasses
+import io
 import logging
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,37 +13,22 @@ import sys
 import absl.logging
 import keras
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
-from harness import global_policy, gradients, normal, randomize
+from harness import all_layers, global_policy, gradients, normal
+from small_models import HYBRID, PLAIN, POOLED, SIZE, made
 
-from keras_vit import VisionTransformer, ViTConfig, preprocess_input
+from keras_vit import preprocess_input
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
-from train.exporters.saved_model import write_saved_model
+from train.exporters.precision import in_float32
+from train.exporters.saved_model import add_version, write_saved_model
 from train.files import whole_folder
 
 ROOT = pathlib.Path(__file__).parents[2]
-PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
-HYBRID = dataclasses.replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
-SIZE = (32, 48)
 NO_HUB = 'pip install tensorflow-hub "setuptools<82"'
-MODELS = {
-    "plain": {},
-    "hybrid": {"config": HYBRID},
-    "pre-logits": {"representation_size": 16},
-    "without head": {"include_top": False},
-    "pre-logits without head": {"include_top": False, "representation_size": 16},
-    "mean of the tokens": {"pooling": "gap"},
-    "gray": {"channels": 1},
-    "softmax": {"classifier_activation": "softmax"},
-}
-
-
-def made(config=PLAIN, **arguments):
-    model = VisionTransformer(config, image_size=SIZE, classes=5, **arguments)
-    randomize(model)
-    return model
+NAMES = ("tench", "goldfish", "white shark", "müßig", "")
 
 
 def pixels(*shape, seed=0):
@@ -63,49 +50,210 @@ def expected(model, images):
     return features @ head.kernel.numpy() + head.bias.numpy(), features
 
 
-def written(folder, **arguments):
+def written(folder, *, class_names=None, **arguments):
     model = made(**arguments)
-    write_saved_model(model, folder)
+    write_saved_model(model, folder, class_names=class_names)
     return model, tf.saved_model.load(folder)
 
 
 def close(found, wanted, atol=1e-5):
+    """Whether they differ by no more than a share of the largest."""
     assert found.dtype == tf.float32
-    np.testing.assert_allclose(found, wanted, atol=atol)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=atol * np.abs(wanted).max())
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A model and where it lies, for tests that change neither."""
     folder = tmp_path_factory.mktemp("saved_model") / "exported"
-    model, _ = written(folder)
+    model, _ = written(folder, class_names=NAMES)
     return model, folder
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", POOLED)
 def test_the_call_and_every_signature(name, tmp_path):
-    model, loaded = written(tmp_path / "exported", **MODELS[name])
+    model, loaded = written(tmp_path / "exported", **POOLED[name])
     images = pixels(3, *SIZE, model.input_shape[-1])
     logits, features = expected(model, images)
-    outputs = {"image_feature_vector": features}
+    inputs = {"images": preprocess_input(images)}
+    pictures = {"images": scaled(images)}
+    # Lossless, and of the model's size: nothing is resized.
+    files = {"image_bytes": [tf.io.encode_png(image).numpy() for image in images]}
+    wanted = {
+        "serving_default": (inputs, {"features": features}),
+        "features": (inputs, {"features": features}),
+        "serve_bytes": (files, {"features": features}),
+        "image_feature_vector": (pictures, {"default": features}),
+    }
     if logits is not None:
-        outputs["image_classification"] = logits
-    outputs["serving_default"] = features if logits is None else logits
-    assert set(loaded.signatures) == set(outputs)
-    for signature, wanted in outputs.items():
-        answer = loaded.signatures[signature](images=tf.constant(scaled(images)))
-        assert list(answer) == ["default"]
-        close(answer["default"], wanted)
-        shape = loaded.signatures[signature].structured_outputs["default"].shape
-        assert shape.as_list() == [None, wanted.shape[1]]
-    wanted = outputs["serving_default"]
-    close(loaded(scaled(images)), wanted)
-    close(loaded(tf.constant(scaled(images)), training=False), wanted)
-    close(loaded(tf.constant(scaled(images)), training=True), wanted)
-    if name == "plain":
-        close(model(preprocess_input(images)), wanted)
-    if name == "softmax":
-        close(tf.nn.softmax(wanted), model(preprocess_input(images)))
+        probabilities = tf.nn.softmax(logits)
+        wanted["serving_default"] = (inputs, {"logits": logits})
+        answers = {"logits": logits, "probabilities": probabilities}
+        wanted["serve_bytes"] = (files, answers)
+        wanted["image_classification"] = (pictures, {"default": logits})
+    assert set(loaded.signatures) == set(wanted)
+    for signature, (takes, gives) in wanted.items():
+        function = loaded.signatures[signature]
+        found = function(**{key: tf.constant(value) for key, value in takes.items()})
+        assert set(found) == set(gives)
+        for key, value in gives.items():
+            close(found[key], value)
+            shape = function.structured_outputs[key].shape
+            assert shape.as_list() == [None, value.shape[1]]
+    result = features if logits is None else logits
+    close(loaded(scaled(images)), result)
+    close(loaded(tf.constant(scaled(images)), training=False), result)
+    close(loaded(tf.constant(scaled(images)), training=True), result)
+    if "softmax" in name:
+        close(probabilities, model(preprocess_input(images)))
+    else:
+        close(model(preprocess_input(images)), result)
+
+
+def jpeg(image):
+    """A file by another encoder, its colours at half the resolution."""
+    file = io.BytesIO()
+    PIL.Image.fromarray(image).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def png(image):
+    file = io.BytesIO()
+    PIL.Image.fromarray(image).save(file, "PNG")
+    return file.getvalue()
+
+
+def photo(*shape, seed=0):
+    """A smooth image, which JPEG does little harm to."""
+    small = PIL.Image.fromarray(pixels(6, 5, 3, seed=seed))
+    return np.asarray(small.resize(shape[::-1], PIL.Image.Resampling.BICUBIC))
+
+
+def test_files_of_any_size(exported):
+    model, folder = exported
+    loaded = tf.saved_model.load(folder)
+    sizes = [(70, 90), (33, 20), SIZE, (100, 64)]
+    images = [photo(*size, seed=seed) for seed, size in enumerate(sizes)]
+    files = [jpeg(images[0]), png(images[1]), png(images[2]), jpeg(images[3])]
+    images[0] = tf.io.decode_jpeg(files[0]).numpy()
+    images[3] = tf.io.decode_jpeg(files[3]).numpy()
+    inputs = [tf.image.resize(image, SIZE).numpy() / 127.5 - 1 for image in images]
+    wanted = model(np.stack(inputs)).numpy()
+    answers = loaded.signatures["serve_bytes"](image_bytes=tf.constant(files))
+    close(answers["logits"], wanted)
+    close(answers["probabilities"], tf.nn.softmax(wanted))
+    for index, name in enumerate(NAMES):
+        loaded.trainable_variables[-1].assign(100.0 * np.eye(5)[index])
+        answers = loaded.signatures["serve_bytes"](image_bytes=tf.constant(files))
+        assert answers["label"].numpy().tolist() == 4 * [name.encode()]
+    nothing = loaded.signatures["serve_bytes"](image_bytes=tf.zeros(0, tf.string))
+    assert nothing["logits"].shape == (0, 5)
+
+
+def test_files_in_gray(tmp_path):
+    model, loaded = written(tmp_path / "exported", channels=1)
+    gray = photo(*SIZE)[..., :1]
+    # A PNG in colour, but gray: by whatever weights, its gray value is that.
+    files = [png(gray[..., 0]), png(np.repeat(gray, 3, axis=-1)), jpeg(photo(*SIZE))]
+    jpeg_in_gray = np.asarray(PIL.Image.open(io.BytesIO(files[2])).convert("L"))
+    images = np.stack([gray, gray, jpeg_in_gray[..., None]])
+    answers = loaded.signatures["serve_bytes"](image_bytes=tf.constant(files))
+    wanted, _ = expected(model, images)
+    close(answers["logits"][:2], wanted[:2])
+    # The two decoders' transforms round differently, by a level or so.
+    close(answers["logits"][2:], wanted[2:], atol=0.05)
+    assert np.abs(wanted[2] - wanted[0]).max() > 0.2 * np.abs(wanted).max()
+
+
+def test_what_is_no_image(exported):
+    loaded = tf.saved_model.load(exported[1])
+    whole = png(pixels(*SIZE, 3))
+    for broken in (b"GIF", b"", whole[: len(whole) // 2]):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            loaded.signatures["serve_bytes"](image_bytes=tf.constant([whole, broken]))
+
+
+def test_images_of_another_size_are_refused(exported):
+    loaded = tf.saved_model.load(exported[1])
+    for signature in ("serving_default", "features"):
+        # As many patches, in rows of another length.
+        with pytest.raises(tf.errors.InvalidArgumentError, match="expected shape"):
+            loaded.signatures[signature](images=tf.zeros((1, *SIZE[::-1], 3)))
+
+
+def test_class_names(exported, tmp_path):
+    shutil.copytree(exported[1], tmp_path / "moved")
+    loaded = tf.saved_model.load(tmp_path / "moved")
+    path = loaded.class_names_file.asset_path.numpy().decode()
+    assert path == str(tmp_path / "moved" / "assets" / "class_names.txt")
+    lines = pathlib.Path(path).read_text(encoding="utf-8").split("\n")
+    assert tuple(lines) == (*NAMES, "")
+
+
+@pytest.mark.parametrize(
+    "names, include_top, message",
+    [
+        (NAMES[:4], True, "4 names .* 5 classes"),
+        ((*NAMES[:4], "two\nlines"), True, "two.nlines.*spans lines"),
+        (NAMES, False, "no head .* leave out class_names"),
+    ],
+)
+def test_class_names_that_do_not_fit(names, include_top, message, tmp_path):
+    model = made(include_top=include_top)
+    with pytest.raises(ValueError, match=message):
+        write_saved_model(model, tmp_path / "exported", class_names=names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_as_tensorflow_serving_runs_it(exported):
+    model, folder = exported
+    images = pixels(2, *SIZE, 3)
+    wanted, features = expected(model, images)
+    files = [png(image) for image in images]
+    fed = {
+        "serving_default": ("images", preprocess_input(images), "logits", wanted),
+        "serve_bytes": ("image_bytes", files, "logits", wanted),
+        "features": ("images", preprocess_input(images), "features", features),
+    }
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        graph = v1.saved_model.load(session, [v1.saved_model.SERVING], str(folder))
+        for name, (takes, value, gives, result) in fed.items():
+            signature = graph.signature_def[name]
+            assert signature.method_name == "tensorflow/serving/predict"
+            assert list(signature.inputs) == [takes]
+            tensors = {key: info.name for key, info in signature.outputs.items()}
+            found = session.run(tensors, {signature.inputs[takes].name: value})
+            close(found[gives], result)
+            # One row an image, without which the server's REST answers are refused.
+            assert {len(rows) for rows in found.values()} == {2}
+
+
+def test_versions(exported, tmp_path):
+    served = tmp_path / "models" / "flowers"
+    for number, others in (1, []), (2, ["1"]), (10, ["1", "009", "notes"]):
+        for other in others:
+            (served / other).mkdir(exist_ok=True)
+        shutil.copytree(exported[1], tmp_path / "new")
+        assert add_version(tmp_path / "new", served) == served / str(number)
+        assert (served / str(number) / "saved_model.pb").is_file()
+        assert not (tmp_path / "new").exists()
+    with pytest.raises(RunError, match="Cannot move .*new to .*11: No such file"):
+        add_version(tmp_path / "new", served)
+
+
+def test_a_version_that_another_process_takes(tmp_path, monkeypatch):
+    (tmp_path / "new").mkdir()
+    rename = os.rename
+
+    def late(path, target):
+        monkeypatch.undo()
+        (target / "variables").mkdir(parents=True)
+        rename(path, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    assert add_version(tmp_path / "new", tmp_path / "out") == tmp_path / "out" / "2"
+    assert os.listdir(tmp_path / "out" / "1") == ["variables"]
 
 
 @pytest.mark.parametrize("size", [(20, 30), (33, 47), (100, 75), (400, 300), (48, 32)])
@@ -120,7 +268,8 @@ def test_other_sizes_are_resized_as_for_evaluation(exported, size, batch):
 LOADING = """
 import sys
 
-for package in {hidden}:
+hidden = {hidden}
+for package in hidden:
     sys.modules[package] = None  # refuses to be imported
 
 import numpy as np
@@ -128,16 +277,33 @@ import tensorflow as tf
 import {library} as library
 
 loaded = library.load(sys.argv[1])
-images = np.load("images.npy")
-answers = {{
-    name: signature(images=tf.constant(images))["default"]
-    for name, signature in loaded.signatures.items()
-}}
-np.savez("answers.npz", call=loaded(images), **answers)
+given = np.load("given.npz")
+takes = dict(
+    serving_default="images", features="images", serve_bytes="image_bytes",
+    image_classification="pictures", image_feature_vector="pictures",
+)
+answers = {{}}
+for name, signature in loaded.signatures.items():
+    value = given[takes[name]]
+    if takes[name] == "image_bytes":
+        value = [row.tobytes() for row in value]
+    [argument] = signature.structured_input_signature[1]
+    for key, answer in signature(**{{argument: tf.constant(value)}}).items():
+        answer = answer.numpy()
+        is_label = answer.dtype == object
+        answers[name + "." + key] = answer.astype("S") if is_label else answer
+np.savez("answers.npz", call=loaded(given["pictures"]), **answers)
+assert [name for name in hidden if sys.modules[name] is not None] == []
 """
 
 
-@pytest.mark.parametrize("library", ["tensorflow.saved_model", "tensorflow_hub"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        "tensorflow.saved_model",
+        pytest.param("tensorflow_hub", marks=pytest.mark.slow),
+    ],
+)
 def test_loads_where_this_package_is_not(exported, tmp_path, library):
     hidden = ["keras_vit", "train", "zoo"]
     if library == "tensorflow_hub":
@@ -146,14 +312,30 @@ def test_loads_where_this_package_is_not(exported, tmp_path, library):
         hidden.append("keras")
     model, folder = exported
     images = pixels(2, *SIZE, 3)
-    np.save(tmp_path / "images.npy", scaled(images))
+    np.savez(
+        tmp_path / "given.npz",
+        images=preprocess_input(images),
+        pictures=scaled(images),
+        # Rows of bytes are as long as one another; what follows a PNG is not read.
+        image_bytes=[
+            np.frombuffer(png(image).ljust(9999), "uint8") for image in images
+        ],
+    )
     script = LOADING.format(hidden=hidden, library=library)
     subprocess.run([sys.executable, "-c", script, folder], cwd=tmp_path, check=True)
     logits, features = expected(model, images)
     with np.load(tmp_path / "answers.npz") as answers:
-        for name in ("call", "serving_default", "image_classification"):
+        for name in (
+            "call",
+            "serving_default.logits",
+            "serve_bytes.logits",
+            "image_classification.default",
+        ):
             close(answers[name], logits)
-        close(answers["image_feature_vector"], features)
+        for name in ("features.features", "image_feature_vector.default"):
+            close(answers[name], features)
+        labels = [NAMES[row.argmax()].encode() for row in logits]
+        assert answers["serve_bytes.label"].tolist() == labels
 
 
 def test_hub_loads_beside_keras_3(exported):
@@ -164,12 +346,19 @@ def test_hub_loads_beside_keras_3(exported):
     assert keras.version().startswith("3.")
 
 
+@pytest.fixture(scope="module")
+def exported_body(tmp_path_factory):
+    """Without head, and where it lies."""
+    folder = tmp_path_factory.mktemp("saved_model") / "body"
+    model, _ = written(folder, include_top=False, dropout_rate=0.1)
+    return model, folder
+
+
 @pytest.mark.parametrize("trainable", [False, True])
-def test_hub_keras_layer(tmp_path, trainable):
+def test_hub_keras_layer(exported_body, trainable):
     hub = pytest.importorskip("tensorflow_hub", reason=NO_HUB)
     tf_keras = pytest.importorskip("tf_keras")
-    folder = tmp_path / "exported"
-    model, _ = written(folder, include_top=False, dropout_rate=0.1)
+    model, folder = exported_body
     layer = hub.KerasLayer(str(folder), trainable=trainable)
     images, labels = scaled(pixels(8, *SIZE, 3)), np.arange(8) % 2
     close(layer(images), model(preprocess_input(255 * images)))
@@ -193,8 +382,13 @@ def test_hub_keras_layer(tmp_path, trainable):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"config": HYBRID}, {"remat": True}, {"include_top": False}],
-    ids=["plain", "hybrid", "remat", "without head"],
+    [
+        {},
+        {"include_top": False},
+        pytest.param({"config": HYBRID}, marks=pytest.mark.slow),
+        pytest.param({"remat": True}, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "without head", "hybrid", "remat"],
 )
 def test_gradients_are_the_models(tmp_path, arguments):
     model, loaded = written(tmp_path / "exported", **arguments)
@@ -239,24 +433,45 @@ def test_training_is_random_where_the_model_is(tmp_path, rate):
     np.testing.assert_array_equal(loaded(images), loaded(images, training=False))
 
 
-def test_mixed_precision_answers_in_float32(tmp_path):
+def test_mixed_precision_becomes_float32(tmp_path):
     with global_policy("mixed_bfloat16"):
         model, loaded = written(tmp_path / "exported")
+    plain = made()  # of the same values
     images = pixels(4, *SIZE, 3)
-    logits, features = expected(model, images)
-    # Rounded elsewhere than in the model, which is not compiled here.
-    close(loaded(scaled(images)), logits, atol=0.1)
-    answer = loaded.signatures["image_feature_vector"](tf.constant(scaled(images)))
-    close(answer["default"], features.astype("float32"), atol=0.1)
-    assert all(variable.dtype == tf.float32 for variable in loaded.variables)
+    logits, features = expected(plain, images)
+    close(loaded(scaled(images)), logits)
+    answer = loaded.signatures["features"](tf.constant(preprocess_input(images)))
+    close(answer["features"], features)
+    for variable, other in zip(loaded.variables, model.variables, strict=True):
+        assert variable.dtype == tf.float32
+        np.testing.assert_array_equal(variable, other)
+
+
+def test_in_float32_to_the_innermost_layer():
+    with global_policy("float16"):
+        model = made(config=HYBRID, stochastic_depth_rate=0.1)
+    found = in_float32(model)
+    assert {part.dtype_policy.name for part in all_layers(found)} == {"float32"}
+    assert found.get_layer("encoder_block_1").stochastic_depth_rate == 0.1
+    both = zip(found.trainable_variables, model.trainable_variables, strict=True)
+    for variable, other in both:
+        assert variable.dtype == "float32"
+        np.testing.assert_array_equal(variable, other)
+    assert "float16" in {variable.dtype for variable in model.variables}
+    assert in_float32(found) is found
 
 
 def test_holds_one_copy_of_the_weights(tmp_path):
     config = dataclasses.replace(PLAIN, hidden_size=384, mlp_dim=1536)
-    model, _ = written(tmp_path / "exported", config=config)
-    weights = sum(variable.numpy().nbytes for variable in model.variables)
-    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert weights < size < 1.05 * weights
+    model = made(config=config)
+    write_saved_model(model, tmp_path / "exported")
+
+    def size(folder):
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+    weights = 4 * model.count_params()
+    assert weights < size(tmp_path / "exported" / "variables") < 1.005 * weights
+    assert size(tmp_path / "exported") < 1.05 * weights
 
 
 def test_writes_no_notices(tmp_path, capfd, caplog):
@@ -273,9 +488,9 @@ def test_writes_no_notices(tmp_path, capfd, caplog):
         absl.logging.set_verbosity(verbosity)
 
 
-def test_an_older_one_is_replaced_whole(tmp_path):
+def test_an_older_one_is_replaced_whole(exported, tmp_path):
     folder = tmp_path / "deep" / "exported"
-    written(folder)
+    shutil.copytree(exported[1], folder)
     (folder / "assets" / "left over").write_text("")
     (folder / "variables" / "more").write_text("")
     model, loaded = written(folder, representation_size=16)
@@ -325,9 +540,9 @@ def stopped_between_the_renames():
 @pytest.mark.parametrize(
     "failing", [interrupted, disk_full, stopped_between_the_renames]
 )
-def test_a_failure_leaves_the_older_one(tmp_path, failing):
+def test_a_failure_leaves_the_older_one(exported, tmp_path, failing):
     folder = tmp_path / "exported"
-    model, _ = written(folder)
+    shutil.copytree(exported[1], folder)
     before = {path: path.stat().st_ino for path in folder.rglob("*")}
     with failing():
         write_saved_model(made(representation_size=16), folder)
@@ -400,3 +615,10 @@ def test_other_models_are_refused(tmp_path):
     with pytest.raises(ValueError, match="ends in the layer 'shares': pass a model"):
         write_saved_model(keras.Model(model.input, more), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
+
+
+def test_another_backend(tmp_path, monkeypatch):
+    model = made()
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RunError, match="on TensorFlow, but KERAS_BACKEND is 'jax'"):
+        write_saved_model(model, tmp_path / "exported")

@@ -1,0 +1,209 @@
+"""Models with int8 weights."""
+
+import operator
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.layers import (
+    MLP,
+    PatchEncoder,
+    ResidualUnit,
+    SelfAttention,
+    StdConv2D,
+    TransformerBlock,
+    int8,
+)
+from keras_vit.layers.pre_activation_unit import PreActivationUnit
+
+_ATTENTION = ("query", "key", "value", "out")
+_MLP = ("expand", "project")
+_BLOCK = (
+    *(f"attention.{name}" for name in _ATTENTION),
+    *(f"mlp.{name}" for name in _MLP),
+)
+_UNIT = ("conv1", "conv2", "conv3", "conv_proj")
+
+# A layer's class -> its class with int8 kernels, and the parts that have one; no parts
+# where it is the layer itself.
+_INT8 = {
+    keras.layers.Dense: (int8.Int8Dense, ()),
+    PatchEncoder: (int8.Int8PatchEncoder, ()),
+    StdConv2D: (int8.Int8StdConv2D, ()),
+    SelfAttention: (int8.Int8SelfAttention, _ATTENTION),
+    MLP: (int8.Int8MLP, _MLP),
+    TransformerBlock: (int8.Int8TransformerBlock, _BLOCK),
+    ResidualUnit: (int8.Int8ResidualUnit, _UNIT),
+    PreActivationUnit: (int8.Int8PreActivationUnit, _UNIT),
+}
+
+
+def quantize_weights(model):
+    """Returns a model that keeps its kernels as int8, a quarter of their size.
+
+    Each output channel of a kernel is divided by its largest magnitude / 127 and
+    rounded. The model computes in its dtype policy as before, with kernels of the
+    rounded values times these scales: only weights are quantised, no activations. All
+    else stays as it is: biases, norms, position embeddings, the class token. The
+    standardised convolutions of hybrids keep what standardising gives, which is then
+    not computed again.
+
+    `keras.Model.save` and `keras.saving.load_model` (after `import keras_vit`) keep
+    such a model, files of released names do not. Its kernels are not trainable:
+    fine-tune before, with `model` itself.
+
+    Args:
+        model: a functional `keras.Model`: one of ours, or one with layers of ours or
+            `keras.layers.Dense`. It is not changed; other layers are copied.
+
+    Returns:
+        A new functional `keras.Model` of the same layers' names, not compiled.
+
+    Raises:
+        ValueError: the model is not functional, has no kernels to quantise, has
+            quantised ones already or LoRA's that are not merged, or a kernel is not
+            finite.
+
+    Source:
+        Symmetric quantisation per channel: Krishnamoorthi, arXiv 1806.08342, section
+        3.1. Keras's own `Model.quantize` rounds activations too, leaves convolutions
+        and the patch embedding as they are, and writes files that cannot be loaded
+        (keras issue 21378).
+
+    Example:
+
+    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+    ...                    patch_size=8)
+    >>> model = VisionTransformer(config, image_size=32, classes=10)
+    >>> quantize_weights(model).save("int8.keras")
+    >>> keras.saving.load_model("int8.keras").output_shape
+    (None, 10)
+    """
+    _check(model)
+    quantized = keras.models.clone_model(
+        model, clone_function=_quantized, recursive=True
+    )
+    if not is_quantized(quantized):
+        raise ValueError(
+            f"Model {model.name!r} has no kernels to quantise: pass a model made by "
+            "keras_vit.VisionTransformer or one of the variants."
+        )
+    _copy_weights(model, quantized)
+    return quantized
+
+
+def is_quantized(model):
+    """Tells whether a model has int8 weights.
+
+    Args:
+        model: a built `keras.Model`.
+
+    Returns:
+        Bool.
+
+    Example:
+
+    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+    >>> is_quantized(model), is_quantized(quantize_weights(model))
+    (False, True)
+    """
+    return any(variable.dtype == "int8" for variable in model.weights)
+
+
+def int8_and_scale(kernel):
+    """Rounds a kernel to int8.
+
+    Args:
+        kernel: float array (..., output channels).
+
+    Returns:
+        Tuple of an int8 array of the same shape, in [-127, 127], and a float32 array
+        (output channels,), positive. Their product is the kernel to half a scale; a
+        channel of zeros is kept exactly.
+
+    Example:
+
+    >>> int8_and_scale(np.array([[1.0, 0.0], [-2.54, 0.0]]))
+    (array([[  50,    0],
+           [-127,    0]], dtype=int8), array([0.02, 1.  ], dtype=float32))
+    """
+    kernel = np.asarray(kernel, "float64")
+    largest = np.abs(kernel).max(axis=tuple(range(kernel.ndim - 1)))
+    scale = (largest / 127).astype("float32")
+    # Processors may take a smaller scale for zero: such channels are zeros as well.
+    scale[scale < np.finfo("float32").tiny] = 1
+    rounded = np.rint(kernel / scale)
+    return np.clip(rounded, -127, 127).astype("int8"), scale
+
+
+def _check(model):
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError(
+            f"{model!r} is no functional model: pass one made by "
+            "keras_vit.VisionTransformer or one of the variants."
+        )
+    if is_quantized(model):
+        raise ValueError(
+            f"Model {model.name!r} has int8 weights already: pass the float model."
+        )
+    if any(weight.name.startswith("lora_kernel") for weight in model.weights):
+        raise ValueError(
+            f"Model {model.name!r} has LoRA's kernels beside its own: save it with "
+            "Model.save, which merges them, and pass the model loaded from there."
+        )
+
+
+def _quantized(layer):
+    kind, _ = _INT8.get(type(layer), (type(layer), ()))
+    return kind.from_config(layer.get_config())
+
+
+def _copy_weights(model, quantized):
+    for layer in model.layers:
+        if not layer.weights:
+            # Among these are inputs, which Keras may give another name.
+            continue
+        copy = quantized.get_layer(layer.name)
+        if isinstance(layer, keras.Model):
+            _copy_weights(layer, copy)
+        elif type(layer) in _INT8:
+            _copy_kernels(layer, copy)
+            for source, target in zip(_others(layer), _others(copy), strict=True):
+                target.assign(source)
+        else:
+            copy.set_weights(layer.get_weights())
+
+
+def _copy_kernels(layer, copy):
+    _, parts = _INT8[type(layer)]
+    # Only some units have a projection.
+    parts = [part for part in parts if part != "conv_proj" or layer.projects]
+    holders = (
+        [(layer, copy)]
+        if not parts
+        else [
+            (operator.attrgetter(part)(layer), operator.attrgetter(part)(copy))
+            for part in parts
+        ]
+    )
+    for source, target in holders:
+        kernel = source.kernel
+        if isinstance(source, StdConv2D):
+            kernel = source.standardized(kernel)
+        kernel = ops.convert_to_numpy(ops.cast(kernel, "float32"))
+        if not np.isfinite(kernel).all():
+            raise ValueError(
+                f"The kernel of {source.path} has values that are not finite: load "
+                "weights that are."
+            )
+        target.assign_int8(*int8_and_scale(kernel))
+
+
+def _others(layer):
+    """A layer's variables that stay as they are, in an order of their own."""
+    return [
+        weight
+        for weight in layer.weights
+        if weight.name not in ("kernel", "kernel_scale")
+    ]

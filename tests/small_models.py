@@ -1,0 +1,53 @@
+"""Small models of every kind that exporters know, with random weights."""
+
+import dataclasses
+
+from harness import randomize
+
+from keras_vit import VisionTransformer, ViTConfig
+
+PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+HYBRID = dataclasses.replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
+SIZE = (32, 48)
+
+
+def of(config, **changes):
+    """The arguments of a model whose configuration differs."""
+    return {"config": dataclasses.replace(config, **changes)}
+
+
+def positions(kind, at="stem"):
+    return of(PLAIN, position_embedding=kind, position_embedding_at=at)
+
+
+# One vector an image.
+POOLED = {
+    "plain": {},
+    "exact GELU": of(PLAIN, activation="gelu"),
+    "patches not square": of(PLAIN, patch_size=(8, 12)),
+    "mean of the tokens": {"pooling": "gap"},
+    "without head": {"include_top": False},
+    "pre-logits": {"representation_size": 16},
+    "pre-logits without head": {"include_top": False, "representation_size": 16},
+    "gray, softmax": {"channels": 1, "classifier_activation": "softmax"},
+    "remat and dropout": {
+        "remat": True,
+        "dropout_rate": 0.1,
+        "stochastic_depth_rate": 0.1,
+    },
+    "hybrid": {"config": HYBRID},
+    "rows and columns before every block": positions("2d", "every_layer"),
+    "relative": positions("relative"),
+}
+# For each token too.
+MODELS = POOLED | {
+    "all tokens": {"pooling": None, "include_top": False},
+    "a head for each token": {"pooling": None},
+}
+
+
+def made(config=PLAIN, image_size=SIZE, **arguments):
+    """Returns a model of five classes whose variables, the head's too, are random."""
+    model = VisionTransformer(config, image_size=image_size, classes=5, **arguments)
+    randomize(model)
+    return model

@@ -1,0 +1,161 @@
+r"""Exports a model to other runtimes, and proves each export equal to it.
+
+  python -m train.export runs/digits --format=saved_model,onnx --out=exported
+  python -m train.export --model=vit-ti16/augreg-imagenet21k+imagenet2012-224 \
+      --format=all --dataset=photos/ --out=exported   # {train,test}/class/*.jpg
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name.
+
+  saved_model      TensorFlow, TensorFlow Hub and Serving
+  tflite           LiteRT in float32
+  tflite-float16   with weights in float16
+  tflite-dynamic   with matrices in int8, and products of int8: small, fast on a CPU
+  tflite-int8      for accelerators: fixed scales, but where they would be wrong;
+                   --dataset's training images calibrate it
+  onnx             ONNX in float32
+  onnx-float16     in float16
+
+Each is run in its own runtime beside the Keras model, on images of the data set or on
+generated ones: largest error, agreement, accuracy, latency and memory are in OUT's
+export.md and export.json. Where one agrees too little, nothing is written and the
+command fails.
+"""
+
+import os
+import shlex
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train import command_line  # noqa: E402
+from train.exporters.formats import ALL, FORMATS, chosen  # noqa: E402
+
+flags.DEFINE_string("model", None, "The model, unless it is the only argument.")
+flags.DEFINE_list(
+    "format",
+    None,
+    f"Some of {', '.join(FORMATS)}, separated by commas; or {ALL}.",
+    required=True,
+)
+flags.DEFINE_string("out", None, "The folder of the exports.", required=True)
+command_line.define_data(
+    otherwise="that of the run if not given; without any, images are generated"
+)
+flags.DEFINE_enum(
+    "split",
+    "test",
+    ["test", "validation", "train"],
+    "Which images of the data set are compared.",
+)
+flags.DEFINE_integer(
+    "image_size",
+    None,
+    "Pixels a side, to which the position embeddings are resized; that of the model if "
+    "not given.",
+    lower_bound=1,
+)
+flags.DEFINE_bool(
+    "central_crop",
+    False,
+    "Keep the aspect of the images and cut out 7/8 of the shorter side, as big_vision "
+    "does; the released code squashes them.",
+)
+flags.DEFINE_bool("features", False, "Leave the head out: what goes into it comes out.")
+flags.DEFINE_integer(
+    "images",
+    None,
+    "How many images are compared, evenly spread over the split; 500 if not given, or "
+    "64 that are generated.",
+    lower_bound=1,
+)
+flags.DEFINE_integer(
+    "calibration_images",
+    128,
+    "How many images of the training split calibrate int8, and with --min_agreement "
+    "dynamic.",
+    lower_bound=1,
+)
+flags.DEFINE_float(
+    "min_agreement",
+    None,
+    "The share of images of whose class an export and the Keras model must agree, or "
+    "with --features, or without data set, the mean cosine of what they answer. "
+    + ", ".join(f"{name} {FORMATS[name].min_agreement}" for name in FORMATS)
+    + " if not given. Given, and with a data set, quantised TFLite keeps in higher "
+    "precision what it takes to reach it.",
+    lower_bound=0.0,
+    upper_bound=1.0,
+)
+flags.DEFINE_bool(
+    "dynamic_batch", False, "Let TFLite take any number of images, not one at a time."
+)
+flags.DEFINE_bool("uint8", False, "Let tflite-int8 take and give uint8.")
+flags.DEFINE_integer(
+    "threads",
+    None,
+    "That the runtimes compute with; all cores if not given.",
+    lower_bound=1,
+)
+
+
+def main(argv):
+    """Reads the flags, exports, and says how each export did."""
+    given = flags.FLAGS.flag_values_dict()
+    models = argv[1:] + [given["model"]] * (given["model"] is not None)
+    if len(models) != 1:
+        raise app.UsageError("Give one model: python -m train.export MODEL --out=DIR")
+    try:
+        chosen(
+            given["format"], dynamic_batch=given["dynamic_batch"], uint8=given["uint8"]
+        )
+    except ValueError as error:
+        raise app.UsageError(str(error)) from error
+    command_line.need_tensorflow("An export")
+    command_line.quiet_data()
+    from train import exporting
+    from train.errors import RunError
+    from train.exporters import page
+
+    try:
+        results = exporting.export(
+            models[0],
+            given["format"],
+            given["out"],
+            dataset=given["dataset"],
+            data_dir=given["data_dir"],
+            skip_corrupt=given["skip_corrupt"],
+            split=given["split"],
+            central_crop=given["central_crop"],
+            image_size=given["image_size"],
+            features=given["features"],
+            compared=given["images"],
+            calibration=given["calibration_images"],
+            min_agreement=given["min_agreement"],
+            dynamic_batch=given["dynamic_batch"],
+            uint8=given["uint8"],
+            threads=given["threads"],
+            command=shlex.join(["python", "-m", "train.export", *sys.argv[1:]]),
+        )
+    except exporting.Refused as error:
+        print(page.table(error.results))
+        sys.exit(f"error: {error}")
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; nothing was written.")
+    print(page.table(results))
+    print(f"report   {os.path.join(given['out'], exporting.PAGE)}")
+
+
+def command():
+    """Runs the command line."""
+    app.run(main)
+
+
+if __name__ == "__main__":
+    command()

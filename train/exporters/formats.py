@@ -1,0 +1,97 @@
+"""What a model can be exported as: a row each."""
+
+import dataclasses
+import importlib.util
+
+from train.errors import RunError
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A kind of export.
+
+    Args:
+        kind: str, `"saved_model"`, `"tflite"` or `"onnx"`.
+        file: str, where it lies in the folder of the exports.
+        min_agreement: float, how much of what it answers must be as Keras has it
+            unless somebody says otherwise.
+        precision: str, as the writer calls it; None where there is but one.
+        packages: tuple of str, what writing and running it needs besides TensorFlow,
+            as imported.
+    """
+
+    kind: str
+    file: str
+    min_agreement: float
+    precision: str | None = None
+    packages: tuple[str, ...] = ()
+
+
+_LITERT = ("ai_edge_litert", "ai_edge_quantizer", "flatbuffers")
+_ONNX = ("onnx", "onnxruntime")
+# TensorFlow Serving takes the largest number among a model's folders.
+FORMATS = {
+    "saved_model": Format("saved_model", "saved_model/1", 0.995),
+    "tflite": Format("tflite", "model.tflite", 0.995, "float32", _LITERT),
+    "tflite-float16": Format(
+        "tflite", "model-float16.tflite", 0.995, "float16", _LITERT
+    ),
+    "tflite-dynamic": Format(
+        "tflite", "model-dynamic.tflite", 0.95, "dynamic", _LITERT
+    ),
+    "tflite-int8": Format("tflite", "model-int8.tflite", 0.9, "int8", _LITERT),
+    "onnx": Format("onnx", "model.onnx", 0.995, "float32", _ONNX),
+    "onnx-float16": Format("onnx", "model-float16.onnx", 0.995, "float16", _ONNX),
+}
+ALL = "all"
+
+
+def chosen(names, *, dynamic_batch=False, uint8=False):
+    """Returns the names of formats, each once and in the order of `FORMATS`.
+
+    Args:
+        names: sequence of str, `"all"` for all of them.
+        dynamic_batch: bool, whether TFLite shall take any number of images at a time.
+        uint8: bool, whether full int8 shall take and give uint8.
+
+    Raises:
+        ValueError: there are none, one is unknown, or none has the option.
+
+    Example:
+
+    >>> chosen(["onnx", "saved_model", "onnx"])
+    ['saved_model', 'onnx']
+    """
+    unknown = [name for name in names if name != ALL and name not in FORMATS]
+    if unknown or not names:
+        raise ValueError(
+            f"{', '.join(map(repr, unknown)) or 'nothing'} is no format: choose from "
+            f"{', '.join(FORMATS)}, separated by commas, or {ALL}."
+        )
+    names = [name for name in FORMATS if name in names or ALL in names]
+    if dynamic_batch and all(FORMATS[name].kind != "tflite" for name in names):
+        raise ValueError(
+            "dynamic_batch is of TFLite, and none is asked for: the other formats take "
+            "any number of images in any case."
+        )
+    if uint8 and "tflite-int8" not in names:
+        raise ValueError("uint8 is of tflite-int8, which is not asked for.")
+    return names
+
+
+def need_packages(names):
+    """Makes sure that what some formats need is installed.
+
+    Args:
+        names: iterable of str.
+
+    Raises:
+        RunError: something is not.
+    """
+    for name in names:
+        for package in FORMATS[name].packages:
+            if importlib.util.find_spec(package) is None:
+                raise RunError(
+                    f"{name} needs {package.replace('_', '-')}, which is not "
+                    "installed: pip install 'keras_vit[export]', or leave it out."
+                )

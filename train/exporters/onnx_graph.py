@@ -1,0 +1,132 @@
+"""An ONNX graph that is written node by node."""
+
+import pathlib
+
+import keras
+import numpy as np
+
+# Offsets in the file of weights are multiples of it, so that it can be mapped.
+_PAGE = 4096
+_LARGEST_HALF = np.finfo("float16").max
+
+
+class Graph:
+    """A graph that grows, whose values are known by their names.
+
+    Args:
+        onnx: the module.
+        proto: `onnx.GraphProto` to grow.
+        precision: `"float32"` or `"float16"`.
+        data: file that takes the weights, None for the graph itself.
+    """
+
+    def __init__(self, onnx, proto, precision, data):
+        self.onnx = onnx
+        self.proto = proto
+        self.is_half = precision == "float16"
+        self.data = data
+        self.scope = "input"
+        self._integers = {}
+        self._known = set()
+        self._images = set()
+
+    def node(self, operator, *inputs, **attributes):
+        """Adds a node of one output; returns the output's name."""
+        name = f"{self.scope}/{operator}_{len(self.proto.node)}"
+        self.proto.node.append(
+            self.onnx.helper.make_node(operator, inputs, [name], name, **attributes)
+        )
+        return name
+
+    def integers(self, values):
+        """Adds a constant of integers, unless it is there."""
+        values = np.asarray(values, "int64")
+        key = (values.shape, values.tobytes())
+        if key not in self._integers:
+            self._integers[key] = name = f"integers_{len(self._integers)}"
+            self.proto.initializer.append(
+                self.onnx.numpy_helper.from_array(values, name)
+            )
+        return self._integers[key]
+
+    def weight(self, name, values, half=True):
+        """Adds a weight, in the graph's precision, unless it is there."""
+        if name in self._known:
+            return name
+        self._known.add(name)
+        values = keras.ops.convert_to_numpy(values)
+        if np.issubdtype(values.dtype, np.integer):
+            raise ValueError(
+                f"{name} has integers: export the model as it was before Keras "
+                "quantised it, or use keras_vit.quantize_weights."
+            )
+        half = half and self.is_half
+        if half and np.abs(values).max(initial=0) > _LARGEST_HALF:
+            raise ValueError(
+                f"{name} has numbers larger than float16 holds: export with "
+                'precision="float32".'
+            )
+        dtype = np.dtype("<f2" if half else "<f4")
+        content = np.ascontiguousarray(values, dtype).tobytes()
+        kind = self.onnx.helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("="))
+        tensor = self.proto.initializer.add(
+            name=name, data_type=kind, dims=values.shape
+        )
+        if self.data is None:
+            tensor.raw_data = content
+            return name
+        self.data.write(bytes(-self.data.tell() % _PAGE))
+        place = {
+            "location": pathlib.Path(self.data.name).name,
+            "offset": self.data.tell(),
+            "length": len(content),
+        }
+        tensor.data_location = self.onnx.TensorProto.EXTERNAL
+        for key, entry in place.items():
+            tensor.external_data.add(key=key, value=str(entry))
+        self.data.write(content)
+        return name
+
+    def widen(self, value):
+        """Casts from the graph's precision to float32."""
+        return self._cast(value, self.onnx.TensorProto.FLOAT)
+
+    def narrow(self, value):
+        """Casts from float32 to the graph's precision."""
+        return self._cast(value, self.onnx.TensorProto.FLOAT16)
+
+    def _cast(self, value, kind):
+        return self.node("Cast", value, to=kind) if self.is_half else value
+
+    def wide(self, operator, value, *inputs, **attributes):
+        """Adds a node that computes in float32."""
+        wide = self.node(operator, self.widen(value), *inputs, **attributes)
+        return self.narrow(wide)
+
+    def reshape(self, value, *sides):
+        """Adds a change of shape; a side of 0 stays as it is."""
+        return self.node("Reshape", value, self.integers(sides))
+
+    def transpose(self, value, *axes):
+        """Adds a change of the axes' order."""
+        return self.node("Transpose", value, perm=axes)
+
+    def image(self, value):
+        """Turns an image that has its channels last."""
+        if value in self._images:
+            return value
+        return self.transpose(value, 0, 3, 1, 2)
+
+    def spatial(self, operator, value, *inputs, **attributes):
+        """Adds a node from and to (batch, channels, height, width)."""
+        value = self.node(operator, self.image(value), *inputs, **attributes)
+        return self.as_image(value)
+
+    def as_image(self, value):
+        """Remembers that a value has its channels first."""
+        self._images.add(value)
+        return value
+
+    def is_image(self, value):
+        """Whether a value has its channels first."""
+        return value in self._images

@@ -1,0 +1,298 @@
+"""What each layer computes, in the operators of ONNX.
+
+A function takes the graph, the layer, the name of the value that goes into it and the
+layer's name, for those of its weights; and as options what the model calls the layer
+with and the shape of what it takes. It returns the name of the value that comes out.
+"""
+
+import keras
+import numpy as np
+
+from keras_vit.layers import (
+    AddPositionEmbs,
+    AddPositionEmbs2D,
+    ClassToken,
+    ClassTokenPooling,
+    LayerNorm,
+    PatchEncoder,
+    ResidualUnit,
+    StdConv2D,
+    TransformerBlock,
+)
+from keras_vit.layers.pre_activation_unit import PreActivationUnit
+
+_GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
+_AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
+_ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "softmax": "Softmax",
+    "tanh": "Tanh",
+}
+
+
+def function_of(layer):
+    """Returns the function that writes a layer.
+
+    Args:
+        layer: `keras.layers.Layer`.
+
+    Raises:
+        ValueError: there is none.
+
+    Example:
+
+    >>> function_of(keras.layers.Dropout(0.1)).__name__
+    '_same'
+    """
+    for kind in type(layer).__mro__:
+        # Not of a class derived from ours that computes something else.
+        if kind in _FUNCTIONS and type(layer).call is kind.call:
+            return _FUNCTIONS[kind]
+    raise ValueError(
+        f"The layer {layer.name!r} is a {type(layer).__name__}, which the ONNX "
+        "exporter does not know: pass a model as keras_vit makes it."
+    )
+
+
+def _same(graph, layer, value, name, **_):
+    return value
+
+
+def _dense(graph, layer, value, name, **_):
+    kernel = graph.weight(f"{name}/kernel", layer.kernel)
+    value = graph.node("MatMul", value, kernel)
+    if layer.use_bias:
+        value = graph.node("Add", value, graph.weight(f"{name}/bias", layer.bias))
+    activation = keras.activations.serialize(layer.activation)
+    if activation == "linear":
+        return value
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"{name} has the activation {activation!r}, which the ONNX exporter does "
+            f"not know: use one of linear, {', '.join(_ACTIVATIONS)}."
+        )
+    return graph.wide(_ACTIVATIONS[activation], value)
+
+
+def _patches(graph, layer, value, name, *, shape, **_):
+    _, height, width, channels = shape
+    patch_height, patch_width = layer.patch_size
+    rows, columns = height // patch_height, width // patch_width
+    sides = (rows, patch_height, columns, patch_width)
+    if graph.is_image(value):
+        value = graph.reshape(value, 0, channels, *sides)
+        value = graph.transpose(value, 0, 2, 4, 3, 5, 1)
+    else:
+        value = graph.reshape(value, 0, *sides, channels)
+        value = graph.transpose(value, 0, 1, 3, 2, 4, 5)
+    size = patch_height * patch_width * channels
+    value = graph.reshape(value, 0, rows * columns, size)
+    kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
+    value = graph.node("MatMul", value, graph.weight(f"{name}/kernel", kernel))
+    return graph.node("Add", value, graph.weight(f"{name}/bias", layer.bias))
+
+
+def _class_token(graph, layer, value, name, **_):
+    batch = graph.node("Shape", value, start=0, end=1)
+    token_shape = graph.integers(layer.token.shape[1:])
+    shape = graph.node("Concat", batch, token_shape, axis=0)
+    token = graph.node("Expand", graph.weight(f"{name}/token", layer.token), shape)
+    return graph.node("Concat", token, value, axis=1)
+
+
+def _positions(graph, layer, value, name, **_):
+    weight = graph.weight(f"{name}/position_embedding", layer.position_embedding)
+    return graph.node("Add", value, weight)
+
+
+def _positions_2d(graph, layer, value, name, **_):
+    rows, columns = layer.grid_size
+    hidden_size = 2 * layer.row_embedding.shape[-1]
+    shape = graph.integers((rows, columns, hidden_size // 2))
+    halves = [
+        graph.node(
+            "Expand", graph.weight(f"{name}/{half}", getattr(layer, half)), shape
+        )
+        for half in ("column_embedding", "row_embedding")
+    ]
+    table = graph.node("Concat", *halves, axis=-1)
+    table = graph.reshape(table, rows * columns, hidden_size)
+    if layer.length > rows * columns:
+        own = layer.class_token_embedding
+        own = graph.weight(f"{name}/class_token_embedding", own)
+        table = graph.node("Concat", own, table, axis=0)
+    return graph.node("Add", value, table)
+
+
+def _layer_norm(graph, layer, value, name, **_):
+    scale, bias = (
+        graph.weight(f"{name}/{part}", getattr(layer, part))
+        for part in ("gamma", "beta")
+    )
+    # By default its statistics are in float32.
+    return graph.node(
+        "LayerNormalization", value, scale, bias, axis=-1, epsilon=layer.epsilon
+    )
+
+
+def _block(graph, block, tokens, name, *, class_token_only=False, **_):
+    value = _layer_norm(graph, block.attention_norm, tokens, f"{name}/attention_norm")
+    branch = _attention(
+        graph, block.attention, value, f"{name}/attention", class_token_only
+    )
+    if class_token_only:
+        tokens = _first_token(graph, tokens)
+    tokens = graph.node("Add", tokens, branch)
+    value = _layer_norm(graph, block.mlp_norm, tokens, f"{name}/mlp_norm")
+    value = _dense(graph, block.mlp.expand, value, f"{name}/mlp/expand")
+    value = graph.node("Gelu", value, approximate=_GELUS[block.mlp.activation])
+    branch = _dense(graph, block.mlp.project, value, f"{name}/mlp/project")
+    return graph.node("Add", tokens, branch)
+
+
+def _first_token(graph, tokens):
+    first, axis = (graph.integers([place]) for place in (1, 1))
+    return graph.node("Slice", tokens, graph.integers([0]), first, axis)
+
+
+def _attention(graph, layer, tokens, name, class_token_only):
+    asking = _first_token(graph, tokens) if class_token_only else tokens
+    head_size = layer.query.units // layer.num_heads
+
+    def heads(part, value, *axes):
+        value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
+        value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
+        return graph.transpose(value, *axes)
+
+    scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
+    query = graph.node("Mul", heads("query", asking, 0, 2, 1, 3), scale)
+    scores = graph.node("MatMul", query, heads("key", tokens, 0, 2, 3, 1))
+    if layer.relative_positions:
+        places = np.arange(layer.length)
+        asked = places[:1] if class_token_only else places
+        rows = graph.integers(asked[:, None] - places + layer.length - 1)
+        offsets = graph.weight(f"{name}/offset_embedding", layer.offset_embedding)
+        keys = graph.node("Gather", offsets, rows, axis=0)
+        offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
+        scores = graph.node("Add", scores, offset_scores)
+    weights = graph.wide("Softmax", scores, axis=-1)
+    mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
+    mixed = graph.transpose(mixed, 0, 2, 1, 3)
+    mixed = graph.reshape(mixed, 0, 0, layer.query.units)
+    return _dense(graph, layer.out, mixed, f"{name}/out")
+
+
+def _class_token_pooling(graph, layer, value, name, **_):
+    return graph.reshape(_first_token(graph, value), 0, -1)
+
+
+def _mean_of_tokens(graph, layer, value, name, **_):
+    return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
+
+
+def _mean_of_places(graph, layer, value, name, **_):
+    value = graph.image(value)
+    return graph.wide("ReduceMean", value, graph.integers([2, 3]), keepdims=0)
+
+
+def _convolution(graph, layer, value, name, **_):
+    kernel = layer.standardized(layer.kernel)
+    kernel = keras.ops.transpose(kernel, (3, 2, 0, 1))
+    weights = [graph.weight(f"{name}/standardized_kernel", kernel)]
+    if layer.use_bias:
+        weights.append(graph.weight(f"{name}/bias", layer.bias))
+    padding = {"auto_pad": _AUTO_PADS[layer.padding]}
+    if layer.symmetric:
+        sides = zip(layer.strides, layer.kernel_size, strict=True)
+        padding = {"pads": 2 * [(stride + size - 2) // 2 for stride, size in sides]}
+    return graph.spatial("Conv", value, *weights, strides=layer.strides, **padding)
+
+
+def _group_norm(graph, layer, value, name, **_):
+    value = graph.image(value)
+    parts = graph.reshape(value, 0, layer.groups, -1)
+    ones, zeros = (
+        graph.weight(f"{part}/{layer.groups}", np.full(layer.groups, number), False)
+        for part, number in (("ones", 1.0), ("zeros", 0.0))
+    )
+    parts = graph.wide(
+        "InstanceNormalization", parts, ones, zeros, epsilon=layer.epsilon
+    )
+    scale, bias = (
+        graph.weight(f"{name}/{part}", keras.ops.reshape(variable, (-1, 1, 1)))
+        for part, variable in (("gamma", layer.gamma), ("beta", layer.beta))
+    )
+    value = graph.node("Reshape", parts, graph.node("Shape", value))
+    value = graph.node("Mul", value, scale)
+    return graph.as_image(graph.node("Add", value, bias))
+
+
+def _relu(graph, layer, value, name, **_):
+    return graph.spatial("Relu", value)
+
+
+def _zero_padding(graph, layer, value, name, **_):
+    (top, bottom), (left, right) = layer.padding
+    pads = graph.integers([0, 0, top, left, 0, 0, bottom, right])
+    return graph.spatial("Pad", value, pads)
+
+
+def _max_pooling(graph, layer, value, name, **_):
+    return graph.spatial(
+        "MaxPool",
+        value,
+        kernel_shape=layer.pool_size,
+        strides=layer.strides,
+        auto_pad=_AUTO_PADS[layer.padding],
+    )
+
+
+def _residual_unit(graph, unit, features, name, **_):
+    def conv_norm(suffix, value):
+        conv, norm = f"conv{suffix}", f"gn{suffix}"
+        value = _convolution(graph, getattr(unit, conv), value, f"{name}/{conv}")
+        return _group_norm(graph, getattr(unit, norm), value, f"{name}/{norm}")
+
+    value = graph.spatial("Relu", conv_norm("1", features))
+    value = graph.spatial("Relu", conv_norm("2", value))
+    value = conv_norm("3", value)
+    shortcut = conv_norm("_proj", features) if unit.projects else features
+    return graph.spatial("Relu", graph.spatial("Add", value, shortcut))
+
+
+def _pre_activation_unit(graph, unit, features, name, **_):
+    def active(part, value):
+        value = _group_norm(graph, getattr(unit, part), value, f"{name}/{part}")
+        return graph.spatial("Relu", value)
+
+    def conv(part, value):
+        return _convolution(graph, getattr(unit, part), value, f"{name}/{part}")
+
+    value = active("gn1", features)
+    shortcut = conv("conv_proj", value) if unit.projects else features
+    value = active("gn2", conv("conv1", value))
+    value = conv("conv3", active("gn3", conv("conv2", value)))
+    return graph.spatial("Add", value, shortcut)
+
+
+_FUNCTIONS = {
+    AddPositionEmbs: _positions,
+    AddPositionEmbs2D: _positions_2d,
+    ClassToken: _class_token,
+    ClassTokenPooling: _class_token_pooling,
+    LayerNorm: _layer_norm,
+    PatchEncoder: _patches,
+    PreActivationUnit: _pre_activation_unit,
+    ResidualUnit: _residual_unit,
+    StdConv2D: _convolution,
+    TransformerBlock: _block,
+    keras.layers.Dense: _dense,
+    keras.layers.Dropout: _same,
+    keras.layers.GlobalAveragePooling1D: _mean_of_tokens,
+    keras.layers.GlobalAveragePooling2D: _mean_of_places,
+    keras.layers.GroupNormalization: _group_norm,
+    keras.layers.MaxPooling2D: _max_pooling,
+    keras.layers.ReLU: _relu,
+    keras.layers.ZeroPadding2D: _zero_padding,
+}

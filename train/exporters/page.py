@@ -1,0 +1,207 @@
+"""The page of exported models: how they did, how to load them."""
+
+from train import markdown
+from train.exporters.formats import FORMATS
+from train.exporters.runtimes import BATCH
+
+
+def table(results):
+    """Returns the table of the exports, the model itself first.
+
+    Args:
+        results: dict, see `train.exporting.export`.
+
+    Returns:
+        str, Markdown.
+    """
+    rows = results["exports"]
+    top_1 = results["agreement_of"] == "top-1"
+    header = [
+        "Export",
+        "MB",
+        "Largest error",
+        "Top-1 agreement" if top_1 else "Mean cosine",
+        "ms at batch 1",
+        f"ms at batch {BATCH}",
+        "Peak memory, MB",
+    ]
+    cells = [
+        [
+            row["name"],
+            _short(row["bytes"] / 1e6),
+            _error(row),
+            f"{row['agreement']:.2%}" if top_1 else f"{row['agreement']:.6f}",
+            _milliseconds(row, 1),
+            _milliseconds(row, BATCH),
+            f"{row['peak_bytes'] / 1e6:,.0f}",
+        ]
+        for row in rows
+    ]
+    if "accuracy" in rows[0]:
+        header.insert(4, "Accuracy (95% interval)")
+        for row, line in zip(rows, cells, strict=True):
+            line.insert(
+                4,
+                f"{row['accuracy']:.2%} ({row['accuracy_low']:.2%} to "
+                f"{row['accuracy_high']:.2%})",
+            )
+    return markdown.table(header, cells)
+
+
+def export_page(results, class_names):
+    """Returns the page of an export.
+
+    Args:
+        results: dict, see `train.exporting.export`.
+        class_names: sequence of str in the order of the head, None where unknown.
+
+    Returns:
+        str, Markdown.
+    """
+    names = [row["name"] for row in results["exports"][1:]]
+    parts = [
+        f"# {markdown.escape(results['model'])}, exported",
+        f"```sh\n{results['command'].strip()}\n```" if results["command"] else "",
+        table(results),
+        _how_measured(results),
+        _caution(results),
+        "## Use them",
+        _interface(results, class_names),
+        *_usage(results, names),
+        "## Files",
+        markdown.table(
+            ("File", "Bytes", "SHA-256"),
+            [
+                (file["path"], f"{file['bytes']:,}", file["sha256"])
+                for row in results["exports"][1:]
+                for file in row["files"]
+            ],
+        ),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _error(row):
+    if row["largest_error"] is None:
+        return f"{row['not_finite']:,} not finite"
+    return f"{row['largest_error']:.2g}"
+
+
+def _milliseconds(row, batch):
+    text = _short(1000 * row["latency"][str(batch)])
+    return f"{text} (one by one)" if row["one_by_one"] and batch > 1 else text
+
+
+def _short(number):
+    return f"{number:,.1f}" if number >= 10 else f"{number:.2g}"
+
+
+def _how_measured(results):
+    images = results["images"]
+    count = f"{images['count']:,}"
+    if images["data_set"] is None:
+        on = (
+            f"{count} generated images, coloured clouds, for want of a data set: how "
+            "the exports do on real images is not known"
+        )
+    else:
+        on = f"{count} images of {images['split']} ({images['preparation']})"
+    if results["agreement_of"] == "top-1":
+        what = (
+            "Agreement is the share of the images to which an export gives the class "
+            "that the Keras model does."
+        )
+    else:
+        what = (
+            "Agreement is the mean cosine between what an export and the Keras model "
+            "answer to an image: 1 is the same direction."
+        )
+    parts = [
+        f"Each was run in its own runtime on {on}. {what} The largest error is that of "
+        "all the numbers they answer, of which the largest is "
+        f"{results['largest_answer']:.3g}."
+    ]
+    if calibration := images.get("calibration"):
+        parts.append(
+            f"{calibration['count']:,} other images, of {calibration['split']}, "
+            "calibrated what is quantised."
+        )
+    for row in results["exports"]:
+        if len(row.get("matrices") or ()) > 1:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in row["matrices"].items())
+            parts.append(f"The matrices of {row['name']}: {kinds}.")
+    if "no_accuracy" in images:
+        parts.append(f"No accuracy is known: {images['no_accuracy']}")
+    versions = dict.fromkeys(row["version"] for row in results["exports"])
+    parts.append(
+        f"Latency is the median of repeated calls with {results['threads']} threads on "
+        f"{results['cpu']}; what takes images one by one is called for each of "
+        f"{BATCH}. Peak memory is that of a process which loads the model and runs it, "
+        f"the runtime included. Runtimes: {', '.join(versions)}."
+    )
+    return markdown.escape(" ".join(parts))
+
+
+def _caution(results):
+    if not results["all_alike"]:
+        return None
+    return (
+        "**The model answers the same to every image**, as one does that is not "
+        "trained: the agreement says nothing."
+    )
+
+
+def _interface(results, class_names):
+    height, width, channels = results["input_shape"]
+    said = (
+        f"All take float32 images (batch, {height}, {width}, {channels}) in [-1, 1], "
+        "red, green and blue from 0..255 as `x / 127.5 - 1`, and give float32 "
+    )
+    if channels == 1:
+        said = said.replace("red, green and blue", "gray values")
+    if not results["head"]:
+        return f"{said}features {tuple(results['output_shape'])} of each."
+    said += f"logits of {results['output_shape'][0]:,} classes"
+    return f"{said}, whose names `class_names.txt` has." if class_names else f"{said}."
+
+
+def _usage(results, names):
+    for kind in dict.fromkeys(FORMATS[name].kind for name in names):
+        of_kind = [name for name in names if FORMATS[name].kind == kind]
+        yield _SNIPPETS[kind].replace("FILE", FORMATS[of_kind[0]].file)
+        if kind == "tflite" and not results["dynamic_batch"]:
+            yield "TFLite takes one image at a time."
+        if "tflite-int8" in of_kind and results["uint8"]:
+            yield _UINT8
+
+
+_SNIPPETS = {
+    "saved_model": """```python
+import tensorflow as tf
+
+model = tf.saved_model.load("FILE").signatures["serving_default"]
+[answers] = model(tf.constant(images)).values()
+```
+
+`saved_model` is also what TensorFlow Serving takes as `--model_base_path`.""",
+    "tflite": """```python
+from ai_edge_litert.interpreter import Interpreter
+
+interpreter = Interpreter("FILE")
+[taken], [given] = interpreter.get_input_details(), interpreter.get_output_details()
+interpreter.resize_tensor_input(taken["index"], images.shape)
+interpreter.allocate_tensors()
+interpreter.set_tensor(taken["index"], images)
+interpreter.invoke()
+answers = interpreter.get_tensor(given["index"])
+```""",
+    "onnx": """```python
+import onnxruntime
+
+session = onnxruntime.InferenceSession("FILE")
+[answers] = session.run(None, {session.get_inputs()[0].name: images})
+```""",
+}
+_UINT8 = """`tflite-int8` takes and gives uint8 instead: `scale, zero =
+taken["quantization"]`, an image is `round(x / scale) + zero` and the answers are
+`scale * (answers - zero)`, with the scale and zero of `given`."""
