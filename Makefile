@@ -12,7 +12,7 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 	$(VENV)/bin/python -m train.finetune --dataset=digits --run_dir=runs/digits
 
 test: lint ## check the style and run all tests, the slow ones too
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile
 
 soak: $(VENV)/.installed-test ## run the tests that take minutes: twenty kills of a run
 	$(VENV)/bin/python -m pytest -m soak

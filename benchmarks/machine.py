@@ -2,17 +2,17 @@
 
 import importlib.metadata
 import os
-import pathlib
 import platform
 import subprocess
 
 from benchmarks.process import ROOT
+from train.machine import cpu_name
 
 
 def machine():
     """Returns a dict of the processor, its cores and the system."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -50,12 +50,3 @@ def commit():
     except OSError:
         return None
     return done.stdout.strip() or None
-
-
-def _cpu_name():
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -8,11 +8,11 @@ import importlib
 import importlib.util
 import json
 import os
-import pathlib
-import resource
 import sys
 import time
 import traceback
+
+from train.machine import peak_bytes
 
 ERROR_LINES = 3
 INSTALL = 'pip install -e ".[benchmarks]"'
@@ -91,18 +91,6 @@ def load(job):
     """Returns the function that `job`, a "package.module:function", names."""
     module, _, function = job.partition(":")
     return getattr(importlib.import_module(module), function)
-
-
-def peak_bytes():
-    """Returns the most memory that this process ever held."""
-    status = pathlib.Path("/proc/self/status")
-    # On Linux ru_maxrss starts at what the parent held when it forked.
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 if __name__ == "__main__":

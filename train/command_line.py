@@ -37,6 +37,23 @@ def define_data(otherwise=""):
     )
 
 
+def define_image_size():
+    """Defines the flags that say how images come to the size of a given model."""
+    flags.DEFINE_integer(
+        "image_size",
+        None,
+        "Pixels a side, to which the position embeddings are resized; that of the "
+        "model if not given.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool(
+        "central_crop",
+        False,
+        "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
+        "big_vision does; the released code squashes them.",
+    )
+
+
 def need_tensorflow(what, hint=""):
     """Ends the command where Keras has another backend.
 

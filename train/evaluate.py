@@ -30,19 +30,7 @@ command_line.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
     "split", "test", ["test", "validation", "train"], "Which images of the data set."
 )
-flags.DEFINE_integer(
-    "image_size",
-    None,
-    "Pixels a side, to which the position embeddings are resized; that of the model if "
-    "not given.",
-    lower_bound=1,
-)
-flags.DEFINE_bool(
-    "central_crop",
-    False,
-    "Keep the aspect of the images and cut out 7/8 of the shorter side, as big_vision "
-    "does; the released code squashes them.",
-)
+command_line.define_image_size()
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
 flags.DEFINE_string(
     "real_labels",

@@ -52,19 +52,7 @@ flags.DEFINE_enum(
     ["test", "validation", "train"],
     "Which images of the data set are compared.",
 )
-flags.DEFINE_integer(
-    "image_size",
-    None,
-    "Pixels a side, to which the position embeddings are resized; that of the model if "
-    "not given.",
-    lower_bound=1,
-)
-flags.DEFINE_bool(
-    "central_crop",
-    False,
-    "Keep the aspect of the images and cut out 7/8 of the shorter side, as big_vision "
-    "does; the released code squashes them.",
-)
+command_line.define_image_size()
 flags.DEFINE_bool("features", False, "Leave the head out: what goes into it comes out.")
 flags.DEFINE_integer(
     "images",

@@ -15,6 +15,7 @@ from train.exporters.formats import FORMATS, chosen, need_packages
 from train.exporters.precision import in_float32
 from train.exporters.writing import file_names, write
 from train.files import whole_file, whole_folder
+from train.machine import cpu_name
 
 PAGE, NUMBERS, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
 
@@ -145,7 +146,7 @@ def export(
             "all_alike": len(expected) > 1
             and bool(np.ptp(expected, axis=0).max() == 0),
             "images": tried.about,
-            "cpu": parity.cpu_name(),
+            "cpu": cpu_name(),
             "threads": threads,
             "dynamic_batch": dynamic_batch,
             "uint8": uint8,

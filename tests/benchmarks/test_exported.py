@@ -136,48 +136,40 @@ def test_libraries_have_jobs_and_known_formats():
 
 
 @pytest.mark.slow
-def test_ours_alone(goldens, photos, tmp_path):
-    pytest.importorskip("onnxruntime")
+def test_all_in_one_run(goldens, photos, tmp_path):
+    # Not imported: TensorFlow and PyTorch crash in one process.
+    for name in ("ai_edge_litert", "keras_hub", "onnxruntime", "onnxscript", "timm"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    quick = ["--formats=onnx,tflite", "--rounds=2", "--repeats=1", "--count=4"]
     weights = goldens / "token.npz"
-    quick = ["--formats=onnx", "--peers=", "--rounds=2", "--repeats=1", "--count=4"]
     done = run(tmp_path, f"--weights={weights}", f"--photos={photos}", *quick)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "exported-token.json").read_text())
-    own, onnx = result["contenders"]
-    assert (own["name"], onnx["name"]) == ("keras_vit float model", "keras_vit onnx")
-    assert own["largest_error"] == 0 and onnx["largest_error"] < 1e-4
-    assert own["agreement"] == onnx["agreement"] == 1.0
-    assert own["accuracy"] == onnx["accuracy"] and own["accuracy"] in (0, 0.25, 0.5)
-    assert onnx["bytes"] > 200_000 and onnx["ratio"] == 1.0
+    records = {record["name"]: record for record in result["contenders"]}
+    assert list(records) == [
+        *(f"{name} float model" for name in ("keras_vit", "keras-hub", "timm")),
+        *("keras_vit tflite", "keras-hub tflite"),
+        *("keras_vit onnx", "keras-hub onnx", "timm onnx"),
+    ]
+    # keras-hub has the exact GELU: a GELU that ONNX has no operator for.
+    failed = records.pop("keras-hub onnx")
+    assert (
+        failed["error"] and f"keras-hub onnx failed: {failed['error']}" in done.stdout
+    )
+    for name, record in records.items():
+        assert record["error"] is None, name
+        assert record["agreement"] == 1.0
+        assert record["accuracy"] in (0, 0.25, 0.5)
+        is_hub = name == "keras-hub float model"
+        assert record["largest_error"] < (2e-3 if is_hub else 1e-4), name
+        if "float model" not in name:
+            assert 200_000 < record["bytes"] < 600_000
+            assert record["ratio"] > 0
+    assert records["keras_vit onnx"]["ratio"] == 1.0
     assert "Compared on 4 photos." in done.stdout
     header, rows = result["table"]
-    assert [len(row) for row in rows] == [len(header)] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("peer", "form", "package"),
-    [
-        ("keras-hub", "saved_model", "keras_hub"),
-        ("keras-hub", "tflite", "ai_edge_litert"),
-        ("timm", "onnx", "onnxscript"),
-    ],
-)
-def test_a_peer_has_the_same_network(goldens, tmp_path, peer, form, package):
-    # Not imported: TensorFlow and PyTorch crash in one process.
-    for name in (peer.replace("-", "_"), package):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
-    weights = f"--weights={goldens / 'token.npz'}"
-    quick = ["--rounds=1", "--repeats=1", "--count=8"]
-    done = run(tmp_path, weights, *quick, f"--formats={form}", f"--peers={peer}")
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "exported-token.json").read_text())
-    records = {record["name"]: record for record in result["contenders"]}
-    # keras-hub has the exact GELU.
-    assert records[f"{peer} float model"]["largest_error"] < 2e-3
-    assert records[f"{peer} {form}"]["largest_error"] < 1e-4
-    assert records[f"{peer} {form}"]["ratio"] > 0
+    assert [len(row) for row in rows] == [len(header)] * 8
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ FILES = (
     "test_positions.py",
     "test_predictor.py",
     "test_preprocessing.py",
+    "test_quantization.py",
     "test_remat.py",
     "test_weights.py",
 )

@@ -256,7 +256,7 @@ def test_metadata_name_the_classes_and_the_range(model, tmp_path):
             {"precision": "int8", "min_agreement": 99.5, "calibration": images()},
             "between 0 and 1",
         ),
-        ({"class_names": ["cat"]}, "1 class names for a model with 5"),
+        ({"class_names": ["cat"]}, "1 names and .* 5 classes"),
     ],
 )
 def test_what_does_not_fit(model, arguments, message, tmp_path):
@@ -279,6 +279,19 @@ def test_agreement_needs_classes(calibration, tmp_path):
 def test_a_model_too_large_for_the_format(model, tmp_path, monkeypatch):
     monkeypatch.setattr(tflite, "_MOST_BYTES", 1000)
     with pytest.raises(RunError, match="choose tflite-dynamic"):
+        write_tflite(model, tmp_path / "model.tflite")
+
+
+@keras.saving.register_keras_serializable(package="test_tflite")
+class Odd(keras.layers.Layer):
+    def call(self, features):
+        return keras.ops.erfinv(keras.ops.tanh(features))
+
+
+def test_an_operation_that_the_format_lacks_is_named(tmp_path):
+    model = made(include_top=False)
+    model = keras.Model(model.input, Odd()(model.output), name="mine")
+    with pytest.raises(RunError, match="mine computes tf.Erfinv, .*SavedModel"):
         write_tflite(model, tmp_path / "model.tflite")
 
 

@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from train.errors import RunError
+from train.exporters.class_names import check_class_names
 from train.exporters.onnx_graph import Graph
 from train.exporters.onnx_layers import function_of
 from train.files import whole_file
@@ -75,7 +76,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         )
     steps = _steps(model)
     if class_names is not None:
-        class_names = _checked_class_names(class_names, model)
+        check_class_names(class_names, model)
     onnx = _package()
     path = pathlib.Path(path)
     proto = onnx.ModelProto(
@@ -117,21 +118,6 @@ def _package():
     return onnx
 
 
-def _checked_class_names(class_names, model):
-    if model.layers[-1].name != "head":
-        raise ValueError(
-            f"{model.name} has no head whose classes could have names: leave out "
-            "class_names."
-        )
-    class_names, classes = list(class_names), model.output_shape[-1]
-    if len(class_names) != classes:
-        raise ValueError(
-            f"class_names has {len(class_names)} names and {model.name} tells "
-            f"{classes} classes apart: pass one name a class."
-        )
-    return class_names
-
-
 def _steps(model):
     """The calls of layers from images to output: (layer's name, function, options)."""
     try:
@@ -160,7 +146,7 @@ def _steps(model):
 def _add_metadata(proto, precision, class_names):
     metadata = {"opset": OPSET, "precision": precision, "input_range": "[-1, 1]"}
     if class_names is not None:
-        metadata["class_names"] = json.dumps(class_names, ensure_ascii=False)
+        metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
     for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=str(value))
 

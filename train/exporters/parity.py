@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
@@ -131,16 +130,6 @@ def compare(found, expected, *, top_1, labels=None):
             "accuracy_high": high,
         }
     return compared
-
-
-def cpu_name():
-    """Returns the name of this machine's processor."""
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _cosines(found, expected):

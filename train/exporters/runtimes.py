@@ -16,14 +16,14 @@ No import here is another runtime's: their memory would be counted too.
 import importlib.metadata
 import json
 import os
-import pathlib
-import resource
 import statistics
 import sys
 import time
 import traceback
 
 import numpy as np
+
+from train.machine import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2
@@ -63,7 +63,7 @@ def _measured(settings, tell):
         for batch in (1, BATCH)
     }
     np.save(settings["answers"], np.concatenate(answers))
-    return {"latency": latency, "peak_bytes": _peak_bytes(), **facts}
+    return {"latency": latency, "peak_bytes": peak_bytes(), **facts}
 
 
 def keras(path, threads):
@@ -213,18 +213,6 @@ def _seconds(run, images, seconds):
         run(images)
         times.append(time.perf_counter() - started)
     return statistics.median(times)
-
-
-def _peak_bytes():
-    """The most memory that this process ever held."""
-    status = pathlib.Path("/proc/self/status")
-    # On Linux ru_maxrss starts at what the parent held when it forked.
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import tensorflow as tf
 from train.data.decoding import decode_image
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
+from train.exporters.class_names import check_class_names
 from train.exporters.notices import without_notices
 from train.exporters.precision import in_float32
 from train.files import make_folder, whole_folder
@@ -94,7 +95,7 @@ def write_saved_model(model, folder, *, class_names=None):
     _check_model(model)
     if class_names is not None:
         class_names = tuple(class_names)
-        _check_class_names(class_names, model)
+        check_class_names(class_names, model)
     _check_folder(pathlib.Path(folder))
     package, signatures = _package(in_float32(model), class_names)
     with (
@@ -167,26 +168,6 @@ def _check_model(model):
             f"{model.name} ends in the layer {last!r}: pass a model as keras_vit makes "
             f"it, which ends in one of {', '.join(_LAST_LAYERS)}."
         )
-
-
-def _check_class_names(class_names, model):
-    if model.layers[-1].name != "head":
-        raise ValueError(
-            f"{model.name} has no head whose classes could have names: leave out "
-            "class_names."
-        )
-    classes = model.output_shape[-1]
-    if len(class_names) != classes:
-        raise ValueError(
-            f"class_names has {len(class_names)} names and {model.name} tells "
-            f"{classes} classes apart: pass one name a class."
-        )
-    for name in class_names:
-        if "\n" in name:
-            raise ValueError(
-                f"class_names has {name!r}, which spans lines: class_names.txt has one "
-                "name a line."
-            )
 
 
 def _check_folder(folder):

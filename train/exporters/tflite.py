@@ -1,12 +1,14 @@
 """A model as a TFLite file, for LiteRT on phones and small machines."""
 
 import importlib.util
+import re
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from train.errors import RunError
+from train.exporters.class_names import check_class_names
 from train.exporters.notices import without_notices
 from train.exporters.precision import in_float32
 from train.exporters.tflite_metadata import add_metadata, append_labels
@@ -160,11 +162,8 @@ def _check(model, precision, calibration, min_agreement, class_names, uint8):
         )
     if precision == "int8" or min_agreement is not None:
         _check_calibration(calibration, shape)
-    if class_names is not None and len(class_names) != model.output_shape[-1]:
-        raise ValueError(
-            f"{len(class_names)} class names for a model with "
-            f"{model.output_shape[-1]} outputs."
-        )
+    if class_names is not None:
+        check_class_names(class_names, model)
 
 
 def _check_calibration(calibration, shape):
@@ -221,10 +220,20 @@ def _converted(model, precision, dynamic_batch):
     try:
         with without_notices():
             return converter.convert()
-    except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        raise RunError(
-            f"{model.name} cannot be converted to TFLite: {error}"
-        ) from error
+    # Its errors have no public class.
+    except Exception as error:
+        raise RunError(_why_not(model, str(error))) from error
+
+
+def _why_not(model, error):
+    missing = dict.fromkeys(re.findall(r"'(tf\.\w+)' op is neither", error))
+    if not missing:
+        lines = error.strip().splitlines() or ["no reason was given"]
+        return f"{model.name} cannot be converted to TFLite: {lines[0]}"
+    return (
+        f"{model.name} computes {', '.join(missing)}, for which TFLite has no built-in "
+        "operation: export it as a SavedModel or ONNX, or replace the layer that does."
+    )
 
 
 def _output(model):
