@@ -69,7 +69,7 @@ def whole_file(path):
     except OSError as error:
         raise RunError(
             f"Cannot write {path}: {error.strerror or error}. Free space or mend the "
-            "permissions, or choose another folder."
+            "permissions, or pass another --run_dir."
         ) from error
     finally:
         if temporary is not None:

@@ -103,7 +103,8 @@ def test_the_call_and_every_signature(name, tmp_path):
     result = features if logits is None else logits
     close(loaded(scaled(images)), result)
     close(loaded(tf.constant(scaled(images)), training=False), result)
-    close(loaded(tf.constant(scaled(images)), training=True), result)
+    if "dropout" not in name:
+        close(loaded(tf.constant(scaled(images)), training=True), result)
     if "softmax" in name:
         close(probabilities, model(preprocess_input(images)))
     else:

@@ -303,23 +303,14 @@ def test_label_files():
     }
 
 
-def test_importing_zoo_is_silent_quick_and_imports_no_framework():
+def test_importing_zoo_is_silent_and_imports_nothing_heavy():
     code = (
-        "import sys, time\n"
-        "start = time.perf_counter()\n"
+        "import sys\n"
         "import zoo\n"
-        "print(time.perf_counter() - start)\n"
         "heavy = 'keras tensorflow jax torch requests urllib3 filelock tqdm'.split()\n"
         "heavy += ['rich', 'pandas', 'h5py', 'huggingface_hub']\n"
         "heavy += ['train', 'keras_vit']\n"
         "assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)\n"
     )
-    seconds = []
-    for _ in range(5):
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        seconds.append(float(done.stdout))
-    # The quickest, for other processes' sake.
-    assert min(seconds) < 0.3
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,15 +1,15 @@
 """Which matrix products of a TFLite file are computed in int8, and how.
 
-Three things break a Vision Transformer whose every operation is int8, as the
-converter's own full quantisation makes it:
+What breaks a Vision Transformer whose every operation is int8, as the converter's own
+full quantisation makes it (docs/export.md has the figures):
 
-- Layer norms, softmax and GELU, whose values span many powers of two. They stay
-  float32, as do the sums of the residual stream and the products of attention, which
-  have no weights.
+- The sums of the residual stream, layer norms and GELU, whose values span many powers
+  of two. They stay float32; and softmax and the products of attention, which have no
+  weights, since int8 is slower there.
 - The head, whose fixed range would cut off the logits that are larger than those of
   the calibration images. What comes out of it stays float32.
 - A few perceptrons in the middle that write one huge value into a token (in ViT-Ti/16
-  those of block 7: over 100 standard deviations). With one fixed scale nothing else
+  those of block 7: over 100 standard deviations). With one fixed scale little else
   would be left of the tensor; they get a scale for every token when they run.
 """
 
