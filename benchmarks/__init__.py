@@ -1,7 +1,7 @@
 """Speed and memory against peers, both sides in one run.
 
-The commands are benchmarks.inference, benchmarks.training and benchmarks.scale; each
-explains itself with --help. What another benchmark is made of:
+The commands are benchmarks.inference, training, startup, resize, input, scale and
+exported; each explains itself with --help. What another benchmark is made of:
 
     from benchmarks.contest import Contender
 

@@ -9,10 +9,11 @@ for a precision. All have the same weights. Every export is written and run in a
 of its own, those of a format in the same runtime with as many threads; they take turns
 at one image, and the ratio of two is the median over the rounds.
 
-agreement, error   of the largest logit's place, and largest difference of a logit,
-                   beside the float model of the library that exported; of that model,
-                   beside ours
-accuracy           of labelled photos: a centre crop, of 224 where the short side is 256
+agreement   share of the images whose class is that of the float model of the library
+            that exported
+error       largest difference of a logit from that model; the peers' float models are
+            compared with ours
+accuracy    of labelled photos: a centre crop, of 224 where the short side is 256
 
 --formats   saved_model, tflite, tflite-float16, tflite-dynamic, tflite-int8, onnx,
             onnx-float16, or all
@@ -35,7 +36,7 @@ from benchmarks.summary import round_medians
 from train.exporters.formats import FORMATS, chosen
 
 command.define_flags()
-flags.DEFINE_string("weights", None, "Whatever keras_vit.load_model takes.")
+flags.DEFINE_string("weights", None, "Needed: whatever keras_vit.load_model takes.")
 flags.DEFINE_integer(
     "image_size", None, "Pixels a side; by default those of the weights.", lower_bound=1
 )

@@ -39,10 +39,14 @@ flags.DEFINE_string("model", None, "The model, unless it is the only argument.")
 flags.DEFINE_list(
     "format",
     None,
-    f"Some of {', '.join(FORMATS)}, separated by commas; or {ALL}.",
-    required=True,
+    f"Needed: some of {', '.join(FORMATS)}, separated by commas; or {ALL}.",
 )
-flags.DEFINE_string("out", None, "The folder of the exports.", required=True)
+flags.DEFINE_string(
+    "out",
+    None,
+    "Needed: the folder of the exports. Those of an earlier export that is there are "
+    "replaced, all of them.",
+)
 command_line.define_data(
     otherwise="that of the run if not given; without any, images are generated"
 )
@@ -74,8 +78,8 @@ flags.DEFINE_float(
     "The share of images of whose class an export and the Keras model must agree, or "
     "with --features, or without data set, the mean cosine of what they answer. "
     + ", ".join(f"{name} {FORMATS[name].min_agreement}" for name in FORMATS)
-    + " if not given. Given, and with a data set, quantised TFLite keeps in higher "
-    "precision what it takes to reach it.",
+    + " if not given. Given, and with a data set, quantised TFLite keeps in float16 "
+    "what it takes by an estimate; 1 keeps most.",
     lower_bound=0.0,
     upper_bound=1.0,
 )
@@ -86,7 +90,7 @@ flags.DEFINE_bool("uint8", False, "Let tflite-int8 take and give uint8.")
 flags.DEFINE_integer(
     "threads",
     None,
-    "That the runtimes compute with; all cores if not given.",
+    "How many threads the runtimes compute with; all cores if not given.",
     lower_bound=1,
 )
 
@@ -95,14 +99,19 @@ def main(argv):
     """Reads the flags, exports, and says how each export did."""
     given = flags.FLAGS.flag_values_dict()
     models = argv[1:] + [given["model"]] * (given["model"] is not None)
-    if len(models) != 1:
-        raise app.UsageError("Give one model: python -m train.export MODEL --out=DIR")
+    if len(models) != 1 or not given["out"]:
+        raise app.UsageError(
+            "Give one model and a folder: python -m train.export MODEL --format=tflite "
+            "--out=DIR"
+        )
     try:
         chosen(
-            given["format"], dynamic_batch=given["dynamic_batch"], uint8=given["uint8"]
+            given["format"] or (),
+            dynamic_batch=given["dynamic_batch"],
+            uint8=given["uint8"],
         )
     except ValueError as error:
-        raise app.UsageError(str(error)) from error
+        sys.exit(f"error: {error}")
     command_line.need_tensorflow("An export")
     command_line.quiet_data()
     from train import exporting

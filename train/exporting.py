@@ -119,6 +119,8 @@ def export(
             skip_corrupt=skip_corrupt,
             split=split,
         )
+        if not has_head:
+            tried = dataclasses.replace(tried, class_names=None)
         saved = pathlib.Path(scratch) / "model.keras"
         given.model.save(saved)
         expected, facts = parity.answers(
@@ -238,14 +240,17 @@ def _check_agreement(results, out):
     ]
     if low:
         named = ", ".join(
-            f"{row['name']} {row['agreement']:.2%} (at least "
-            f"{row['min_agreement']:.2%} wanted)"
+            f"{row['name']} {page.agreement(results, row['agreement'])} (at least "
+            f"{page.agreement(results, row['min_agreement'])} wanted)"
             for row in low
         )
+        remedy = "leave these out of --format, or lower --min_agreement"
+        if any(FORMATS[row["name"]].is_quantised for row in low):
+            remedy += "; with a data set, --min_agreement=1 keeps most in float16"
         raise Refused(
             f"Too little of what the exports answer to {results['images']['count']} "
             f"images agrees with the model: {named}. Nothing was written to {out}: "
-            "leave these out of --format, or lower --min_agreement.",
+            f"{remedy}.",
             results,
         )
 
@@ -255,7 +260,7 @@ def _describe(folder, results, class_names):
         NUMBERS: json.dumps(results, indent=2, ensure_ascii=False) + "\n",
         PAGE: page.export_page(results, class_names),
     }
-    if class_names is not None and results["head"]:
+    if class_names is not None:
         texts[CLASS_NAMES] = "".join(f"{name}\n" for name in class_names)
     for name, text in texts.items():
         with whole_file(folder / name) as temporary:

@@ -142,7 +142,8 @@ def _of_keras_file(path, image_size, features):
             keras_vit.save_released_weights(model, weights)
             model = keras_vit.load_model(weights, image_size=image_size)
     if features:
-        model = keras.Model(model.inputs, model.get_layer("head").input)
+        features_of = model.get_layer("head").input
+        model = keras.Model(model.inputs[0], features_of, name=model.name)
     run = RunDirectory(path.parent)
     class_names = run.read_class_names() if run.class_names.is_file() else None
     return GivenModel(_name(path.stem), model, class_names)

@@ -11,6 +11,7 @@ import sys
 
 import keras
 import numpy as np
+import PIL.Image
 import pytest
 
 import keras_vit
@@ -129,12 +130,25 @@ def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch):
     monkeypatch.chdir(out)
     text = (out / "export.md").read_text()
     found = snippets(text)
-    assert len(found) == 3 and page.table(results) in text
-    for snippet in found:
-        names = {"images": images[:1].numpy()}
+    assert len(found) == 4 and page.table(results) in text
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), "uint8")
+    PIL.Image.fromarray(pixels).save("photo.jpg", format="png")
+    expected = keras.saving.load_model(model_file)(pixels[None] / 127.5 - 1)
+    names = {}
+    exec(found[0], names)
+    for snippet in found[1:]:
         exec(snippet, names)
-        np.testing.assert_allclose(names["answers"], logits[:1], atol=1e-3)
+        np.testing.assert_allclose(names["answers"], expected, atol=1e-3)
     assert (out / "class_names.txt").read_text().split() == list("0123456789")
+
+
+def test_features_of_a_run_whose_classes_have_names(quick, model_file, tmp_path):
+    results = exporting.export(
+        model_file, ["saved_model", "tflite"], tmp_path / "out", features=True
+    )
+    assert results["agreement_of"] == "cosine"
+    assert all(row["agreement"] > 0.99999 for row in results["exports"])
+    assert not (tmp_path / "out" / "class_names.txt").exists()
 
 
 def test_one_that_disagrees_is_refused(quick, damaged, model_file, tmp_path):
@@ -340,8 +354,11 @@ def test_the_command(run_dir, tmp_path):
     [
         (["--format=onnx,tensorrt", "MODEL"], "'tensorrt' is no format: choose from"),
         (["--format=onnx", "--uint8", "MODEL"], "uint8 is of tflite-int8"),
-        (["--format=onnx"], "Give one model: python -m train.export MODEL"),
-        (["MODEL"], "--format must have a value other than None"),
+        (
+            ["--format=onnx"],
+            "Give one model and a folder: python -m train.export MODEL",
+        ),
+        (["MODEL"], "No format is given: choose from saved_model"),
         (
             ["--format=onnx", "--min_agreement=1.5", "MODEL"],
             r"min_agreement=1.5: .* \[0.0, 1.0\]",

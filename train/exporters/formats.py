@@ -26,6 +26,10 @@ class Format:
     precision: str | None = None
     packages: tuple[str, ...] = ()
 
+    @property
+    def is_quantised(self):
+        return self.precision in ("dynamic", "int8")
+
 
 _LITERT = ("ai_edge_litert", "ai_edge_quantizer", "flatbuffers")
 _ONNX = ("onnx", "onnxruntime")
@@ -64,9 +68,10 @@ def chosen(names, *, dynamic_batch=False, uint8=False):
     """
     unknown = [name for name in names if name != ALL and name not in FORMATS]
     if unknown or not names:
+        wrong = f"{', '.join(map(repr, unknown))} is no format" if unknown else None
         raise ValueError(
-            f"{', '.join(map(repr, unknown)) or 'nothing'} is no format: choose from "
-            f"{', '.join(FORMATS)}, separated by commas, or {ALL}."
+            f"{wrong or 'No format is given'}: choose from {', '.join(FORMATS)}, "
+            f"separated by commas, or {ALL}."
         )
     names = [name for name in FORMATS if name in names or ALL in names]
     if dynamic_batch and all(FORMATS[name].kind != "tflite" for name in names):

@@ -30,7 +30,7 @@ def table(results):
             row["name"],
             _short(row["bytes"] / 1e6),
             _error(row),
-            f"{row['agreement']:.2%}" if top_1 else f"{row['agreement']:.6f}",
+            agreement(results, row["agreement"]),
             _milliseconds(row, 1),
             _milliseconds(row, BATCH),
             f"{row['peak_bytes'] / 1e6:,.0f}",
@@ -46,6 +46,16 @@ def table(results):
                 f"{row['accuracy_high']:.2%})",
             )
     return markdown.table(header, cells)
+
+
+def agreement(results, value):
+    """Returns how much an export agrees, as text: a share, or a cosine.
+
+    Args:
+        results: dict, see `train.exporting.export`.
+        value: float.
+    """
+    return f"{value:.2%}" if results["agreement_of"] == "top-1" else f"{value:.6f}"
 
 
 def export_page(results, class_names):
@@ -127,7 +137,7 @@ def _how_measured(results):
             "calibrated what is quantised."
         )
     for row in results["exports"]:
-        if len(row.get("matrices") or ()) > 1:
+        if row["name"] in FORMATS and FORMATS[row["name"]].is_quantised:
             kinds = ", ".join(f"{n} {kind}" for kind, n in row["matrices"].items())
             parts.append(f"The matrices of {row['name']}: {kinds}.")
     if "no_accuracy" in images:
@@ -154,42 +164,67 @@ def _caution(results):
 def _interface(results, class_names):
     height, width, channels = results["input_shape"]
     said = (
-        f"All take float32 images (batch, {height}, {width}, {channels}) in [-1, 1], "
-        "red, green and blue from 0..255 as `x / 127.5 - 1`, and give float32 "
+        f"All take float32 images (batch, {height}, {width}, {channels}) in [-1, 1] "
+        "and give float32 "
     )
-    if channels == 1:
-        said = said.replace("red, green and blue", "gray values")
-    if not results["head"]:
-        return f"{said}features {tuple(results['output_shape'])} of each."
-    said += f"logits of {results['output_shape'][0]:,} classes"
-    return f"{said}, whose names `class_names.txt` has." if class_names else f"{said}."
+    if results["head"]:
+        said += f"logits of {results['output_shape'][0]:,} classes"
+        said += ", whose names `class_names.txt` has." if class_names else "."
+    else:
+        said += f"features {tuple(results['output_shape'])} of each."
+    mode, axis = ("RGB", "") if channels == 3 else ("L", "[..., None]")
+    return f"""{said} In this folder:
+
+```python
+import numpy as np
+from PIL import Image
+
+photo = Image.open("photo.jpg").convert("{mode}").resize(({width}, {height}))
+images = (np.asarray(photo, "float32"){axis} / 127.5 - 1)[None]
+```"""
 
 
 def _usage(results, names):
     for kind in dict.fromkeys(FORMATS[name].kind for name in names):
         of_kind = [name for name in names if FORMATS[name].kind == kind]
-        yield _SNIPPETS[kind].replace("FILE", FORMATS[of_kind[0]].file)
+        snippet = _SNIPPETS[kind].replace("FILE", FORMATS[of_kind[0]].file)
+        if kind == "tflite" and results["dynamic_batch"]:
+            snippet = snippet.replace(_ALLOCATE, _RESIZE + _ALLOCATE)
+        yield snippet
+        if kind == "saved_model":
+            yield _saved_model_too(results)
         if kind == "tflite" and not results["dynamic_batch"]:
-            yield "TFLite takes one image at a time."
+            yield "This takes one image at a time; `--dynamic_batch` lifts that."
+        if len(of_kind) > 1:
+            others = ", ".join(f"`{FORMATS[name].file}`" for name in of_kind[1:])
+            yield f"Likewise {others}."
         if "tflite-int8" in of_kind and results["uint8"]:
             yield _UINT8
+
+
+def _saved_model_too(results):
+    given = "logits and probabilities" if results["head"] else "features"
+    return (
+        "TensorFlow Serving takes `saved_model` as `--model_base_path`. The signature "
+        "`serve_bytes` takes JPEG or PNG files of any size, "
+        '`image_bytes=tf.constant([open("photo.jpg", "rb").read()])`, and gives '
+        f"{given}. Called itself, `loaded(images)`, the model takes what TensorFlow "
+        "Hub prescribes: images in [0, 1]."
+    )
 
 
 _SNIPPETS = {
     "saved_model": """```python
 import tensorflow as tf
 
-model = tf.saved_model.load("FILE").signatures["serving_default"]
-[answers] = model(tf.constant(images)).values()
-```
-
-`saved_model` is also what TensorFlow Serving takes as `--model_base_path`.""",
+loaded = tf.saved_model.load("FILE")
+[answers] = loaded.signatures["serving_default"](tf.constant(images)).values()
+```""",
     "tflite": """```python
 from ai_edge_litert.interpreter import Interpreter
 
 interpreter = Interpreter("FILE")
 [taken], [given] = interpreter.get_input_details(), interpreter.get_output_details()
-interpreter.resize_tensor_input(taken["index"], images.shape)
 interpreter.allocate_tensors()
 interpreter.set_tensor(taken["index"], images)
 interpreter.invoke()
@@ -202,6 +237,8 @@ session = onnxruntime.InferenceSession("FILE")
 [answers] = session.run(None, {session.get_inputs()[0].name: images})
 ```""",
 }
-_UINT8 = """`tflite-int8` takes and gives uint8 instead: `scale, zero =
-taken["quantization"]`, an image is `round(x / scale) + zero` and the answers are
-`scale * (answers - zero)`, with the scale and zero of `given`."""
+_ALLOCATE = "interpreter.allocate_tensors()\n"
+_RESIZE = 'interpreter.resize_tensor_input(taken["index"], images.shape)\n'
+_UINT8 = """`tflite-int8` takes the pixels themselves, `np.asarray(photo)[None]`, and
+gives uint8: with `scale, zero = given["quantization"]` the logits are
+`scale * (answers.astype("float32") - zero)`."""

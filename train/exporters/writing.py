@@ -4,8 +4,6 @@ from train.errors import RunError
 from train.exporters.formats import FORMATS
 from zoo.store import digest
 
-_QUANTISED = ("dynamic", "int8")
-
 
 def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
     """Writes a model in one format.
@@ -39,7 +37,7 @@ def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
         elif export.kind == "tflite":
             from train.exporters.tflite import write_tflite
 
-            quantised = export.precision in _QUANTISED and tried.calibration is not None
+            quantised = export.is_quantised and tried.calibration is not None
             known["matrices"] = write_tflite(
                 model,
                 path,
