@@ -68,8 +68,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "calibration_images",
     128,
-    "How many images of the training split calibrate int8, and with --min_agreement "
-    "dynamic.",
+    "How many images of the training split calibrate int8, and tell how much dynamic "
+    "changes.",
     lower_bound=1,
 )
 flags.DEFINE_float(
@@ -78,8 +78,9 @@ flags.DEFINE_float(
     "The share of images of whose class an export and the Keras model must agree, or "
     "with --features, or without data set, the mean cosine of what they answer. "
     + ", ".join(f"{name} {FORMATS[name].min_agreement}" for name in FORMATS)
-    + " if not given. Given, and with a data set, quantised TFLite keeps in float16 "
-    "what it takes by an estimate; 1 keeps most.",
+    + " if not given. With a data set, quantised TFLite keeps as many matrices in "
+    "float16 as this takes by an estimate, tflite-dynamic what 0.995 takes if not "
+    "given: 0 keeps none, 1 most.",
     lower_bound=0.0,
     upper_bound=1.0,
 )

@@ -74,7 +74,7 @@ def export(
         compared: int, how many images are compared; by default 500 of a data set, or
             64 that are generated.
         calibration: int, how many images of the training split calibrate int8, and
-            dynamic where `min_agreement` is given.
+            tell how much dynamic changes.
         min_agreement: float in [0, 1], for every export, see
             `train.exporters.parity.compare`; by default that of each format. Given,
             quantised exports keep in higher precision what it takes to reach it.
@@ -105,6 +105,8 @@ def export(
     has_head = given.model.layers[-1].name == "head"
     if has_head:
         evaluation.classes_of(given)
+    has_classes = has_head and len(given.model.output_shape) == 2
+    aims = _aims(names, min_agreement, has_classes)
     threads = threads or os.cpu_count()
     with tempfile.TemporaryDirectory() as scratch:
         tried = _tried_on(
@@ -112,7 +114,7 @@ def export(
             os.path.join(scratch, "images"),
             compared,
             calibration,
-            _calibrated(names, min_agreement),
+            [name for name in names if name == "tflite-int8" or aims[name]],
             central_crop,
             dataset=dataset,
             data_dir=data_dir,
@@ -162,7 +164,7 @@ def export(
                     given.model,
                     folder,
                     tried,
-                    min_agreement=min_agreement or None,
+                    min_agreement=aims[name],
                     dynamic_batch=dynamic_batch,
                     uint8=uint8,
                 )
@@ -200,10 +202,16 @@ def _check_out(out):
         )
 
 
-def _calibrated(names, min_agreement):
-    """Returns which formats images are needed or good for, to calibrate them."""
-    aimed = ("tflite-dynamic",) if min_agreement else ()
-    return [name for name in names if name in ("tflite-int8", *aimed)]
+def _aims(names, min_agreement, has_classes):
+    """Returns the agreement that each quantised export is written for, None for any."""
+    aims = dict.fromkeys(names)
+    for name in names:
+        export = FORMATS[name]
+        if export.is_quantised and has_classes:
+            aims[name] = (
+                export.aim if min_agreement is None else min_agreement
+            ) or None
+    return aims
 
 
 def _tried_on(given, path, compared, calibration, calibrated, central_crop, **data):

@@ -142,6 +142,41 @@ def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch):
     assert (out / "class_names.txt").read_text().split() == list("0123456789")
 
 
+@pytest.mark.parametrize(
+    ("options", "aims"),
+    [
+        ({}, {"dynamic": 0.995, "int8": None}),
+        ({"min_agreement": 0.25}, {"dynamic": 0.25, "int8": 0.25}),
+        ({"min_agreement": 0.0}, {"dynamic": None, "int8": None}),
+        ({"features": True}, {"dynamic": None, "int8": None}),
+    ],
+)
+def test_what_quantised_exports_aim_at(
+    options, aims, quick, model_file, tmp_path, monkeypatch
+):
+    written = {}
+
+    def write_quickly(model, path, *, precision, calibration, **arguments):
+        written[precision] = arguments["min_agreement"]
+        needed = precision == "int8" or written[precision] is not None
+        assert (calibration is not None) >= needed
+        raise RunError("enough is known")
+
+    monkeypatch.setattr(tflite, "write_tflite", write_quickly)
+    for name in ("tflite-dynamic", "tflite-int8"):
+        with pytest.raises(RunError, match="enough is known"):
+            exporting.export(
+                model_file,
+                [name],
+                tmp_path / "out",
+                dataset="digits",
+                compared=8,
+                calibration=8,
+                **options,
+            )
+    assert written == aims
+
+
 def test_features_of_a_run_whose_classes_have_names(quick, model_file, tmp_path):
     results = exporting.export(
         model_file, ["saved_model", "tflite"], tmp_path / "out", features=True
@@ -200,7 +235,7 @@ def test_options_of_tflite(quick, model_file, tmp_path):
     assert not any(row["one_by_one"] for row in results["exports"])
     assert sum(results["exports"][2]["matrices"].values()) > 1
     text = (tmp_path / "out/export.md").read_text()
-    assert "gives uint8 instead" in text and "one image at a time" not in text
+    assert "takes the pixels themselves" in text and "one image at a time" not in text
 
 
 def test_low_precision_is_compared_in_float32(quick, tmp_path):

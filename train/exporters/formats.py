@@ -18,6 +18,9 @@ class Format:
         precision: str, as the writer calls it; None where there is but one.
         packages: tuple of str, what writing and running it needs besides TensorFlow,
             as imported.
+        aim: float, the agreement for which as many matrices stay in float16 as it
+            takes, by an estimate from images of the data set, unless somebody says
+            otherwise; None for none.
     """
 
     kind: str
@@ -25,6 +28,7 @@ class Format:
     min_agreement: float
     precision: str | None = None
     packages: tuple[str, ...] = ()
+    aim: float | None = None
 
     @property
     def is_quantised(self):
@@ -41,7 +45,7 @@ FORMATS = {
         "tflite", "model-float16.tflite", 0.995, "float16", _LITERT
     ),
     "tflite-dynamic": Format(
-        "tflite", "model-dynamic.tflite", 0.95, "dynamic", _LITERT
+        "tflite", "model-dynamic.tflite", 0.95, "dynamic", _LITERT, aim=0.995
     ),
     "tflite-int8": Format("tflite", "model-int8.tflite", 0.9, "int8", _LITERT),
     "onnx": Format("onnx", "model.onnx", 0.995, "float32", _ONNX),

@@ -121,7 +121,7 @@ def on_data_set(given, path, count, *, calibration, central_crop, **data):
         if not len(others):
             raise RunError(
                 f"All {train.num_examples} images of {train.name} are compared, and "
-                "none is left to calibrate int8: lower --images, or pass another "
+                "none is left to calibrate on: lower --images, or pass another "
                 "--split."
             )
         about["calibration"] = {"split": train.name, "count": len(others)}
