@@ -12,6 +12,7 @@ from train import evaluation, given_model
 from train.errors import RunError
 from train.exporters import page, parity, trial
 from train.exporters.formats import FORMATS, chosen, need_packages
+from train.exporters.heads import has_head
 from train.exporters.precision import in_float32
 from train.exporters.writing import file_names, write
 from train.files import whole_file, whole_folder
@@ -102,10 +103,10 @@ def export(
     _check_out(out)
     given = given_model.load(model, image_size=image_size, features=features)
     given = dataclasses.replace(given, model=in_float32(given.model))
-    has_head = given.model.layers[-1].name == "head"
-    if has_head:
+    with_head = has_head(given.model)
+    if with_head:
         evaluation.classes_of(given)
-    has_classes = has_head and len(given.model.output_shape) == 2
+    has_classes = with_head and len(given.model.output_shape) == 2
     aims = _aims(names, min_agreement, has_classes)
     threads = threads or os.cpu_count()
     with tempfile.TemporaryDirectory() as scratch:
@@ -121,7 +122,7 @@ def export(
             skip_corrupt=skip_corrupt,
             split=split,
         )
-        if not has_head:
+        if not with_head:
             tried = dataclasses.replace(tried, class_names=None)
         saved = pathlib.Path(scratch) / "model.keras"
         given.model.save(saved)
@@ -135,7 +136,7 @@ def export(
             )
         # Generated images are of no class: the largest logit is by little.
         top_1 = (
-            has_head and expected.shape[1] > 1 and tried.about["data_set"] is not None
+            with_head and expected.shape[1] > 1 and tried.about["data_set"] is not None
         )
         rows = [_row("keras", facts, expected, expected, top_1, tried.labels)]
         rows[0] |= {"bytes": saved.stat().st_size, "files": []}
@@ -144,7 +145,7 @@ def export(
             "command": command,
             "input_shape": list(given.model.input_shape[1:]),
             "output_shape": list(expected.shape[1:]),
-            "head": has_head,
+            "head": with_head,
             "agreement_of": "top-1" if top_1 else "cosine",
             "largest_answer": float(np.abs(expected).max()),
             "all_alike": len(expected) > 1

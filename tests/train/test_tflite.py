@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.util
 import zipfile
 
 import keras
@@ -296,7 +297,7 @@ def test_an_operation_that_the_format_lacks_is_named(tmp_path):
 
 
 def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(tflite.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RunError, match=r"pip install 'keras_vit\[export\]'"):
         write_tflite(model, tmp_path / "model.tflite")
 

@@ -1,5 +1,7 @@
 """The names of the classes that an export carries."""
 
+from train.exporters.heads import has_head
+
 
 def check_class_names(class_names, model):
     """Makes sure that names fit a model.
@@ -16,7 +18,7 @@ def check_class_names(class_names, model):
     >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
     >>> check_class_names(["cat", "dog"], model)
     """
-    if model.layers[-1].name != "head":
+    if not has_head(model):
         raise ValueError(
             f"{model.name} has no head whose classes could have names: leave out "
             "class_names."

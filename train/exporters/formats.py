@@ -1,9 +1,8 @@
 """What a model can be exported as: a row each."""
 
 import dataclasses
-import importlib.util
 
-from train.errors import RunError
+from train.exporters.packages import LITERT, ONNX, need
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +34,19 @@ class Format:
         return self.precision in ("dynamic", "int8")
 
 
-_LITERT = ("ai_edge_litert", "ai_edge_quantizer", "flatbuffers")
-_ONNX = ("onnx", "onnxruntime")
 # TensorFlow Serving takes the largest number among a model's folders.
 FORMATS = {
     "saved_model": Format("saved_model", "saved_model/1", 0.995),
-    "tflite": Format("tflite", "model.tflite", 0.995, "float32", _LITERT),
+    "tflite": Format("tflite", "model.tflite", 0.995, "float32", LITERT),
     "tflite-float16": Format(
-        "tflite", "model-float16.tflite", 0.995, "float16", _LITERT
+        "tflite", "model-float16.tflite", 0.995, "float16", LITERT
     ),
     "tflite-dynamic": Format(
-        "tflite", "model-dynamic.tflite", 0.95, "dynamic", _LITERT, aim=0.995
+        "tflite", "model-dynamic.tflite", 0.95, "dynamic", LITERT, aim=0.995
     ),
-    "tflite-int8": Format("tflite", "model-int8.tflite", 0.9, "int8", _LITERT),
-    "onnx": Format("onnx", "model.onnx", 0.995, "float32", _ONNX),
-    "onnx-float16": Format("onnx", "model-float16.onnx", 0.995, "float16", _ONNX),
+    "tflite-int8": Format("tflite", "model-int8.tflite", 0.9, "int8", LITERT),
+    "onnx": Format("onnx", "model.onnx", 0.995, "float32", ONNX),
+    "onnx-float16": Format("onnx", "model-float16.onnx", 0.995, "float16", ONNX),
 }
 ALL = "all"
 
@@ -98,9 +95,4 @@ def need_packages(names):
         RunError: something is not.
     """
     for name in names:
-        for package in FORMATS[name].packages:
-            if importlib.util.find_spec(package) is None:
-                raise RunError(
-                    f"{name} needs {package.replace('_', '-')}, which is not "
-                    "installed: pip install 'keras_vit[export]', or leave it out."
-                )
+        need(name, FORMATS[name].packages, hint=", or leave it out")

@@ -15,6 +15,7 @@ import numpy as np
 
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
+from train.exporters.heads import has_head
 from train.exporters.onnx_graph import Graph
 from train.exporters.onnx_layers import function_of
 from train.files import whole_file
@@ -155,7 +156,7 @@ def _fill(graph, model, steps):
     """Writes the whole graph."""
     graph.proto.name = model.name
     output = "features"
-    if model.layers[-1].name == "head":
+    if has_head(model):
         linear = model.layers[-1].activation is keras.activations.linear
         output = "logits" if linear else "probabilities"
     shapes = {"images": model.input_shape, output: model.output_shape}

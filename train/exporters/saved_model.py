@@ -12,6 +12,7 @@ from train.data.decoding import decode_image
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
+from train.exporters.heads import body_and_head
 from train.exporters.notices import without_notices
 from train.exporters.precision import in_float32
 from train.files import make_folder, whole_folder
@@ -185,8 +186,7 @@ def _package(model, class_names):
     of_model_size = _images(*image_size, channels)
     of_any_size = _images(None, None, channels)
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
-    head = model.layers[-1] if model.layers[-1].name == "head" else None
-    body = keras.Model(model.input, head.input) if head else model
+    body, head = body_and_head(model)
 
     @tf.function(autograph=False)
     def features(inputs, training=False):

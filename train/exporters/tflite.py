@@ -1,15 +1,15 @@
 """A model as a TFLite file, for LiteRT on phones and small machines."""
 
-import importlib.util
 import re
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
+from train.exporters.heads import body_and_head, has_head
 from train.exporters.notices import without_notices
+from train.exporters.packages import LITERT, need
 from train.exporters.precision import in_float32
 from train.exporters.tflite_metadata import add_metadata, append_labels
 from train.exporters.tflite_products import counts
@@ -87,7 +87,7 @@ def write_tflite(
     {'float32': 74}
     """
     _check(model, precision, calibration, min_agreement, class_names, uint8)
-    need_litert()
+    need("TFLite", LITERT)
     model = in_float32(model)
     estimated = min_agreement is not None
     how = "float32" if precision == "int8" or estimated else precision
@@ -116,20 +116,6 @@ def write_tflite(
         if class_names is not None:
             append_labels(temporary, class_names)
     return computed
-
-
-def need_litert():
-    """Makes sure that what writes and runs TFLite files is installed.
-
-    Raises:
-        RunError: it is not.
-    """
-    for package in ("ai_edge_litert", "ai_edge_quantizer"):
-        if importlib.util.find_spec(package) is None:
-            raise RunError(
-                f"TFLite needs {package.replace('_', '-')}, which is not installed: "
-                "pip install 'keras_vit[export]'."
-            )
 
 
 def _check(model, precision, calibration, min_agreement, class_names, uint8):
@@ -194,8 +180,7 @@ def _converted(model, precision, dynamic_batch):
             "at 2.1 GB: choose tflite-dynamic without min_agreement, or "
             "tflite-float16 where 2 bytes a weight fit, or ONNX."
         )
-    head = model.layers[-1] if _output(model) == "logits" else None
-    body = keras.Model(model.input, head.input) if head else model
+    body, head = body_and_head(model)
 
     def call(images):
         features = body(images, training=False)
@@ -237,7 +222,7 @@ def _why_not(model, error):
 
 
 def _output(model):
-    return "logits" if model.layers[-1].name == "head" else "features"
+    return "logits" if has_head(model) else "features"
 
 
 def _description(model, precision, computed):

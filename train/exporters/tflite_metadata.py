@@ -8,7 +8,7 @@ LABELS = "labels.txt"
 
 # Places of fields in their tables, and numbers of unions and enumerations, in the
 # standard's metadata_schema.fbs.
-_MODEL = {"name": 0, "description": 1, "subgraphs": 3, "license": 5, "parser": 7}
+_MODEL = {"name": 0, "description": 1, "subgraphs": 3, "parser": 7}
 _SUBGRAPH = {"name": 0, "inputs": 2, "outputs": 3}
 _TENSOR = {
     "name": 0,

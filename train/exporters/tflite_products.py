@@ -27,10 +27,6 @@ class Product:
     tensors: tuple[int, int]
     input: str
 
-    @property
-    def output(self):
-        return self.name
-
 
 def products(content):
     """Returns the products with weights of a TFLite file.

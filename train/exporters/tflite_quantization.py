@@ -66,7 +66,7 @@ def quantized(content, images, *, static, min_agreement=None, uint8=False):
     kinds = {product.name: "dynamic" for product in known}
     if static:
         for product in known[:-1]:
-            if all(ranges[name].is_even for name in (product.input, product.output)):
+            if all(ranges[name].is_even for name in (product.input, product.name)):
                 kinds[product.name] = "static"
     quantizer = _Quantizer(content, known, ranges)
     if min_agreement is not None:
@@ -118,7 +118,7 @@ def _observed(content, known, images):
             (tensor, number)
             for product in known
             for tensor, number in zip(
-                (product.input, product.output), product.tensors, strict=True
+                (product.input, product.name), product.tensors, strict=True
             )
         }:
             ranges[name].add(run.interpreter.get_tensor(number))

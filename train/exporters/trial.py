@@ -14,6 +14,7 @@ from train.class_matching import IMAGENET_HEADS, match_classes
 from train.data import pipeline
 from train.data.splits import pick
 from train.errors import RunError
+from train.exporters.heads import has_head
 from train.exporters.parity import Images
 from train.exporters.runtimes import BATCH
 
@@ -100,7 +101,7 @@ def on_data_set(given, path, count, *, calibration, central_crop, **data):
         "preparation": "central crop" if central_crop else "squashed",
     }
     class_names, places = given.class_names, None
-    if len(given.model.output_shape) == 2 and given.model.layers[-1].name == "head":
+    if len(given.model.output_shape) == 2 and has_head(given.model):
         try:
             class_names, places = match_classes(
                 given.model.output_shape[1], given.class_names, source.class_names
@@ -213,6 +214,6 @@ def _imagenet_names(model):
     """The names of ImageNet's classes if a model has as many, and they can be had."""
     data_set = IMAGENET_HEADS.get(model.output_shape[-1])
     with contextlib.suppress(zoo.StoreError):
-        if data_set and model.layers[-1].name == "head":
+        if data_set and has_head(model):
             return tuple(name for _, name in zoo.class_names(data_set))
     return None
