@@ -1,5 +1,6 @@
 """The Vision Transformer for Keras 3, exact to the released weights."""
 
+from keras_vit import explain
 from keras_vit.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.layers import (
     MLP,
@@ -75,6 +76,7 @@ __all__ = [
     "ViT_Ti16",
     "VisionTransformer",
     "decode_predictions",
+    "explain",
     "load_bit_weights",
     "load_model",
     "load_released_weights",

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
+from keras_vit.layers.watching import current_watcher
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -141,10 +142,11 @@ class SelfAttention(keras.layers.Layer):
 
     def _explicit(self, training):
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
-        # scores of offsets.
+        # scores of offsets, and show no weights.
         dropout = training and self.dropout_rate > 0
         fused = keras.backend.backend() != "tensorflow"
-        return dropout or self.relative_positions or not fused
+        watched = current_watcher() is not None
+        return dropout or self.relative_positions or watched or not fused
 
     def _attend(self, query, key, value, training):
         query, key, value = (
@@ -155,6 +157,8 @@ class SelfAttention(keras.layers.Layer):
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
+        if (watcher := current_watcher()) is not None:
+            weights = watcher.attention(weights)
         mixed = ops.matmul(
             self.dropout(ops.cast(weights, value.dtype), training=training), value
         )

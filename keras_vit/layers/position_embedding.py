@@ -55,6 +55,10 @@ class AddPositionEmbs(keras.layers.Layer):
         _check_length(self, tokens, self.position_embedding.shape[1])
         return ops.add(tokens, self.position_embedding)
 
+    def table(self):
+        """Returns what is added: a tensor (tokens, hidden_size)."""
+        return ops.convert_to_tensor(self.position_embedding)[0]
+
     def compute_output_shape(self, tokens_shape):
         return tokens_shape
 
@@ -123,18 +127,21 @@ class AddPositionEmbs2D(keras.layers.Layer):
             setattr(self, name, variable)
 
     def call(self, tokens):
-        rows, columns = self.grid_size
         _check_length(self, tokens, self.length)
-        hidden_size = tokens.shape[-1]
-        shape = (rows, columns, hidden_size // 2)
+        return ops.add(tokens, self.table())
+
+    def table(self):
+        """Returns what is added: a tensor (tokens, hidden_size)."""
+        rows, columns = self.grid_size
+        half = self.row_embedding.shape[-1]
         halves = [
-            ops.broadcast_to(embedding, shape)
+            ops.broadcast_to(embedding, (rows, columns, half))
             for embedding in (self.column_embedding, self.row_embedding)
         ]
-        table = ops.reshape(ops.concatenate(halves, axis=-1), (-1, hidden_size))
+        table = ops.reshape(ops.concatenate(halves, axis=-1), (-1, 2 * half))
         if self.length > rows * columns:
             table = ops.concatenate([self.class_token_embedding, table], axis=0)
-        return ops.add(tokens, table)
+        return table
 
     def compute_output_shape(self, tokens_shape):
         return tokens_shape

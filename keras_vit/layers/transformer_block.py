@@ -7,6 +7,7 @@ from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import Dropout, rematerialized
 from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.watching import current_watcher
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -132,20 +133,27 @@ class TransformerBlock(keras.layers.Layer):
         }
 
     def _encode(self, tokens, training, return_attention_weights, class_token_only):
+        watcher = current_watcher()
+        first_alone = class_token_only and watcher is None
         branch = self.attention(
             self.attention_norm(tokens),
             training=training,
             return_attention_weights=return_attention_weights,
-            class_token_only=class_token_only,
+            class_token_only=first_alone,
         )
         if return_attention_weights:
             branch, weights = branch
         branch = self.dropout(branch, training=training)
-        if class_token_only:
+        if first_alone:
             tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
         branch = self.mlp(self.mlp_norm(tokens), training=training)
         tokens = tokens + self.stochastic_depth(branch, training=training)
+        if watcher is not None:
+            watcher.tokens(tokens)
+            if class_token_only:
+                tokens = tokens[:, :1]
+                weights = weights[:, :, :1] if return_attention_weights else None
         return (tokens, weights) if return_attention_weights else tokens
 
     def compute_output_spec(

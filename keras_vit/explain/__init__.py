@@ -1,0 +1,30 @@
+"""Looking inside a Vision Transformer: the paper's section 4.5 for any model."""
+
+from keras_vit.explain.attention import (
+    attention_distance,
+    attention_maps,
+    attention_rollout,
+    mean_attention_maps,
+    patch_map,
+)
+from keras_vit.explain.features import Features, principal_colors, token_features
+from keras_vit.explain.filters import Filters, embedding_filters
+from keras_vit.explain.gradients import gradient_attention
+from keras_vit.explain.positions import position_embedding_similarity
+from keras_vit.explain.structure import grid_size
+
+__all__ = [
+    "Features",
+    "Filters",
+    "attention_distance",
+    "attention_maps",
+    "attention_rollout",
+    "embedding_filters",
+    "gradient_attention",
+    "grid_size",
+    "mean_attention_maps",
+    "patch_map",
+    "position_embedding_similarity",
+    "principal_colors",
+    "token_features",
+]

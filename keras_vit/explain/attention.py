@@ -1,0 +1,269 @@
+"""What the tokens look at: attention weights, layer by layer."""
+
+import numpy as np
+from keras import ops
+
+from keras_vit.explain.running import checked, run
+from keras_vit.explain.structure import (
+    check_once,
+    grid_size,
+    num_class_tokens,
+    num_layers,
+    patch_stride,
+)
+from keras_vit.layers.watching import Watcher
+
+
+class _ByLayer(Watcher):
+    """Calls a function of the layer's number and its attention weights."""
+
+    def __init__(self, model, function):
+        self.model = model
+        self.function = function
+        self.layer = 0
+
+    def attention(self, weights):
+        check_once(self.model, self.layer)
+        self.function(self.layer, ops.convert_to_numpy(weights))
+        self.layer += 1
+        return weights
+
+
+def attention_maps(model, images, layers=None, heads=None):
+    """Returns how much each token looks at each other, by layer and head.
+
+    A layer is computed at a time, and only what is asked for is kept.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s, such as any of ours.
+        images: float array (images, height, width, channels) in [-1, 1].
+        layers: sequence of ints, the layers in the order of the result; negative ones
+            count from the last. None for all.
+        heads: likewise, of each layer.
+
+    Returns:
+        float32 array (layers, images, heads, tokens, tokens), queries before keys. Its
+        rows sum to one. The class token, if there is one, comes first; the patches
+        follow row by row.
+
+    Raises:
+        ValueError: the model has no attention, there is no such layer or head, or the
+            images are not as the model takes them.
+
+    Source:
+        Paper appendix A, equation 7, the matrix A; `attn_weights` of the released code.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> images = np.zeros((1, 32, 32, 3), "float32")
+    >>> attention_maps(model, images, layers=[0, -1]).shape
+    (2, 1, 3, 5, 5)
+    """
+    images = checked(model, images)
+    layers = _chosen(layers, num_layers(model), "layer", model)
+    maps = None
+
+    def watcher(part):
+        def keep(layer, weights):
+            nonlocal maps
+            if layer not in layers:
+                return
+            kept = _chosen(heads, weights.shape[1], "head", model)
+            if maps is None:
+                shape = (len(layers), len(images), len(kept), *weights.shape[2:])
+                maps = np.empty(shape, "float32")
+            for place in np.flatnonzero(np.equal(layers, layer)):
+                maps[place, part] = weights[:, kept]
+
+        return _ByLayer(model, keep)
+
+    run(model, images, watcher)
+    return maps
+
+
+def mean_attention_maps(model, images):
+    """Returns how much each token looks at each other, by layer, on average of heads.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s.
+        images: float array (images, height, width, channels) in [-1, 1].
+
+    Returns:
+        float32 array (layers, images, tokens, tokens), queries before keys, whose rows
+        sum to one.
+
+    Raises:
+        ValueError: as `attention_maps`.
+
+    Source:
+        Paper appendix D, attention maps: the mean over the heads, here of every layer.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> mean_attention_maps(model, np.zeros((1, 32, 32, 3), "float32")).shape
+    (12, 1, 5, 5)
+    """
+    return _by_layer(model, images, lambda weights: weights.mean(axis=1))
+
+
+def attention_rollout(model, images):
+    """Returns how much of each patch reaches each token through all layers.
+
+    In every layer the heads are averaged, the identity is added for what the residual
+    connection passes on, and rows are divided by their sum; these matrices are
+    multiplied, the last layer's first.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s.
+        images: float array (images, height, width, channels) in [-1, 1].
+
+    Returns:
+        float32 array (images, tokens, tokens), whose rows sum to one. `patch_map` makes
+        a picture of it.
+
+    Raises:
+        ValueError: as `attention_maps`.
+
+    Source:
+        Paper appendix D, attention maps, and figure 6; Abnar and Zuidema, arXiv
+        2005.00928.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> rollout = attention_rollout(model, np.zeros((1, 32, 32, 3), "float32"))
+    >>> patch_map(rollout, grid_size(model)).shape
+    (1, 2, 2)
+    """
+    images = checked(model, images)
+    rollout = None
+
+    def watcher(part):
+        product = None
+
+        def multiply(layer, weights):
+            nonlocal product, rollout
+            mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
+            mean /= mean.sum(axis=-1, keepdims=True)
+            product = mean if product is None else mean @ product
+            if rollout is None:
+                rollout = np.empty((len(images), *mean.shape[1:]), "float32")
+            rollout[part] = product
+
+        return _ByLayer(model, multiply)
+
+    run(model, images, watcher)
+    return rollout
+
+
+def attention_distance(model, images):
+    """Returns how far each head looks, in pixels.
+
+    The distance between the centres of two patches, averaged over the keys by the
+    attention that the query pays them, and over the queries. The class token is
+    nowhere in the image, so it is no query, and what patches pay it does not count.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s.
+        images: float array (images, height, width, channels) in [-1, 1].
+
+    Returns:
+        float32 array (layers, images, heads), in pixels of the images given. Not a
+        number where a head's patches look at the class token alone.
+
+    Raises:
+        ValueError: as `attention_maps`.
+
+    Source:
+        Paper section 4.5, appendix D, attention distance, and figures 7 and 11. Of the
+        class token the paper says nothing.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
+    (12, 1, 3)
+    """
+    rows, columns = grid_size(model, np.shape(images)[1:3])
+    down, across = patch_stride(model)
+    y, x = np.divmod(np.arange(rows * columns), columns)
+    distances = np.hypot(
+        down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
+    )
+
+    def mean_distance(weights):
+        first = num_class_tokens(weights.shape[-1], (rows, columns))
+        weights = weights[:, :, first:, first:]
+        paid = weights.sum(axis=-1)
+        lengths = np.einsum("nhqk,qk->nhq", weights, distances)
+        looking = paid > 0
+        with np.errstate(invalid="ignore"):
+            means = np.where(looking, lengths / paid, 0)
+            return means.sum(axis=-1) / looking.sum(axis=-1)
+
+    return _by_layer(model, images, mean_distance)
+
+
+def patch_map(matrix, grid_size):
+    """Returns what the model's answer takes from each patch, as a picture.
+
+    That is the class token's row, or of models without one, which answer from the
+    mean over the tokens, the mean over the rows.
+
+    Args:
+        matrix: array (..., tokens, tokens), such as `attention_maps` returns.
+        grid_size: (rows, columns) of the patches, see `grid_size`.
+
+    Returns:
+        Array (..., rows, columns).
+
+    Raises:
+        ValueError: the tokens do not fit the grid.
+
+    Source:
+        Paper figure 6.
+
+    Example:
+
+    >>> patch_map(np.eye(5), (2, 2))
+    array([[0., 0.],
+           [0., 0.]])
+    """
+    matrix = np.asarray(matrix)
+    first = num_class_tokens(matrix.shape[-1], grid_size)
+    row = matrix[..., 0, 1:] if first else matrix.mean(axis=-2)
+    return row.reshape(*row.shape[:-1], *grid_size)
+
+
+def _by_layer(model, images, function):
+    """What a function makes of each layer's weights, float32 (layers, images, ...)."""
+    images = checked(model, images)
+    found = None
+
+    def watcher(part):
+        def keep(layer, weights):
+            nonlocal found
+            values = function(weights)
+            if found is None:
+                shape = (num_layers(model), len(images), *values.shape[1:])
+                found = np.empty(shape, "float32")
+            found[layer, part] = values
+
+        return _ByLayer(model, keep)
+
+    run(model, images, watcher)
+    return found
+
+
+def _chosen(numbers, count, what, model):
+    """The numbers as a list of ints from 0."""
+    numbers = range(count) if numbers is None else numbers
+    for number in numbers:
+        if not -count <= number < count:
+            raise ValueError(
+                f"The model {model.name} has no {what} {number}: pass numbers from "
+                f"{-count} to {count - 1}."
+            )
+    return [int(number) % count for number in numbers]

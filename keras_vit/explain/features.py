@@ -1,0 +1,141 @@
+"""What the model makes of the whole image and of each patch."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_vit.explain.principal import principal_components
+from keras_vit.explain.running import checked, run
+from keras_vit.explain.structure import (
+    check_once,
+    grid_size,
+    layers_of,
+    num_class_tokens,
+    num_layers,
+)
+from keras_vit.layers import LayerNorm
+from keras_vit.layers.watching import Watcher
+
+# The lightest and darkest hundredths of a picture would make all else grey.
+_PERCENTILES = (1, 99)
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """The tokens after a layer.
+
+    Args:
+        class_token: float32 array (images, hidden_size), None of a model without one.
+        patches: float32 array (images, rows, columns, hidden_size).
+    """
+
+    class_token: np.ndarray | None
+    patches: np.ndarray
+
+
+class _Tokens(Watcher):
+    """Keeps what one layer puts out."""
+
+    def __init__(self, model, layer):
+        self.model = model
+        self.wanted = layer
+        self.layer = 0
+        self.kept = None
+
+    def tokens(self, tokens):
+        check_once(self.model, self.layer)
+        if self.layer == self.wanted:
+            self.kept = tokens
+        self.layer += 1
+
+
+def token_features(model, images, layer=None):
+    """Returns the class token and the patches as a layer leaves them.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s.
+        images: float array (images, height, width, channels) in [-1, 1].
+        layer: int, which block's output; negative ones count from the last. None for
+            the last one's, after the final norm if the model has one: what the class
+            is told from.
+
+    Returns:
+        `Features`.
+
+    Raises:
+        ValueError: the model has no `TransformerBlock` or no such layer, or the images
+            are not as the model takes them.
+
+    Source:
+        Paper section 3.1, equation 4; `encoded` in the released code.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
+    >>> features = token_features(model, np.zeros((1, 32, 48, 3), "float32"))
+    >>> features.class_token.shape, features.patches.shape
+    ((1, 192), (1, 2, 3, 192))
+    """
+    images = checked(model, images)
+    count = num_layers(model)
+    if layer is not None and not -count <= layer < count:
+        raise ValueError(
+            f"The model {model.name} has no layer {layer}: pass one of {-count} to "
+            f"{count - 1}."
+        )
+    watchers = []
+
+    def watcher(part):
+        watchers.append(_Tokens(model, (-1 if layer is None else layer) % count))
+        return watchers[-1]
+
+    run(model, images, watcher)
+    parts = [watcher.kept for watcher in watchers]
+    if layer is None:
+        for norm in layers_of(model, LayerNorm)[-1:]:
+            parts = [norm(tokens) for tokens in parts]
+    tokens = np.concatenate(
+        [ops.convert_to_numpy(ops.cast(part, "float32")) for part in parts]
+    )
+    grid = grid_size(model, images.shape[1:3])
+    first = num_class_tokens(tokens.shape[1], grid)
+    patches = tokens[:, first:].reshape(len(images), *grid, -1)
+    return Features(tokens[:, 0] if first else None, patches)
+
+
+def principal_colors(patches):
+    """Returns colours for patches, like ones for those with like features.
+
+    The first three principal components of all patches of all images are red, green
+    and blue, each from its first hundredth to its last.
+
+    Args:
+        patches: float array (images, rows, columns, hidden_size), of `token_features`.
+
+    Returns:
+        float32 array (images, rows, columns, 3) in [0, 1].
+
+    Raises:
+        ValueError: there are fewer than four patches or three features.
+
+    Source:
+        Oquab et al. (DINOv2), arXiv 2304.07193, figure 1, without its choice of the
+        foreground.
+
+    Example:
+
+    >>> patches = np.random.default_rng(0).normal(size=(2, 4, 6, 192))
+    >>> principal_colors(patches).shape
+    (2, 4, 6, 3)
+    """
+    rows = np.asarray(patches).reshape(-1, np.shape(patches)[-1])
+    if len(rows) < 4 or rows.shape[1] < 3:
+        raise ValueError(
+            f"Three colours need at least 4 patches of 3 features, got {rows.shape}."
+        )
+    directions, _ = principal_components(rows, 3)
+    values = (rows - rows.mean(axis=0)) @ directions.T
+    low, high = np.percentile(values, _PERCENTILES, axis=0)
+    values = (values - low) / np.maximum(high - low, np.finfo("float32").tiny)
+    return values.clip(0, 1).reshape(*np.shape(patches)[:3], 3).astype("float32")

@@ -1,0 +1,82 @@
+"""What the first layer of a model sees in an image."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_vit.explain.principal import principal_components
+from keras_vit.explain.structure import layers_of
+from keras_vit.layers import PatchEncoder, StdConv2D
+
+
+@dataclasses.dataclass(frozen=True)
+class Filters:
+    """The filters that read the image.
+
+    Args:
+        components: float32 array (components, height, width, channels), the principal
+            components of the filters, each of norm 1.
+        explained_variance_ratio: float32 array (components,), the share of the
+            filters' variance that each explains.
+        kernel: float32 array (height, width, channels, filters), the filters
+            themselves; those of a hybrid's convolution as it applies them,
+            standardised.
+        layer: str, the name of the layer.
+    """
+
+    components: np.ndarray
+    explained_variance_ratio: np.ndarray
+    kernel: np.ndarray
+    layer: str
+
+
+def embedding_filters(model, components=28):
+    """Returns the filters that read the image, and their principal components.
+
+    They are those of the patch embedding, or of a hybrid's root convolution, whose
+    patch embedding reads no image.
+
+    Args:
+        model: `keras.Model` with a `PatchEncoder` or a `StdConv2D`.
+        components: int, how many principal components; all, if there are fewer.
+
+    Returns:
+        `Filters`. A component's sign is arbitrary: here its largest entry is positive.
+
+    Raises:
+        ValueError: the model has no such layer, or all its filters are equal.
+
+    Source:
+        Paper section 4.5 and figure 7, left.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> embedding_filters(model).components.shape
+    (28, 16, 16, 3)
+    """
+    readers = layers_of(model, PatchEncoder, StdConv2D)
+    if not readers:
+        raise ValueError(
+            f"The model {model.name} has neither a PatchEncoder nor a StdConv2D: pass "
+            "one of ours."
+        )
+    first = readers[0]
+    kernel = first.kernel
+    if isinstance(first, StdConv2D):
+        kernel = first.standardized(kernel)
+    kernel = ops.convert_to_numpy(ops.cast(kernel, "float32"))
+    filters = kernel.reshape(-1, kernel.shape[-1]).T
+    if (filters == filters[0]).all():
+        raise ValueError(
+            f"All filters of {first.name} of the model {model.name} are equal: load "
+            "weights into it."
+        )
+    directions, shares = principal_components(filters, components)
+    return Filters(
+        directions.reshape(-1, *kernel.shape[:-1]).astype("float32"),
+        shares.astype("float32"),
+        kernel,
+        first.name,
+    )

@@ -1,0 +1,57 @@
+"""What a model has learned of where its patches are."""
+
+import numpy as np
+from keras import ops
+
+from keras_vit.explain.structure import grid_size, layers_of, num_class_tokens
+from keras_vit.layers import AddPositionEmbs, AddPositionEmbs2D, TransformerBlock
+
+
+def position_embedding_similarity(model, layer=0):
+    """Returns how alike the position embeddings of any two patches are.
+
+    Args:
+        model: `keras.Model` that adds position embeddings.
+        layer: int, of a model that adds others before each block, which.
+
+    Returns:
+        float32 array (rows, columns, rows, columns), cosines: [i, j] is the map that
+        figure 7 has in row i and column j.
+
+    Raises:
+        ValueError: the model has no embedding of a place, or not so many layers.
+
+    Source:
+        Paper section 4.5, appendix D.4 and figures 7 (centre) and 10.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
+    >>> position_embedding_similarity(model).shape
+    (2, 3, 2, 3)
+    """
+    places = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
+    if not places:
+        raise ValueError(_why_none(model))
+    if not 0 <= layer < len(places):
+        raise ValueError(
+            f"The model {model.name} has position embeddings in {len(places)} places: "
+            f"pass a layer of 0 to {len(places) - 1}, got {layer}."
+        )
+    table = ops.convert_to_numpy(ops.cast(places[layer].table(), "float32"))
+    rows, columns = places[layer].grid_size or grid_size(model)
+    first = num_class_tokens(len(table), (rows, columns))
+    vectors = table[first:].astype("float64")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors / np.maximum(lengths, np.finfo("float64").tiny)
+    similarity = (vectors @ vectors.T).clip(-1, 1)
+    return similarity.reshape(rows, columns, rows, columns).astype("float32")
+
+
+def _why_none(model):
+    if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
+        return (
+            f"The model {model.name} has relative positions: embeddings of the offset "
+            "between two tokens, and none of a place that could be like another."
+        )
+    return f"The model {model.name} has no position embeddings."

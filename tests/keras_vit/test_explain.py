@@ -1,0 +1,525 @@
+import dataclasses
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import small_models
+from keras import ops
+
+import keras_vit
+from keras_vit import explain
+from keras_vit.layers.watching import Watcher, watched_by
+
+GOLDENS = (
+    "token",
+    "pre_logits",
+    "gap",
+    "non_square",
+    "hybrid_stem",
+    "hybrid_three_stages",
+)
+KINDS = sorted(small_models.MODELS)
+
+
+def images_of(model, count=2, seed=0):
+    shape = (count, *model.input_shape[1:])
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
+
+
+def golden(name, goldens, index):
+    """The model of a golden, and what the released one computed."""
+    facts = index[name]
+    file = goldens / f"{facts.get('checkpoint', name)}.npz"
+    model = keras_vit.load_model(str(file), image_size=facts["image_size"])
+    return model, np.load(goldens / f"{name}.expected.npz")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_attention_of_the_goldens(name, goldens, golden_index):
+    model, expected = golden(name, goldens, golden_index)
+    maps = explain.attention_maps(model, expected["images"])
+    stored = expected["attention"]
+    assert maps.shape == stored.shape
+    np.testing.assert_allclose(maps, stored, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_tokens_of_the_goldens(name, goldens, golden_index):
+    model, expected = golden(name, goldens, golden_index)
+    features = explain.token_features(model, expected["images"])
+    tokens = features.patches.reshape(len(features.patches), -1, 48)
+    if features.class_token is not None:
+        tokens = np.concatenate([features.class_token[:, None], tokens], axis=1)
+    assert (features.class_token is None) == (name == "gap")
+    np.testing.assert_allclose(tokens, expected["tokens"], atol=1e-5 * 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_sum_to_one(kind):
+    model = small_models.made(**small_models.MODELS[kind])
+    images = images_of(model)
+    maps = explain.attention_maps(model, images)
+    tokens = 24 + (kind != "mean of the tokens")
+    if kind == "patches not square":
+        tokens = 4 * 4 + 1
+    assert maps.shape == (2, 2, 3, tokens, tokens)
+    assert maps.dtype == "float32"
+    for rows in (
+        maps,
+        explain.mean_attention_maps(model, images),
+        explain.attention_rollout(model, images),
+    ):
+        assert (rows >= 0).all()
+        np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rollout_and_means_equal_numpy(kind):
+    model = small_models.made(**small_models.MODELS[kind])
+    images = images_of(model)
+    maps = explain.attention_maps(model, images).astype("float64")
+    means = explain.mean_attention_maps(model, images)
+    np.testing.assert_allclose(means, maps.mean(axis=2), atol=1e-6)
+    for index, rollout in enumerate(explain.attention_rollout(model, images)):
+        expected = np.eye(maps.shape[-1])
+        for layer in maps[:, index]:
+            step = sum(layer) / len(layer) + np.eye(len(expected))
+            expected = (step / step.sum(axis=1)[:, None]).dot(expected)
+        np.testing.assert_allclose(rollout, expected, atol=1e-6)
+
+
+# Pixels from patch to patch, and the grid of patches, by hand.
+PLACES = {
+    "plain": ((8, 8), (4, 6)),
+    "patches not square": ((8, 12), (4, 4)),
+    "mean of the tokens": ((8, 8), (4, 6)),
+    "hybrid": ((8, 8), (4, 6)),
+    "hybrid of no multiple": ((8, 8), (4, 6)),
+    "relative": ((8, 8), (4, 6)),
+}
+NO_MULTIPLE = {"config": small_models.HYBRID, "image_size": (30, 46)}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_distance_equals_numpy(kind):
+    model = small_models.made(**small_models.MODELS.get(kind, NO_MULTIPLE))
+    images = images_of(model)
+    (down, across), (rows, columns) = PLACES[kind]
+    assert explain.grid_size(model) == (rows, columns)
+    maps = explain.attention_maps(model, images).astype("float64")
+    first = maps.shape[-1] - rows * columns
+    centres = [
+        (down * (row + 0.5), across * (column + 0.5))
+        for row, column in itertools.product(range(rows), range(columns))
+    ]
+    found = explain.attention_distance(model, images)
+    assert found.shape == (2, 2, 3)
+    for layer, image, head in np.ndindex(found.shape):
+        weights = maps[layer, image, head, first:, first:]
+        lengths = [
+            sum(
+                weight * np.linalg.norm(np.subtract(centre, other))
+                for weight, other in zip(row, centres, strict=True)
+            )
+            / sum(row)
+            for row, centre in zip(weights, centres, strict=True)
+        ]
+        np.testing.assert_allclose(
+            found[layer, image, head], np.mean(lengths), rtol=1e-5
+        )
+
+
+def test_distance_of_heads_that_look_everywhere():
+    model = small_models.made()
+    attention = model.get_layer("encoder_block_0").attention
+    attention.query.kernel.assign(np.zeros((24, 24)))
+    attention.query.bias.assign(np.zeros(24))
+    places = list(itertools.product(range(4), range(6)))
+    uniform = np.mean(
+        [
+            8 * np.linalg.norm(np.subtract(one, other))
+            for one, other in itertools.product(places, places)
+        ]
+    )
+    found = explain.attention_distance(model, images_of(model, 1))
+    np.testing.assert_allclose(found[0], uniform, rtol=1e-5)
+    assert np.abs(found[1] - uniform).max() > 0.1
+
+
+@pytest.mark.filterwarnings("error")
+def test_distance_of_heads_that_look_at_the_class_token_alone():
+    model = small_models.made()
+    for name in ("embedding", "position_embedding"):
+        layer = model.get_layer(name)
+        layer.set_weights([np.zeros(weight.shape) for weight in layer.weights])
+    # The norm leaves the patches at zero and the class token at one and minus one.
+    signs = np.tile([1.0, -1.0], 12)
+    model.get_layer("class_token").token.assign(signs[None, None])
+    block = model.get_layer("encoder_block_0")
+    block.attention_norm.set_weights([np.ones(24), np.zeros(24)])
+    for projection, kernel in (
+        (block.attention.query, np.zeros((24, 24))),
+        (block.attention.key, np.outer(signs, np.ones(24))),
+    ):
+        projection.kernel.assign(kernel)
+        projection.bias.assign(np.full(24, 10.0))
+    distance = explain.attention_distance(model, images_of(model, 1))
+    assert np.isnan(distance[0]).all()
+    assert np.isfinite(distance[1]).all()
+
+
+@pytest.mark.parametrize("at", ["stem", "every_layer", "every_layer_shared"])
+@pytest.mark.parametrize("positions", ["learned", "2d"])
+def test_similarity_equals_numpy(positions, at):
+    model = small_models.made(**small_models.positions(positions, at))
+    count = small_models.PLAIN.num_layers if at == "every_layer" else 1
+    tables = []
+    for layer in model.layers:
+        if isinstance(layer, keras_vit.AddPositionEmbs):
+            tables.append(np.array(layer.position_embedding)[0, 1:])
+        if isinstance(layer, keras_vit.AddPositionEmbs2D):
+            row, column = (
+                np.array(layer.row_embedding),
+                np.array(layer.column_embedding),
+            )
+            tables.append(
+                [
+                    np.concatenate([column[0, j], row[i, 0]])
+                    for i, j in itertools.product(range(4), range(6))
+                ]
+            )
+    assert len(tables) == count
+    for index, table in enumerate(tables):
+        similarity = explain.position_embedding_similarity(model, index)
+        for i, j, k, m in np.ndindex(4, 6, 4, 6):
+            one, other = (np.float64(table[6 * a + b]) for a, b in ((i, j), (k, m)))
+            cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+            assert abs(similarity[i, j, k, m] - cosine) < 1e-6
+    with pytest.raises(ValueError, match=f"position embeddings in {count} places"):
+        explain.position_embedding_similarity(model, count)
+
+
+def test_models_without_embeddings_of_places_say_so():
+    for kind, words in (
+        ("none", "no position emb"),
+        ("relative", "relative positions"),
+    ):
+        model = small_models.made(**small_models.positions(kind))
+        with pytest.raises(ValueError, match=words):
+            explain.position_embedding_similarity(model)
+
+
+class Changing(Watcher):
+    """Adds something to the attention weights of one layer."""
+
+    def __init__(self, layer, change):
+        self.countdown = layer
+        self.change = change
+
+    def attention(self, weights):
+        self.countdown -= 1
+        return weights + self.change if self.countdown == -1 else weights
+
+
+def slopes(model, image, asked, layer, maps):
+    """The class's output by each attention weight, from small changes of each."""
+    found = np.zeros(maps.shape)
+    for place in np.ndindex(maps.shape):
+        outputs = []
+        for step in (0.02, -0.02):
+            change = np.zeros((1, *maps.shape), "float32")
+            change[(0, *place)] = step
+            with watched_by(Changing(layer, ops.convert_to_tensor(change))):
+                outputs.append(ops.convert_to_numpy(model(image))[0, asked])
+        found[place] = (float(outputs[0]) - float(outputs[1])) / 0.04
+    return found
+
+
+@pytest.mark.parametrize("pooling", ["token", "gap"])
+def test_gradient_attention_equals_small_changes(pooling):
+    config = dataclasses.replace(small_models.PLAIN, hidden_size=8, num_heads=2)
+    model = small_models.made(config, image_size=(16, 16), pooling=pooling)
+    images = images_of(model, 2)
+    maps = explain.attention_maps(model, images)
+    found = explain.gradient_attention(model, images, [3, 1])
+    for index, asked in enumerate((3, 1)):
+        expected = np.eye(maps.shape[-1])
+        for layer in range(2):
+            weights = maps[layer, index]
+            slope = slopes(model, images[index : index + 1], asked, layer, weights)
+            expected = expected + np.maximum(slope * weights, 0).mean(axis=0) @ expected
+        off = expected - np.eye(len(expected))
+        np.testing.assert_allclose(
+            found[index] - np.eye(len(expected)), off, atol=2e-3 * np.abs(off).max()
+        )
+
+
+def test_gradient_attention_asks_for_the_likeliest_class():
+    model = small_models.made()
+    model.get_layer("head").bias.assign(np.zeros(5))
+    images = images_of(model, 6)
+    likeliest = ops.convert_to_numpy(model(images)).argmax(axis=1)
+    assert len({*likeliest}) > 1
+    np.testing.assert_array_equal(
+        explain.gradient_attention(model, images),
+        explain.gradient_attention(model, images, likeliest),
+    )
+    one = explain.gradient_attention(model, images, 2)
+    assert np.abs(one - explain.gradient_attention(model, images, 3)).max() > 1e-3
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_sees_nearly_the_same(precision):
+    model = small_models.made()
+    images = images_of(model)
+    kept = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(precision)
+    try:
+        half = small_models.made()
+    finally:
+        keras.config.set_dtype_policy(kept)
+    half.set_weights(model.get_weights())
+    for see, tolerance in (
+        (explain.attention_maps, 3e-2),
+        (explain.attention_rollout, 3e-2),
+        (lambda *given: explain.gradient_attention(*given, 1), 5e-2),
+        (lambda *given: explain.token_features(*given).patches, 1e-1),
+    ):
+        expected, found = see(model, images), see(half, images)
+        assert found.dtype == "float32"
+        assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
+
+
+def test_filters_are_the_principal_components():
+    model = small_models.made()
+    found = explain.embedding_filters(model, components=5)
+    kernel = ops.convert_to_numpy(model.get_layer("embedding").kernel).astype("float64")
+    np.testing.assert_array_equal(found.kernel, kernel.astype("float32"))
+    filters = kernel.reshape(-1, 24).T
+    values, vectors = np.linalg.eigh(np.cov(filters.T))
+    order = np.argsort(-values)[:5]
+    np.testing.assert_allclose(
+        found.explained_variance_ratio, values[order] / values.sum(), rtol=1e-5
+    )
+    for component, vector in zip(found.components, vectors.T[order], strict=True):
+        assert abs(abs(component.ravel() @ vector) - 1) < 1e-5
+        assert component.ravel()[np.abs(component).argmax()] > 0
+    assert found.layer == "embedding"
+    assert explain.embedding_filters(model).components.shape == (23, 8, 8, 3)
+
+
+def test_filters_of_a_hybrid_are_those_of_its_root():
+    model = small_models.made(small_models.HYBRID)
+    found = explain.embedding_filters(model)
+    assert found.layer == "conv_root"
+    assert found.components.shape == (28, 7, 7, 3)
+    np.testing.assert_allclose(found.kernel.mean(axis=(0, 1, 2)), 0, atol=1e-6)
+    np.testing.assert_allclose(found.kernel.std(axis=(0, 1, 2)), 1, atol=1e-3)
+
+
+def test_bit_has_filters_and_no_attention():
+    model = keras_vit.BiTResNet("BiT-R50x1", image_size=32, classes=2)
+    assert explain.embedding_filters(model).components.shape == (28, 7, 7, 3)
+    images = np.zeros((1, 32, 32, 3), "float32")
+    for see in (
+        explain.attention_maps,
+        explain.attention_rollout,
+        explain.attention_distance,
+        explain.gradient_attention,
+        explain.token_features,
+    ):
+        with pytest.raises(ValueError, match=r"no TransformerBlock|PatchEncoder"):
+            see(model, images)
+
+
+def test_features_of_a_layer():
+    model = small_models.made()
+    images = images_of(model)
+    outputs = [model.get_layer(f"encoder_block_{index}").output for index in range(2)]
+    norm = model.get_layer("encoder_norm")
+    # The last block of the model itself computes the class token alone.
+    first, last = keras.Model(model.input, outputs)(images)
+    features = explain.token_features(model, images, layer=0)
+    tokens = ops.convert_to_numpy(first)
+    np.testing.assert_allclose(features.class_token, tokens[:, 0], atol=1e-6)
+    np.testing.assert_allclose(
+        features.patches.reshape(2, 24, 24), tokens[:, 1:], atol=1e-6
+    )
+    for layer in (1, -1):
+        features = explain.token_features(model, images, layer=layer)
+        np.testing.assert_allclose(
+            features.class_token, ops.convert_to_numpy(last)[:, 0], atol=1e-6
+        )
+    final = explain.token_features(model, images)
+    np.testing.assert_allclose(
+        final.class_token, ops.convert_to_numpy(norm(last))[:, 0], atol=1e-6
+    )
+    with pytest.raises(ValueError, match="no layer 2"):
+        explain.token_features(model, images, layer=2)
+
+
+def test_colors_tell_features_apart():
+    rng = np.random.default_rng(0)
+    kinds = rng.normal(size=(4, 16))
+    places = rng.integers(4, size=(2, 5, 7))
+    patches = kinds[places] + 0.01 * rng.normal(size=(2, 5, 7, 16))
+    colors = explain.principal_colors(patches)
+    assert colors.shape == (2, 5, 7, 3)
+    assert colors.min() == 0
+    assert colors.max() == 1
+    means = [colors[places == kind].mean(axis=0) for kind in range(4)]
+    for kind in range(4):
+        assert colors[places == kind].std(axis=0).max() < 0.05
+    for one, other in itertools.combinations(means, 2):
+        assert np.abs(one - other).max() > 0.2
+    with pytest.raises(ValueError, match="at least 4 patches"):
+        explain.principal_colors(np.zeros((1, 1, 2, 16)))
+
+
+def test_layers_and_heads_are_chosen():
+    model = small_models.made()
+    images = images_of(model)
+    maps = explain.attention_maps(model, images)
+    chosen = explain.attention_maps(model, images, layers=[-1, 0, 1], heads=[2, -3])
+    np.testing.assert_array_equal(chosen, maps[[1, 0, 1]][:, :, [2, 0]])
+    with pytest.raises(ValueError, match="has no layer 2: pass numbers from -2 to 1"):
+        explain.attention_maps(model, images, layers=[2])
+    with pytest.raises(ValueError, match="has no head -4"):
+        explain.attention_maps(model, images, heads=[-4])
+
+
+def test_many_images_go_in_parts(monkeypatch):
+    model = small_models.made()
+    images = images_of(model, 5)
+    seen = (
+        explain.attention_maps,
+        explain.attention_rollout,
+        explain.attention_distance,
+        lambda *given: explain.token_features(*given).patches,
+    )
+    whole = [see(model, images) for see in seen]
+    # Two at a time.
+    monkeypatch.setattr("keras_vit.explain.running._NUMBERS_AT_ONCE", 2 * 3 * 25**2)
+    for see, expected in zip(seen, whole, strict=True):
+        np.testing.assert_allclose(see(model, images), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_pictures_of_the_pooled_state():
+    matrix = np.arange(49.0).reshape(7, 7)
+    np.testing.assert_array_equal(
+        explain.patch_map(matrix, (2, 3)), [[1, 2, 3], [4, 5, 6]]
+    )
+    without = explain.patch_map(matrix[None, :6, :6], (2, 3))
+    np.testing.assert_array_equal(without, [[[17.5, 18.5, 19.5], [20.5, 21.5, 22.5]]])
+    with pytest.raises(ValueError, match="7 tokens are not those of a grid of 2x2"):
+        explain.patch_map(matrix, (2, 2))
+
+
+def test_looking_changes_nothing():
+    model = small_models.made(remat=True)
+    images = images_of(model)
+    before = ops.convert_to_numpy(model(images))
+    weights = model.get_weights()
+    explain.attention_rollout(model, images)
+    explain.gradient_attention(model, images)
+    explain.token_features(model, images)
+    np.testing.assert_array_equal(ops.convert_to_numpy(model(images)), before)
+    for old, new in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+    assert [layer.output.shape for layer in model.layers]
+    model.predict(images, verbose=0)
+
+
+def test_models_of_other_making(tmp_path):
+    model = small_models.made()
+    images = images_of(model)
+    expected = explain.attention_maps(model, images)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(explain.attention_maps(loaded, images), expected)
+
+    inputs = keras.Input((32, 48, 3))
+    outer = keras.Model(inputs, keras.layers.Softmax()(model(inputs)))
+    np.testing.assert_array_equal(explain.attention_maps(outer, images), expected)
+    assert explain.gradient_attention(outer, images).shape == (2, 25, 25)
+
+    int8 = explain.attention_maps(keras_vit.quantize_weights(model), images)
+    assert 0 < np.abs(int8 - expected).max() < 0.02
+    kernel = explain.embedding_filters(keras_vit.quantize_weights(model)).kernel
+    assert 0 < np.abs(kernel - explain.embedding_filters(model).kernel).max() < 0.01
+
+
+def test_a_block_called_twice_is_refused():
+    images = keras.Input((32, 32, 3))
+    tokens = keras_vit.PatchEncoder(8, 24)(images)
+    block = keras_vit.TransformerBlock(num_heads=3, mlp_dim=40)
+    model = keras.Model(images, block(block(tokens)))
+    given = images_of(model)
+    for see in (
+        explain.attention_maps,
+        explain.attention_rollout,
+        explain.attention_distance,
+        explain.token_features,
+    ):
+        with pytest.raises(ValueError, match="more than once"):
+            see(model, given)
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        (np.zeros((32, 48, 3), "float32"), r"takes images of shape \(images, 32, 48"),
+        (np.zeros((1, 48, 32, 3), "float32"), "build the model with their image_size"),
+        (np.zeros((0, 32, 48, 3), "float32"), "at least one"),
+        (np.zeros((1, 32, 48, 3), "uint8"), r"keras_vit.preprocess_input\(images\)"),
+    ],
+)
+def test_unfit_images_are_refused(images, words):
+    model = small_models.made()
+    for see in (
+        explain.attention_maps,
+        explain.attention_rollout,
+        explain.attention_distance,
+        explain.gradient_attention,
+        explain.token_features,
+    ):
+        with pytest.raises(ValueError, match=words):
+            see(model, images)
+
+
+def test_unfit_classes_are_refused():
+    model = small_models.made()
+    images = images_of(model)
+    with pytest.raises(ValueError, match="no class 5: pass one of 0 to 4"):
+        explain.gradient_attention(model, images, 5)
+    with pytest.raises(ValueError, match="3 classes for 2 images"):
+        explain.gradient_attention(model, images, [0, 1, 2])
+    new = keras_vit.VisionTransformer(small_models.PLAIN, image_size=(32, 48))
+    with pytest.raises(ValueError, match="its head is new"):
+        explain.gradient_attention(new, images)
+    features = small_models.made(include_top=False)
+    with pytest.raises(ValueError, match="no head"):
+        explain.gradient_attention(features, images)
+
+
+@pytest.mark.parametrize("variant", sorted(keras_vit.VARIANTS))
+def test_every_variant(variant):
+    """At full width, with two blocks and the smallest image that has two patches."""
+    config = dataclasses.replace(keras_vit.VARIANTS[variant], num_layers=2)
+    down, across = config.stride
+    model = keras_vit.VisionTransformer(
+        config, image_size=(down, 2 * across), classes=3
+    )
+    model.get_layer("head").kernel.assign(np.eye(config.hidden_size, 3))
+    images = images_of(model, 1)
+    tokens = 3
+    assert explain.grid_size(model) == (1, 2)
+    maps = explain.attention_maps(model, images)
+    assert maps.shape == (2, 1, config.num_heads, tokens, tokens)
+    assert explain.attention_distance(model, images).max() <= across
+    assert explain.gradient_attention(model, images).shape == (1, tokens, tokens)
+    size = (7, 7) if config.is_hybrid else (config.patch_size,) * 2
+    assert explain.embedding_filters(model).components.shape == (28, *size, 3)
+    features = explain.token_features(model, images)
+    assert features.patches.shape == (1, 1, 2, config.hidden_size)
