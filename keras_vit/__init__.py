@@ -19,6 +19,7 @@ from keras_vit.layers import (
 from keras_vit.models.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTResNet
 from keras_vit.models.config import VARIANTS, ViTConfig
 from keras_vit.models.loading import load_model
+from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
     R26_ViT_B32,
     R26_ViT_S32,
@@ -75,6 +76,7 @@ __all__ = [
     "ViT_S32",
     "ViT_Ti16",
     "VisionTransformer",
+    "at_image_size",
     "decode_predictions",
     "explain",
     "load_bit_weights",

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import tempfile
 
 import keras
 import numpy as np
@@ -136,11 +135,7 @@ def _of_keras_file(path, image_size, features):
     if image_size is not None and model.input_shape[1:3] != pair(
         image_size, "image_size"
     ):
-        with tempfile.TemporaryDirectory() as folder:
-            # Not .npz, which cannot say all that a model may compute.
-            weights = os.path.join(folder, "model.safetensors")
-            keras_vit.save_released_weights(model, weights)
-            model = keras_vit.load_model(weights, image_size=image_size)
+        model = keras_vit.at_image_size(model, image_size)
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)

@@ -11,7 +11,7 @@ from keras_vit.explain.features import Features, principal_colors, token_feature
 from keras_vit.explain.filters import Filters, embedding_filters
 from keras_vit.explain.gradients import gradient_attention
 from keras_vit.explain.positions import position_embedding_similarity
-from keras_vit.explain.structure import grid_size
+from keras_vit.structure import grid_size
 
 __all__ = [
     "Features",

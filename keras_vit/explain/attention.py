@@ -4,14 +4,14 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import checked, run
-from keras_vit.explain.structure import (
+from keras_vit.layers.watching import Watcher
+from keras_vit.structure import (
     check_once,
     grid_size,
     num_class_tokens,
     num_layers,
     patch_stride,
 )
-from keras_vit.layers.watching import Watcher
 
 
 class _ByLayer(Watcher):

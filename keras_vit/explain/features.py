@@ -7,15 +7,15 @@ from keras import ops
 
 from keras_vit.explain.principal import principal_components
 from keras_vit.explain.running import checked, run
-from keras_vit.explain.structure import (
+from keras_vit.layers import LayerNorm
+from keras_vit.layers.watching import Watcher
+from keras_vit.structure import (
     check_once,
     grid_size,
     layers_of,
     num_class_tokens,
     num_layers,
 )
-from keras_vit.layers import LayerNorm
-from keras_vit.layers.watching import Watcher
 
 # The lightest and darkest hundredths of a picture would make all else grey.
 _PERCENTILES = (1, 99)

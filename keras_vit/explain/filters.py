@@ -6,8 +6,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.principal import principal_components
-from keras_vit.explain.structure import layers_of
 from keras_vit.layers import PatchEncoder, StdConv2D
+from keras_vit.structure import layers_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import checked, gradients, run
-from keras_vit.explain.structure import check_once
 from keras_vit.layers import ClassTokenPooling, LayerNorm
 from keras_vit.layers.watching import Watcher, watched_by
+from keras_vit.structure import check_once
 
 # Where a model without a head ends.
 _FEATURES = (ClassTokenPooling, LayerNorm, keras.layers.GlobalAveragePooling1D)

@@ -3,8 +3,8 @@
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.structure import grid_size, layers_of, num_class_tokens
 from keras_vit.layers import AddPositionEmbs, AddPositionEmbs2D, TransformerBlock
+from keras_vit.structure import grid_size, layers_of, num_class_tokens
 
 
 def position_embedding_similarity(model, layer=0):

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.structure import grid_size, layers_of, num_layers
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.watching import watched_by
+from keras_vit.structure import grid_size, layers_of, num_layers
 
 # Of a layer's attention weights, in float32 numbers: 64 MB.
 _NUMBERS_AT_ONCE = 2**24
