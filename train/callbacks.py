@@ -109,6 +109,18 @@ class StepLog:
                 tf.summary.scalar(name, value)
         self.writer.flush()
 
+    def show(self, step, pictures):
+        """Writes pictures of a step to TensorBoard.
+
+        Args:
+            step: int.
+            pictures: dict of uint8 arrays (height, width, 3) by name.
+        """
+        with self.writer.as_default(step):
+            for name, picture in pictures.items():
+                tf.summary.image(name, picture[None])
+        self.writer.flush()
+
 
 class Diary:
     """Tells of a run and writes it down.
@@ -137,6 +149,10 @@ class Diary:
             f"step {step}: validation accuracy {found['val_accuracy']:.1%}, "
             f"loss {found['val_loss']:.3f}"
         )
+
+    def show(self, step, pictures):
+        """Puts pictures on TensorBoard."""
+        self.log.show(step, pictures)
 
     def say(self, line):
         """Tells something beside the progress."""

@@ -182,6 +182,13 @@ def _define_machine():
     flags.DEFINE_integer("seed", None, "Of initialisation, order, crops and dropout.")
     flags.DEFINE_integer("eval_every", None, "Steps between validations.", 1)
     flags.DEFINE_integer("checkpoint_every", None, "Steps between checkpoints.", 1)
+    flags.DEFINE_integer(
+        "explained_images",
+        None,
+        "Show in TensorBoard, as often as is validated, what the model looks at in so "
+        "many held out images.",
+        lower_bound=0,
+    )
 
 
 def perform(argv, command, choose, run, tell):

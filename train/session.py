@@ -26,7 +26,17 @@ LESS_MEMORY = (
 )
 
 
-def train(recipe, trainer, directory, devices, *, batches, validate=None, announce):
+def train(
+    recipe,
+    trainer,
+    directory,
+    devices,
+    *,
+    batches,
+    validate=None,
+    show=None,
+    announce,
+):
     """Takes the steps of a run that are left, from its last checkpoint on.
 
     Args:
@@ -38,6 +48,8 @@ def train(recipe, trainer, directory, devices, *, batches, validate=None, announ
             that follow.
         validate: None, or function to a dict of floats, `val_loss` and `val_accuracy`
             among them, with the averages of the weights where there are any.
+        show: None, or function of the number of steps taken to a dict of pictures for
+            TensorBoard, uint8 arrays (height, width, 3) by name.
         announce: function of the number of steps taken, which tells what begins.
 
     Raises:
@@ -79,6 +91,14 @@ def train(recipe, trainer, directory, devices, *, batches, validate=None, announ
                 return bool(max(devices.everyone(int(ends))))
 
             callbacks.append(Every(recipe.eval_interval, recipe.steps, judge))
+        if show is not None:
+
+            def look(step):
+                with trainer.averaged():
+                    if devices.is_chief:
+                        diary.show(step, show(step))
+
+            callbacks.append(Every(recipe.eval_interval, recipe.steps, look))
         callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))
         stop = stack.enter_context(StopOnSignal(save, devices.everyone))
         fit(

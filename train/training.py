@@ -11,6 +11,7 @@ from train.data import pipeline, sources
 from train.data.subset import limited
 from train.devices import alone
 from train.errors import RunError
+from train.explained.in_training import shower
 from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
 from train.loop import evaluate
@@ -21,7 +22,7 @@ from train.run_directory import RunDirectory
 from train.tuning import choose_trainable, count_parameters, layer_rates
 
 # Settings that change what is written on the way, not what comes out.
-_HARMLESS = ("checkpoint_every", "learning_rates", "published")
+_HARMLESS = ("checkpoint_every", "explained_images", "learning_rates", "published")
 # To count the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
 
@@ -125,6 +126,7 @@ def run(
         devices,
         batches=batches,
         validate=validate if source.validation is not None else None,
+        show=shower(recipe, model, source.validation or source.test),
         announce=lambda _: print(announcement(recipe, source, model, directory)),
     )
     with trainer.averaged():

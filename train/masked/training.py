@@ -9,6 +9,7 @@ from train.callbacks import progress_bar
 from train.data import pipeline
 from train.data.splits import pick
 from train.devices import alone
+from train.explained.in_training import shower
 from train.masked import patches
 from train.masked.evaluation import by_chance, evaluate, training_frequencies
 from train.masked.report import write_picture, write_report
@@ -117,6 +118,7 @@ def run(
         devices,
         batches=batches,
         validate=validate if source.validation is not None else None,
+        show=shower(recipe, vit, source.validation or source.test),
         announce=announce,
     )
     splits = {"validation": source.validation, "test": source.test}

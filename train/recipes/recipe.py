@@ -86,6 +86,8 @@ class Recipe:
             ten steps apart at least.
         checkpoint_every: int, steps between checkpoints; None for 10 a
             run, ten steps apart at least.
+        explained_images: int, how many images TensorBoard shows at each validation
+            with what the model looks at in them; 0 for none.
         published: str, the accuracy to expect and its source.
 
     Raises:
@@ -139,6 +141,7 @@ class Recipe:
     seed: int = 0
     eval_every: int | None = None
     checkpoint_every: int | None = None
+    explained_images: int = 0
     published: str = ""
 
     def __post_init__(self):
@@ -207,7 +210,7 @@ class Recipe:
             (
                 "not negative",
                 lambda v: v >= 0,
-                "mixup cutmix weight_decay lora_rank early_stopping",
+                "mixup cutmix weight_decay lora_rank early_stopping explained_images",
             ),
             ("more than 0, or None", lambda v: v is None or v > 0, "clip_norm"),
         ]

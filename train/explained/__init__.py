@@ -1,0 +1,1 @@
+"""What a model sees in photos, drawn and written down."""
