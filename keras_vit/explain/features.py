@@ -28,6 +28,15 @@ class Features:
     Args:
         class_token: float32 array (images, hidden_size), None of a model without one.
         patches: float32 array (images, rows, columns, hidden_size).
+
+    Source:
+        Paper section 3.1.
+
+    Example:
+
+    >>> features = Features(np.zeros((1, 192)), np.zeros((1, 14, 14, 192)))
+    >>> features.patches[0, 3, 5].shape
+    (192,)
     """
 
     class_token: np.ndarray | None

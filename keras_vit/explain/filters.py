@@ -23,6 +23,15 @@ class Filters:
             themselves; those of a hybrid's convolution as it applies them,
             standardised.
         layer: str, the name of the layer.
+
+    Source:
+        Paper section 4.5.
+
+    Example:
+
+    >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
+    >>> filters.layer, filters.kernel.shape
+    ('embedding', (16, 16, 3, 192))
     """
 
     components: np.ndarray

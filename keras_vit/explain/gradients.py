@@ -67,7 +67,7 @@ def gradient_attention(model, images, classes=None):
     Example:
 
     >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=192)
-    >>> model.get_layer("head").kernel.assign(np.eye(192))
+    >>> model.get_layer("head").set_weights([np.eye(192), np.zeros(192)])
     >>> relevance = gradient_attention(model, np.ones((1, 32, 32, 3), "float32"), 5)
     >>> patch_map(relevance, grid_size(model)).shape
     (1, 2, 2)

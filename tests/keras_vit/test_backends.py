@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
 FILES = (
     "test_bit_resnet.py",
+    "test_explain.py",
     "test_initial_values.py",
     "test_layers.py",
     "test_positions.py",
@@ -18,6 +19,7 @@ FILES = (
     "test_preprocessing.py",
     "test_quantization.py",
     "test_remat.py",
+    "test_resizing.py",
     "test_weights.py",
 )
 OTHERS = {"tensorflow", "jax", "torch"} - {keras.backend.backend()}

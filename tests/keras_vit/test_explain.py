@@ -147,7 +147,7 @@ def test_distance_of_heads_that_look_everywhere():
     assert np.abs(found[1] - uniform).max() > 0.1
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_distance_of_heads_that_look_at_the_class_token_alone():
     model = small_models.made()
     for name in ("embedding", "position_embedding"):
@@ -503,6 +503,7 @@ def test_unfit_classes_are_refused():
         explain.gradient_attention(features, images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", sorted(keras_vit.VARIANTS))
 def test_every_variant(variant):
     """At full width, with two blocks and the smallest image that has two patches."""

@@ -12,12 +12,23 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.explain import figures
 
 BACKENDS = ("tensorflow", "jax", "torch")
 # The fourteen share one template, whose example builds a model.
 VARIANTS_RUN = {"ViT_Ti16", "R_ViT_Ti16"}
-RETURNS_NOTHING = {"ViTConfig", "load_released_weights", "save_released_weights"}
-PUBLIC = {name: getattr(keras_vit, name) for name in keras_vit.__all__}
+RETURNS_NOTHING = {
+    "Features",
+    "Filters",
+    "ViTConfig",
+    "load_released_weights",
+    "save_released_weights",
+}
+PUBLIC = {
+    name: getattr(package, name)
+    for package in (keras_vit, keras_vit.explain, figures)
+    for name in package.__all__
+}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,0 +1,167 @@
+"""What the figures share: the sheet, grids of tiles, colour bars."""
+
+import math
+import textwrap
+
+import numpy as np
+
+# Sizes of text: of ticks and tiles' titles, and where there are many.
+SMALL, TINY = 8, 6
+# Inches, for the title's sake.
+NARROWEST = 4.5
+
+
+def new_figure(width, height, title, layout="compressed"):
+    """Returns an empty Figure of width x height inches under `title`.
+
+    `layout` is matplotlib's: "compressed" brings pictures of one size close together,
+    "constrained" takes pictures of several sizes, and figures in parts.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "The figures of keras_vit.explain are drawn by matplotlib, which is not "
+            "installed: pip install matplotlib."
+        ) from error
+
+    width = max(width, NARROWEST)
+    figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
+    figure.suptitle(wrapped(title, width, 12), fontsize=12, parse_math=False)
+    return figure
+
+
+def wrapped(text, inches, points):
+    r"""Breaks lines that are wider than so many inches in letters of so many points.
+
+    matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
+
+    >>> wrapped("a name of several words", 1, 12)
+    'a name of\nseveral\nwords'
+    """
+    # A letter of the usual font is some 0.6 of its size wide.
+    letters = int(inches * 72 / (0.6 * points))
+    lines = [
+        textwrap.fill(line, letters, break_on_hyphens=False)
+        for line in text.split("\n")
+    ]
+    return "\n".join(lines)
+
+
+def grid_shape(count):
+    """Rows and columns for `count` tiles, in the proportion of the paper's 4 x 7.
+
+    >>> grid_shape(28), grid_shape(12), grid_shape(1)
+    ((4, 7), (3, 4), (1, 1))
+    """
+    rows = max(1, round(math.sqrt(count * 4 / 7)))
+    return rows, math.ceil(count / rows)
+
+
+def tile_axes(figure, count, rows, columns):
+    """Returns axes without frame for `count` tiles, left to right, row by row."""
+    cells = figure.subplots(rows, columns, squeeze=False).ravel()
+    for cell in cells:
+        cell.set_axis_off()
+    return cells[:count]
+
+
+def check_array(array, name, dimensions):
+    """Returns `array` as finite float32 numbers with the named dimensions.
+
+    Args:
+        array: array-like.
+        name: str, what it is called in an error.
+        dimensions: str, the names of its dimensions, such as "rows, columns".
+
+    Returns:
+        float32 array.
+
+    Raises:
+        ValueError: there are other dimensions, none of something, NaN or infinity.
+    """
+    array = np.asarray(array, "float32")
+    if array.ndim != dimensions.count(",") + 1 or not array.size:
+        raise ValueError(
+            f"{name} must be of shape ({dimensions}) and not empty, got {array.shape}."
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} hold NaN or infinity: look for the image or weights that they "
+            "come from."
+        )
+    return array
+
+
+def check_count(count, things, name, wanted):
+    """Raises ValueError unless there are as many things as wanted."""
+    if len(things) != count:
+        raise ValueError(
+            f"{name} must be as many as the {wanted}, {count}, got {len(things)}."
+        )
+
+
+def show_mosaic(axes, tiles, **style):
+    """Shows tiles in rows and columns as one image, numbered from 1.
+
+    One image is drawn in a moment where an axes for each of 576 tiles takes minutes.
+
+    Args:
+        axes: matplotlib Axes.
+        tiles: float array (tile rows, tile columns, rows, columns).
+        **style: arguments of `Axes.imshow`.
+
+    Returns:
+        The AxesImage. Its array is NaN in the gaps.
+    """
+    tile_rows, tile_columns, rows, columns = tiles.shape
+    gap = math.ceil(max(rows, columns) / 14)
+    padded = np.pad(tiles, [(0, 0), (0, 0), (0, gap), (0, gap)], constant_values=np.nan)
+    mosaic = padded.transpose(0, 2, 1, 3).reshape(
+        tile_rows * (rows + gap), tile_columns * (columns + gap)
+    )
+    image = axes.imshow(mosaic[:-gap, :-gap], **style)
+    axes.set_xticks(*_numbers(tile_columns, columns, gap))
+    axes.set_yticks(*_numbers(tile_rows, rows, gap))
+    crowded = max(tile_rows, tile_columns) > 16
+    axes.tick_params(length=0, labelsize=TINY if crowded else SMALL)
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def _numbers(count, side, gap):
+    """The middles of `count` tiles and their numbers, of many every second or so."""
+    numbers = range(1, count + 1, math.ceil(count / 24))
+    return [(n - 1) * (side + gap) + (side - 1) / 2 for n in numbers], numbers
+
+
+def axes_beside(figure, axes, left, width):
+    """Returns new axes as high as `axes`.
+
+    Args:
+        figure: matplotlib Figure or SubFigure.
+        axes: matplotlib Axes.
+        left: float, inches from the right side of `axes` on, or where negative, from
+            its left side.
+        width: float, inches.
+
+    Returns:
+        matplotlib Axes.
+    """
+    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+
+    side = ScaledTranslation(0 if left < 0 else 1, 0, axes.transAxes)
+    inches = figure.dpi_scale_trans + side
+    return axes.inset_axes(
+        [left, 0, width, 1],
+        transform=blended_transform_factory(inches, axes.transAxes),
+    )
+
+
+def add_color_bar(figure, axes, image, label):
+    """Adds the bar of an image, as high as its axes, over mid-grey."""
+    bar = figure.colorbar(image, cax=axes_beside(figure, axes, 0.1, 0.15))
+    bar.set_label(label, fontsize=SMALL + 1, parse_math=False)
+    bar.outline.set_visible(False)
+    bar.ax.set_facecolor("0.5")
+    bar.ax.tick_params(labelsize=SMALL)

@@ -1,0 +1,353 @@
+"""Figure 7 of the paper: filters, position embeddings, attention distance."""
+
+import numpy as np
+
+from keras_vit.explain.figures.canvas import (
+    SMALL,
+    TINY,
+    add_color_bar,
+    check_array,
+    check_count,
+    grid_shape,
+    new_figure,
+    show_mosaic,
+    tile_axes,
+)
+from keras_vit.sizes import pair
+
+# The palette of Okabe and Ito, told apart with every kind of colour vision; heads
+# beyond it take the next marker.
+HEAD_COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
+HEAD_MARKERS = "os^Dv"
+HEADS_NAMED = 3
+
+
+def draw_filters(filters, title):
+    """Draws the principal components of the patch embedding's filters.
+
+    Each is scaled by its largest absolute weight, so that mid-grey is zero. Above it
+    stand its number and its share of the filters' variance.
+
+    Args:
+        filters: what `embedding_filters` returns: `components`, float array (n,
+            height, width, 1 or 3), and `explained_variance_ratio`, float array (n,).
+        title: str, what stands above: the model.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: components have another shape or number of channels, or there are
+            not as many shares.
+
+    Source:
+        Figure 7 (left) of https://arxiv.org/abs/2010.11929.
+
+    Example:
+
+    >>> from types import SimpleNamespace
+    >>> filters = SimpleNamespace(
+    ...     components=np.random.normal(size=(28, 16, 16, 3)),
+    ...     explained_variance_ratio=np.full(28, 1 / 28),
+    ... )
+    >>> figure = draw_filters(filters, "ViT-B/16")
+    >>> figure.savefig("filters.pdf")
+    """
+    components, shares = _checked_filters(filters)
+    rows, columns = grid_shape(len(components))
+    figure = new_figure(0.9 * columns + 0.4, 1.05 * rows + 0.6, title)
+    _show_filters(figure, components, shares)
+    return figure
+
+
+def _checked_filters(filters):
+    components = check_array(
+        filters.components, "Filters", "components, height, width, channels"
+    )
+    if components.shape[3] not in (1, 3):
+        raise ValueError(
+            f"Filters of {components.shape[3]} channels have no colours to draw: pass "
+            "components of 1 or 3 channels, such as components[..., :3]."
+        )
+    shares = check_array(
+        filters.explained_variance_ratio, "explained_variance_ratio", "components"
+    )
+    check_count(len(components), shares, "explained_variance_ratio", "components")
+    return components, shares
+
+
+def _show_filters(figure, components, shares):
+    largest = np.abs(components).max(axis=(1, 2, 3), keepdims=True)
+    tiles = 0.5 + components / np.where(largest > 0, 2 * largest, 1)
+    cells = tile_axes(figure, len(tiles), *grid_shape(len(tiles)))
+    for number, (cell, tile, share) in enumerate(
+        zip(cells, tiles, shares, strict=True), start=1
+    ):
+        cell.imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        cell.set_title(number, loc="left", fontsize=SMALL, pad=2)
+        cell.set_title(f"{share:.1%}", loc="right", fontsize=TINY, color="0.4", pad=2)
+
+
+def draw_position_similarity(similarity, title):
+    """Draws how similar each position embedding is to all others.
+
+    The tile in row i and column j is a map of the image: the cosine similarity of the
+    embedding of patch (i, j) with that of the patch at each place.
+
+    Args:
+        similarity: float array (rows, columns, rows, columns), such as
+            `position_embedding_similarity` returns.
+        title: str, what stands above: the model.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: `similarity` is of another shape, or not finite.
+
+    Source:
+        Figure 7 (centre) of https://arxiv.org/abs/2010.11929.
+
+    Example:
+
+    >>> embedding = np.random.normal(size=(7, 7, 768))
+    >>> embedding /= np.linalg.norm(embedding, axis=-1, keepdims=True)
+    >>> similarity = np.einsum("ijc,klc->ijkl", embedding, embedding)
+    >>> figure = draw_position_similarity(similarity, "ViT-L/32")
+    >>> figure.savefig("similarity.pdf")
+    """
+    similarity = _checked_similarity(similarity)
+    rows, columns = similarity.shape[:2]
+    side = 7 if max(rows, columns) > 16 else 5
+    # Tiles have the image's proportion, and so has their grid: together its square.
+    aspect = (rows / columns) ** 2
+    width, height = side / max(aspect, 1), max(side * min(aspect, 1), 0.6)
+    figure = new_figure(width + 1.6, height + 1.1, title)
+    _show_similarity(figure, similarity)
+    return figure
+
+
+def _checked_similarity(similarity):
+    similarity = check_array(similarity, "similarity", "rows, columns, rows, columns")
+    if similarity.shape[:2] != similarity.shape[2:]:
+        raise ValueError(
+            "similarity must be of shape (rows, columns, rows, columns), got "
+            f"{similarity.shape}: pass what position_embedding_similarity returns."
+        )
+    return similarity
+
+
+def _show_similarity(figure, similarity):
+    axes = figure.subplots()
+    image = show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
+    axes.set(xlabel="Input patch column", ylabel="Input patch row")
+    add_color_bar(figure, axes, image, "Cosine similarity")
+
+
+def draw_attention_distance(distance, title, image_size=None):
+    """Draws over how many pixels each head attends, by depth.
+
+    A dot is a head's mean over the images; of several images, a thin line reaches one
+    standard deviation up and down.
+
+    Args:
+        distance: float array (layers, images, heads), in pixels, such as
+            `attention_distance` returns.
+        title: str, what stands above: the model.
+        image_size: int or (height, width) in pixels. With it, a dashed line tells the
+            distance of attention that is the same everywhere in the image.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: `distance` is of another shape, negative or not finite, or
+            `image_size` is no size.
+
+    Source:
+        Figure 7 (right) and Appendix D.7 of https://arxiv.org/abs/2010.11929.
+
+    Example:
+
+    >>> distance = np.random.uniform(20, 120, (12, 8, 12))
+    >>> figure = draw_attention_distance(distance, "ViT-B/16", image_size=224)
+    >>> figure.savefig("distance.pdf")
+    """
+    distance = _checked_distance(distance)
+    figure = new_figure(5.6, 4.4, title)
+    axes = _show_distance(figure, distance)
+    if image_size is not None:
+        uniform = _uniform_distance(*pair(image_size, "image_size"))
+        axes.axhline(uniform, color="0.4", linestyle="--", linewidth=1)
+        axes.annotate(
+            "if attention were spread evenly",
+            (0, uniform),
+            (4, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            fontsize=SMALL,
+            color="0.3",
+        )
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * uniform))
+    return figure
+
+
+def _checked_distance(distance):
+    distance = check_array(distance, "distance", "layers, images, heads")
+    if distance.min() < 0:
+        raise ValueError(
+            f"distance must not be negative, got {distance.min():g}: pass what "
+            "attention_distance returns, in pixels."
+        )
+    return distance
+
+
+def _show_distance(figure, distance):
+    layers, images, heads = distance.shape
+    depth = np.arange(1, layers + 1)
+    means, spread = distance.mean(axis=1), distance.std(axis=1)
+    axes = figure.subplots()
+    dots = []
+    for head in range(heads):
+        color = HEAD_COLORS[head % len(HEAD_COLORS)]
+        marker = HEAD_MARKERS[head // len(HEAD_COLORS) % len(HEAD_MARKERS)]
+        mean, deviation = means[:, head], spread[:, head]
+        if images > 1:
+            axes.vlines(
+                depth,
+                mean - deviation,
+                mean + deviation,
+                color=color,
+                alpha=0.25,
+                linewidth=1,
+            )
+        dots.append(
+            axes.scatter(
+                depth,
+                mean,
+                s=18,
+                color=color,
+                marker=marker,
+                linewidth=0,
+                alpha=0.85,
+                zorder=2,
+            )
+        )
+    _name_heads(axes, dots, images)
+    axes.set(
+        xlabel="Network depth (layer)",
+        ylabel="Mean attention distance (pixels)",
+        xlim=(0.5, layers + 0.5),
+        ylim=(0, 1.1 * max((means + spread).max(), 1)),
+    )
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.tick_params(labelsize=SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def _name_heads(axes, dots, images):
+    """Names the first heads, as the paper's legend does, and the lines."""
+    from matplotlib.lines import Line2D
+
+    names = [f"Head {number}" for number in range(1, len(dots) + 1)][:HEADS_NAMED]
+    named = dots[:HEADS_NAMED]
+    if len(dots) > HEADS_NAMED:
+        names.append("…")
+        named.append(Line2D([], [], linestyle=""))
+    if images > 1:
+        names.append(f"± 1 SD of\n{images} images")
+        named.append(
+            Line2D([], [], linestyle="", marker="|", markersize=12, color="0.7")
+        )
+    axes.legend(
+        named,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        fontsize=SMALL,
+        frameon=False,
+        handletextpad=0.2,
+    )
+
+
+def _uniform_distance(height, width):
+    """The mean distance between two places taken at random in an image.
+
+    >>> round(_uniform_distance(100, 100), 1)
+    52.1
+    """
+    apart = (np.arange(128) + 0.5) / 128
+    chance = (1 - apart) / (1 - apart).sum()
+    distances = np.hypot.outer(apart * height, apart * width)
+    return float(chance @ distances @ chance)
+
+
+def draw_figure_7(filters, similarity, distance, title):
+    """Draws the paper's Figure 7: filters, similarity and distance side by side.
+
+    Args:
+        filters: as in `draw_filters`; None leaves them out.
+        similarity: as in `draw_position_similarity`; None leaves it out.
+        distance: as in `draw_attention_distance`; None leaves it out.
+        title: str, what stands above: the model.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: all three are None, or one is not what its own function takes.
+
+    Source:
+        Figure 7 of https://arxiv.org/abs/2010.11929.
+
+    Example:
+
+    >>> distance = np.random.uniform(20, 120, (12, 8, 12))
+    >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
+    >>> figure = draw_figure_7(None, similarity, distance, "ViT-B/32")
+    >>> figure.savefig("figure_7.pdf")
+    """
+    panels = []
+    if filters is not None:
+        components, shares = _checked_filters(filters)
+        kind = "RGB embedding" if components.shape[3] == 3 else "Embedding"
+        name = f"{kind} filters\n(first {len(components)} principal components)"
+        panels.append((name, 5.6, _show_filters, (components, shares)))
+    if similarity is not None:
+        panels.append(
+            (
+                "Position embedding similarity",
+                5.2,
+                _show_similarity,
+                (_checked_similarity(similarity),),
+            )
+        )
+    if distance is not None:
+        panels.append(
+            (
+                "Mean attention distance",
+                5.4,
+                _show_distance,
+                (_checked_distance(distance),),
+            )
+        )
+    if not panels:
+        raise ValueError(
+            "There is nothing to draw: pass filters, similarity or distance."
+        )
+    widths = [width for _, width, _, _ in panels]
+    figure = new_figure(sum(widths), 4.8, title, layout="constrained")
+    parts = figure.subfigures(1, len(panels), width_ratios=widths, squeeze=False)[0]
+    for part, (name, _, show, arrays) in zip(parts, panels, strict=True):
+        part.suptitle(name, fontsize=11)
+        show(part, *arrays)
+    return figure

@@ -1,0 +1,506 @@
+import io
+import math
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.text import Text
+from PIL import Image
+
+from keras_vit.explain import figures
+from keras_vit.explain.figures import canvas, figure_7, heat_maps, photos
+
+# As mathematics this is broken.
+TITLE = r"ViT-Ti_16 $\frac{_1$ 50 %, a_b"
+
+rng = np.random.default_rng(0)
+
+
+def filters(count=28, height=4, width=4, channels=3):
+    return SimpleNamespace(
+        components=rng.normal(size=(count, height, width, channels)),
+        explained_variance_ratio=np.linspace(0.2, 0.01, count),
+    )
+
+
+def similarity(rows=7, columns=7):
+    embedding = rng.normal(size=(rows, columns, 8))
+    embedding /= np.linalg.norm(embedding, axis=-1, keepdims=True)
+    return np.einsum("ijc,klc->ijkl", embedding, embedding)
+
+
+def distance(layers=12, images=5, heads=3):
+    return rng.uniform(5, 120, (layers, images, heads))
+
+
+def image(height=20, width=30, channels=3):
+    return rng.integers(0, 256, (height, width, channels), "uint8")
+
+
+def drawn(axes):
+    """The arrays of the images in axes."""
+    return [np.ma.getdata(shown.get_array()) for shown in axes.images]
+
+
+def bar_of(figure):
+    """The axes of a figure's colour bar, which must have just one."""
+    bars = [shown.colorbar for axes in figure.axes for shown in axes.images]
+    [bar] = [bar for bar in bars if bar is not None]
+    return bar.ax
+
+
+FIGURES = {
+    "filters": lambda: figures.draw_filters(filters(), TITLE),
+    "grey filters": lambda: figures.draw_filters(filters(10, 7, 4, 1), TITLE),
+    "one filter": lambda: figures.draw_filters(filters(1), TITLE),
+    "similarity": lambda: figures.draw_position_similarity(similarity(), TITLE),
+    "similarity 24x24": lambda: figures.draw_position_similarity(
+        similarity(24, 24), TITLE
+    ),
+    "similarity 6x12": lambda: figures.draw_position_similarity(
+        similarity(6, 12), TITLE
+    ),
+    "similarity 12x6": lambda: figures.draw_position_similarity(
+        similarity(12, 6), TITLE
+    ),
+    "distance": lambda: figures.draw_attention_distance(distance(), TITLE),
+    "distance with size": lambda: figures.draw_attention_distance(
+        distance(24, 8, 16), TITLE, (224, 384)
+    ),
+    "distance of one": lambda: figures.draw_attention_distance(
+        distance(1, 1, 1), TITLE
+    ),
+    "figure 7": lambda: figures.draw_figure_7(
+        filters(), similarity(14, 14), distance(24, 8, 16), TITLE
+    ),
+    "figure 7 non-square": lambda: figures.draw_figure_7(
+        filters(6, channels=1), similarity(12, 6), None, TITLE
+    ),
+    "attention": lambda: figures.draw_attention(
+        [image(), image(30, 20), image(24, 24, 1), image()],
+        rng.random((4, 3, 2)),
+        ["cat", "dog_1", "$x", "a very long name of a class, " * 5],
+        TITLE,
+    ),
+    "attention of one": lambda: figures.draw_attention(
+        image()[None], rng.random((1, 3, 3)), ["cat"], TITLE
+    ),
+    "overlay": lambda: figures.draw_overlay(image(), rng.random((3, 3)), TITLE, "a_$b"),
+    "overlay of nothing": lambda: figures.draw_overlay(
+        image(30, 20, 1), np.zeros((3, 2)), TITLE, "Relevance"
+    ),
+    "layers": lambda: figures.draw_layers(image(), rng.random((12, 3, 5)), TITLE),
+    "one layer": lambda: figures.draw_layers(
+        image(30, 20, 1), rng.random((1, 3, 3)), TITLE
+    ),
+    "heads": lambda: figures.draw_heads(image(), rng.random((12, 3, 4, 6)), TITLE),
+    "24 x 16 heads": lambda: figures.draw_heads(
+        image(30, 20), rng.random((24, 16, 6, 4)), TITLE
+    ),
+    "one head": lambda: figures.draw_heads(image(), rng.random((1, 1, 4, 6)), TITLE),
+    "features": lambda: figures.draw_features(
+        [image(), image(30, 20, 1)], rng.random((2, 3, 4, 3)), ["cat", "$x"], TITLE
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_a_sheet_with_its_title(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    figure = FIGURES[name]()
+    assert figure.get_suptitle() == TITLE
+    assert figure.get_facecolor() == to_rgba("white")
+    for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        file = io.BytesIO()
+        figure.savefig(file, format=kind)
+        assert file.getvalue().startswith(start)
+    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+    assert min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
+
+
+def test_filters_are_scaled_around_mid_grey():
+    given = filters()
+    given.components[3] = 0
+    given.components[0, 0, 0] = 0
+    given.components[1, 2, 3, 0] = -9
+    given.components[2, 1, 0, 2] = 9
+    figure = figures.draw_filters(given, TITLE)
+    assert len(figure.axes) == 28
+    assert figure.axes[0].get_gridspec().get_geometry() == (4, 7)
+    tiles = np.stack([drawn(axes)[0] for axes in figure.axes])
+    largest = np.abs(given.components).max(axis=(1, 2, 3), keepdims=True)
+    largest[3] = 1
+    assert np.allclose((tiles - 0.5) * 2 * largest, given.components, atol=1e-5)
+    assert tiles.min() >= 0 and tiles.max() <= 1
+    assert np.all(tiles[0, 0, 0] == 0.5) and np.all(tiles[3] == 0.5)
+    assert tiles[1, 2, 3, 0] == 0 and tiles[2, 1, 0, 2] == 1
+    assert figure.axes[27].get_title(loc="left") == "28"
+    assert figure.axes[0].get_title(loc="right") == "20.0%"
+
+
+def test_filters_of_one_channel_are_grey():
+    given = filters(10, 5, 3, 1)
+    figure = figures.draw_filters(given, TITLE)
+    [shown] = figure.axes[9].images
+    assert shown.get_cmap().name == "gray" and shown.get_clim() == (0, 1)
+    tile = given.components[9, ..., 0]
+    assert np.allclose(shown.get_array(), 0.5 + tile / np.abs(tile).max() / 2)
+
+
+def test_long_titles_are_broken_into_lines():
+    title = "ViT-L_16, attention of the class token to $_{each}$ patch, " * 3 + "\nend"
+    figure = figures.draw_filters(filters(1), title)
+    figure.savefig(io.BytesIO())
+    lines = figure.get_suptitle().split("\n")
+    assert " ".join(lines).split() == title.split()
+    assert len(lines) > 4 and lines[-1] == "end"
+
+
+@pytest.mark.parametrize(
+    ("count", "shape"), [(1, (1, 1)), (6, (2, 3)), (10, (2, 5)), (28, (4, 7))]
+)
+def test_grids_have_the_papers_proportion(count, shape):
+    assert canvas.grid_shape(count) == shape
+
+
+@pytest.mark.parametrize("count", range(1, 60))
+def test_no_row_of_a_grid_is_empty(count):
+    rows, columns = canvas.grid_shape(count)
+    assert (rows - 1) * columns < count <= rows * columns
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(7, 7), (3, 5), (24, 24), (1, 2)])
+def test_similarity_is_where_it_belongs(rows, columns):
+    given = similarity(rows, columns)
+    figure = figures.draw_position_similarity(given, TITLE)
+    axes = figure.axes[0]
+    [mosaic] = drawn(axes)
+    gap = math.ceil(max(rows, columns) / 14)
+    high, wide = rows + gap, columns + gap
+    assert mosaic.shape == (rows * high - gap, columns * wide - gap)
+    expected = np.full(mosaic.shape, np.nan)
+    for i in range(rows):
+        for j in range(columns):
+            top, left = i * high, j * wide
+            expected[top : top + rows, left : left + columns] = given[i, j]
+    np.testing.assert_allclose(mosaic, expected, atol=1e-6)
+    # The number of a tile stands at its middle.
+    assert axes.get_yticks()[0] == (rows - 1) / 2
+    assert axes.get_xticks()[-1] == (columns - 1) * wide + (columns - 1) / 2
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == [str(number) for number in range(1, columns + 1)]
+
+
+def test_similarity_is_named_as_in_the_paper():
+    axes = figures.draw_position_similarity(similarity(), TITLE).axes[0]
+    assert axes.get_xlabel() == "Input patch column"
+    assert axes.get_ylabel() == "Input patch row"
+    assert axes.images[0].get_clim() == (-1, 1)
+    bar = bar_of(axes.figure)
+    assert bar.get_ylabel() == "Cosine similarity" and bar.get_ylim() == (-1, 1)
+
+
+def test_of_many_tiles_some_are_numbered():
+    figure = figures.draw_position_similarity(similarity(30, 30), TITLE)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels[:3] == ["1", "3", "5"] and labels[-1] == "29"
+
+
+def test_distances_are_means_over_images():
+    given = distance(layers=6, images=4, heads=16)
+    axes = figures.draw_attention_distance(given, TITLE).axes[0]
+    dots = [part for part in axes.collections if len(part.get_offsets()) > 1]
+    assert len(dots) == 16
+    for head, part in enumerate(dots):
+        expected = np.stack([np.arange(1, 7), given[:, :, head].mean(axis=1)], axis=1)
+        np.testing.assert_allclose(part.get_offsets(), expected, rtol=1e-6)
+    lines = [part for part in axes.collections if part not in dots]
+    assert len(lines) == 16
+    for head, part in enumerate(lines):
+        middle, spread = given[..., head].mean(axis=1), given[..., head].std(axis=1)
+        ends = np.stack(part.get_segments())[:, :, 1]
+        expected = np.stack([middle - spread, middle + spread], axis=1)
+        np.testing.assert_allclose(ends, expected, rtol=1e-5)
+    assert axes.get_xlabel() == "Network depth (layer)"
+    assert axes.get_ylabel() == "Mean attention distance (pixels)"
+    assert axes.get_ylim()[0] == 0
+
+
+def test_no_two_heads_look_alike():
+    axes = figures.draw_attention_distance(distance(2, 1, 32), TITLE).axes[0]
+    looks = {
+        (tuple(part.get_facecolor()[0]), part.get_paths()[0].vertices.tobytes())
+        for part in axes.collections
+    }
+    assert len(looks) == 32
+
+
+@pytest.mark.parametrize(
+    ("heads", "images", "names"),
+    [
+        (2, 1, ["Head 1", "Head 2"]),
+        (3, 1, ["Head 1", "Head 2", "Head 3"]),
+        (16, 1, ["Head 1", "Head 2", "Head 3", "…"]),
+        (1, 8, ["Head 1", "± 1 SD of\n8 images"]),
+    ],
+)
+def test_legend_names_the_first_heads(heads, images, names):
+    given = distance(2, images, heads)
+    axes = figures.draw_attention_distance(given, TITLE).axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
+    assert len(axes.collections) == (heads if images == 1 else 2 * heads)
+
+
+def test_even_attention_is_as_far_as_two_random_places():
+    unit_square = (2 + math.sqrt(2) + 5 * math.asinh(1)) / 15
+    assert figure_7._uniform_distance(1, 1) == pytest.approx(unit_square, rel=1e-3)
+    places = np.random.default_rng(1).random((2, 200_000, 2)) * (100, 300)
+    expected = np.linalg.norm(places[0] - places[1], axis=1).mean()
+    assert figure_7._uniform_distance(100, 300) == pytest.approx(expected, rel=1e-2)
+    given = distance() / 100
+    axes = figures.draw_attention_distance(given, TITLE, 224).axes[0]
+    [line] = axes.lines
+    assert line.get_ydata()[0] == pytest.approx(224 * unit_square, rel=1e-3)
+    assert axes.get_ylim()[1] > 224 * unit_square
+    assert not figures.draw_attention_distance(given, TITLE).axes[0].lines
+
+
+def test_figure_7_leaves_out_what_is_none():
+    parts = {
+        "RGB embedding filters\n(first 28 principal components)": filters(),
+        "Position embedding similarity": similarity(),
+        "Mean attention distance": distance(),
+    }
+    whole = figures.draw_figure_7(*parts.values(), TITLE)
+    assert [part.get_suptitle() for part in whole.subfigs] == list(parts)
+    assert whole.get_suptitle() == TITLE
+    for left_out, name in enumerate(parts):
+        given = list(parts.values())
+        given[left_out] = None
+        figure = figures.draw_figure_7(*given, TITLE)
+        names = [part.get_suptitle() for part in figure.subfigs]
+        assert names == [other for other in parts if other != name]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        figures.draw_figure_7(None, None, None, TITLE)
+
+
+def test_attention_is_the_photo_times_its_map():
+    given, maps = [image(40, 56), image(32, 32, 1)], rng.random((2, 4, 7))
+    figure = figures.draw_attention(given, maps, ["cat", "dog"], TITLE)
+    for axes, photo, grid in zip(figure.axes, given, maps, strict=True):
+        [pair] = drawn(axes)
+        height, width = photo.shape[:2]
+        # Pillow's bilinear enlarging is another's work on the same definition.
+        mask = Image.fromarray((grid / grid.max()).astype("float32"))
+        mask = np.asarray(mask.resize((width, height), Image.Resampling.BILINEAR))
+        shades = np.broadcast_to(photo / 255, (height, width, 3))
+        np.testing.assert_allclose(pair[:, :width], shades, atol=1e-6)
+        np.testing.assert_allclose(
+            pair[:, -width:], shades * mask[..., None], atol=1e-5
+        )
+        assert np.all(pair[:, width:-width] == 1) and pair.shape[1] > 2 * width
+
+
+def test_pairs_are_named():
+    names = ["cat", "dog_1", "$x", "bird"]
+    given = [image() for _ in names]
+    figure = figures.draw_attention(given, rng.random((4, 2, 2)), names, TITLE)
+    assert [axes.get_xlabel() for axes in figure.axes[:4]] == names
+    above = [
+        [label.get_text() for label in axes.get_xticklabels()] for axes in figure.axes
+    ]
+    assert above[:4] == [["Input", "Attention"]] * 2 + [[]] * 2
+    assert figure.axes[0].get_gridspec().get_geometry() == (2, 2)
+
+
+def test_features_show_each_patch_in_its_colour():
+    colors = rng.random((1, 2, 3, 3)).astype("float32")
+    figure = figures.draw_features([image(10, 9)], colors, ["cat"], TITLE)
+    picture = drawn(figure.axes[0])[0][:, -9:]
+    for row in range(10):
+        for column in range(9):
+            assert np.all(picture[row, column] == colors[0, row // 5, column // 3])
+
+
+def test_overlay_has_the_maps_own_numbers():
+    grid = rng.random((3, 5)).astype("float32") / 50
+    figure = figures.draw_overlay(image(), grid, TITLE, "Relevance_1")
+    left, right = figure.axes[:2]
+    assert drawn(left)[0].shape == (20, 30, 3)
+    grey, heat = drawn(right)
+    assert np.ptp(grey, axis=2).max() == 0
+    np.testing.assert_array_equal(heat, photos.stretch(grid, 20, 30))
+    assert right.images[1].get_clim() == (0, grid.max())
+    bar = bar_of(figure)
+    assert bar.get_ylabel() == "Relevance_1"
+    assert bar.get_ylim() == pytest.approx((0, grid.max()))
+
+
+def test_zeros_are_drawn_as_nothing():
+    nothing = np.zeros((3, 3))
+    figure = figures.draw_overlay(image(), nothing, TITLE, "Relevance")
+    shown = figure.axes[1].images[1]
+    assert np.all(shown.to_rgba(shown.get_array())[..., 3] == 0)
+    figure = figures.draw_layers(image(), np.stack([nothing, nothing + 1]), TITLE)
+    opacity = [
+        axes.images[1].to_rgba(axes.images[1].get_array())[..., 3]
+        for axes in figure.axes[1:3]
+    ]
+    assert np.all(opacity[0] == 0) and np.all(opacity[1] > 0.7)
+    figure = figures.draw_attention([image()], [nothing], ["cat"], TITLE)
+    assert np.all(drawn(figure.axes[0])[0][:, -30:] == 0)
+    figure = figures.draw_heads(image(), nothing[None, None], TITLE)
+    assert np.all(drawn(figure.axes[0])[0] == 0)
+
+
+def test_layers_are_each_relative_to_their_maximum():
+    maps = rng.random((12, 3, 4)) * np.geomspace(1e-3, 10, 12)[:, None, None]
+    figure = figures.draw_layers(image(), maps, TITLE)
+    titles = [axes.get_title() for axes in figure.axes[:13]]
+    assert titles == ["Input", *(f"Layer {number}" for number in range(1, 13))]
+    for axes, grid in zip(figure.axes[1:13], maps, strict=True):
+        expected = photos.stretch(grid / grid.max(), 20, 30)
+        np.testing.assert_allclose(drawn(axes)[1], expected, atol=1e-6)
+        assert axes.images[1].get_clim() == (0, 1)
+    assert bar_of(figure).get_ylabel() == "Share of the\nlayer's maximum"
+
+
+def test_heads_are_layers_by_heads():
+    maps = rng.random((3, 2, 4, 5))
+    photo = image(20, 30)
+    figure = figures.draw_heads(photo, maps, TITLE)
+    axes = figure.axes[0]
+    [mosaic] = drawn(axes)
+    assert mosaic.shape == (3 * 5 - 1, 2 * 6 - 1)
+    for layer in range(3):
+        for head in range(2):
+            tile = mosaic[layer * 5 : layer * 5 + 4, head * 6 : head * 6 + 5]
+            expected = maps[layer, head] / maps[layer, head].max()
+            np.testing.assert_allclose(tile, expected, atol=1e-6)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Head", "Layer")
+    assert bar_of(figure).get_ylabel() == "Share of the\nmap's maximum"
+    [corner] = [inset for inset in axes.child_axes if inset.images]
+    np.testing.assert_allclose(drawn(corner)[0], photo / 255, atol=1e-6)
+    # A tile has the photo's proportions, whatever the grid's.
+    assert axes.get_aspect() * 4 / 5 == pytest.approx(20 / 30)
+
+
+def test_images_are_uint8_or_as_models_take_them():
+    whole = image()
+    scaled = whole.astype("float32") / 127.5 - 1
+    expected = photos.as_photo(whole)
+    np.testing.assert_allclose(photos.as_photo(scaled), expected, atol=1e-6)
+    grey = photos.as_photo(whole[..., :1])
+    np.testing.assert_allclose(grey, np.repeat(whole[..., :1] / 255, 3, 2), atol=1e-6)
+    # What bicubic resizing overshoots is cut off.
+    assert photos.as_photo(np.full((1, 1, 3), 1.2)).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((4, 4), "uint8"), r"\(height, width, 1 or 3\), got \(4, 4\)"),
+        (np.zeros((1, 4, 4, 3), "uint8"), "one by one"),
+        (np.zeros((4, 4, 2), "uint8"), "those to be shown"),
+        (np.zeros((0, 4, 3), "uint8"), "got"),
+        (np.zeros((4, 4, 3), "int32"), "int32"),
+        (np.full((4, 4, 3), 255.0), "preprocess_input"),
+        (np.full((4, 4, 3), np.nan), "preprocess_input"),
+    ],
+)
+def test_what_is_no_image_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        figures.draw_overlay(given, np.ones((2, 2)), TITLE, "Relevance")
+
+
+def test_colours_get_lighter_step_by_step():
+    import matplotlib
+
+    levels = matplotlib.colormaps[heat_maps.COLORS](np.linspace(0, 1, 256))[:, :3]
+    assert np.all(np.diff(levels @ (0.2126, 0.7152, 0.0722)) > -1e-3)
+    assert len(set(figure_7.HEAD_COLORS)) == len(figure_7.HEAD_COLORS)
+
+
+NAN = np.full((2, 2), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: figures.draw_filters(filters(channels=4), TITLE), "4 channels.*1 or"),
+        (
+            lambda: figures.draw_filters(
+                SimpleNamespace(
+                    components=np.ones((2, 4, 4, 3)), explained_variance_ratio=[1]
+                ),
+                TITLE,
+            ),
+            "as many as the components, 2, got 1",
+        ),
+        (
+            lambda: figures.draw_position_similarity(np.ones((2, 3, 3, 2)), TITLE),
+            r"rows, columns, rows, columns\), got \(2, 3, 3, 2\)",
+        ),
+        (
+            lambda: figures.draw_position_similarity(np.ones((4, 4)), TITLE),
+            r"got \(4, 4\)",
+        ),
+        (
+            lambda: figures.draw_attention_distance(np.ones((4, 4)), TITLE),
+            r"layers, images, heads\)",
+        ),
+        (
+            lambda: figures.draw_attention_distance(np.ones((4, 0, 4)), TITLE),
+            "not empty",
+        ),
+        (lambda: figures.draw_attention_distance(-distance(), TITLE), "negative"),
+        (
+            lambda: figures.draw_attention_distance(distance(), TITLE, -1),
+            "image_size",
+        ),
+        (
+            lambda: figures.draw_attention([image()], np.ones((2, 2, 2)), ["a"], TITLE),
+            "maps must be as many as the images, 1, got 2",
+        ),
+        (
+            lambda: figures.draw_attention([image()], np.ones((1, 2, 2)), [], TITLE),
+            "titles must be as many as the images, 1, got 0",
+        ),
+        (lambda: figures.draw_attention([], [], [], TITLE), "no image"),
+        (lambda: figures.draw_attention([image()], [NAN], ["a"], TITLE), "NaN"),
+        (lambda: figures.draw_overlay(image(), NAN, TITLE, "a"), "NaN"),
+        (lambda: figures.draw_overlay(image(), -np.ones((2, 2)), TITLE, "a"), "posit"),
+        (lambda: figures.draw_overlay(image(), np.ones(4), TITLE, "a"), r"\(4,\)"),
+        (lambda: figures.draw_layers(image(), np.ones((2, 2)), TITLE), "layers, rows"),
+        (lambda: figures.draw_layers(image(), NAN[None], TITLE), "NaN"),
+        (lambda: figures.draw_heads(image(), np.ones((2, 2, 2)), TITLE), "heads, rows"),
+        (lambda: figures.draw_heads(image(), NAN[None, None], TITLE), "NaN"),
+        (
+            lambda: figures.draw_features([image()], np.ones((1, 2, 2, 4)), "a", TITLE),
+            "three numbers",
+        ),
+        (
+            lambda: figures.draw_features(
+                [image()], 2 * np.ones((1, 2, 2, 3)), "a", TITLE
+            ),
+            "from 2 to 2",
+        ),
+        (
+            lambda: figures.draw_features([image()], np.ones((2, 2, 2, 3)), "a", TITLE),
+            "as many as the images",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_users_write_is_not_read_as_mathematics(name):
+    texts = FIGURES[name]().findobj(Text)
+    written = [text for text in texts if "$" in text.get_text()]
+    assert TITLE in [text.get_text() for text in written]
+    assert not any(text.get_parse_math() for text in written)
