@@ -1,4 +1,4 @@
-"""Every block of the README runs and prints what the README says."""
+"""Every block of the README, and of a page of docs, runs and prints what it says."""
 
 import contextlib
 import dataclasses
@@ -76,9 +76,9 @@ def published_model(trained_model, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_REGISTRY", "")  # which a block sets
 
 
-@pytest.mark.slow
-def test_python_blocks_print_what_follows(released_files, published_model):
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", README.read_text(), re.M | re.S)
+def check_blocks(page):
+    """Runs a page's blocks one after another; returns how many printed what follows."""
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S)
     namespace = {}
     compared = 0
     for index, (language, code) in enumerate(blocks):
@@ -86,11 +86,21 @@ def test_python_blocks_print_what_follows(released_files, published_model):
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"README block {index}", "exec"), namespace)
+            exec(compile(code, f"{page.name} block {index}", "exec"), namespace)
         if "print(" in code:
             assert blocks[index + 1] == ("text", printed.getvalue())
             compared += 1
-    assert compared >= 4
+    return compared
+
+
+@pytest.mark.slow
+def test_python_blocks_print_what_follows(released_files, published_model):
+    assert check_blocks(README) >= 4
+
+
+def test_python_blocks_of_explain_print_what_follows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert check_blocks(README.parent / "docs" / "explain.md") == 1
 
 
 def test_table_lists_every_variant():
