@@ -36,6 +36,7 @@ def test_zoo(name, monkeypatch, pytestconfig):
 COMMANDS = [
     "train.compare",
     "train.evaluate",
+    "train.explain",
     "train.export",
     "train.few_shot",
     "train.finetune",

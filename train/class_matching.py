@@ -1,6 +1,7 @@
 """Which output of a head is which class of a data set."""
 
 import collections
+import difflib
 import re
 
 import numpy as np
@@ -42,7 +43,7 @@ def match_classes(outputs, head_names, data_names):
     if head_names is not None:
         aliases = [(name,) for name in head_names]
     elif outputs in IMAGENET_HEADS:
-        aliases = _imagenet(IMAGENET_HEADS[outputs])
+        aliases = _imagenet(outputs)
     else:
         raise RunError(
             f"The model tells {outputs} classes apart, whose names are not known, and "
@@ -66,9 +67,72 @@ def match_classes(outputs, head_names, data_names):
     return tuple(names[-1] for names in aliases), np.array(found, dtype="int32")
 
 
-def _imagenet(data_set):
+def imagenet_names(outputs):
+    """Returns the names of ImageNet's classes, of a head that tells as many apart.
+
+    Args:
+        outputs: int, the classes of the head.
+
+    Returns:
+        Tuple of str.
+
+    Raises:
+        RunError: ImageNet has another number of classes, or the names cannot be had.
+    """
+    if outputs not in IMAGENET_HEADS:
+        raise RunError(
+            f"The model tells {outputs:,} classes apart, whose names are not known."
+        )
+    return tuple(name for _, name in _imagenet(outputs))
+
+
+def find_class(wanted, outputs, head_names):
+    """Finds a class that a person names.
+
+    Args:
+        wanted: str, its name, but for capitals, spaces and hyphens, or its number.
+        outputs: int, the classes of the head.
+        head_names: sequence of str in the order of the head, None where unknown.
+
+    Returns:
+        int, its place in the head.
+
+    Raises:
+        RunError: there is no such class, or several.
+
+    Example:
+
+    >>> find_class("red fox", 3, ["cat", "dog", "Red_fox"]), find_class("1", 3, None)
+    (2, 1)
+    """
+    names = [_plain(name) for name in head_names or ()]
+    places = [place for place, name in enumerate(names) if name == _plain(wanted)]
+    if not places and wanted.isdecimal() and int(wanted) < outputs:
+        return int(wanted)
+    if len(places) == 1:
+        return places[0]
+    numbers = f"a number from 0 to {outputs - 1}"
+    if places:
+        numbered = " and ".join(map(str, places))
+        raise RunError(
+            f"The classes {numbered} are both called {wanted!r}: give the number."
+        )
+    if not names:
+        raise RunError(
+            f"{wanted!r} is none of the model's {outputs:,} classes, whose names are "
+            f"not known: give {numbers}."
+        )
+    near = difflib.get_close_matches(_plain(wanted), names, n=3)
+    near = [head_names[names.index(name)] for name in near] or list(head_names)
+    raise RunError(
+        f"{wanted!r} is none of the model's {outputs:,} classes: give one such as "
+        f"{_some(near)}, or {numbers}."
+    )
+
+
+def _imagenet(outputs):
     try:
-        return zoo.class_names(data_set)
+        return zoo.class_names(IMAGENET_HEADS[outputs])
     except zoo.StoreError as error:
         raise RunError(
             f"The names of the model's classes are needed: {error}"

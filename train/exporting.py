@@ -9,13 +9,14 @@ import tempfile
 import numpy as np
 
 from train import evaluation, given_model
+from train.earlier import check_replaceable
 from train.errors import RunError
 from train.exporters import page, parity, trial
 from train.exporters.formats import FORMATS, chosen, need_packages
-from train.exporters.heads import has_head
 from train.exporters.precision import in_float32
-from train.exporters.writing import file_names, write
+from train.exporters.writing import write
 from train.files import whole_file, whole_folder
+from train.heads import has_head
 from train.machine import cpu_name
 
 PAGE, NUMBERS, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
@@ -100,7 +101,7 @@ def export(
     names = chosen(formats, dynamic_batch=dynamic_batch, uint8=uint8)
     need_packages(names)
     out = pathlib.Path(out)
-    _check_out(out)
+    check_replaceable(out, NUMBERS, _files_of, "export")
     given = given_model.load(model, image_size=image_size, features=features)
     given = dataclasses.replace(given, model=in_float32(given.model))
     with_head = has_head(given.model)
@@ -183,24 +184,10 @@ def export(
     return results
 
 
-def _check_out(out):
-    """Makes sure that nothing but an earlier export would be replaced."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    try:
-        earlier = json.loads((out / NUMBERS).read_text(encoding="utf-8"))
-        known = {file["path"] for row in earlier["exports"] for file in row["files"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{out} is there and is no earlier export, which could be replaced: pass "
-            "another --out, or remove it."
-        ) from error
-    known |= {PAGE, NUMBERS, CLASS_NAMES}
-    if others := sorted(file_names(out) - known):
-        raise RunError(
-            f"{out} holds an earlier export, and {others[0]} besides, which would be "
-            "lost: move it, or pass another --out."
-        )
+def _files_of(earlier):
+    """Of the `export.json` of an earlier export."""
+    own = {file["path"] for row in earlier["exports"] for file in row["files"]}
+    return own | {PAGE, CLASS_NAMES}
 
 
 def _aims(names, min_agreement, has_classes):

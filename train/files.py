@@ -133,3 +133,16 @@ def whole_folder(path):
 def _to_disk(path):
     with path.open("rb") as written:
         os.fsync(written.fileno())
+
+
+def file_names(folder):
+    """Returns the set of files in a folder and those below, as relative paths.
+
+    Args:
+        folder: `pathlib.Path`.
+    """
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

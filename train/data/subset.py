@@ -29,3 +29,26 @@ def limited(split: Split, count: int | None) -> Split:
         pick(split, np.sort(places)),
         name=f"{split.name} ({count:,} of {split.num_examples:,})",
     )
+
+
+def spread(count, number, without=()):
+    """Returns places that are evenly spread over a split.
+
+    Splits often have their classes in order.
+
+    Args:
+        count: int, of the examples of the split.
+        number: int, how many places; all there are if fewer.
+        without: places that are not wanted.
+
+    Returns:
+        Integers, ascending.
+
+    Example:
+
+    >>> spread(10, 3).tolist(), spread(10, 3, without=[0, 4, 9]).tolist()
+    ([0, 4, 9], [1, 5, 8])
+    """
+    free = np.setdiff1d(np.arange(count), without)
+    number = min(number, len(free))
+    return free[np.linspace(0, len(free) - 1, number).astype(int)]

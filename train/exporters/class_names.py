@@ -1,6 +1,6 @@
 """The names of the classes that an export carries."""
 
-from train.exporters.heads import has_head
+from train.heads import has_head
 
 
 def check_class_names(class_names, model):

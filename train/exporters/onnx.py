@@ -15,10 +15,10 @@ import numpy as np
 
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
-from train.exporters.heads import has_head
 from train.exporters.onnx_graph import Graph
 from train.exporters.onnx_layers import function_of
 from train.files import whole_file
+from train.heads import has_head
 
 # The first with GELU as an operator, of October 2023.
 OPSET = 20

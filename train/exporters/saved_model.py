@@ -12,10 +12,10 @@ from train.data.decoding import decode_image
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
-from train.exporters.heads import body_and_head
 from train.exporters.notices import without_notices
 from train.exporters.precision import in_float32
 from train.files import make_folder, whole_folder
+from train.heads import body_and_head
 
 # What models of keras_vit end in: with their head, and without.
 _LAST_LAYERS = ("head", "pre_logits", "pooling")

@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
-from train.exporters.heads import body_and_head, has_head
 from train.exporters.notices import without_notices
 from train.exporters.packages import LITERT, need
 from train.exporters.precision import in_float32
 from train.exporters.tflite_metadata import add_metadata, append_labels
 from train.exporters.tflite_products import counts
 from train.files import whole_file
+from train.heads import body_and_head, has_head
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 

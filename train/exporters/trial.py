@@ -7,16 +7,16 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-import zoo
 from train import evaluation, given_model
 from train.callbacks import progress_bar
-from train.class_matching import IMAGENET_HEADS, match_classes
+from train.class_matching import imagenet_names, match_classes
 from train.data import pipeline
 from train.data.splits import pick
+from train.data.subset import spread
 from train.errors import RunError
-from train.exporters.heads import has_head
 from train.exporters.parity import Images
 from train.exporters.runtimes import BATCH
+from train.heads import has_head
 
 # How many images are compared unless somebody says: of a data set, and generated.
 OF_DATA_SET, GENERATED = 500, 64
@@ -143,29 +143,6 @@ def on_data_set(given, path, count, *, calibration, central_crop, **data):
     return Trial(kept, about, class_names, places, to_calibrate)
 
 
-def spread(count, number, without=()):
-    """Returns places that are evenly spread over a split.
-
-    Splits often have their classes in order.
-
-    Args:
-        count: int, of the examples of the split.
-        number: int, how many places; all there are if fewer.
-        without: places that are not wanted.
-
-    Returns:
-        Integers, ascending.
-
-    Example:
-
-    >>> spread(10, 3).tolist(), spread(10, 3, without=[0, 4, 9]).tolist()
-    ([0, 4, 9], [1, 5, 8])
-    """
-    free = np.setdiff1d(np.arange(count), without)
-    number = min(number, len(free))
-    return free[np.linspace(0, len(free) - 1, number).astype(int)]
-
-
 def clouds(number, shape, seed=0):
     """Returns images of coloured clouds, with as much in large shapes as in small.
 
@@ -212,8 +189,7 @@ def _prepared(split, places, what, *, image_size, central_crop):
 
 def _imagenet_names(model):
     """The names of ImageNet's classes if a model has as many, and they can be had."""
-    data_set = IMAGENET_HEADS.get(model.output_shape[-1])
-    with contextlib.suppress(zoo.StoreError):
-        if data_set and has_head(model):
-            return tuple(name for _, name in zoo.class_names(data_set))
+    with contextlib.suppress(RunError):
+        if has_head(model):
+            return imagenet_names(model.output_shape[-1])
     return None

@@ -2,6 +2,7 @@
 
 from train.errors import RunError
 from train.exporters.formats import FORMATS
+from train.files import file_names
 from zoo.store import digest
 
 
@@ -63,16 +64,3 @@ def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
         for file in sorted(file_names(folder) - before)
     ]
     return {"bytes": sum(file["bytes"] for file in files), "files": files} | known
-
-
-def file_names(folder):
-    """Returns the set of files in a folder and those below, as relative paths.
-
-    Args:
-        folder: `pathlib.Path`.
-    """
-    return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
