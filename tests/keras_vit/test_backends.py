@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
 FILES = (
     "test_bit_resnet.py",
-    "test_explain.py",
+    "test_explain_functions.py",
     "test_initial_values.py",
     "test_layers.py",
     "test_positions.py",
