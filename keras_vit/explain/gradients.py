@@ -32,8 +32,23 @@ class _Weighting(Watcher):
     def __init__(self, places):
         self.places = iter(places)
 
+    def block(self, encode, tokens):
+        def at(tokens, place):
+            # Once more for the gradient, when nobody may be watching.
+            with watched_by(_WeightingOne(place)):
+                return encode(tokens)
+
+        return keras.remat(at)(tokens, next(self.places))
+
+
+class _WeightingOne(Watcher):
+    """Does so in one layer."""
+
+    def __init__(self, place):
+        self.place = place
+
     def attention(self, weights):
-        return _weighting(weights, next(self.places))
+        return _weighting(weights, self.place)
 
 
 def gradient_attention(model, images, classes=None):
@@ -44,8 +59,8 @@ def gradient_attention(model, images, classes=None):
     averaged. What these matrices pass on is added up through the layers, beginning
     with the identity.
 
-    All layers are held in memory at once: a few GB for one image with L/16 at 384.
-    Images are computed one after another.
+    Images are computed one after another, and a layer is computed once more for its
+    gradient: only what goes into it is kept.
 
     Args:
         model: `keras.Model` of `TransformerBlock`s, from images to (images, classes).

@@ -120,6 +120,8 @@ class TransformerBlock(keras.layers.Layer):
 
         if remat and training:
             encode = rematerialized(encode, self._random_layers)
+        if (watcher := current_watcher()) is not None:
+            return watcher.block(encode, tokens)
         return encode(tokens)
 
     @property

@@ -13,6 +13,15 @@ class Watcher:
     first one alone.
     """
 
+    def block(self, encode, tokens):
+        """Returns what a block puts out.
+
+        Args:
+            encode: function of tokens, what the block does with them.
+            tokens: float tensor (batch, tokens, hidden_size).
+        """
+        return encode(tokens)
+
     def attention(self, weights):
         """Returns the attention weights to go on with.
 
