@@ -75,20 +75,16 @@ def explain(
 
     chosen = spread(len(photos), shown)
     memory = explaining_full_memory("lower --image_size, or give a smaller model.")
-    steps = len(photos) + len(chosen)
-    with (
-        whole_folder(out) as folder,
-        memory,
-        progress_bar(total=steps, unit="image", desc="images") as bar,
-    ):
+    with whole_folder(out) as folder, memory:
         book = Book(folder)
         looker = Looker(given, book)
         outputs, distances = [], Gathered(looker.distances, axis=1)
         predictor = keras_vit.Predictor(given.model, _AT_ONCE)
-        for batch in photos.batches(shape, _AT_ONCE, central_crop=central_crop):
-            outputs.append(predictor(batch))
-            distances.add(batch)
-            bar.update(len(batch))
+        with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
+            for batch in photos.batches(shape, _AT_ONCE, central_crop=central_crop):
+                outputs.append(predictor(batch))
+                distances.add(batch)
+                bar.update(len(batch))
         best = None
         if head is not None:
             try:
@@ -97,7 +93,8 @@ def explain(
                 why_no_predictions = str(error)
 
         looks, captions = [], []
-        for number, place in enumerate(chosen, start=1):
+        drawing = progress_bar(iterable=chosen, unit="photo", desc="drawing")
+        for number, place in enumerate(drawing, start=1):
             photo = photos.one(place, number, shape, central_crop=central_crop)
             wanted, caption = asked, photo.name
             if best is not None:
@@ -106,7 +103,6 @@ def explain(
                 caption = f"{name} {probability:.0%}"
             looks.append(looker.at_photo(photo, wanted))
             captions.append(caption)
-            bar.update()
         of_all = looker.at_all(looks, captions)
         of_model = looker.at_model(distances, photos.names)
 

@@ -4,10 +4,12 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import checked, run
+from keras_vit.layers import TransformerBlock
 from keras_vit.layers.watching import Watcher
 from keras_vit.structure import (
     check_once,
     grid_size,
+    layers_of,
     num_class_tokens,
     num_layers,
     patch_stride,
@@ -37,8 +39,8 @@ def attention_maps(model, images, layers=None, heads=None):
     Args:
         model: `keras.Model` of `TransformerBlock`s, such as any of ours.
         images: float array (images, height, width, channels) in [-1, 1].
-        layers: sequence of ints, the layers in the order of the result; negative ones
-            count from the last. None for all.
+        layers: int or sequence of ints, the layers in the order of the result;
+            negative ones count from the last. None for all.
         heads: likewise, of each layer.
 
     Returns:
@@ -62,6 +64,8 @@ def attention_maps(model, images, layers=None, heads=None):
     """
     images = checked(model, images)
     layers = _chosen(layers, num_layers(model), "layer", model)
+    least = min(block.num_heads for block in layers_of(model, TransformerBlock))
+    heads = _chosen(heads, least, "head", model)
     maps = None
 
     def watcher(part):
@@ -69,12 +73,11 @@ def attention_maps(model, images, layers=None, heads=None):
             nonlocal maps
             if layer not in layers:
                 return
-            kept = _chosen(heads, weights.shape[1], "head", model)
             if maps is None:
-                shape = (len(layers), len(images), len(kept), *weights.shape[2:])
+                shape = (len(layers), len(images), len(heads), *weights.shape[2:])
                 maps = np.empty(shape, "float32")
             for place in np.flatnonzero(np.equal(layers, layer)):
-                maps[place, part] = weights[:, kept]
+                maps[place, part] = weights[:, heads]
 
         return _ByLayer(model, keep)
 
@@ -259,7 +262,7 @@ def _by_layer(model, images, function):
 
 def _chosen(numbers, count, what, model):
     """The numbers as a list of ints from 0."""
-    numbers = range(count) if numbers is None else numbers
+    numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
         if not -count <= number < count:
             raise ValueError(

@@ -383,9 +383,11 @@ def test_layers_and_heads_are_chosen():
     maps = explain.attention_maps(model, images)
     chosen = explain.attention_maps(model, images, layers=[-1, 0, 1], heads=[2, -3])
     np.testing.assert_array_equal(chosen, maps[[1, 0, 1]][:, :, [2, 0]])
+    one = explain.attention_maps(model, images, layers=-1, heads=1)
+    np.testing.assert_array_equal(one, maps[1:, :, 1:2])
     with pytest.raises(ValueError, match="has no layer 2: pass numbers from -2 to 1"):
         explain.attention_maps(model, images, layers=[2])
-    with pytest.raises(ValueError, match="has no head -4"):
+    with pytest.raises(ValueError, match=r"^The model \w+ has no head -4: pass"):
         explain.attention_maps(model, images, heads=[-4])
 
 

@@ -598,7 +598,7 @@ def test_what_is_refused(model_file, photos, tmp_path):
     for images, message in (
         (["gone.png"], r"There is no image gone\.png"),
         ([tmp_path / "empty"], r"empty has no images, \*{\.jpg.*give another folder"),
-        ([photos, broken], r"broken\.jpg cannot be read as an image: save"),
+        ([photos, broken], r"broken\.jpg cannot be read as an image: dam"),
         ([tmp_path], r"broken\.jpg cannot be read"),
         ([photos / "notes.txt"], r"notes\.txt cannot be read as an image"),
     ):

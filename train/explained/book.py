@@ -60,10 +60,11 @@ class Book:
             self.missing[kind] = str(error)
             return Drawn(kind, name, None, str(error))
         picture = self.figures / f"{name}.png"
-        figure.savefig(picture, dpi=_DOTS_PER_INCH)
+        how = {"dpi": _DOTS_PER_INCH, "bbox_inches": "tight"}
+        figure.savefig(picture, **how)
         # The layout is found; finding it again takes as long as drawing.
         figure.set_layout_engine("none")
-        figure.savefig(picture.with_suffix(".pdf"), dpi=_DOTS_PER_INCH)
+        figure.savefig(picture.with_suffix(".pdf"), **how)
         if photo is not None:
             numbers["photo"] = photo.name
         self.note(name, **numbers)

@@ -77,8 +77,8 @@ class Photos:
         if corrupt := find_corrupt(self._split):
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
-                f"{'images' if len(corrupt) > 1 else 'an image'}: save as RGB JPEG or "
-                "PNG, or leave out."
+                f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
+                "of another kind. Save as RGB JPEG or PNG, or leave out."
             )
 
     def __len__(self):
