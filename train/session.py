@@ -95,8 +95,13 @@ def train(
 
             def look(step):
                 with trainer.averaged():
-                    if devices.is_chief:
+                    if not devices.is_chief:
+                        return
+                    try:
                         diary.show(step, show(step))
+                    except ValueError as error:
+                        # As of weights that are not finite: no reason to stop.
+                        diary.say(f"step {step}: no pictures for TensorBoard: {error}")
 
             callbacks.append(Every(recipe.eval_interval, recipe.steps, look))
         callbacks.append(Every(recipe.checkpoint_interval, recipe.steps, save))

@@ -6,11 +6,13 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from train import recipes, training
 from train.errors import RunError
+from train.explained import in_training
 
 ROOT = pathlib.Path(__file__).parents[2]
 RECIPE = recipes.for_dataset("digits").smoke()
@@ -62,6 +64,25 @@ def test_a_run_without_validation_shows_test_images(tmp_path):
     )
     training.run(recipe, run_dir=tmp_path)
     assert pictures_of(tmp_path).keys() == PICTURES
+
+
+@pytest.mark.slow
+def test_what_cannot_be_drawn_does_not_end_a_run(tmp_path, capsys, monkeypatch):
+    def pictures(model, images, step):
+        bias = model.get_layer("embedding").bias
+        kept = np.array(bias)
+        bias.assign(np.full(32, np.nan))
+        try:
+            return draw(model, images, step)
+        finally:
+            bias.assign(kept)
+
+    draw = in_training.pictures
+    monkeypatch.setattr(in_training, "pictures", pictures)
+    recipe = RECIPE.override(explained_images=1, steps=1, eval_every=1)
+    assert training.run(recipe, run_dir=tmp_path)["steps"] == 1
+    assert "step 1: no pictures for TensorBoard: " in capsys.readouterr().out
+    assert pictures_of(tmp_path) == {}
 
 
 @pytest.mark.slow
