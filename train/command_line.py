@@ -21,7 +21,8 @@ def define_data(otherwise=""):
         "dataset",
         None,
         "digits, a TFDS name such as cifar100, vtab/TASK or vtab-full/TASK, a folder "
-        "{train,test}/class/*.jpg, a CSV file path,label,split, or TFRecord files"
+        "class/*.jpg or {train,test}/class/*.jpg, a CSV file path,label,split, or "
+        "TFRecord files"
         f"{otherwise and '; '}{otherwise}.",
         required=not otherwise,
     )

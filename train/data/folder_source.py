@@ -1,74 +1,116 @@
-"""A user's own images in folders: `{train,test}/class/*.jpg`."""
+"""A user's own images in folders, one a class."""
 
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.splits import (
-    DataError,
-    Source,
-    Split,
-    hold_out,
-    validation_size,
-)
+from train.data.splits import DataError, Source, Split, divide, hold_out
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+# What folders are called, and the part that each is.
+PARTS = {
+    "train": "train",
+    "validation": "validation",
+    "val": "validation",
+    "test": "test",
+}
 LAYOUT = (
-    "expected one folder a class in each part, {train,test}/class/*"
-    f"{{{','.join(IMAGE_ENDINGS)}}}, such as train/daisy/1.jpg and test/daisy/2.jpg"
+    f"expected one folder a class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
+    "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
+    "test/daisy/2.jpg"
 )
+# One of so many images of each class is for the test where no folder is.
+TEST_SHARE = 5
 
 
 def load_folder(folder: str | Path, validation_fraction: float) -> Source:
-    """Loads `{train,test}/class/*.jpg`; labels follow the sorted class names.
+    """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
-    Files are taken in sorted order; hidden files and other file types are ignored.
-    The validation split is a fixed stratified part of `train`.
+    Files are taken in sorted order; hidden files and other file types are ignored. In
+    `class/*.jpg` a fixed fifth of the images of each class, one at least, is the test
+    split. The validation split is the folder `validation` or `val`, and where there is
+    none, a fixed stratified part of `train`.
 
     Args:
-        folder: The folder that holds `train` and `test`.
-        validation_fraction: The part of `train` to hold out, 0 for none.
+        folder: The folder that holds the classes, or `train`, `test` and perhaps
+            `validation` (which is the test where there is no `test`).
+        validation_fraction: The part of `train` to hold out, 0 for none. A folder for
+            validation is used for any fraction but 0.
 
     Returns:
         The source, with file paths as records.
 
     Raises:
-        DataError: when the folder is not laid out like this, when `train` and `test`
-            differ in classes, when a class has no image, or when the fraction is
-            unusable.
+        DataError: when the folder is not laid out like this, when its parts differ in
+            classes, when a class has no image, or a single one of which none is left
+            for the test, or when the fraction is unusable.
     """
     folder = Path(folder)
-    train_files = _list_images(folder / "train")
-    test_files = _list_images(folder / "test")
-    for part, other, missing in (
-        ("train", "test", train_files.keys() - test_files.keys()),
-        ("test", "train", test_files.keys() - train_files.keys()),
-    ):
-        if missing:
-            raise DataError(
-                f"{folder / part} has the class folders {sorted(missing)} that "
-                f"{folder / other} lacks: add them there or remove them here; {LAYOUT}"
-            )
+    parts = _parts(folder)
+    if parts:
+        files = {part: _list_images(path) for part, path in parts.items()}
+        _check_classes(parts, files)
+        names = {part: str(path) for part, path in parts.items()}
+    else:
+        files = _held_out(folder, _list_images(folder))
+        names = {
+            "train": f"the training part of {folder}",
+            "test": f"the test part of {folder}",
+        }
+    splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
+    classes = sorted(files["train"])
+    return divide(str(folder), classes, splits, validation_fraction, LAYOUT)
 
-    train_paths, train_labels = _flatten(train_files)
-    train_name = str(folder / "train")
-    count = validation_size(train_name, len(train_paths), validation_fraction)
-    kept, held = hold_out(train_labels, count)
-    validation = None
-    if count:
-        validation = file_split(
-            f"the validation part of {train_name}",
-            train_paths[held],
-            train_labels[held],
+
+def _parts(folder):
+    """Returns the folder of each part, none where it holds the classes themselves."""
+    parts = {}
+    for name, part in PARTS.items():
+        if not (folder / name).is_dir():
+            continue
+        if part in parts:
+            raise DataError(
+                f"{folder} has both {parts[part].name} and {name}: keep one of them"
+            )
+        parts[part] = folder / name
+    if parts and "train" not in parts:
+        raise DataError(f"there is no folder {folder / 'train'}: {LAYOUT}")
+    if len(parts) == 1:
+        raise DataError(
+            f"there is no folder {folder / 'test'}: {LAYOUT}. To have a fifth of "
+            f"{folder / 'train'} held out for the test, pass that folder"
         )
-    return Source(
-        name=str(folder),
-        class_names=tuple(sorted(train_files)),
-        train=file_split(train_name, train_paths[kept], train_labels[kept]),
-        validation=validation,
-        test=file_split(str(folder / "test"), *_flatten(test_files)),
-    )
+    return parts
+
+
+def _check_classes(parts, files):
+    """Raises `DataError` where a part lacks a class that train has, or has another."""
+    for part in files.keys() - {"train"}:
+        for one, other in (("train", part), (part, "train")):
+            missing = sorted(files[one].keys() - files[other].keys())
+            if missing:
+                raise DataError(
+                    f"{parts[one]} has the class folders {missing} that "
+                    f"{parts[other]} lacks: add them there or remove them here; "
+                    f"{LAYOUT}"
+                )
+
+
+def _held_out(folder, files):
+    """Divides the images of each class into train and test, always alike."""
+    parts = {"train": {}, "test": {}}
+    for name, paths in files.items():
+        if len(paths) == 1:
+            raise DataError(
+                f"{folder / name} has one image, which cannot be both for training "
+                "and for the test: add some, or remove the folder"
+            )
+        count = max(1, len(paths) // TEST_SHARE)
+        kept, held = hold_out(np.zeros(len(paths)), count)
+        parts["train"][name] = [paths[index] for index in kept]
+        parts["test"][name] = [paths[index] for index in held]
+    return parts
 
 
 def _list_images(folder):

@@ -35,8 +35,9 @@ def load(
     Args:
         dataset: "digits" (scikit-learn's 1,797 digits); a task of VTAB, "vtab/dtd" or
             "vtab-full/dtd", see `train.data.vtab`; an existing folder, laid out
-            `{train,test}/class/*.jpg` or, without a `train` folder in it, of TFRecord
-            files `train-*.tfrecord`, `test-*.tfrecord`; such files as a pattern,
+            `class/*.jpg` (a fifth of each class is the test) or
+            `{train,validation,test}/class/*.jpg`, or of TFRecord files
+            `train-*.tfrecord`, `test-*.tfrecord`; such files as a pattern,
             "records/*.tfrecord"; a CSV file with the columns path, label and split;
             or a TensorFlow Datasets name, "cifar100", "oxford_iiit_pet:4.*.*". An
             existing folder goes before a TFDS name.
@@ -82,7 +83,7 @@ def load(
         if not folder.is_dir():
             raise DataError(
                 f'there is no folder "{dataset}": pass one laid out '
-                "{train,test}/class/*.jpg"
+                "class/*.jpg or {train,test}/class/*.jpg"
             )
         source = load_folder(folder, validation_fraction)
     if not skip_corrupt:

@@ -124,7 +124,7 @@ def _unknown(dataset, tfds):
     return (
         f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
         f'Datasets: {hint}Pass "digits", a name such as cifar100, vtab/TASK, a folder '
-        "laid out {train,test}/class/*.jpg, a CSV file or TFRecord files"
+        "laid out class/*.jpg or {train,test}/class/*.jpg, a CSV file or TFRecord files"
     )
 
 

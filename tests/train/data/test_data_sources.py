@@ -130,6 +130,56 @@ def test_folder_without_a_part(folder, part):
         load(str(folder))
 
 
+def test_a_folder_of_classes_has_a_fifth_for_the_test(tmp_path):
+    sizes = {"daisy": 11, "rose": 2, "tulip": 5}
+    for name, count in sizes.items():
+        for number in range(count):
+            write_image(tmp_path / name / f"{number}.png")
+    source = load(str(tmp_path), validation_fraction=0.25)
+    again = load(str(tmp_path), validation_fraction=0.25)
+    assert source.class_names == ("daisy", "rose", "tulip")
+    assert source.test.class_counts(3).tolist() == [2, 1, 1]
+    everything = sorted(
+        record.numpy().decode()
+        for part in PARTS
+        for record, _ in getattr(source, part).records()
+    )
+    assert everything == sorted(str(path) for path in tmp_path.glob("*/*.png"))
+    for part in PARTS:
+        split, other = getattr(source, part), getattr(again, part)
+        assert names_and_labels(split) == names_and_labels(other)
+        for name, label in names_and_labels(split):
+            assert Path(name).parent.name == source.class_names[label]
+    assert source.validation.num_examples == round((10 - 2 + 1 + 5) * 0.25)
+
+
+def test_a_folder_of_classes_with_a_single_image(tmp_path):
+    write_image(tmp_path / "daisy" / "0.png")
+    with pytest.raises(DataError, match="daisy has one image, .*: add some"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["validation", "val"])
+def test_folder_with_a_validation_part(folder, name):
+    for flower in ("daisy", "tulip"):
+        write_image(folder / name / flower / "0.png")
+    source = load(str(folder), validation_fraction=0.02)
+    assert names_of(source.validation) == ["0.png"] * 2
+    assert source.train.num_examples == 10
+    assert load(str(folder)).validation is None
+    (folder / "test").rename(folder / "elsewhere")
+    source = load(str(folder), validation_fraction=0.2)
+    assert names_of(source.test) == ["0.png"] * 2
+    assert source.validation.num_examples == 2
+
+
+def test_folder_with_two_validation_parts(folder):
+    (folder / "validation").mkdir()
+    (folder / "val").mkdir()
+    with pytest.raises(DataError, match="has both validation and val: keep one"):
+        load(str(folder))
+
+
 @pytest.mark.parametrize(("part", "other"), [("train", "test"), ("test", "train")])
 def test_folder_with_a_class_in_one_part_only(folder, part, other):
     write_image(folder / part / "rose" / "0.png")
