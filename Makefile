@@ -3,13 +3,16 @@ VENV := .venv
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help digits test soak lint clean
+.PHONY: help digits docs test soak lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/digits
 	$(VENV)/bin/python -m train.finetune --dataset=digits --run_dir=runs/digits
+
+docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
+	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
 test: lint ## check the style and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile

@@ -1,5 +1,7 @@
 """Models that users publish: a registry is a folder of them, local or served.
 
+::
+
     registry/
       registry.json          the cards of all models, for servers that list no folders
       flowers-vit-ti16/

@@ -37,7 +37,7 @@ def attention_maps(model, images, layers=None, heads=None):
     A layer is computed at a time, and only what is asked for is kept.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s, such as any of ours.
+        model: `keras.Model` of `TransformerBlock` layers, such as any of ours.
         images: float array (images, height, width, channels) in [-1, 1].
         layers: int or sequence of ints, the layers in the order of the result;
             negative ones count from the last. None for all.
@@ -89,7 +89,7 @@ def mean_attention_maps(model, images):
     """Returns how much each token looks at each other, by layer, on average of heads.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s.
+        model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
 
     Returns:
@@ -119,7 +119,7 @@ def attention_rollout(model, images):
     multiplied, the last layer's first.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s.
+        model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
 
     Returns:
@@ -169,7 +169,7 @@ def attention_distance(model, images):
     nowhere in the image, so it is no query, and what patches pay it does not count.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s.
+        model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
 
     Returns:

@@ -63,7 +63,7 @@ def token_features(model, images, layer=None):
     """Returns the class token and the patches as a layer leaves them.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s.
+        model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
         layer: int, which block's output; negative ones count from the last. None for
             the last one's, after the final norm if the model has one: what the class

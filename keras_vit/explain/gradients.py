@@ -63,7 +63,8 @@ def gradient_attention(model, images, classes=None):
     gradient: only what goes into it is kept.
 
     Args:
-        model: `keras.Model` of `TransformerBlock`s, from images to (images, classes).
+        model: `keras.Model` of `TransformerBlock` layers, from images to (images,
+            classes).
         images: float array (images, height, width, channels) in [-1, 1].
         classes: int, or one an image: the class to ask for. None for that of the
             largest output.

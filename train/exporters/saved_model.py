@@ -26,18 +26,16 @@ def write_saved_model(model, folder, *, class_names=None):
 
     `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
     and `tensorflow_hub.KerasLayer` open it. Images are float32 (batch, height, width,
-    channels), any batch. **Their range, which is not checked, and size differ**:
+    channels), any batch. **Their range, which is not checked, and size differ**::
 
-    ```
-    signature             takes                                   returns
-    serving_default       images in [-1, 1] of the model's size   logits
-    features              images in [-1, 1] of the model's size   features
-    serve_bytes           image_bytes: string (batch,)            logits,
-                                                                  probabilities, label
-    image_classification  images in [0, 1] of any size            default: logits
-    image_feature_vector  images in [0, 1] of any size            default: features
-    loaded(images)        images in [0, 1] of any size            the logits
-    ```
+        signature             takes                                 returns
+        serving_default       images in [-1, 1], the model's size   logits
+        features              images in [-1, 1], the model's size   features
+        serve_bytes           image_bytes: string (batch,)          logits,
+                                                                    probabilities, label
+        image_classification  images in [0, 1], any size            default: logits
+        image_feature_vector  images in [0, 1], any size            default: features
+        loaded(images)        images in [0, 1], any size            the logits
 
     The first two take what the Keras model does, `serve_bytes` files, and the last
     three what TensorFlow Hub prescribes.

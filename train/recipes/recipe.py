@@ -319,7 +319,7 @@ class Recipe:
 
     @property
     def dropout(self):
-        """The dropout: that given, or the released code's for this model."""
+        """The dropout that was given, or else the released code's for this model."""
         if self.dropout_rate is not None:
             return self.dropout_rate
         return DROPOUT.get(self.model, 0.0)

@@ -1,0 +1,235 @@
+"""The notebooks are as their pages say, and run from top to bottom."""
+
+import functools
+import http.server
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import threading
+
+import nbformat
+import pytest
+import released_stand_ins
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+from colab import build
+
+NAMES = ("choose_checkpoint", "classify", "finetune", "phone", "pretrain")
+
+
+def read(name):
+    return nbformat.read(build.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+
+
+def test_every_page_has_its_notebook_and_every_notebook_its_page():
+    pages = {path.stem for path in build.PAGES.glob("*.md")}
+    notebooks = {path.stem for path in build.NOTEBOOKS.glob("*.ipynb")}
+    assert pages == notebooks == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_is_made_from_its_page(name):
+    committed = (build.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
+    made = build.notebook(build.PAGES / f"{name}.md")
+    assert committed == made, "run: python colab/build.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_begins_as_all_do(name):
+    cells = read(name).cells
+    title = cells[0].source
+    assert re.match(r"# .+\n\n\[!\[Open in Colab\]", title)
+    assert f"/blob/main/colab/{name}.ipynb)" in title
+    assert "\n**Runtime:** " in title
+    assert "\n**Result:** " in title
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert not re.search(r"\]\((?!https://|#)", text), "a relative link"
+
+    install, settings, *_ = codes = [c for c in cells if c.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in codes)
+    assert f"git+{build.repository()}" in install.source
+    fields, _, small = settings.source.partition("\n\n")
+    title, *fields = fields.splitlines()
+    assert title == "# @title Settings"
+    assert all(re.match(r"[A-Z_]+ = .+  # @param ", field) for field in fields)
+    assert fields[-1] == 'SMALL = False  # @param {type:"boolean"}'
+    assert small.rpartition("if SMALL:")[1]
+
+
+def test_pages_that_cannot_be_notebooks_are_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n")
+    with pytest.raises(build.PageError, match="page.md lacks its badge: put this"):
+        build.notebook(page)
+    page.write_text(f"{build.badge('page')}\n\n```console\n$ a\n$ b\n```\n")
+    with pytest.raises(build.PageError, match="is not one command"):
+        build.notebook(page)
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory):
+    """The address of a server of random files in place of the released ones."""
+    folder = tmp_path_factory.mktemp("released")
+    released_stand_ins.serve_into(folder)
+    handler = functools.partial(_Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Keeps quiet."""
+
+
+@pytest.fixture
+def executed(mirror, tmp_path, monkeypatch):
+    """A function of a notebook's name that runs it small, and returns it."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    search = [os.path.dirname(sys.executable), os.environ["PATH"]]
+    for variable, value in {
+        "KERAS_VIT_MIRROR": mirror,
+        "KERAS_VIT_CACHE": tmp_path / "cache",
+        "NO_PROXY": "127.0.0.1",
+        "PATH": os.pathsep.join(search),
+        "PYTHONPATH": build.ROOT,
+        # Where TensorBoard notes its servers.
+        "TMPDIR": scratch,
+        "IPYTHONDIR": tmp_path / "ipython",
+        "JUPYTER_RUNTIME_DIR": tmp_path / "jupyter",
+    }.items():
+        monkeypatch.setenv(variable, str(value))
+    monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)
+    # The notebook sets it, where it matters.
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+
+    def execute(name):
+        notebook = read(name)
+        source = notebook.cells[_settings(notebook)].source
+        assert source.count("\nSMALL = False  ") == 1
+        notebook.cells[_settings(notebook)].source = source.replace(
+            "\nSMALL = False  ", "\nSMALL = True  "
+        )
+        NotebookClient(
+            notebook,
+            kernel_manager_class=_ThisPython,
+            timeout=300,
+            resources={"metadata": {"path": str(work)}},
+        ).execute()
+        return notebook
+
+    yield execute
+    for info in scratch.glob(".tensorboard-info/*.info"):
+        os.kill(json.loads(info.read_text())["pid"], signal.SIGTERM)
+
+
+class _ThisPython(AsyncKernelManager):
+    """Starts the Python of the tests, whichever kernels the machine has."""
+
+    @property
+    def kernel_spec(self):
+        start = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=[sys.executable, *start], language="python")
+
+
+def _settings(notebook):
+    [place] = [
+        index
+        for index, cell in enumerate(notebook.cells)
+        if cell.source.startswith("# @title Settings\n")
+    ]
+    return place
+
+
+def shown(notebook, kind):
+    """What the cells show of a MIME type."""
+    return [
+        output.data[kind]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if kind in output.get("data", {})
+    ]
+
+
+def printed(notebook):
+    return "".join(
+        output.text
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if output.output_type == "stream"
+    )
+
+
+@pytest.mark.slow
+def test_classify(executed):
+    notebook = executed("classify")
+    assert len(shown(notebook, "image/png")) == 7
+    said = printed(notebook)
+    assert re.findall(r"(\w+)\.png\n +[\d.]+%  class_\d+\n", said) == [
+        "china",
+        "flower",
+    ]
+    report = pathlib.Path("explained/report.html").read_text()
+    assert "flower.png" in report
+    assert "<iframe srcdoc=" in shown(notebook, "text/html")[-1]
+
+
+@pytest.mark.slow
+def test_finetune(executed):
+    notebook = executed("finetune")
+    said = printed(notebook)
+    assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
+    assert "tensorboard-frame" in "".join(shown(notebook, "text/html"))
+    assert "accuracy** (95% interval" in "".join(shown(notebook, "text/markdown"))
+    assert len(shown(notebook, "image/png")) == 4
+    assert len(re.findall(r"^ +[\d.]+%  \d$", said, re.M)) == 3
+    assert pathlib.Path("runs/finetuned/model.keras").is_file()
+
+
+@pytest.mark.slow
+def test_choose_checkpoint(executed):
+    notebook = executed("choose_checkpoint")
+    said = printed(notebook)
+    assert "24 files, 16 fine-tunings\n8 of Ti_16 from i21k on cifar100" in said
+    assert re.search(r"5\.\d   +81\.50   Ti/16", said)
+    assert "the rule's choice  81.50%  Ti_16-i21k-300ep-lr_0.001-aug_none" in said
+    assert "by hindsight       83.00%  Ti_16-i21k-300ep-lr_0.001-aug_medium2" in said
+    assert "3 of 8 fine-tunings are better" in said
+    assert "vit-ti16/augreg-imagenet21k: " in said
+    assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
+    assert len(shown(notebook, "image/png")) == 3
+
+
+@pytest.mark.slow
+def test_pretrain(executed):
+    notebook = executed("pretrain")
+    said = printed(notebook)
+    assert re.search(r"test loss [\d.]+, and by chance [\d.]+; accuracy", said)
+    assert re.search(r"^masked      test accuracy [\d.]+%$", said, re.M)
+    assert pathlib.Path("runs/pretrained/weights.npz").is_file()
+    config = json.loads(pathlib.Path("runs/finetuned-masked/config.json").read_text())
+    assert config["weights"] == "runs/masked/weights.npz"
+    assert len(shown(notebook, "image/png")) == 1
+
+
+@pytest.mark.slow
+def test_phone(executed):
+    notebook = executed("phone")
+    files = sorted(path.name for path in pathlib.Path("exported").glob("*.tflite"))
+    assert len(files) == 2
+    said = printed(notebook)
+    for name in (*files, "Keras"):
+        assert re.search(rf"^{re.escape(name)} +class_\d+ [\d.]+%, ", said, re.M)
+    assert len(shown(notebook, "image/png")) == 2

@@ -1,0 +1,363 @@
+"""Runs the commands of the pages, cut down to seconds."""
+
+import configparser
+import dataclasses
+import glob
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import doc_reader
+from doc_blocks import ROOT, PageError
+from packaging.requirements import Requirement
+
+TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
+# What only costs time: the values instead of those that a page gives. With --smoke and
+# no --model the model is tiny, so that the size of the images may stay.
+SHORT = {
+    "steps": "8",
+    "warmup_steps": "2",
+    "eval_every": "4",
+    "checkpoint_every": "4",
+    "batch_size": "16",
+    "micro_batches": "2",
+    "seeds": "1",
+}
+SMALL_IMAGES = {"image_size": "64"}
+# The runs of each study: one, of the last that a page gives or else of this, ...
+LAST = {
+    "learning_rates": {"learning_rates": "0.01"},
+    "examples": {"models": "ViT-Ti_16"},
+    "compute": {"models": "ViT-Ti_16"},
+    "positions": {"positions": "2d"},
+    "vtab": {"tasks": "dtd"},
+}
+# ... and of this instead of what a page gives.
+ONE = {"examples": {"subsets": "100%"}, "compute": {"step_counts": "8"}}
+
+
+class Skipped(Exception):
+    """A command needs what is not installed."""
+
+
+@dataclasses.dataclass
+class Reader:
+    """Somebody who types the commands of one page.
+
+    Attributes:
+        folder: where they are.
+        server: the `ForkServer`.
+        done: dict, what the commands of all pages made.
+        environment: dict, what was exported.
+    """
+
+    folder: pathlib.Path
+    server: object
+    done: dict
+    environment: dict = dataclasses.field(default_factory=dict)
+
+    def type(self, command):
+        """Does what a command says."""
+        name, handler = rule_of(command)
+        begin = time.monotonic()
+        handler(self, command)
+        print(f"{time.monotonic() - begin:5.1f} s  {command.place}  {command.text}")
+
+    def run(self, command, words, only_flags=False, status=0):
+        """Runs `python -m MODULE ...`; returns what it printed."""
+        code, output = self.server.run(
+            words[2:], self.folder, self.environment, only_flags
+        )
+        if code != status:
+            raise PageError(
+                f"{command.place}: {' '.join(words)} ended with {code}:\n"
+                f"{output[-3000:]}"
+            )
+        return output
+
+    def run_once(self, command, words, more):
+        """Runs a command, with `more` flags after its own, once for all pages.
+
+        Where another page has had it, its flags are read and the files copied.
+        """
+        given = flags_of(words)
+        run_dir = given.get("run_dir")
+        aside = [word.partition("=")[0] for word in more] + ["--run_dir"]
+        own = [word for word in words if word.partition("=")[0] not in aside]
+        named = run_dir or "--smoke" not in command.words
+        key = (named, *sorted([*own, *more]))
+        if key in self.done and (run_dir or not self.done[key][1]):
+            self.run(command, [*words, *more], only_flags=True)
+            kept, made = self.done[key]
+            doc_reader.copy_tree(kept, self.folder)
+            if run_dir and made != run_dir:
+                [default] = (kept / "runs").iterdir()
+                (self.folder / "runs" / default.name).rename(self.folder / run_dir)
+            return
+        before = self.files()
+        self.run(command, [*words, *more])
+        if "smoke" in given and named and not run_dir:
+            self.rename_smoke(before)
+        kept = self.server.folder / f"made-{len(self.done)}"
+        kept.mkdir()
+        for path, state in self.files().items():
+            if before.get(path) != state:
+                (kept / path).parent.mkdir(parents=True, exist_ok=True)
+                os.link(self.folder / path, kept / path)
+        self.done[key] = kept, run_dir
+
+    def rename_smoke(self, before):
+        """Calls a run as the page's command calls it, without --smoke."""
+        old = {path.parts[1] for path in before if path.parts[0] == "runs"}
+        for path in (self.folder / "runs").iterdir():
+            target = path.with_name(path.name.replace("-smoke", ""))
+            if path.name not in old and not target.exists():
+                path.rename(target)
+
+    def files(self):
+        """Returns the state of each file by its path in the folder."""
+        found = {}
+        for path in self.folder.rglob("*"):
+            if path.is_file():
+                state = path.stat()
+                found[path.relative_to(self.folder)] = state.st_ino, state.st_mtime_ns
+        return found
+
+
+def run_whole(reader, command):
+    """Runs a command as it is."""
+    reader.run(command, expanded(reader, command.words))
+
+
+def run_short(reader, command):
+    """Runs a command with what costs time cut down."""
+    words = expanded(reader, command.words)
+    given = flags_of(words)
+    module = words[2]
+    more = {name: value for name, value in SHORT.items() if name in given}
+    if module in TRAINING:
+        more |= short_training(module, given)
+        remove_a_run_of_ours(reader, given)
+        if "smoke" not in given:
+            words.append("--smoke")
+    released = any(re.match(r"(--model=)?(vit-|WEIGHTS)", word) for word in words)
+    if module in ("train.evaluate", "train.few_shot", "train.explain") and released:
+        more |= SMALL_IMAGES
+    if module == "train.explain":
+        more["shown"] = "1"
+    if module == "train.few_shot":
+        more |= {"shots": "1", "seeds": "1"}
+    if module == "train.export" and given.get("format") == "all":
+        more["format"] = "saved_model,onnx"
+    for name in ("dataset", "few_shot_dataset"):
+        prepare(reader, {**given, **more}, name)
+    # Of a flag that is given twice the last counts; both must be right.
+    more = [f"--{name}={more[name]}" for name in sorted(more)]
+    reader.run_once(command, words, more)
+
+
+def short_training(module, given):
+    """Returns further flags that keep a run of training short."""
+    more = {}
+    if module == "train.study":
+        for name, value in LAST[given["study"]].items():
+            more[name] = given.get(name, value).split(",")[-1]
+        more |= {"seeds": "1", **ONE.get(given["study"], {})}
+    real = given.get("weights", "none") != "none"
+    if "ViT" in given.get("model", ""):
+        more["model"] = "ViT-Ti_16"
+        if real and given["model"] != "ViT-Ti_16":
+            more["weights"] = "augreg-imagenet21k"
+    # The released weights are of no tiny model, and weights of a run become others'.
+    photos = given["dataset"].startswith("photos")
+    if real or (module in TRAINING[1:3] and photos):
+        more["model"] = "ViT-Ti_16"
+        more |= SMALL_IMAGES
+    return more
+
+
+def remove_a_run_of_ours(reader, given):
+    """A page that makes a run itself begins without the one of the folder."""
+    run_dir = reader.folder / given.get("run_dir", "runs")
+    if run_dir.name in ("digits", "photos-ViT-Ti_16") and run_dir.exists():
+        shutil.rmtree(run_dir)
+
+
+def prepare(reader, given, name):
+    """Prepares the data set of a command, if it is one of TensorFlow Datasets."""
+    from train.data.vtab import TASKS
+
+    dataset = given.get(name, "digits")
+    if dataset == "digits" or glob.glob(dataset, root_dir=reader.folder):
+        return
+    tasks = [dataset.partition("/")[2]]
+    if dataset == "vtab":
+        tasks = given["tasks"].split(",")
+    if dataset.startswith("vtab"):
+        datasets = [TASKS[task].dataset for task in tasks if task in TASKS]
+    else:
+        datasets = [dataset]
+    for one in datasets:
+        doc_reader.prepare_tfds(one, reader.server.tfds)
+
+
+def flags_of(words):
+    """Returns the flags of a command by name."""
+    found = {}
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            after = words[index + 1] if index + 1 < len(words) else ""
+            found[name] = value if equals or after.startswith("-") else after
+    return found
+
+
+def expanded(reader, words):
+    """Expands patterns of files as a shell does."""
+    found = []
+    for word in words:
+        files = [] if word.startswith("-") else glob.glob(word, root_dir=reader.folder)
+        found += sorted(files) if "*" in word and files else [word]
+    return found
+
+
+def only_flags(reader, command):
+    """Lets the command read its flags, and no more."""
+    reader.run(command, expanded(reader, command.words), only_flags=True)
+
+
+def show_help(reader, command):
+    """Runs a command with --help, which absl ends with 1."""
+    if "flags:" not in reader.run(command, command.words, status=1):
+        raise PageError(f"{command.place}: {command.text} shows no flags")
+
+
+def start_anew(reader, command):
+    """Starts a Python of its own, on the backend that the command names."""
+    backend = command.environment.get("KERAS_BACKEND", "tensorflow")
+    if importlib.util.find_spec(backend) is None:
+        raise Skipped(f"{command.place}: {backend} is not installed")
+    smoke = [] if "--smoke" in command.words else ["--smoke"]
+    done = subprocess.run(
+        [sys.executable, *command.words[1:], *smoke],
+        cwd=reader.folder,
+        env={**reader.server.environment, **reader.environment, **command.environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode:
+        raise PageError(f"{command.place}: {command.text}\n{done.stderr[-3000:]}")
+
+
+def export(reader, command):
+    """Keeps a variable for the rest of the page."""
+    name, _, value = command.words[1].partition("=")
+    if not value:
+        raise PageError(f"{command.place}: export NAME=VALUE is what is known here")
+    reader.environment[name] = value
+    os.environ[name] = value  # for the page's blocks of Python
+
+
+def check_requirement(reader, command):
+    """Looks up what would be installed: CI has it, and no second one."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    repository = setup["metadata"]["url"]
+    extras = setup["options.extras_require"]
+    for word in command.words[2:]:
+        if word == "-e":
+            continue
+        text = word.replace(".[", "keras_vit[") if word.startswith(".") else word
+        requirement = Requirement(text)
+        if requirement.name == "keras_vit":
+            unknown = requirement.extras - set(extras)
+            if unknown:
+                raise PageError(f"{command.place}: setup.cfg has no extra {unknown}")
+            if requirement.url not in (None, f"git+{repository}"):
+                raise PageError(f"{command.place}: setup.cfg has the url {repository}")
+
+
+def dry_make(reader, command):
+    """Asks make what it would do."""
+    done = subprocess.run(
+        ["make", "--dry-run", *command.words[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise PageError(f"{command.place}: {command.text}\n{done.stderr}")
+
+
+# How commands are run: the first that matches, all of them used by some page.
+RULES = {
+    r"export \S+=": export,
+    r"pip install ": check_requirement,
+    r"make ": dry_make,
+    r"KERAS_BACKEND=jax python -m train": start_anew,
+    r"python -m \S+( .*)? --help": show_help,
+    # They measure for minutes, with peers; tests/benchmarks has each at its smallest.
+    r"python -m benchmarks\.": only_flags,
+    r"python -m train\.": run_short,
+    r"python -m zoo ": run_whole,
+}
+
+
+def rule_of(command):
+    """Returns the pattern and the function for a command."""
+    before = [f"{name}={value}" for name, value in command.environment.items()]
+    text = " ".join([*before, *command.words])
+    for pattern, handler in RULES.items():
+        if re.match(pattern, text):
+            return pattern, handler
+    raise PageError(
+        f"{command.place}: nothing says how {text!r} is tested: RULES in "
+        "tests/docs/doc_commands.py are those known"
+    )
+
+
+class ForkServer:
+    """See `fork_server`: starts it and asks it."""
+
+    def __init__(self, folder, environment):
+        self.folder = folder
+        self.tfds = folder / "home" / "tensorflow_datasets"
+        self.environment = environment
+        self.process = subprocess.Popen(
+            [sys.executable, pathlib.Path(__file__).with_name("fork_server.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, argv, cwd, environment, only_flags=False):
+        """Runs a module; returns its exit status and what it printed."""
+        output = self.folder / "output.txt"
+        request = {
+            "argv": argv,
+            "cwd": str(cwd),
+            "environment": environment,
+            "output": str(output),
+            "only_flags": only_flags,
+        }
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the fork server is gone: start fork_server.py by hand")
+        code = json.loads(answer)
+        return code, output.read_text(errors="replace")
+
+    def close(self):
+        """Ends it."""
+        self.process.stdin.close()
+        self.process.wait()

@@ -1,0 +1,236 @@
+"""What a reader of the pages has: a folder of photos and runs, and released files."""
+
+import functools
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import threading
+import urllib.parse
+
+import numpy as np
+from PIL import Image
+
+import zoo
+from zoo.architectures import ARCHITECTURES
+from zoo.catalog import LABEL_FILES
+from zoo.released_names import (
+    BLOCK,
+    BLOCK_ARRAYS,
+    CLASS_TOKEN,
+    EMBEDDING_ARRAYS,
+    ENCODER_ARRAYS,
+    HEAD_ARRAYS,
+    PRE_LOGITS_ARRAYS,
+)
+
+# Of each split: VTAB takes 800 of train and the first 200 of its last tenth.
+TFDS_SIZES = {"train": 2000, "validation": 200, "test": 100}
+TFDS_SPLITS = {"imagenet2012": ("train", "validation"), "eurosat/rgb": ("train",)}
+# The runs that a reader has, by the flags of train.finetune.
+RUNS = {
+    "runs/digits": ("--dataset=digits", "--steps=4", "--eval_every=4"),
+    "runs/photos-ViT-Ti_16": (
+        "--dataset=photos/",
+        "--smoke",
+        "--model=ViT-Ti_16",
+        "--image_size=224",
+        "--steps=1",
+        "--batch_size=2",
+        "--micro_batches=1",
+        "--run_dir=runs/photos-ViT-Ti_16",
+    ),
+}
+
+
+def make_folder(folder):
+    """Makes the photos of a reader, and the weights that the pages call WEIGHTS."""
+    rows = ["path,label,split"]
+    for split, count in (("train", 8), ("test", 3)):
+        for label in ("daisy", "tulip"):
+            for number in range(count):
+                path = pathlib.Path("photos", split, label, f"{number}.jpg")
+                save_image(folder / path, (96, 128), seed=len(rows))
+                rows.append(f"{path},{label},{split}")
+    for name in ("n01440764", "n11939491"):
+        for split in ("train", "test"):
+            path = folder / "imagenet_photos" / split / name / "1.jpg"
+            save_image(path, (96, 128), seed=0)
+    (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    save_image(folder / "photo.jpg", (240, 320), seed=1)
+    save_image(folder / "holiday" / "beach.jpg", (320, 240), seed=2)
+    save_image(folder / "holiday" / "hut.jpg", (240, 320), seed=3)
+    save_image(folder / "digit.png", (32, 32), seed=4)
+    (folder / "runs").mkdir()
+    write_records(folder)
+    card = zoo.get("vit-ti16/augreg-imagenet21k+imagenet2012")
+    save_release(folder / "WEIGHTS", card, image_size=224)
+
+
+def save_image(path, size, seed):
+    """Writes a smooth random picture."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype="uint8")
+    Image.fromarray(small).resize(size[::-1], Image.Resampling.BICUBIC).save(path)
+
+
+def write_records(folder):
+    """Writes the photos as TFRecord files."""
+    import tensorflow as tf
+
+    (folder / "records").mkdir()
+    for split in ("train", "test"):
+        examples = []
+        for label, name in enumerate(("daisy", "tulip")):
+            for path in sorted((folder / "photos" / split / name).iterdir()):
+                image = tf.train.BytesList(value=[path.read_bytes()])
+                feature = {
+                    "image/encoded": tf.train.Feature(bytes_list=image),
+                    "image/class/label": tf.train.Feature(
+                        int64_list=tf.train.Int64List(value=[label])
+                    ),
+                }
+                features = tf.train.Features(feature=feature)
+                examples.append(tf.train.Example(features=features))
+        for shard in range(4):
+            name = f"{split}-{shard:05}-of-00004.tfrecord"
+            with tf.io.TFRecordWriter(str(folder / "records" / name)) as writer:
+                for example in examples[shard::4]:
+                    writer.write(example.SerializeToString())
+
+
+def save_release(path, card, image_size=None):
+    """Writes random arrays in the shapes of a released Vision Transformer."""
+    size = ARCHITECTURES[card.variant]
+    if size.resnet_stages is not None:
+        raise ValueError(f"{card.handle} has a ResNet: let a page load a plain one")
+    positions = ((image_size or card.image_size) // size.patch_size) ** 2 + 1
+    sizes = {
+        "hidden_size": size.hidden_size,
+        "num_heads": size.num_heads,
+        "head_size": size.hidden_size // size.num_heads,
+        "mlp_dim": size.mlp_dim,
+        "patch_height": size.patch_size,
+        "patch_width": size.patch_size,
+        "channels": 3,
+        "positions": positions,
+        "classes": card.classes,
+        "representation_size": card.representation_size,
+        "features": card.representation_size or size.hidden_size,
+    }
+    shapes = {CLASS_TOKEN: (1, 1, "hidden_size"), **EMBEDDING_ARRAYS, **ENCODER_ARRAYS}
+    for block in range(size.num_layers):
+        shapes |= {f"{BLOCK}_{block}/{key}": of for key, of in BLOCK_ARRAYS.items()}
+    shapes |= HEAD_ARRAYS | (PRE_LOGITS_ARRAYS if card.representation_size else {})
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for key, symbols in shapes.items():
+        shape = [sizes.get(symbol, symbol) for symbol in symbols]
+        arrays[key] = 0.02 * rng.standard_normal(shape, dtype="float32")
+        if key.endswith("/scale"):
+            arrays[key] += 1
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+class Released(http.server.SimpleHTTPRequestHandler):
+    """Serves what is released, each file made when it is first asked for."""
+
+    lock = threading.Lock()
+
+    def send_head(self):
+        url_path = urllib.parse.unquote(self.path)
+        path = pathlib.Path(self.translate_path(self.path))
+        with self.lock:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make_released(url_path, path)
+        return super().send_head()
+
+    def log_message(self, *args):
+        pass
+
+
+def make_released(url_path, path):
+    """Makes the file of a URL, if a card or the names of classes are there."""
+    if _path(LABEL_FILES["imagenet2012"]) == url_path:
+        names = {str(n): [f"n{n:08}", f"class_{n}"] for n in range(1000)}
+        names |= {"0": ["n01440764", "tench"], "985": ["n11939491", "daisy"]}
+        path.write_text(json.dumps(names))
+        return
+    for handle in zoo.list_models():
+        card = zoo.get(handle)
+        if _path(card.url) == url_path:
+            save_release(path, card)
+            return
+
+
+def _path(url):
+    return urllib.parse.unquote(urllib.parse.urlsplit(url).path)
+
+
+def serve_released(folder):
+    """Starts a server of released files; returns it and its address."""
+    folder.mkdir()
+    handler = functools.partial(Released, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_port}"
+
+
+def prepare_tfds(name, data_dir):
+    """Prepares a data set of TensorFlow Datasets with generated images."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name, data_dir=data_dir)
+    if builder.is_prepared():
+        return
+    features = builder.info.features
+    rng = np.random.default_rng(0)
+    splits = {
+        split: [(number, example_of(features, number, rng)) for number in range(size)]
+        for split, size in TFDS_SIZES.items()
+        if split in TFDS_SPLITS.get(name.partition(":")[0], TFDS_SIZES)
+    }
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name=builder.name,
+        version=str(builder.version),
+        config=builder.builder_config,
+        features=features,
+        split_datasets=splits,
+        data_dir=data_dir,
+    )
+
+
+def example_of(feature, number, rng):
+    """Makes a value of a TFDS feature."""
+    import tensorflow_datasets as tfds
+
+    of = tfds.features
+    if isinstance(feature, of.FeaturesDict):
+        return {key: example_of(feature[key], number, rng) for key in feature}
+    if isinstance(feature, of.Image):
+        shape = [side or 32 for side in feature.shape]
+        return rng.integers(0, 256, shape, dtype="uint8")
+    if isinstance(feature, of.ClassLabel):
+        return number % feature.num_classes
+    if isinstance(feature, of.BBoxFeature):
+        return of.BBox(0.1, 0.1, 0.9, 0.9)
+    if isinstance(feature, of.Text):
+        return f"{number}"
+    if isinstance(feature, of.Sequence):
+        return [example_of(feature.feature, number, rng) for _ in range(3)]
+    return rng.random([side or 1 for side in feature.shape]).astype(feature.np_dtype)
+
+
+def copy_tree(source, target):
+    """Copies a folder by links: what is replaced in one stays in the other."""
+    shutil.copytree(
+        source, target, symlinks=True, copy_function=_link, dirs_exist_ok=True
+    )
+
+
+def _link(source, target):
+    pathlib.Path(target).unlink(missing_ok=True)
+    os.link(source, target)

@@ -1,0 +1,85 @@
+"""Runs commands in forks of a process that has imported what they need.
+
+A command that is started anew spends most of its time on importing TensorFlow. Nothing
+is computed before the fork, so each command has a TensorFlow of its own.
+
+A line of standard input is a JSON object: `argv`, the module and its arguments; `cwd`;
+`environment`; `output`, the file for both streams; `only_flags`, whether to end where
+the flags are read. The answer is a line with the exit status, negative for a signal.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+
+LIMIT = 300
+
+
+def answer(request):
+    """Forks, runs the module as a command in the child, and waits for it."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = perform(**request)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def perform(argv, cwd, environment, output, only_flags):
+    """Runs a module as `python -m` does, in the child."""
+    signal.alarm(LIMIT)
+    stream = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(stream, 1)
+    os.dup2(stream, 2)
+    os.chdir(cwd)
+    os.environ.update(environment)
+    sys.argv = argv
+    if only_flags:
+        return read_flags(argv)
+    try:
+        runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
+    return 0
+
+
+def read_flags(argv):
+    """Reads the flags of a module, all of which it must know."""
+    from absl import flags
+
+    importlib.import_module(argv[0])
+    rest = flags.FLAGS(argv)[1:]
+    print(f"no flags: {rest}" if rest else "")
+    return len(rest)
+
+
+def serve():
+    """Imports, then answers until its input ends."""
+    import matplotlib.pyplot
+    import sklearn.datasets  # noqa: F401
+    import tensorflow_datasets  # noqa: F401
+
+    import keras_vit  # noqa: F401
+    from train import evaluation, explaining, training  # noqa: F401
+    from train.masked import training as masked_training  # noqa: F401
+
+    matplotlib.use("agg")
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,138 @@
+"""Every block of the README and of the pages in docs is executed as a reader would.
+
+Blocks of a page run in order, in a folder like the reader's (doc_reader.py): Python in
+one namespace, and what it prints is the text that follows; commands cut down to
+seconds (doc_commands.py). The tutorials are notebooks and have tests of their own.
+"""
+
+import contextlib
+import io
+import os
+import pathlib
+import shutil
+
+import doc_blocks
+import doc_commands
+import doc_reader
+import keras
+import pytest
+
+PAGES = doc_blocks.pages()
+# What CI lacks; a page that needs it is skipped there.
+OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
+TESTS = pathlib.Path(__file__).parent
+DONE = {}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The reader's folder, which each page gets a copy of, and the server."""
+    import matplotlib
+
+    root = tmp_path_factory.mktemp("reader")
+    folder = root / "folder"
+    folder.mkdir()
+    doc_reader.make_folder(folder)
+    files, address = doc_reader.serve_released(root / "released")
+    home = root / "home"
+    home.mkdir()
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "KERAS_BACKEND": "tensorflow",
+        "KERAS_VIT_CACHE": str(root / "cache"),
+        "KERAS_VIT_MIRROR": address,
+        "MPLCONFIGDIR": matplotlib.get_cachedir(),
+        "PYTHONPATH": os.pathsep.join([str(doc_blocks.ROOT), str(TESTS)]),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    server = doc_commands.ForkServer(root, environment)
+    (folder / "tfds").symlink_to(server.tfds)
+    yield folder, server
+    server.close()
+    files.shutdown()
+
+
+@pytest.fixture
+def reader(page, made, tmp_path, monkeypatch):
+    """Somebody in a folder of their own."""
+    folder, server = made
+    text = page.read_text()
+    for run, flags in doc_reader.RUNS.items():
+        if run in text and not (folder / run).exists():
+            code, output = server.run(["train.finetune", *flags], folder, {})
+            assert code == 0, output
+    doc_reader.copy_tree(folder, tmp_path / "folder")
+    monkeypatch.chdir(tmp_path / "folder")
+    kept = dict(os.environ)
+    os.environ.update(server.environment)
+    policy = keras.config.dtype_policy()
+    yield doc_commands.Reader(tmp_path / "folder", server, DONE)
+    os.environ.clear()
+    os.environ.update(kept)
+    keras.config.set_dtype_policy(policy)
+    keras.utils.clear_session()
+    shutil.rmtree(tmp_path / "folder")
+
+
+def execute(block, following, namespace):
+    """Executes Python; what it prints is what follows."""
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.text, str(block.page), "exec")
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+    except ModuleNotFoundError as error:
+        if error.name not in OPTIONAL:
+            raise doc_blocks.PageError(f"{block.at()}: {error}") from error
+        raise doc_commands.Skipped(f"{block.at()}: {error}") from error
+    except Exception as error:
+        line = error.__traceback__.tb_next.tb_lineno - block.line
+        raise doc_blocks.PageError(
+            f"{block.at(line)}: {type(error).__name__}: {error}"
+        ) from error
+    if printed.getvalue():
+        found = following.text if following and following.language == "text" else ""
+        assert found == printed.getvalue(), f"{block.at()} prints something else"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=doc_blocks.name)
+def test_blocks_have_a_language(page):
+    for block in doc_blocks.blocks(page):
+        assert block.language in doc_blocks.LANGUAGES, (
+            f"{block.at()}: {block.language!r} is none of {doc_blocks.LANGUAGES}"
+        )
+        if block.language == "console":
+            assert doc_blocks.commands(block), f"{block.at()}: no command"
+
+
+def test_every_rule_is_of_use():
+    blocks = [block for page in PAGES for block in doc_blocks.blocks(page)]
+    found = {
+        doc_commands.rule_of(command)[0]
+        for block in blocks
+        if block.language == "console"
+        for command in doc_blocks.commands(block)
+    }
+    assert found == set(doc_commands.RULES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", filter(doc_blocks.is_executable, PAGES), ids=doc_blocks.name
+)
+def test_blocks_do_what_they_say(page, reader):
+    blocks = doc_blocks.blocks(page)
+    namespace = {"__name__": "__main__"}
+    skipped = []
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+        try:
+            if block.language == "python":
+                execute(block, following, namespace)
+            elif block.language == "console":
+                for command in doc_blocks.commands(block):
+                    reader.type(command)
+        except doc_commands.Skipped as reason:
+            skipped.append(str(reason))
+    if skipped:
+        pytest.skip("; ".join(skipped))

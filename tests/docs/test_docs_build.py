@@ -1,0 +1,161 @@
+"""The documentation builds without a warning, lacks no name, and its links resolve."""
+
+import configparser
+import html.parser
+import importlib
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.parse
+import zlib
+
+import pytest
+
+from train import recipes
+from train.recipes import masking, pretraining
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGES = ("keras_vit", "keras_vit.explain", "keras_vit.explain.figures", "zoo")
+COMMANDS = [
+    f"train.{file.stem}"
+    for file in sorted(ROOT.glob("train/*.py"))
+    if "app.run(" in file.read_text()
+]
+SETUP = configparser.ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
+URL = SETUP["metadata"]["url"]
+# Links to files of our repository, on GitHub and, through Colab, to notebooks in it.
+OURS = re.compile(
+    rf"({URL}|{URL.replace('github.com', 'colab.research.google.com/github')})"
+    r"/(blob|tree|edit)/main/(?P<path>[^?]+)(\?.*)?"
+)
+SOURCES = [ROOT / "README.md", *sorted(ROOT.glob("docs/[!_]*/**/*.md"))]
+SOURCES += sorted(ROOT.glob("docs/*.md"))
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """The process that built the documentation, and the folder of its pages."""
+    folder = tmp_path_factory.mktemp("docs")
+    command = ["-m", "sphinx", "-W", "--keep-going", "-n", "-b", "html", "docs"]
+    process = subprocess.run(
+        [sys.executable, *command, folder / "html", "-d", folder / "doctrees"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return process, folder / "html"
+
+
+class Page(html.parser.HTMLParser):
+    """The links and the anchors of a page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.anchors = set(), set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name == "id":
+                self.anchors.add(value)
+            elif name in ("href", "src") and value:
+                self.links.add(value)
+
+
+class Markdown:
+    """The links and the anchors of a page as GitHub shows it."""
+
+    def __init__(self, path):
+        text = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
+        self.links = set(re.findall(r"\]\(([^)\s]+)\)", text))
+        slugs = [slug(heading) for heading in re.findall(r"(?m)^#+ (.*)$", text)]
+        before = [slugs[:place].count(name) for place, name in enumerate(slugs)]
+        self.anchors = {
+            f"{name}-{count}" if count else name
+            for name, count in zip(slugs, before, strict=True)
+        }
+
+
+def slug(heading):
+    """Returns the anchor that GitHub gives a heading."""
+    shown = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+
+
+def broken_links(paths, read):
+    """Returns the links of pages that lead nowhere, as "page: link"."""
+    pages = {path.resolve(): read(path) for path in paths}
+    return [
+        f"{path.name}: {link}"
+        for path, page in pages.items()
+        for link in sorted(page.links)
+        if not leads_somewhere(link, path, pages)
+    ]
+
+
+def leads_somewhere(link, path, pages):
+    """Says whether a link of a page resolves; other sites are not looked at."""
+    parts = urllib.parse.urlsplit(link)
+    inside = OURS.fullmatch(link.partition("#")[0])
+    if inside:
+        target = ROOT / inside["path"]
+    elif parts.scheme or parts.netloc:
+        return True
+    elif parts.path:
+        target = (path.parent / urllib.parse.unquote(parts.path)).resolve()
+    else:
+        target = path
+    if not target.exists():
+        return False
+    page = pages.get(target)
+    if page is None and target.suffix == ".md":
+        page = Markdown(target)
+    return not parts.fragment or page is None or parts.fragment in page.anchors
+
+
+def entries(folder):
+    """Returns the names that the reference has, from Sphinx's inventory."""
+    _, _, _, _, packed = (folder / "objects.inv").read_bytes().split(b"\n", 4)
+    return {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
+
+
+@pytest.mark.slow
+def test_build_has_no_warning(build):
+    process, _ = build
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.slow
+def test_links_of_the_built_pages_resolve(build):
+    _, folder = build
+    pages = sorted(folder.rglob("*.html"))
+    assert len(pages) > 20
+    assert broken_links(pages, Page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PACKAGES)
+def test_reference_has_every_public_name(build, package):
+    _, folder = build
+    names = importlib.import_module(package).__all__
+    assert {f"{package}.{name}" for name in names} <= entries(folder)
+
+
+@pytest.mark.slow
+def test_reference_has_every_command_and_recipe(build):
+    _, folder = build
+    page = (folder / "reference" / "commands.html").read_text()
+    shown = set(re.findall(r"\$ python -m ([\w. ]+) --help", page))
+    subcommands = re.findall(r"(?m)^    (\w+)  +\w", page)
+    assert {"list", "info", "download"} <= set(subcommands)
+    assert {*COMMANDS, "zoo", *(f"zoo {name}" for name in subcommands)} == shown
+
+    page = (folder / "reference" / "recipes.html").read_text()
+    for package in (recipes, pretraining, masking):
+        assert all(f">{name}<" in page for name in package.names())
+
+
+def test_links_of_markdown_resolve_as_on_github():
+    assert broken_links(SOURCES, Markdown) == []
