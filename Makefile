@@ -15,7 +15,7 @@ docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
 test: lint ## check the style and run all tests, the slow ones too
-	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile
+	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.installed-test ## run the tests that take minutes: twenty kills of a run
 	$(VENV)/bin/python -m pytest -m soak
