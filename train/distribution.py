@@ -234,7 +234,7 @@ def _tpu():
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, tf.errors.OpError) as error:
+    except (ValueError, OSError, tf.errors.OpError) as error:
         raise RunError(
             f"No TPU answers ({error}): set TPU_NAME to its name, or to local on a "
             "machine that has one."

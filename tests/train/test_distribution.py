@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 
 import numpy as np
 import pytest
@@ -258,9 +259,16 @@ def test_a_tpu_is_started_as_documented(monkeypatch):
     ]
 
 
-def test_no_tpu(monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("Please provide a TPU Name to connect to."),
+        urllib.error.URLError("Name or service not known"),
+    ],
+)
+def test_no_tpu(monkeypatch, error):
     def resolver(_):
-        raise ValueError("Please provide a TPU Name to connect to.")
+        raise error
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
     with pytest.raises(RunError, match="No TPU answers.*TPU_NAME"):

@@ -91,6 +91,13 @@ def test_a_folder_goes_before_a_name(tmp_path, monkeypatch):
     assert recipes.for_dataset("digits").crop == "shift"
 
 
+def test_a_folder_that_is_not_there_stays_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert recipes.for_dataset("photo/").dataset == "photo/"
+    (tmp_path / "photo").mkdir()
+    assert recipes.for_dataset("photo/").dataset == "photo"
+
+
 @pytest.mark.parametrize(
     ("values", "warmup_steps"),
     [

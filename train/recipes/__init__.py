@@ -57,9 +57,10 @@ def named(recipes, name, dataset):
             f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
         )
     recipe = recipes[name]
-    if kind_of(dataset) == "folder":
+    stripped = dataset.rstrip("/") or "/"
+    if kind_of(dataset) == kind_of(stripped) == "folder":
         # Written either way, a folder is the same data set to a run that goes on.
-        dataset = dataset.rstrip("/") or "/"
+        dataset = stripped
     if recipe.dataset and base_name(dataset) != base_name(recipe.dataset):
         recipe = dataclasses.replace(recipe, published="")
     return dataclasses.replace(recipe, dataset=dataset)
