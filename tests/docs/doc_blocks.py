@@ -32,12 +32,16 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of a console block: what stands before it and its words."""
+    """A command of a console block: what stands before it, and its words.
+
+    `rest` is what follows it in the block.
+    """
 
     place: str
     text: str
     environment: dict
     words: list
+    rest: str
 
 
 def pages():
@@ -83,20 +87,25 @@ def blocks(page):
 def commands(block):
     """Returns the commands of a console block."""
     found = []
-    lines = iter(enumerate(block.text.splitlines(), 1))
-    for number, line in lines:
+    lines = block.text.splitlines()
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
         if not line.startswith("$ "):
             raise PageError(
                 f"{block.at(number)}: {line!r} is no command: begin it with '$ ', or "
                 "put what is printed into a block of text"
             )
-        text = line[2:]
-        while text.endswith("\\"):
-            text = text[:-1].rstrip() + " " + next(lines, (0, ""))[1].strip()
+        place, text = block.at(number), line[2:]
+        while text.endswith("\\") and number < len(lines):
+            text = text[:-1].rstrip() + " " + lines[number].strip()
+            number += 1
         words = shlex.split(text, comments=True)
         environment = {}
         while words and re.match(r"[A-Z_]+=", words[0]):
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
-        found.append(Command(block.at(number), text, environment, words))
+        rest = "\n".join(lines[number:])
+        found.append(Command(place, text, environment, words, rest))
     return found

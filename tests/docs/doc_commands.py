@@ -17,7 +17,10 @@ import doc_reader
 from doc_blocks import ROOT, PageError
 from packaging.requirements import Requirement
 
+import zoo
+
 TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
+GIVEN_MODEL = ("train.evaluate", "train.few_shot", "train.explain", "train.export")
 # What only costs time: the values instead of those that a page gives. With --smoke and
 # no --model the model is tiny, so that the size of the images may stay.
 SHORT = {
@@ -30,6 +33,7 @@ SHORT = {
     "seeds": "1",
 }
 SMALL_IMAGES = {"image_size": "64"}
+FEW_STEPS = {"steps": "2", "batch_size": "4", "eval_every": "2"}
 # The runs of each study: one, of the last that a page gives or else of this, ...
 LAST = {
     "learning_rates": {"learning_rates": "0.01"},
@@ -55,25 +59,26 @@ class Reader:
         server: the `ForkServer`.
         done: dict, what the commands of all pages made.
         environment: dict, what was exported.
+        later: str, the code of the page that follows the command.
     """
 
     folder: pathlib.Path
     server: object
     done: dict
     environment: dict = dataclasses.field(default_factory=dict)
+    later: str = ""
 
-    def type(self, command):
-        """Does what a command says."""
+    def type(self, command, later):
+        """Does what a command says; `later` is the code that follows."""
+        self.later = later
         name, handler = rule_of(command)
         begin = time.monotonic()
         handler(self, command)
         print(f"{time.monotonic() - begin:5.1f} s  {command.place}  {command.text}")
 
-    def run(self, command, words, only_flags=False, status=0):
+    def run(self, command, words, until="the end", status=0):
         """Runs `python -m MODULE ...`; returns what it printed."""
-        code, output = self.server.run(
-            words[2:], self.folder, self.environment, only_flags
-        )
+        code, output = self.server.run(words[2:], self.folder, self.environment, until)
         if code != status:
             raise PageError(
                 f"{command.place}: {' '.join(words)} ended with {code}:\n"
@@ -81,7 +86,7 @@ class Reader:
             )
         return output
 
-    def run_once(self, command, words, more):
+    def run_once(self, command, words, more, until):
         """Runs a command, with `more` flags after its own, once for all pages.
 
         Where another page has had it, its flags are read and the files copied.
@@ -91,21 +96,26 @@ class Reader:
         aside = [word.partition("=")[0] for word in more] + ["--run_dir"]
         own = [word for word in words if word.partition("=")[0] not in aside]
         named = run_dir or "--smoke" not in command.words
-        key = (named, *sorted([*own, *more]))
-        if key in self.done and (run_dir or not self.done[key][1]):
-            self.run(command, [*words, *more], only_flags=True)
-            kept, made = self.done[key]
+        key = (bool(named), *sorted([*own, *more]))
+        if until != "the end" and key in self.done:
+            self.run(command, [*words, *more], "the flags")
+            return
+        kept, made = self.done.get(key) or (None, None)
+        if kept and (run_dir or not made):
+            self.run(command, [*words, *more], "the flags")
             doc_reader.copy_tree(kept, self.folder)
-            if run_dir and made != run_dir:
+            if run_dir != made:
                 [default] = (kept / "runs").iterdir()
                 (self.folder / "runs" / default.name).rename(self.folder / run_dir)
             return
         before = self.files()
-        self.run(command, [*words, *more])
+        self.run(command, [*words, *more], until)
+        if until != "the end":
+            self.done[key] = None
+            return
         if "smoke" in given and named and not run_dir:
             self.rename_smoke(before)
         kept = self.server.folder / f"made-{len(self.done)}"
-        kept.mkdir()
         for path, state in self.files().items():
             if before.get(path) != state:
                 (kept / path).parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +147,7 @@ def run_whole(reader, command):
 
 def run_short(reader, command):
     """Runs a command with what costs time cut down."""
-    words = expanded(reader, command.words)
+    words = [smallest(word) for word in expanded(reader, command.words)]
     given = flags_of(words)
     module = words[2]
     more = {name: value for name, value in SHORT.items() if name in given}
@@ -146,20 +156,43 @@ def run_short(reader, command):
         remove_a_run_of_ours(reader, given)
         if "smoke" not in given:
             words.append("--smoke")
-    released = any(re.match(r"(--model=)?(vit-|WEIGHTS)", word) for word in words)
-    if module in ("train.evaluate", "train.few_shot", "train.explain") and released:
+    large = any(re.match(r"(--model=)?(vit-|WEIGHTS|.*ViT)", word) for word in words)
+    if module in GIVEN_MODEL and large:
         more |= SMALL_IMAGES
     if module == "train.explain":
         more["shown"] = "1"
     if module == "train.few_shot":
         more |= {"shots": "1", "seeds": "1"}
-    if module == "train.export" and given.get("format") == "all":
-        more["format"] = "saved_model,onnx"
+    if module == "train.export" and f"{given['out']}/" not in reader.later:
+        more["format"] = given["format"].replace("all", "onnx").split(",")[-1]
     for name in ("dataset", "few_shot_dataset"):
         prepare(reader, {**given, **more}, name)
     # Of a flag that is given twice the last counts; both must be right.
     more = [f"--{name}={more[name]}" for name in sorted(more)]
-    reader.run_once(command, words, more)
+    reader.run_once(command, words, more, until_when(reader, module, given))
+
+
+def until_when(reader, module, given):
+    """Whether a training must end, or its beginning is enough.
+
+    It must where the page goes on with what it leaves, and once for each command.
+    """
+    if module not in TRAINING:
+        return "the end"
+    default = f"runs/{pathlib.Path(given['dataset']).stem}"
+    if given.get("run_dir", default) in reader.later or module not in reader.done:
+        reader.done.setdefault(module)
+        return "the end"
+    return "the first step"
+
+
+def smallest(word):
+    """Puts the smallest release in place of a released model that a word names."""
+    found = re.fullmatch(r"(--model=)?(vit-\w+/.*)", word)
+    if not found:
+        return word
+    zoo.get(found[2])
+    return f"{found[1] or ''}vit-ti16/augreg-imagenet21k+imagenet2012"
 
 
 def short_training(module, given):
@@ -174,11 +207,12 @@ def short_training(module, given):
         more["model"] = "ViT-Ti_16"
         if real and given["model"] != "ViT-Ti_16":
             more["weights"] = "augreg-imagenet21k"
+    elif "model" in given:
+        more |= FEW_STEPS | {"image_size": "32"}
     # The released weights are of no tiny model, and weights of a run become others'.
     photos = given["dataset"].startswith("photos")
     if real or (module in TRAINING[1:3] and photos):
-        more["model"] = "ViT-Ti_16"
-        more |= SMALL_IMAGES
+        more |= FEW_STEPS | SMALL_IMAGES | {"model": "ViT-Ti_16"}
     return more
 
 
@@ -229,7 +263,7 @@ def expanded(reader, words):
 
 def only_flags(reader, command):
     """Lets the command read its flags, and no more."""
-    reader.run(command, expanded(reader, command.words), only_flags=True)
+    reader.run(command, expanded(reader, command.words), "the flags")
 
 
 def show_help(reader, command):
@@ -339,7 +373,7 @@ class ForkServer:
             env=environment,
         )
 
-    def run(self, argv, cwd, environment, only_flags=False):
+    def run(self, argv, cwd, environment, until="the end"):
         """Runs a module; returns its exit status and what it printed."""
         output = self.folder / "output.txt"
         request = {
@@ -347,7 +381,7 @@ class ForkServer:
             "cwd": str(cwd),
             "environment": environment,
             "output": str(output),
-            "only_flags": only_flags,
+            "until": until,
         }
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()

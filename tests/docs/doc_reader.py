@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import threading
 import urllib.parse
@@ -30,7 +31,12 @@ TFDS_SIZES = {"train": 2000, "validation": 200, "test": 100}
 TFDS_SPLITS = {"imagenet2012": ("train", "validation"), "eurosat/rgb": ("train",)}
 # The runs that a reader has, by the flags of train.finetune.
 RUNS = {
-    "runs/digits": ("--dataset=digits", "--steps=4", "--eval_every=4"),
+    "runs/digits": (
+        "--dataset=digits",
+        "--steps=4",
+        "--eval_every=4",
+        "--run_dir=runs/digits",
+    ),
     "runs/photos-ViT-Ti_16": (
         "--dataset=photos/",
         "--smoke",
@@ -183,6 +189,10 @@ def prepare_tfds(name, data_dir):
     """Prepares a data set of TensorFlow Datasets with generated images."""
     import tensorflow_datasets as tfds
 
+    if re.split("[/:]", name)[0] not in tfds.list_builders(
+        with_community_datasets=False
+    ):
+        return  # the command says so
     builder = tfds.builder(name, data_dir=data_dir)
     if builder.is_prepared():
         return

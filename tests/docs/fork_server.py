@@ -4,8 +4,9 @@ A command that is started anew spends most of its time on importing TensorFlow. 
 is computed before the fork, so each command has a TensorFlow of its own.
 
 A line of standard input is a JSON object: `argv`, the module and its arguments; `cwd`;
-`environment`; `output`, the file for both streams; `only_flags`, whether to end where
-the flags are read. The answer is a line with the exit status, negative for a signal.
+`environment`; `output`, the file for both streams; `until`, "the end" or where else to
+end: "the flags", when they are read, or "the first step" of a training. The answer is a
+line with the exit status, negative for a signal.
 """
 
 import importlib
@@ -35,7 +36,7 @@ def answer(request):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def perform(argv, cwd, environment, output, only_flags):
+def perform(argv, cwd, environment, output, until):
     """Runs a module as `python -m` does, in the child."""
     signal.alarm(LIMIT)
     stream = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -44,8 +45,12 @@ def perform(argv, cwd, environment, output, only_flags):
     os.chdir(cwd)
     os.environ.update(environment)
     sys.argv = argv
-    if only_flags:
+    if until == "the flags":
         return read_flags(argv)
+    if until == "the first step":
+        from train import session
+
+        session.train = end_here
     try:
         runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -54,6 +59,12 @@ def perform(argv, cwd, environment, output, only_flags):
             return 1
         return end.code or 0
     return 0
+
+
+def end_here(*args, announce, **kwargs):
+    """Stands for the steps of a training."""
+    announce(0)
+    sys.exit(0)
 
 
 def read_flags(argv):
@@ -73,7 +84,7 @@ def serve():
     import tensorflow_datasets  # noqa: F401
 
     import keras_vit  # noqa: F401
-    from train import evaluation, explaining, training  # noqa: F401
+    from train import evaluation, explaining, exporting, training  # noqa: F401
     from train.masked import training as masked_training  # noqa: F401
 
     matplotlib.use("agg")

@@ -125,13 +125,15 @@ def test_blocks_do_what_they_say(page, reader):
     blocks = doc_blocks.blocks(page)
     namespace = {"__name__": "__main__"}
     skipped = []
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for index, block in enumerate(blocks):
+        following = blocks[index + 1] if index + 1 < len(blocks) else None
+        code = "".join(block.text for block in blocks[index + 1 :])
         try:
             if block.language == "python":
                 execute(block, following, namespace)
             elif block.language == "console":
                 for command in doc_blocks.commands(block):
-                    reader.type(command)
+                    reader.type(command, command.rest + code)
         except doc_commands.Skipped as reason:
             skipped.append(str(reason))
     if skipped:
