@@ -213,6 +213,8 @@ def short_training(module, given):
     photos = given["dataset"].startswith("photos")
     if real or (module in TRAINING[1:3] and photos):
         more |= FEW_STEPS | SMALL_IMAGES | {"model": "ViT-Ti_16"}
+    if module == "train.pretrain":
+        more["validation_fraction"] = "0.1"
     return more
 
 
