@@ -63,7 +63,9 @@ def train(
             announce(start_step)
             if devices.count > 1:
                 print(f"on {devices.count} devices")
-            if start_step:
+            if start_step >= recipe.steps:
+                print("all steps were taken before: testing and reporting again")
+            elif start_step:
                 print(f"going on after step {start_step:,}")
         log = MetricLog(directory.metrics)
         diary = _diary(recipe, log, directory, start_step, devices)

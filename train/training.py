@@ -66,6 +66,7 @@ def run(
     _check_devices(recipe, changes, devices)
     directory = begin(recipe, run_dir, devices)
     source = load_source(recipe, data_dir, skip_corrupt)
+    _check_classes(source)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
         model = building.model(recipe, len(source.class_names))
@@ -157,6 +158,14 @@ def _check_devices(recipe, changes, devices):
         raise RunError(
             "ResNet50V2 normalises batches, and each device would keep averages of its "
             "own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
+        )
+
+
+def _check_classes(source):
+    if len(source.class_names) < 2:
+        raise RunError(
+            f"{source.name} has one class, {source.class_names[0]}, and nothing to "
+            "tell it from: add the images of at least one other class."
         )
 
 

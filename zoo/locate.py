@@ -44,9 +44,7 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
     try:
         card = catalog.get(text)
     except CatalogError as error:
-        raise CatalogError(
-            f"{error} There is no file or folder {text} either."
-        ) from error
+        raise CatalogError(f"There is no file or folder {text}. {error}") from error
     return fetch_card(card)
 
 

@@ -64,7 +64,7 @@ def test_inference(tmp_path):
     assert "| keras_vit | " in tables.stdout and "Matrix product" in tables.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_training(tmp_path):
     flags = [*SMALL, *QUICK, "--micro_batches=2", "--remat"]
     stdout, result = measured("training", tmp_path, *flags)
@@ -73,7 +73,7 @@ def test_training(tmp_path):
     assert ours["error"] is None and len(ours["seconds"]) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_scale(tmp_path):
     flags = ["--batches=1,2", "--image_sizes=32", "--models=ViT-Ti_16", "--repeats=1"]
     stdout, result = measured("scale", tmp_path, *SMALL, *flags)
@@ -85,7 +85,7 @@ def test_scale(tmp_path):
     assert f"picture {picture}" in stdout
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_profile(tmp_path):
     folder = tmp_path / "trace"
     flags = [*SMALL, "--peers=", "--ours=graph", f"--profile={folder}"]
@@ -95,7 +95,7 @@ def test_profile(tmp_path):
     assert list(folder.glob("plugins/profile/*/*.xplane.pb"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_one_of_ours_that_fails_fails_the_command(tmp_path):
     # Without such a device, or without torch, the worker alone fails.
     flags = [*SMALL, *QUICK, "--ours=torch", f"--out_dir={tmp_path}"]

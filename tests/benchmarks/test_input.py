@@ -86,7 +86,7 @@ def command(*arguments):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_command_compares(folder, tmp_path):
     peers = ["crop", "pillow"]
     if importlib.util.find_spec("torchvision"):
@@ -106,7 +106,7 @@ def test_command_compares(folder, tmp_path):
         assert record["name"] in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_command_measures_how_long_training_waits(tmp_path):
     done = command("--overlap", "--fit_steps=2", f"--out_dir={tmp_path}")
     assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ def test_command_measures_how_long_training_waits(tmp_path):
     assert reading["items"] == in_memory["items"] == 4
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_command_writes_a_trace(tmp_path):
     done = command(f"--profile={tmp_path}")
     assert done.returncode == 0, done.stderr

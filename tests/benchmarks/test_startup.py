@@ -25,7 +25,7 @@ def run(folder, *flags):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ours_alone(tmp_path):
     done = run(tmp_path, "--peers=", "--rounds=2")
     assert done.returncode == 0, done.stderr
@@ -50,7 +50,7 @@ def test_ours_alone(tmp_path):
     assert "build + load" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("peer", ["keras-hub-model", "timm"])
 def test_a_peer(tmp_path, peer):
     # Not imported: TensorFlow and PyTorch crash in one process.

@@ -18,9 +18,16 @@ from doc_blocks import ROOT, PageError
 from packaging.requirements import Requirement
 
 import zoo
+from train.baselines import BASELINES
 
 TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
-GIVEN_MODEL = ("train.evaluate", "train.few_shot", "train.explain", "train.export")
+# The commands of a given model, and the flag that says where they write, or where.
+WRITTEN = {
+    "train.evaluate": ("out_dir", "runs/evaluations"),
+    "train.few_shot": ("out_dir", "runs/evaluations"),
+    "train.explain": ("out", "explained"),
+    "train.export": ("out", "exported"),
+}
 # What only costs time: the values instead of those that a page gives. With --smoke and
 # no --model the model is tiny, so that the size of the images may stay.
 SHORT = {
@@ -157,7 +164,7 @@ def run_short(reader, command):
         if "smoke" not in given:
             words.append("--smoke")
     large = any(re.match(r"(--model=)?(vit-|WEIGHTS|.*ViT)", word) for word in words)
-    if module in GIVEN_MODEL and large:
+    if module in WRITTEN and large:
         more |= SMALL_IMAGES
     if module == "train.explain":
         more["shown"] = "1"
@@ -173,17 +180,20 @@ def run_short(reader, command):
 
 
 def until_when(reader, module, given):
-    """Whether a training must end, or its beginning is enough.
+    """Whether a command must end, or it is enough to see its work begin.
 
-    It must where the page goes on with what it leaves, and once for each command.
+    It must where the page goes on with what it leaves, and once for each module.
     """
-    if module not in TRAINING:
+    if module in TRAINING:
+        left = given.get("run_dir", f"runs/{pathlib.Path(given['dataset']).stem}")
+    elif module in WRITTEN:
+        left = given.get(*WRITTEN[module])
+    else:
         return "the end"
-    default = f"runs/{pathlib.Path(given['dataset']).stem}"
-    if given.get("run_dir", default) in reader.later or module not in reader.done:
+    if left in reader.later or module not in reader.done:
         reader.done.setdefault(module)
         return "the end"
-    return "the first step"
+    return "the work"
 
 
 def smallest(word):
@@ -203,12 +213,13 @@ def short_training(module, given):
             more[name] = given.get(name, value).split(",")[-1]
         more |= {"seeds": "1", **ONE.get(given["study"], {})}
     real = given.get("weights", "none") != "none"
-    if "ViT" in given.get("model", ""):
+    if given.get("model") in BASELINES:
+        # Minutes of a ResNet, which have tests of their own.
+        more |= FEW_STEPS | {"model": "ViT-Ti_16", "image_size": "32"}
+    elif "ViT" in given.get("model", ""):
         more["model"] = "ViT-Ti_16"
         if real and given["model"] != "ViT-Ti_16":
             more["weights"] = "augreg-imagenet21k"
-    elif "model" in given:
-        more |= FEW_STEPS | {"image_size": "32"}
     # The released weights are of no tiny model, and weights of a run become others'.
     photos = given["dataset"].startswith("photos")
     if real or (module in TRAINING[1:3] and photos):

@@ -1,8 +1,9 @@
 """Every block of the README and of the pages in docs is executed as a reader would.
 
 Blocks of a page run in order, in a folder like the reader's (doc_reader.py): Python in
-one namespace, and what it prints is the text that follows; commands cut down to
-seconds (doc_commands.py). The tutorials are notebooks and have tests of their own.
+one namespace, and what it prints is the text that follows, if one does; commands cut
+down to seconds (doc_commands.py). The tutorials are notebooks and have tests of their
+own.
 """
 
 import contextlib
@@ -91,9 +92,10 @@ def execute(block, following, namespace):
         raise doc_blocks.PageError(
             f"{block.at(line)}: {type(error).__name__}: {error}"
         ) from error
-    if printed.getvalue():
-        found = following.text if following and following.language == "text" else ""
-        assert found == printed.getvalue(), f"{block.at()} prints something else"
+    if printed.getvalue() and following and following.language == "text":
+        assert following.text == printed.getvalue(), (
+            f"{block.at()} prints something else"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=doc_blocks.name)

@@ -27,7 +27,7 @@ for name in ("attention_rollout", "gradient_attention", "attention_maps"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_large_16_at_384_in_less_than_a_gigabyte():
     command = [sys.executable, "-c", LOOK]

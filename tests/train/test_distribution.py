@@ -114,7 +114,7 @@ def one_device(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("devices", [1, 2, pytest.param(4, marks=pytest.mark.soak)])
 def test_the_same_weights(one_device, tmp_path, devices):
     folder = one_device
     if devices > 1:

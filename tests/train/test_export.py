@@ -85,7 +85,7 @@ def files(folder):
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.*"))
 
 
-def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch):
+def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     results = exporting.export(
         model_file,
@@ -130,15 +130,18 @@ def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch):
     monkeypatch.chdir(out)
     text = (out / "export.md").read_text()
     found = snippets(text)
-    assert len(found) == 4 and page.table(results) in text
+    assert len(found) == 5 and page.table(results) in text
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), "uint8")
     PIL.Image.fromarray(pixels).save("photo.jpg", format="png")
     expected = keras.saving.load_model(model_file)(pixels[None] / 127.5 - 1)
     names = {}
     exec(found[0], names)
-    for snippet in found[1:]:
+    for snippet in found[1:-1]:
         exec(snippet, names)
         np.testing.assert_allclose(names["answers"], expected, atol=1e-3)
+    capsys.readouterr()
+    exec(found[-1], names)
+    assert capsys.readouterr().out == f"{np.argmax(expected)}\n"
     assert (out / "class_names.txt").read_text().split() == list("0123456789")
 
 

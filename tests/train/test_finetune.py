@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,7 +217,7 @@ def test_a_finished_run_is_reported_again_and_guards_its_directory(whole_run):
     last = run_dir / "checkpoints" / "step-00000040.npz"
     written = last.stat().st_mtime_ns
     again = finished(*DIGITS, f"--run_dir={run_dir}")
-    assert "going on after step 40" in again.stdout
+    assert "all steps were taken before" in again.stdout
     assert again.stdout.splitlines()[-3:] == first.stdout.splitlines()[-3:]
     assert last.stat().st_mtime_ns == written
 
@@ -372,6 +373,14 @@ def test_a_missing_class_folder_is_named(photos, tmp_path):
     message = failed(f"--dataset={photos}", f"--run_dir={tmp_path / 'run'}")
     assert "green" in message and str(photos / "test") in message
     assert "train/daisy/1.jpg" in message, "how it should look"
+
+
+def test_a_single_class_is_refused(photos, tmp_path):
+    for part in ("train", "test"):
+        for name in ("blue", "green"):
+            shutil.rmtree(photos / part / name)
+    message = failed(f"--dataset={photos}", f"--run_dir={tmp_path / 'run'}")
+    assert "one class, red" in message and "at least one other class" in message
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,7 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
         names = {part: str(path) for part, path in parts.items()}
     else:
         files = _held_out(folder, _list_images(folder))
-        names = {
-            "train": f"the training part of {folder}",
-            "test": f"the test part of {folder}",
-        }
+        names = {"train": str(folder), "test": f"the test part of {folder}"}
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
     return divide(str(folder), classes, splits, validation_fraction, LAYOUT)

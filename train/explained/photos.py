@@ -71,7 +71,7 @@ class Photos:
                 found.setdefault(file.resolve(), file)
         self.paths = tuple(found.values())
         if missing := [str(path) for path in self.paths if not path.is_file()]:
-            raise DataError(f"There is no image {named(missing)}: mend the path.")
+            raise DataError(f"There is no image {named(missing)}: check the path.")
         self.names = _names(self.paths)
         self._split = self._of(self.paths)
         if corrupt := find_corrupt(self._split):

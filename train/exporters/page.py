@@ -78,6 +78,7 @@ def export_page(results, class_names):
         "## Use them",
         _interface(results, class_names),
         *_usage(results, names),
+        _NAMING if results["head"] and class_names else "",
         "## Files",
         markdown.table(
             ("File", "Bytes", "SHA-256"),
@@ -173,7 +174,7 @@ def _interface(results, class_names):
     else:
         said += f"features {tuple(results['output_shape'])} of each."
     mode, axis = ("RGB", "") if channels == 3 else ("L", "[..., None]")
-    return f"""{said} In this folder:
+    return f"""{said} In this folder, with a photo of yours as `photo.jpg`:
 
 ```python
 import numpy as np
@@ -181,7 +182,10 @@ from PIL import Image
 
 photo = Image.open("photo.jpg").convert("{mode}").resize(({width}, {height}))
 images = (np.asarray(photo, "float32"){axis} / 127.5 - 1)[None]
-```"""
+```
+
+Pillow smooths a photo that it shrinks, the commands of `train` do not: the answers
+differ by more than the exports do, the accuracy hardly."""
 
 
 def _usage(results, names):
@@ -237,6 +241,12 @@ session = onnxruntime.InferenceSession("FILE")
 [answers] = session.run(None, {session.get_inputs()[0].name: images})
 ```""",
 }
+_NAMING = """The answer's name:
+
+```python
+names = open("class_names.txt").read().splitlines()
+print(names[answers[0].argmax()])
+```"""
 _ALLOCATE = "interpreter.allocate_tensors()\n"
 _RESIZE = 'interpreter.resize_tensor_input(taken["index"], images.shape)\n'
 _UINT8 = """`tflite-int8` takes the pixels themselves, `np.asarray(photo)[None]`, and
