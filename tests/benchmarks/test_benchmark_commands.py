@@ -105,6 +105,7 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
     assert json.loads(path.read_text())["contenders"][0]["error"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "flags, message",
     [

@@ -130,6 +130,7 @@ def test_command_writes_a_trace(tmp_path):
         assert event in content
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("argument", "message"),
     [

@@ -65,6 +65,7 @@ def test_a_peer(tmp_path, peer):
     assert set(other["ratio"].values()) == {1.0}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("flag", "message"),
     [

@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 
 import zoo
 from train.baselines import BASELINES
+from zoo.architectures import ARCHITECTURES
 
 TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
 # The commands of a given model, and the flag that says where they write, or where.
@@ -82,6 +83,10 @@ class Reader:
         begin = time.monotonic()
         handler(self, command)
         print(f"{time.monotonic() - begin:5.1f} s  {command.place}  {command.text}")
+
+    def until(self, path):
+        """Returns the code that follows, up to the command that writes there again."""
+        return re.split(rf"={re.escape(path)}(?!\S)", self.later)[0]
 
     def run(self, command, words, until="the end", status=0):
         """Runs `python -m MODULE ...`; returns what it printed."""
@@ -160,6 +165,7 @@ def run_short(reader, command):
     more = {name: value for name, value in SHORT.items() if name in given}
     if module in TRAINING:
         more |= short_training(module, given)
+        words = without_model(words, given)
         remove_a_run_of_ours(reader, given)
         if "smoke" not in given:
             words.append("--smoke")
@@ -170,7 +176,9 @@ def run_short(reader, command):
         more["shown"] = "1"
     if module == "train.few_shot":
         more |= {"shots": "1", "seeds": "1"}
-    if module == "train.export" and f"{given['out']}/" not in reader.later:
+    if module == "train.export" and f"{given['out']}/" not in reader.until(
+        given["out"]
+    ):
         more["format"] = given["format"].replace("all", "onnx").split(",")[-1]
     for name in ("dataset", "few_shot_dataset"):
         prepare(reader, {**given, **more}, name)
@@ -190,7 +198,7 @@ def until_when(reader, module, given):
         left = given.get(*WRITTEN[module])
     else:
         return "the end"
-    if left in reader.later or module not in reader.done:
+    if left in reader.until(left) or module not in reader.done:
         reader.done.setdefault(module)
         return "the end"
     return "the work"
@@ -212,21 +220,28 @@ def short_training(module, given):
         for name, value in LAST[given["study"]].items():
             more[name] = given.get(name, value).split(",")[-1]
         more |= {"seeds": "1", **ONE.get(given["study"], {})}
-    real = given.get("weights", "none") != "none"
-    if given.get("model") in BASELINES:
-        # Minutes of a ResNet, which have tests of their own.
-        more |= FEW_STEPS | {"model": "ViT-Ti_16", "image_size": "32"}
-    elif "ViT" in given.get("model", ""):
-        more["model"] = "ViT-Ti_16"
-        if real and given["model"] != "ViT-Ti_16":
-            more["weights"] = "augreg-imagenet21k"
-    # The released weights are of no tiny model, and weights of a run become others'.
-    photos = given["dataset"].startswith("photos")
-    if real or (module in TRAINING[1:3] and photos):
+    if is_released(given):
         more |= FEW_STEPS | SMALL_IMAGES | {"model": "ViT-Ti_16"}
+        if given.get("model", "ViT-Ti_16") != "ViT-Ti_16":
+            more["weights"] = "augreg-imagenet21k"
     if module == "train.pretrain":
         more["validation_fraction"] = "0.1"
     return more
+
+
+def is_released(given):
+    """Whether a training starts from a release, which is of no tiny model."""
+    weights = given.get("weights", "none")
+    return weights == "WEIGHTS" or (weights != "none" and "." not in weights)
+
+
+def without_model(words, given):
+    """Takes the model out, so that --smoke makes it a tiny one."""
+    if "model" not in given or is_released(given):
+        return words
+    if given["model"] not in {**ARCHITECTURES, **BASELINES}:
+        raise PageError(f"there is no model {given['model']!r}")
+    return [word for word in words if not word.startswith("--model=")]
 
 
 def remove_a_run_of_ours(reader, given):

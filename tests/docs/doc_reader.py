@@ -40,7 +40,6 @@ RUNS = {
     "runs/photos-ViT-Ti_16": (
         "--dataset=photos/",
         "--smoke",
-        "--model=ViT-Ti_16",
         "--image_size=224",
         "--steps=1",
         "--batch_size=2",

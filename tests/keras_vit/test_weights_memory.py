@@ -36,7 +36,7 @@ print(held("VmHWM") - before, os.path.getsize(sys.argv[1]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 def test_loading_holds_few_arrays_at_a_time(tmp_path):
     command = [sys.executable, "-c", LOAD, str(tmp_path / "weights.npz")]

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -104,9 +105,9 @@ def assert_same(path, expected):
 
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
-    """What one device makes of 1, 2 and 4 micro-batches."""
+    """What one device makes of 1 and 4 micro-batches."""
     folder = tmp_path_factory.mktemp("one")
-    ended(started([STEPS, "one", 1, "1,2,4", 0, folder / "{parts}.npz"]))
+    ended(started([STEPS, "one", 1, "1,4", 0, folder / "{parts}.npz"]))
     whole = np.load(folder / "1.npz")
     assert len(whole["labels"]) == 360
     assert whole["losses"].min() < whole["losses"][0]
@@ -119,18 +120,18 @@ def test_the_same_weights(one_device, tmp_path, devices):
     folder = one_device
     if devices > 1:
         folder = tmp_path
-        command = [STEPS, "mirrored", devices, "1,2,4", 0, folder / "{parts}.npz"]
+        command = [STEPS, "mirrored", devices, "1,4", 0, folder / "{parts}.npz"]
         ended(started(command))
-    for parts in (1, 2, 4):
+    for parts in (1, 4):
         assert_same(folder / f"{parts}.npz", np.load(one_device / "1.npz"))
 
 
 @pytest.mark.slow
 def test_the_same_weights_from_two_processes(one_device, tmp_path):
     out = tmp_path / "{host}-{parts}.npz"
-    for process in workers([STEPS, "multiworker", 1, "1,2,4", 0, out]):
+    for process in workers([STEPS, "multiworker", 1, "1,4", 0, out]):
         ended(process)
-    for parts in (1, 2, 4):
+    for parts in (1, 4):
         first, second = (np.load(tmp_path / f"{host}-{parts}.npz") for host in (0, 1))
         np.testing.assert_array_equal(weights(first), weights(second))
         assert_same(tmp_path / f"0-{parts}.npz", np.load(one_device / "1.npz"))
@@ -184,8 +185,9 @@ def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
         first.kill()
         second.kill()
     assert f"going on after step {done}" in outputs[0][0].replace(",", "")
-    stops = [output[1].partition("Stopped by SIGTERM after ")[2] for output in outputs]
-    assert stops[0] and stops[0] == stops[1]
+    # TensorFlow's pool of threads may have the last words here, too.
+    stops = [re.search(r"Stopped by SIGTERM after .*", said) for _, said in outputs]
+    assert stops[0] and stops[0][0] == stops[1][0]
 
 
 @pytest.mark.slow

@@ -644,7 +644,7 @@ def test_errors_of_the_command(tmp_path):
     assert done.stderr.splitlines()[-1].startswith("error: There is no image no.jpg")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_real_weights(shared, tmp_path):
     out = tmp_path / "out"
     [weights] = (shared / "weights").glob("ViT-Ti_16-*-224.npz")

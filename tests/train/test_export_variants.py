@@ -21,6 +21,12 @@ from train.exporters.tflite import write_tflite  # noqa: E402
 
 # Of the largest logit; the many convolutions of R50 add up more rounding.
 TOLERANCE, HYBRID_TOLERANCE = 2e-5, 1e-4
+# A minute each; the smallest stem, and the stages of R26, have others here.
+LONG = ("R26+ViT-B_32", "R50+ViT-B_16", "R50+ViT-L_32")
+VARIANTS = [
+    pytest.param(name, marks=pytest.mark.soak if name in LONG else pytest.mark.slow)
+    for name in zoo.ARCHITECTURES
+]
 
 
 def smallest(config):
@@ -35,8 +41,7 @@ def smallest(config):
             return side
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", zoo.ARCHITECTURES)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_every_writer_writes_it(variant, tmp_path):
     sizes = dataclasses.asdict(zoo.ARCHITECTURES[variant])
     config = ViTConfig(**sizes | {"num_layers": 1})

@@ -241,7 +241,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(whole_run, tmp_path):
     assert_same_curve(run_dir, whole_run[0])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(tmp_path):
     # With dropout and micro-batches, whose random numbers must go on too.
     flags = [*DIGITS, "--micro_batches=2", "--dropout_rate=0.2", "--average_decay=0.9"]
@@ -291,7 +291,7 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(tmp_path):
     assert "hidden_size 96 (the model has 192)" in message
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_real_model_on_cifar100(shared, tmp_path):
     name = "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
     weights, data = shared / "weights" / name, shared / "tfds"

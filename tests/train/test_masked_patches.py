@@ -473,7 +473,7 @@ masked_training.run(recipe, run_dir=sys.argv[1], devices=devices, command="the c
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_devices_do_what_one_does(runs, tmp_path):
     assert "on 2 devices" in started(ON_TWO_DEVICES, tmp_path / "two")
     one, two = (

@@ -387,7 +387,7 @@ def alone(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_learning_rates_and_vtab_as_a_user(alone, tmp_path):
     rates = start(
         "train.study",
@@ -439,7 +439,7 @@ def test_examples_and_positions_as_a_user(alone, tmp_path):
     assert "| relative | 19,370 |" in done(positions)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_compute_killed_goes_on(tmp_path):
     flags = (
         "--study=compute",
