@@ -137,7 +137,7 @@ def test_the_same_weights_from_two_processes(one_device, tmp_path):
         assert_same(tmp_path / f"0-{parts}.npz", np.load(one_device / "1.npz"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_command_on_two_devices(tmp_path):
     flags = [*DIGITS, f"--run_dir={tmp_path}/run"]
     stdout, _ = ended(started(["-c", ON_TWO_DEVICES, *flags]))
