@@ -172,6 +172,7 @@ def test_all_in_one_run(goldens, photos, tmp_path):
     assert [len(row) for row in rows] == [len(header)] * 8
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -85,8 +85,14 @@ class Reader:
         print(f"{time.monotonic() - begin:5.1f} s  {command.place}  {command.text}")
 
     def until(self, path):
-        """Returns the code that follows, up to the command that writes there again."""
-        return re.split(rf"={re.escape(path)}(?!\S)", self.later)[0]
+        """Returns the code that follows, up to the command that writes there again.
+
+        Without runs being compared, where other pages' have been.
+        """
+        later = self.later
+        if "train.compare" in self.done:
+            later = re.sub(r"(?m)^\$ python -m train\.compare .*$", "", later)
+        return re.split(rf"={re.escape(path)}(?!\S)", later)[0]
 
     def run(self, command, words, until="the end", status=0):
         """Runs `python -m MODULE ...`; returns what it printed."""
@@ -289,6 +295,15 @@ def expanded(reader, words):
     return found
 
 
+def compare(reader, command):
+    """Compares runs of the page, once for all pages."""
+    if "train.compare" in reader.done:
+        only_flags(reader, command)
+    else:
+        run_whole(reader, command)
+        reader.done["train.compare"] = None
+
+
 def only_flags(reader, command):
     """Lets the command read its flags, and no more."""
     reader.run(command, expanded(reader, command.words), "the flags")
@@ -367,6 +382,7 @@ RULES = {
     r"python -m \S+( .*)? --help": show_help,
     # They measure for minutes, with peers; tests/benchmarks has each at its smallest.
     r"python -m benchmarks\.": only_flags,
+    r"python -m train\.compare ": compare,
     r"python -m train\.": run_short,
     r"python -m zoo ": run_whole,
 }

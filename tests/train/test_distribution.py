@@ -152,7 +152,7 @@ def test_the_command_on_two_devices(tmp_path):
     assert abs(one["test_loss"] - report["test_loss"]) < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
     flags = [*DIGITS, f"--run_dir={tmp_path}/run", "--steps=3000"]
     checkpoints = tmp_path / "run" / "checkpoints"
@@ -190,7 +190,7 @@ def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
     assert stops[0] and stops[0][0] == stops[1][0]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_devices_draw_numbers_of_their_own(tmp_path):
     out = tmp_path / "out.npz"
     ended(started([STEPS, "mirrored", 2, 1, 0.5, out]))

@@ -57,7 +57,7 @@ def test_pictures_come_with_the_validations_and_change_nothing(tmp_path):
     training.run(RECIPE.override(average_decay=0.5), run_dir=tmp_path / "shown")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_without_validation_shows_test_images(tmp_path):
     recipe = RECIPE.override(
         validation_fraction=0.0, explained_images=1, steps=2, eval_every=2
@@ -93,7 +93,7 @@ def test_models_without_attention_are_refused_before_they_are_trained(tmp_path):
     assert not any(tmp_path.rglob("step-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_masked_patches_show_them_too(tmp_path):
     arguments = ["--dataset=digits", "--smoke", f"--run_dir={tmp_path}"]
     process = subprocess.run(

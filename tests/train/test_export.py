@@ -364,7 +364,7 @@ def run_dir(model_file, tmp_path):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_command(run_dir, tmp_path):
     done = command(
         "--model=runs/digits",

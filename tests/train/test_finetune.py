@@ -84,9 +84,14 @@ def failed(*flags, **settings):
     """Returns the one line that a run which cannot start says."""
     done = finetune(*flags, **settings)
     assert done.returncode != 0, done.stdout
-    assert "Traceback" not in done.stderr + done.stdout, done.stderr
-    lines = re.findall(r"^error: .+$", done.stderr, flags=re.MULTILINE)
-    assert len(lines) == 1 and done.stderr.endswith(f"{lines[0]}\n"), done.stderr
+    assert "Traceback" not in done.stdout
+    return line_of_error(done.stderr)
+
+
+def line_of_error(stderr):
+    assert "Traceback" not in stderr, stderr
+    lines = re.findall(r"^error: .+$", stderr, flags=re.MULTILINE)
+    assert len(lines) == 1 and stderr.endswith(f"{lines[0]}\n"), stderr
     return lines[0]
 
 
@@ -383,51 +388,82 @@ def test_a_single_class_is_refused(photos, tmp_path):
     assert "one class, red" in message and "at least one other class" in message
 
 
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--dataset=cifr100"], ['"cifr100"', "did you mean cifar100"]),
-        (["--image_size=225"], ["225x225", "patch size 4", "image_size=(224, 224)"]),
-        (["--image_size=abc"], ["--image_size=abc", "HEIGHT,WIDTH"]),
-        (["--model=ViT-B_61"], ["'ViT-B_61'", "ViT-B_16"]),
-        (
-            ["--model=ViT-Ti_16", "--weights=imagenet22k"],
-            ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k", "the path of a file"],
-        ),
-        (["--weights=no/such.npz"], ["no/such.npz", "check the path"]),
-        (
-            ["--batch_size=6", "--micro_batches=4"],
-            ["batch_size=6", "micro_batches=4", "equal parts"],
-        ),
-        (
-            ["--steps=10", "--warmup_steps=10"],
-            ["warmup_steps=10", "less than steps=10"],
-        ),
-        (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
-        (["--mixup=0.2", "--cutmix=1"], ["mixup=0.2 and cutmix=1.0", "one of them"]),
-    ],
-    ids=[
-        "data set",
-        "image size that leaves a rest",
-        "image size that is no number",
-        "model",
-        "release",
-        "weights file",
-        "micro-batches",
-        "warm-up",
-        "RandAugment",
-        "mixup and CutMix",
-    ],
-)
-def test_a_mistake_is_one_clear_line(flags, told, tmp_path):
-    flags = ["--dataset=digits", *flags, f"--run_dir={tmp_path / 'run'}"]
-    message = failed(*flags)
-    for part in told:
+MISTAKES = {
+    "data set": (["--dataset=cifr100"], ['"cifr100"', "did you mean cifar100"]),
+    "image size that leaves a rest": (
+        ["--image_size=225"],
+        ["225x225", "patch size 4", "image_size=(224, 224)"],
+    ),
+    "image size that is no number": (
+        ["--image_size=abc"],
+        ["--image_size=abc", "HEIGHT,WIDTH"],
+    ),
+    "model": (["--model=ViT-B_61"], ["'ViT-B_61'", "ViT-B_16"]),
+    "release": (
+        ["--model=ViT-Ti_16", "--weights=imagenet22k"],
+        ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k", "the path of a file"],
+    ),
+    "weights file": (["--weights=no/such.npz"], ["no/such.npz", "check the path"]),
+    "micro-batches": (
+        ["--batch_size=6", "--micro_batches=4"],
+        ["batch_size=6", "micro_batches=4", "equal parts"],
+    ),
+    "warm-up": (
+        ["--steps=10", "--warmup_steps=10"],
+        ["warmup_steps=10", "less than steps=10"],
+    ),
+    "RandAugment": (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
+    "mixup and CutMix": (
+        ["--mixup=0.2", "--cutmix=1"],
+        ["mixup=0.2 and cutmix=1.0", "one of them"],
+    ),
+}
+# A command spends its time on importing TensorFlow: each is a fork of one that has.
+FORKS = """
+import json, os, sys
+from train import devices, finetune, training
+
+for name, flags in json.load(sys.stdin).items():
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), 2)
+        sys.argv = ["train.finetune", *flags]
+        finetune.command()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def mistakes(tmp_path_factory):
+    """What the command says to each mistake, in files of their names, in a folder."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    commands = {
+        name: ["--dataset=digits", *flags, f"--run_dir=run {name}"]
+        for name, (flags, _) in MISTAKES.items()
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        cwd=folder,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["1"] * len(MISTAKES), done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_clear_line(mistakes, name):
+    message = line_of_error((mistakes / name).read_text())
+    for part in MISTAKES[name][1]:
         assert part in message
-    assert not list(tmp_path.glob("run/checkpoints/*.npz"))
+    assert not list(mistakes.glob(f"run {name}/checkpoints/*.npz"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_augmentation_and_an_exact_resume(tmp_path):
     flags = [
         *DIGITS,

@@ -35,7 +35,7 @@ print("equal")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_gradients_repeat_to_the_last_bit():
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True

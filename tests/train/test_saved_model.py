@@ -386,8 +386,8 @@ def test_hub_keras_layer(exported_body, trainable):
     [
         {},
         {"include_top": False},
-        pytest.param({"config": HYBRID}, marks=pytest.mark.slow),
-        pytest.param({"remat": True}, marks=pytest.mark.slow),
+        pytest.param({"config": HYBRID}, marks=pytest.mark.soak),
+        pytest.param({"remat": True}, marks=pytest.mark.soak),
     ],
     ids=["plain", "without head", "hybrid", "remat"],
 )

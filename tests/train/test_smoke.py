@@ -18,20 +18,28 @@ RUN = [
     "augreg_imagenet2012_none",
     "augreg_imagenet21k_strong2",
 ]
-# These differ from one that stays in numbers alone.
-LIKE_OTHERS = [
-    "cifar10",
-    "imagenet2012",
-    "oxford_flowers102",
-    "oxford_iiit_pet",
-    "augreg_imagenet2012_none",
+# The others differ from these in numbers alone.
+IN_CI = [
+    "digits",
+    "own_data",
+    "augreg_transfer",
+    "pretraining/own_data",
+    "augreg_imagenet21k_strong2",
+    "LoRA",
+    "float16",
+    "averages",
+    "early end",
 ]
 
 
-def marked(name, soaked):
-    """The parameter of a test that CI runs if it is not among the soaked ones."""
-    mark = pytest.mark.soak if name in soaked else pytest.mark.slow
-    return pytest.param(name, marks=mark, id=name)
+def marked(names):
+    """The parameters of a test, of which CI runs some."""
+    return [
+        pytest.param(
+            name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.soak
+        )
+        for name in names
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +55,7 @@ def recipe_of(name):
     return source.for_dataset("digits", name.rpartition("/")[2]).smoke()
 
 
-@pytest.mark.parametrize("name", [marked(name, LIKE_OTHERS) for name in RUN])
+@pytest.mark.parametrize("name", marked(RUN))
 def test_a_recipe_runs_to_its_report(name, tmp_path):
     # A few steps less than --smoke has, for there are many recipes.
     recipe = recipe_of(name).override(steps=2, warmup_steps=1, eval_every=2)
@@ -70,7 +78,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", [marked(name, ["ResNet"]) for name in SETTINGS])
+@pytest.mark.parametrize("name", marked(SETTINGS))
 def test_settings_together(name, tmp_path):
     recipe = recipe_of("own_data").override(
         **{"steps": 3, "warmup_steps": 1, **SETTINGS[name]}

@@ -412,7 +412,7 @@ def test_learning_rates_and_vtab_as_a_user(alone, tmp_path):
     assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_examples_and_positions_as_a_user(alone, tmp_path):
     examples = start(
         "train.study",
