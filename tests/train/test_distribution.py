@@ -126,7 +126,7 @@ def test_the_same_weights(one_device, tmp_path, devices):
         assert_same(folder / f"{parts}.npz", np.load(one_device / "1.npz"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_same_weights_from_two_processes(one_device, tmp_path):
     out = tmp_path / "{host}-{parts}.npz"
     for process in workers([STEPS, "multiworker", 1, "1,4", 0, out]):

@@ -21,8 +21,8 @@ from train.exporters.tflite import write_tflite  # noqa: E402
 
 # Of the largest logit; the many convolutions of R50 add up more rounding.
 TOLERANCE, HYBRID_TOLERANCE = 2e-5, 1e-4
-# The narrowest, the widest with its odd patches, the stem alone, and stages before it.
-IN_CI = ("ViT-Ti_16", "ViT-H_14", "R+ViT-Ti_16", "R26+ViT-S_32")
+# The narrowest, the widest with its odd patches, and the smallest hybrid.
+IN_CI = ("ViT-Ti_16", "ViT-H_14", "R+ViT-Ti_16")
 VARIANTS = [
     pytest.param(name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.soak)
     for name in zoo.ARCHITECTURES

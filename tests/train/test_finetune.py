@@ -349,7 +349,7 @@ FOLDER_FLAGS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_folder_of_photos(photos, tmp_path):
     run_dir = tmp_path / "run"
     flags = [*FOLDER_FLAGS, f"--dataset={photos}", f"--run_dir={run_dir}"]
