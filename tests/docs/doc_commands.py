@@ -4,7 +4,6 @@ import configparser
 import dataclasses
 import glob
 import importlib.util
-import json
 import os
 import pathlib
 import re
@@ -272,7 +271,7 @@ def prepare(reader, given, name):
     else:
         datasets = [dataset]
     for one in datasets:
-        doc_reader.prepare_tfds(one, reader.server.tfds)
+        doc_reader.prepare_tfds(one, reader.server.folder / doc_reader.TFDS)
 
 
 def flags_of(words):
@@ -399,43 +398,3 @@ def rule_of(command):
         f"{command.place}: nothing says how {text!r} is tested: RULES in "
         "tests/docs/doc_commands.py are those known"
     )
-
-
-class ForkServer:
-    """See `fork_server`: starts it and asks it."""
-
-    def __init__(self, folder, environment):
-        self.folder = folder
-        self.tfds = folder / "home" / "tensorflow_datasets"
-        self.environment = environment
-        self.process = subprocess.Popen(
-            [sys.executable, pathlib.Path(__file__).with_name("fork_server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-
-    def run(self, argv, cwd, environment, until="the end"):
-        """Runs a module; returns its exit status and what it printed."""
-        output = self.folder / "output.txt"
-        request = {
-            "argv": argv,
-            "cwd": str(cwd),
-            "environment": environment,
-            "output": str(output),
-            "until": until,
-        }
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError("the fork server is gone: start fork_server.py by hand")
-        code = json.loads(answer)
-        return code, output.read_text(errors="replace")
-
-    def close(self):
-        """Ends it."""
-        self.process.stdin.close()
-        self.process.wait()

@@ -26,6 +26,8 @@ from zoo.released_names import (
     PRE_LOGITS_ARRAYS,
 )
 
+# Where TensorFlow Datasets looks, as HOME is "home".
+TFDS = "home/tensorflow_datasets"
 # Of each split: VTAB takes 800 of train and the first 200 of its last tenth.
 TFDS_SIZES = {"train": 2000, "validation": 200, "test": 100}
 TFDS_SPLITS = {"imagenet2012": ("train", "validation"), "eurosat/rgb": ("train",)}

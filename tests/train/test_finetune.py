@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import pytest
+from fork_server import ForkServer
 from PIL import Image
 
 from train.recipes import Recipe
@@ -418,49 +419,31 @@ MISTAKES = {
         ["mixup=0.2 and cutmix=1.0", "one of them"],
     ),
 }
-# A command spends its time on importing TensorFlow: each is a fork of one that has.
-FORKS = """
-import json, os, sys
-from train import devices, finetune, training
-
-for name, flags in json.load(sys.stdin).items():
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), 2)
-        sys.argv = ["train.finetune", *flags]
-        finetune.command()
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
-def mistakes(tmp_path_factory):
-    """What the command says to each mistake, in files of their names, in a folder."""
-    folder = tmp_path_factory.mktemp("mistakes")
-    commands = {
-        name: ["--dataset=digits", *flags, f"--run_dir=run {name}"]
-        for name, (flags, _) in MISTAKES.items()
+def forks(tmp_path_factory):
+    """A command spends its time on importing TensorFlow: these are forks of one."""
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "PYTHONPATH": str(ROOT),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS],
-        cwd=folder,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["1"] * len(MISTAKES), done.stderr
-    return folder
+    server = ForkServer(tmp_path_factory.mktemp("forks"), environment)
+    yield server
+    server.close()
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_clear_line(mistakes, name):
-    message = line_of_error((mistakes / name).read_text())
-    for part in MISTAKES[name][1]:
+def test_a_mistake_is_one_clear_line(forks, name, tmp_path):
+    flags, told = MISTAKES[name]
+    argv = ["train.finetune", "--dataset=digits", *flags, "--run_dir=run"]
+    code, output = forks.run(argv, tmp_path, {})
+    assert code != 0, output
+    message = line_of_error(output)
+    for part in told:
         assert part in message
-    assert not list(mistakes.glob(f"run {name}/checkpoints/*.npz"))
+    assert not list(tmp_path.glob("run/checkpoints/*.npz"))
 
 
 @pytest.mark.soak

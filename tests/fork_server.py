@@ -15,6 +15,7 @@ import json
 import os
 import runpy
 import signal
+import subprocess
 import sys
 import traceback
 
@@ -93,6 +94,50 @@ def read_flags(argv):
         print(f"no flags: {words}")
         return 1
     return 0
+
+
+class ForkServer:
+    """Starts this file, and asks it.
+
+    Args:
+        folder: `pathlib.Path`, of the file that takes what a command prints.
+        environment: dict, of the commands.
+    """
+
+    def __init__(self, folder, environment):
+        self.folder = folder
+        self.environment = environment
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, argv, cwd, environment, until="the end"):
+        """Runs a module; returns its exit status and what it printed."""
+        output = self.folder / "output.txt"
+        request = {
+            "argv": argv,
+            "cwd": str(cwd),
+            "environment": environment,
+            "output": str(output),
+            "until": until,
+        }
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the fork server is gone: start fork_server.py by hand")
+        code = json.loads(answer)
+        return code, output.read_text(errors="replace")
+
+    def close(self):
+        """Ends it."""
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def serve():
