@@ -24,6 +24,7 @@ from zoo.archive import CheckpointError, StoredArrays
 from zoo.formats import description, foreign, opening, safetensors
 from zoo.formats.description import Description
 from zoo.semantics import Semantics
+from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
 
@@ -234,7 +235,10 @@ def _read_released(file):
         checked = list(threads.map(file.check, chosen))
     for (key, name), array in zip(chosen.items(), checked, strict=True):
         if name == released_names.GRID_SIZE and array.dtype.kind == "i":
-            grid = tuple(map(int, np.ravel(array)))
+            if array.shape != (2,):
+                problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
+                continue
+            grid = tuple(map(int, np.asarray(array)))
             continue
         for released, part in dialects.arrange(name, array).items():
             if released in parts:
