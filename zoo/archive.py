@@ -197,12 +197,32 @@ class OpenFile:
         if len(name) > _LONGEST_NAME or not name.isprintable():
             raise ValueError(f"an array is called {name[:99]!a}")
 
-    def _finite(self, key, array):
-        """Returns an array or a `StoredArray` of this file that holds no NaN."""
+    def _finite(self, key, array, checksum=None):
+        """Returns an array or a `StoredArray` of this file that holds no NaN.
+
+        Args:
+            key: str, its name.
+            array: the array.
+            checksum: int, the CRC-32 that its bytes must have; None if nobody knows.
+        """
         blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
-        if not all(_all_finite(block, array.dtype) for block in blocks):
+        found, finite = 0, True
+        for block in blocks:
+            if checksum is not None:
+                found = zlib.crc32(block, found)
+            finite = finite and _all_finite(block, array.dtype)
+        if checksum not in (None, found):
+            self._refuse_checksum(f"{key!r}")
+        if not finite:
             self._refuse_infinite(key)
         return array
+
+    def _refuse_checksum(self, what):
+        raise CheckpointError(
+            f"{self.path} is damaged: {what} has another CRC-32 than when it was "
+            "written. Delete it and download or save it again; if another program "
+            "changed it and kept its metadata, have that program leave them out."
+        )
 
     def _blocks(self, array):
         """Gives the bytes of a `StoredArray`, each block in the memory of the last."""
