@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from zoo import dialects
-from zoo.text import PrintableError, brief
+from zoo.text import PrintableError
 
 # What zipfile and NumPy's header parser raise on damaged bytes.
 _DAMAGE = (

@@ -63,7 +63,9 @@ class Semantics:
         for name in ("input_mean", "input_std"):
             values = getattr(self, name)
             if not isinstance(values, (tuple, list)) or not values:
-                raise ValueError(f"{name} must be a float a channel, got {brief(values)}.")
+                raise ValueError(
+                    f"{name} must be a float a channel, got {brief(values)}."
+                )
             for value in values:
                 _check_number(name, value, positive=name == "input_std")
             object.__setattr__(self, name, tuple(map(float, values)))

@@ -31,7 +31,7 @@ import tempfile
 import time
 import warnings
 
-from zoo.text import PrintableError, brief
+from zoo.text import PrintableError, brief, printable
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
@@ -366,7 +366,8 @@ def _locked(url, part):
     try:
         lock.acquire(timeout=_NOTICE_SECONDS)
     except filelock.Timeout:
-        print(f"Waiting for another process to download {url}", file=sys.stderr)
+        waiting = f"Waiting for another process to download {url}"
+        print(printable(waiting), file=sys.stderr)
         _wait(lock, url, part)
     try:
         yield

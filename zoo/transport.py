@@ -320,7 +320,9 @@ def _refuse_page(url, start):
 def _get(url, headers):
     """Sends a request, and again while the network or the server fails."""
     deadline = time.monotonic() + FIRST_BYTE_SECONDS
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         last = attempt > RETRIES
         pause = BACKOFF_SECONDS * 2 ** (attempt - 1)
         try:

@@ -175,7 +175,9 @@ def test_no_link_of_a_chain_is_weak(safe, server, cache):
         transport.read(f"{safe.url}/a", 10**6)
 
 
-@pytest.mark.parametrize("target", ["ftp://127.0.0.1/a", "file:///etc/passwd", "data:,"])
+@pytest.mark.parametrize(
+    "target", ["ftp://127.0.0.1/a", "file:///etc/passwd", "data:,"]
+)
 def test_redirects_to_what_is_no_url_of_the_web(server, cache, target):
     server.say["/a.npz"] = moved(target)
     with pytest.raises(zoo.StoreError, match=r"no http\(s\) URL"):
