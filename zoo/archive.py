@@ -270,7 +270,7 @@ class _Directory:
         return getattr(self._file, name)
 
     def read(self, size=-1):
-        """Reads what `zipfile` asks for: until `is_read`, its ends and the directory."""
+        """Reads what `zipfile` asks for, until `is_read` the directory and its end."""
         if self.is_read:
             return self._file.read(size)
         if size > _DIRECTORY_BYTES:

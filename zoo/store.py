@@ -287,8 +287,8 @@ def _record(path):
         return CachedFile(path, url, size, found)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
-            f"The record {note} is unreadable ({brief(error)}): delete it and {path}, and "
-            "fetch again."
+            f"The record {note} is unreadable ({brief(error)}): delete it and {path}, "
+            "and fetch again."
         ) from error
 
 
