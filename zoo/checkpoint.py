@@ -186,7 +186,8 @@ def read(
 
     Returns:
         A `Checkpoint`, whose arrays stay in the file until they are asked for; every
-        byte of an `.npz` was checked. The file is kept open, and is not to be changed
+        byte of an `.npz`, and of a `.safetensors` that `write` wrote, was compared with
+        its CRC-32. The file is kept open, and is not to be changed
         in place. float16 and bfloat16 arrays become float32; optimizer state, text
         towers and what only pre-training uses are left out.
 
@@ -260,9 +261,9 @@ def write(
     """Writes a checkpoint for the released code, timm or transformers.
 
     A `.safetensors` says in its header what the arrays do not: `Semantics`, heads and
-    grid, which `read` gives back. timm and transformers read that from the settings
-    written beside it; timm's own ResNets use the epsilons of timm whatever the header
-    says.
+    grid, which `read` gives back, and the CRC-32 of each array, which it compares.
+    timm and transformers read the former from the settings written beside it; timm's
+    own ResNets use the epsilons of timm whatever the header says.
 
     Args:
         path: the file to write or replace: an `.npz` or `.safetensors` in the released

@@ -8,8 +8,9 @@ Environment:
 
 A download is compared with the length and the MD5 that its server sends (Google sends
 none of files that were uploaded in parts: their CRC-32C is not computed), with what the
-caller expects, and with the sha256 of the first download. `zoo.read` compares every
-array of an `.npz` with the CRC-32 beside it.
+caller expects, and with the sha256 of the first download. One that is larger than it
+may be, or leads from https to anything less, is left at once. `zoo.read` compares every
+array of an `.npz`, and of a `.safetensors` of ours, with the CRC-32 beside it.
 
 The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
 of files that have not come whole yet, and locks.

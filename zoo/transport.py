@@ -94,14 +94,13 @@ class Part:
     @property
     def length(self) -> int | None:
         """How many bytes the server promised, None where it did not."""
-        length = self.headers.get("content-length", "")
-        whole = re.fullmatch(r"[0-9]{1,18}", length) and not self._packed
-        return int(length) if whole else None
+        return _length(self.headers)
 
     @property
     def md5s(self) -> list[str]:
         """The MD5 that the server promised, in base64; none where it did not."""
-        hashes = "" if self._packed else self.headers.get("x-goog-hash", "")
+        headers = self.headers
+        hashes = "" if _is_packed(headers) else headers.get("x-goog-hash", "")
         return re.findall(r"md5=([\w+/=]+)", hashes)
 
     @property
@@ -132,9 +131,15 @@ class Part:
     def _note(self):
         return self.path.with_name(self.path.name + ".json")
 
-    @property
-    def _packed(self):
-        return any(self.headers.get(n, "identity") != "identity" for n in _PACKINGS)
+
+def _length(headers):
+    length = headers.get("content-length", "")
+    whole = re.fullmatch(r"[0-9]{1,18}", length) and not _is_packed(headers)
+    return int(length) if whole else None
+
+
+def _is_packed(headers):
+    return any(headers.get(name, "identity") != "identity" for name in _PACKINGS)
 
 
 def download(part: Part, label: str, most_bytes: int) -> None:
@@ -222,6 +227,10 @@ def _go_on(part, label, most_bytes):
         return None  # all came, and then the process was killed
     with _ask(part) as answer:
         blocks = answer.blocks()
+        whole = part.length if answer.status == 206 else _length(answer.headers)
+        if whole is not None and whole > most_bytes:
+            part.delete()
+            raise _too_much(part.url, most_bytes)
         try:
             if answer.status == 200:
                 start = b""
@@ -231,9 +240,6 @@ def _go_on(part, label, most_bytes):
                 _refuse_page(part.url, start)
                 part.begin(answer.headers)
                 blocks = itertools.chain([start], blocks)
-            if part.length is not None and part.length > most_bytes:
-                part.delete()
-                raise _too_much(part.url, most_bytes)
             _append(part, blocks, label, most_bytes)
         except urllib3.exceptions.HTTPError as error:
             return str(error)
