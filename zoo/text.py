@@ -31,7 +31,7 @@ def printable(text: str, most: int = MOST_OF_MESSAGE, lines: bool = False) -> st
         >>> print(text.printable("a\x1b[2Jb"))
         a\x1b[2Jb
         >>> text.printable(100 * "long ", 30)
-        'long long long [...] long long '
+        'long long lon [...] long long '
     """
     end = most // 3
     start = most - end - len(" [...] ")
@@ -103,4 +103,4 @@ def _spelled(character):
 
 
 _repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = _repr.maxlong = MOST_OF_VALUE - 2
+_repr.maxstring = _repr.maxother = _repr.maxlong = MOST_OF_VALUE
