@@ -312,6 +312,32 @@ def test_members_that_overlap(tmp_path, monkeypatch):
     assert "embedding/bias.npy overlaps another array" in message
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda: crowded(200_000), "its directory has 9200000 bytes"),
+        (lambda: crowded(10_001), "it has 10001 members"),
+        (lambda: squeezed(11), "bytes hold"),
+    ],
+)
+def test_what_would_fill_the_memory_is_not_begun(
+    content, reason, tmp_path, monkeypatch
+):
+    def read_directory(self):
+        raise AssertionError("members are read")
+
+    data = content()
+    if "hold" not in reason:
+        monkeypatch.setattr(zipfile.ZipInfo, "_decodeExtra", read_directory, False)
+    assert reason in check_refused(data, "a.npz", tmp_path, monkeypatch)
+
+
+def test_a_file_of_ten_times_its_size_is_no_bomb(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(squeezed(7))
+    assert zoo.archive.Archive(path).keys == ["a", "b"]
+
+
 def test_the_files_are_right_but_for_their_harm(tmp_path):
     path = tmp_path / "a.npz"
     good = npy(array())
