@@ -17,7 +17,7 @@ docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 test: lint ## check the style and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, twenty kills of a run
+soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, kills of runs, damaged files
 	$(VENV)/bin/python -m pytest -m soak
 
 lint: $(VENV)/.installed-test ## check the style of the code

@@ -19,6 +19,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train import command_line  # noqa: E402
+from zoo.text import printable  # noqa: E402
 
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
@@ -53,7 +54,8 @@ def main(argv):
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; no page was written.")
     for row in found["runs"]:
-        print(f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy")
+        line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
+        print(printable(line))
     print(f"page {given['output']}")
 
 

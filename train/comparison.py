@@ -248,7 +248,7 @@ def _page(found):
         *_class_section(found, names),
     ]
     if found["command"]:
-        parts.append(f"```sh\n{found['command']}\n```")
+        parts.append(markdown.code(found["command"]))
     return "\n\n".join(parts)
 
 

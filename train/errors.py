@@ -1,7 +1,9 @@
 """Errors that a person at the command line can mend."""
 
+from zoo.text import PrintableError
 
-class RunError(Exception):
+
+class RunError(PrintableError):
     """A run cannot start or go on; the message says what to do.
 
     Raised for what lies outside the code: directories, checkpoints, data.

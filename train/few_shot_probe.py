@@ -251,7 +251,7 @@ def _write(directory, results):
         f"features that go into the head, from images of {height} x {width}; accuracy "
         f"on all {results['test_examples']:,} test images, the mean over draws of the "
         "training images and their standard deviation.",
-        f"```sh\n{results['command']}\n```",
+        markdown.code(results["command"]),
         table(results),
     ]
     for name, text in (

@@ -4,6 +4,8 @@ import pathlib
 import re
 import urllib.parse
 
+from zoo.text import printable
+
 
 def table(header, rows):
     """Returns a table.
@@ -33,9 +35,26 @@ def escape(text):
     >>> print(escape("a|b"))
     a\|b
     """
-    text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", " ".join(text.split()))
+    text = printable(" ".join(text.split()))
+    text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
     # An underscore between letters or digits is no emphasis.
     return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
+
+
+def code(text, language="sh"):
+    """Returns a block of code, from which no text leads out.
+
+    Example:
+
+    >>> print(code("ls"))
+    ```sh
+    ls
+    ```
+    """
+    text = printable(str(text).strip(), most=10_000, lines=True)
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def embedded(name):

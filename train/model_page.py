@@ -58,7 +58,7 @@ def model_page(card, report, pictures):
         *map(markdown.embedded, pictures),
         "## Training",
         _started_from(card),
-        f"```sh\n{report.get('command', '').strip()}\n```",
+        markdown.code(report.get("command", "")),
         markdown.table(("Setting", "Value"), _settings(report["config"])),
         "## Classes",
         markdown.table(

@@ -22,7 +22,7 @@ def page(run_dir, config, summary, results, split):
     title = title or run_dir.resolve().name
     parts = [f"# {markdown.escape(title)}", _headline(summary, results, split)]
     if "command" in results:
-        parts.append(f"```sh\n{str(results['command']).strip()}\n```")
+        parts.append(markdown.code(results["command"]))
     figures = [(key, figure_text(key, results[key])) for key in results]
     parts += [
         "## Results",

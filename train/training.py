@@ -20,6 +20,7 @@ from train.recipes import is_own
 from train.report import classification_summary, write_report
 from train.run_directory import RunDirectory
 from train.tuning import choose_trainable, count_parameters, layer_rates
+from zoo.text import printable
 
 # Settings that change what is written on the way, not what comes out.
 _HARMLESS = ("checkpoint_every", "explained_images", "learning_rates", "published")
@@ -262,14 +263,15 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
 def announcement(recipe, source, model, directory):
     """Returns what a run says as it begins."""
     validation = source.validation.num_examples if source.validation else 0
-    return (
+    return printable(
         f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
         f"validation and {source.test.num_examples:,} test images of "
         f"{len(source.class_names)} classes\n"
         f"{model.name}: {count_parameters(model.weights):,} parameters, "
         f"weights {recipe.weights or 'random'}, images "
         f"{model.input_shape[1]}x{model.input_shape[2]}\n"
-        f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}"
+        f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}",
+        lines=True,
     )
 
 

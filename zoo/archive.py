@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from zoo import dialects
+from zoo.text import PrintableError
 
 # What zipfile and NumPy's header parser raise on damaged bytes.
 _DAMAGE = (
@@ -42,8 +43,12 @@ _DAMAGE = (
 # Those of other versions may have four gigabytes.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
-# Weights hardly shrink; what shrinks more fills the memory.
-_MOST_UNPACKED = 100
+# Weights compress badly; a higher ratio is a decompression bomb.
+_MOST_UNPACKED = 10
+# Many times those of the largest model with its optimizer's state; in memory each takes
+# 2 KB.
+_MOST_MEMBERS = 10_000
+_DIRECTORY_BYTES = 2**21
 # The members of a .keras file.
 _OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
 # NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
@@ -53,7 +58,7 @@ _BLOCK_BYTES = 2**19
 _LONGEST_NAME = 1000
 
 
-class CheckpointError(ValueError):
+class CheckpointError(PrintableError, ValueError):
     """A file that is not a checkpoint this package can account for."""
 
 
@@ -192,12 +197,32 @@ class OpenFile:
         if len(name) > _LONGEST_NAME or not name.isprintable():
             raise ValueError(f"an array is called {name[:99]!a}")
 
-    def _finite(self, key, array):
-        """Returns an array or a `StoredArray` of this file that holds no NaN."""
+    def _finite(self, key, array, checksum=None):
+        """Returns an array or a `StoredArray` of this file that holds no NaN.
+
+        Args:
+            key: str, its name.
+            array: the array.
+            checksum: int, the CRC-32 that its bytes must have; None if nobody knows.
+        """
         blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
-        if not all(_all_finite(block, array.dtype) for block in blocks):
+        found, finite = 0, True
+        for block in blocks:
+            if checksum is not None:
+                found = zlib.crc32(block, found)
+            finite = finite and _all_finite(block, array.dtype)
+        if checksum not in (None, found):
+            self._refuse_checksum(f"{key!r}")
+        if not finite:
             self._refuse_infinite(key)
         return array
+
+    def _refuse_checksum(self, what):
+        raise CheckpointError(
+            f"{self.path} is damaged: {what} has another CRC-32 than when it was "
+            "written. Delete it and download or save it again; if another program "
+            "changed it and kept its metadata, have that program leave them out."
+        )
 
     def _blocks(self, array):
         """Gives the bytes of a `StoredArray`, each block in the memory of the last."""
@@ -230,6 +255,34 @@ class OpenFile:
             ) from error
 
 
+class _Directory:
+    """A zip file whose members are counted before the first of them is read.
+
+    Args:
+        file: an open binary file.
+    """
+
+    def __init__(self, file):
+        self._file = file
+        self.is_read = False
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def read(self, size=-1):
+        """Reads what `zipfile` asks for, until `is_read` the directory and its end."""
+        if self.is_read:
+            return self._file.read(size)
+        if size > _DIRECTORY_BYTES:
+            raise ValueError(f"its directory has {size} bytes")
+        # Without a size it reads the end, which has 64 KB at most.
+        data = self._file.read(size if size >= 0 else _DIRECTORY_BYTES)
+        members = data.count(b"PK\x01\x02")
+        if members > _MOST_MEMBERS:
+            raise ValueError(f"it has {members} members")
+        return data
+
+
 class Archive(OpenFile):
     """An open `.npz` file.
 
@@ -252,8 +305,11 @@ class Archive(OpenFile):
             raise CheckpointError(f"{path} {_what_else(start)}")
         with self._damage_explained():
             # A handle of its own: threads move both.
-            self._zip = zipfile.ZipFile(path)
-            weakref.finalize(self, self._zip.close)
+            handle = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+            weakref.finalize(self, handle.close)
+            directory = _Directory(handle)
+            self._zip = zipfile.ZipFile(directory)
+            directory.is_read = True
             size = os.fstat(self._file.fileno()).st_size
             members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
             unpacked = sum(member.file_size for member in members)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 import os
 from typing import NamedTuple
 
 from zoo import cards, store
+from zoo.text import brief, is_safe
 
 INDEX_URL = cards.file_url("augreg", "index.csv")
 
@@ -72,6 +74,8 @@ class Index(NamedTuple):
     files: dict[str, Row]
 
 
+# Several times those of the index.
+_MOST_BYTES = 10**8
 _TEXT = {"name", "ds", "adapt_ds", "filename", "adapt_filename"}
 _MAY_BE_MISSING = {"final_val", "final_test", "adapt_final_val", "adapt_final_test"}
 
@@ -90,7 +94,7 @@ def read() -> Index:
         >>> len(augreg_index.read().rows)  # doctest: +SKIP
         51509
     """
-    path = store.fetch(INDEX_URL)
+    path = store.fetch(INDEX_URL, most_bytes=_MOST_BYTES)
     return _parse(path, os.stat(path).st_mtime_ns)
 
 
@@ -122,10 +126,15 @@ def _rows(table, path):
 
 def _value(column, cell):
     if column in _TEXT:
+        if not is_safe(cell):
+            raise ValueError(f"{brief(cell)} has control characters")
         return cell
     if column in _MAY_BE_MISSING and cell.lower() in ("", "nan"):
         return None
-    return float(cell)
+    number = float(cell)
+    if not math.isfinite(number):
+        raise ValueError(f"{column} is {cell}")
+    return number
 
 
 def _not_an_index(path, why):

@@ -24,6 +24,7 @@ from zoo.archive import CheckpointError, StoredArrays
 from zoo.formats import description, foreign, opening, safetensors
 from zoo.formats.description import Description
 from zoo.semantics import Semantics
+from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
 
@@ -185,7 +186,8 @@ def read(
 
     Returns:
         A `Checkpoint`, whose arrays stay in the file until they are asked for; every
-        byte of an `.npz` was checked. The file is kept open, and is not to be changed
+        byte of an `.npz`, and of a `.safetensors` that `write` wrote, was compared with
+        its CRC-32. The file is kept open, and is not to be changed
         in place. float16 and bfloat16 arrays become float32; optimizer state, text
         towers and what only pre-training uses are left out.
 
@@ -234,7 +236,10 @@ def _read_released(file):
         checked = list(threads.map(file.check, chosen))
     for (key, name), array in zip(chosen.items(), checked, strict=True):
         if name == released_names.GRID_SIZE and array.dtype.kind == "i":
-            grid = tuple(map(int, np.ravel(array)))
+            if array.shape != (2,):
+                problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
+                continue
+            grid = tuple(map(int, np.asarray(array)))
             continue
         for released, part in dialects.arrange(name, array).items():
             if released in parts:
@@ -256,9 +261,9 @@ def write(
     """Writes a checkpoint for the released code, timm or transformers.
 
     A `.safetensors` says in its header what the arrays do not: `Semantics`, heads and
-    grid, which `read` gives back. timm and transformers read that from the settings
-    written beside it; timm's own ResNets use the epsilons of timm whatever the header
-    says.
+    grid, which `read` gives back, and the CRC-32 of each array, which it compares.
+    timm and transformers read the former from the settings written beside it; timm's
+    own ResNets use the epsilons of timm whatever the header says.
 
     Args:
         path: the file to write or replace: an `.npz` or `.safetensors` in the released

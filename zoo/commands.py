@@ -13,6 +13,7 @@ import sys
 import zoo
 from zoo import augreg, cards, facts, registry, store
 from zoo.locate import fetch_card
+from zoo.text import printable
 
 # Where output is not read on a terminal nothing is folded.
 _PIPE_WIDTH = 1000
@@ -40,7 +41,8 @@ def run_list(pattern: str, as_json: bool) -> int:
         )
     table = _table("handle", "size", "image", "classes", "top-1", "here")
     for card in found:
-        table.add_row(
+        _add_row(
+            table,
             card.handle,
             facts.size(card, digits=0),
             facts.image_size(card),
@@ -63,7 +65,7 @@ def run_info(handle: str, as_json: bool) -> int:
         return _print_json(facts.document(card, _here(card, cached)))
     table = _table()
     for name, fact in facts.lines(card, _here(card, cached)):
-        table.add_row(name, fact)
+        _add_row(table, name, fact)
     return _print(table)
 
 
@@ -81,7 +83,7 @@ def run_download(handles: list[str], as_json: bool) -> int:
             continue
         done.append({"handle": card.handle, "path": str(path)})
         if not as_json:
-            print(path, flush=True)
+            print(printable(str(path)), flush=True)
     if as_json:
         _print_json(done)
     return int(failed)
@@ -112,8 +114,8 @@ def run_verify(handles: list[str], as_json: bool) -> int:
         table = _table("handle", "size", "state", "path")
         for check in checks:
             state = "ok" if check["ok"] else "bad"
-            table.add_row(
-                check["handle"], facts.mib(check["size"]), state, check["path"]
+            _add_row(
+                table, check["handle"], facts.mib(check["size"]), state, check["path"]
             )
         _print(table)
     for check in bad:
@@ -138,8 +140,10 @@ def run_convert(
     if as_json:
         return _print_json(written)
     print(
-        f"{destination}: {written['arrays']} arrays, {facts.mib(written['size'])}, "
-        f"from {written['source']}"
+        printable(
+            f"{destination}: {written['arrays']} arrays, "
+            f"{facts.mib(written['size'])}, from {written['source']}"
+        )
     )
     return 0
 
@@ -158,17 +162,18 @@ def run_where(as_json: bool) -> int:
     if as_json:
         return _print_json(found)
     table = _table()
-    table.add_row("cache", found["cache"])
-    table.add_row("files", str(found["files"]))
-    table.add_row("size", facts.mib(found["size"]))
+    _add_row(table, "cache", found["cache"])
+    _add_row(table, "files", str(found["files"]))
+    _add_row(table, "size", facts.mib(found["size"]))
     for name in _ENVIRONMENT:
-        table.add_row(name, found["environment"].get(name, "not set"))
+        _add_row(table, name, found["environment"].get(name, "not set"))
     return _print(table)
 
 
 def complain(problem) -> None:
     """Prints a problem in one line on the error stream."""
-    print(" ".join(["python -m zoo:", *str(problem).split()]), file=sys.stderr)
+    text = " ".join(["python -m zoo:", *str(problem).split()])
+    print(printable(text), file=sys.stderr)
 
 
 def _cached():
@@ -250,6 +255,10 @@ def _table(*columns):
         justify = "right" if column in _NUMBERS else "left"
         made.add_column(column, justify=justify, overflow="fold")
     return made
+
+
+def _add_row(table, *cells):
+    table.add_row(*map(printable, cells))
 
 
 def _print(table):

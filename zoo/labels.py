@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 from zoo.catalog import LABEL_FILES, CatalogError
+from zoo.formats.description import MALFORMED
 from zoo.store import StoreError, fetch
+from zoo.text import is_safe
 
 _CLASSES = {"imagenet2012": 1000, "imagenet21k": 21843}
+# Of a list, which has one.
+_MOST_BYTES = 10**7
 
 
 def class_names(data_set: str) -> list[tuple[str, str]]:
@@ -35,9 +39,10 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             f"{', '.join(_CLASSES)}."
         )
     if data_set == "imagenet2012":
-        paths = [fetch(LABEL_FILES[data_set])]
+        urls = [LABEL_FILES[data_set]]
     else:
-        paths = [fetch(LABEL_FILES[f"{data_set}_{part}"]) for part in ("ids", "lemmas")]
+        urls = [LABEL_FILES[f"{data_set}_{part}"] for part in ("ids", "lemmas")]
+    paths = [fetch(url, most_bytes=_MOST_BYTES) for url in urls]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
         if data_set == "imagenet2012":
@@ -46,8 +51,11 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
         else:
             ids, lemmas = (text.splitlines() for text in texts)
             names = list(zip(ids, lemmas, strict=True))
-        wrong = any(len(name) != 2 or name[0][:1] != "n" for name in names)
-    except (ValueError, KeyError, TypeError) as error:
+        wrong = any(
+            len(name) != 2 or name[0][:1] != "n" or not all(map(is_safe, name))
+            for name in names
+        )
+    except MALFORMED as error:
         raise _not_names(paths, data_set) from error
     if wrong or len(names) != _CLASSES[data_set]:
         raise _not_names(paths, data_set)

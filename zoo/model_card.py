@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from zoo.architectures import ARCHITECTURES, Architecture
 from zoo.semantics import Semantics
+from zoo.text import PrintableError
 
 BUCKET = "https://storage.googleapis.com/vit_models"
 GAP_SUFFIX = "-gap-norep"
 
 
-class CatalogError(ValueError):
+class CatalogError(PrintableError, ValueError):
     """A model, variant or release that the catalogue does not hold."""
 
 

@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from zoo import store
 from zoo.model_card import CatalogError
+from zoo.text import brief, is_safe
 
 VARIABLE = "KERAS_VIT_REGISTRY"
 CARD = "model.json"
@@ -38,7 +39,7 @@ _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 # By the registry, and by servers.
 _TAKEN = (INDEX, "index.html", "index.htm")
-_MAX_INDEX_BYTES = 50_000_000
+_MAX_INDEX_BYTES = 4_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,25 +92,37 @@ class PublishedModel:
 
     def __post_init__(self):
         for name in ("image_size", "class_names"):
+            if not isinstance(getattr(self, name), (list, tuple)):
+                raise ValueError(f"its {name} is no list")
             object.__setattr__(self, name, tuple(getattr(self, name)))
         counts = (*self.image_size, self.channels, self.classes, self.parameters)
-        if any(type(count) is not int for count in (*counts, self.file_size)):
+        counts += (self.file_size,)
+        if any(type(count) is not int or not 0 <= count < 2**63 for count in counts):
             raise ValueError("its sizes are no whole numbers")
-        texts = (self.data_set, self.licence, *self.class_names)
+        if not isinstance(self.architecture, dict):
+            raise ValueError("its architecture is no table")
+        texts = (self.data_set, self.licence, *self.class_names, *self.architecture)
         texts += tuple(text for text in (self.base, self.variant) if text is not None)
-        if not all(isinstance(text, str) for text in (*texts, *self.architecture)):
+        texts += tuple(self.metrics)
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError("its names are no text")
+        for text in texts:
+            if not is_safe(text):
+                raise ValueError(f"{brief(text)} has control characters")
         if not is_name(self.name):
-            raise ValueError(f"{self.name!r} is no name of a model")
+            raise ValueError(f"{brief(self.name)} is no name of a model")
         if self.weights not in WEIGHTS:
-            raise ValueError(f"its weights are called {self.weights!r}")
-        if not re.fullmatch("[0-9a-f]{64}", str(self.sha256)):
-            raise ValueError(f"{self.sha256!r} is no sha256")
+            raise ValueError(f"its weights are called {brief(self.weights)}")
+        whole = isinstance(self.sha256, str)
+        if not whole or not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"{brief(self.sha256)} is no sha256")
         if len(self.class_names) != self.classes or len(self.image_size) != 2:
             raise ValueError("it has another number of classes or of sides")
-        numbers = self.metrics.values()
-        if not all(isinstance(number, (int, float)) for number in numbers):
-            raise ValueError("its metrics are no numbers")
+        for number in self.metrics.values():
+            # An int can be too large to become a share.
+            huge = isinstance(number, int) and abs(number) >= 2**63
+            if huge or not isinstance(number, (int, float)):
+                raise ValueError("its metrics are no numbers")
 
     @property
     def handle(self) -> str:
@@ -165,7 +178,11 @@ def read(folder: str | os.PathLike) -> PublishedModel:
     folder = os.fspath(folder)
     card = os.path.join(folder, CARD)
     try:
-        document = json.loads(pathlib.Path(card).read_bytes())
+        with open(card, "rb") as file:
+            text = file.read(_MAX_INDEX_BYTES + 1)
+        if len(text) > _MAX_INDEX_BYTES:
+            raise ValueError(f"it has more than {_MAX_INDEX_BYTES} bytes")
+        document = json.loads(text)
     except (ValueError, OSError, RecursionError) as error:
         raise CatalogError(
             f"{folder} holds no published model: {card} cannot be read ({error})."
@@ -248,17 +265,20 @@ def _models_in(place: str) -> Iterator[PublishedModel]:
     try:
         index = json.loads(_fetched(url))
         if index["format"] != _FORMAT:
-            raise ValueError(f"format {index['format']!r}")
+            raise ValueError(f"format {brief(index['format'])}")
         documents = list(index["models"])
         names = [document["name"] for document in documents]
+        for name in names:
+            if not is_name(name):
+                raise ValueError(f"{brief(name)} is no name of a model")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CatalogError(
-            f"{url} is no index of a registry ({error!r}): check {VARIABLE}, "
-            "or have its owner publish again."
+            f"{url} is no index of a registry ({brief(error)}): check {VARIABLE}, "
+            f"or have its owner publish again; offline, delete the copy "
+            f"{store.latest_copy(url)}."
         ) from error
     for name, document in zip(names, documents, strict=True):
-        folder = f"{base}/{urllib.parse.quote(str(name), safe='')}"
-        yield _model(document, folder, url)
+        yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
 
 
 def _fetched(url):
@@ -278,6 +298,9 @@ def _document(model):
 
 def _model(document, folder, source):
     try:
+        fields = {field.name for field in dataclasses.fields(PublishedModel)}
+        if unknown := sorted(set(document) - (fields - {"folder"})):
+            raise ValueError(f"unknown {', '.join(map(brief, unknown[:10]))}")
         return PublishedModel(**document, folder=folder)
     except (ValueError, TypeError, AttributeError) as error:
         raise CatalogError(

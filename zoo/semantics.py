@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
+
+from zoo.text import brief
 
 ACTIVATIONS = ("gelu_tanh", "gelu")
 RESNET_PADDINGS = ("same", "symmetric")
@@ -55,13 +57,15 @@ class Semantics:
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{name} must be one of {', '.join(choices)}, got "
-                    f"{getattr(self, name)!r}."
+                    f"{brief(getattr(self, name))}."
                 )
         _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
         for name in ("input_mean", "input_std"):
             values = getattr(self, name)
             if not isinstance(values, (tuple, list)) or not values:
-                raise ValueError(f"{name} must be a float a channel, got {values!r}.")
+                raise ValueError(
+                    f"{name} must be a float a channel, got {brief(values)}."
+                )
             for value in values:
                 _check_number(name, value, positive=name == "input_std")
             object.__setattr__(self, name, tuple(map(float, values)))
@@ -87,6 +91,8 @@ class Semantics:
 
 def _check_number(name, value, positive):
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or (positive and value <= 0):
+    # An int can be too large to be a float.
+    finite = number and abs(value) <= sys.float_info.max
+    if not finite or (positive and value <= 0):
         kind = "a positive number" if positive else "a number"
-        raise ValueError(f"{name} must be {kind}, got {value!r}.")
+        raise ValueError(f"{name} must be {kind}, got {brief(value)}.")

@@ -8,8 +8,9 @@ Environment:
 
 A download is compared with the length and the MD5 that its server sends (Google sends
 none of files that were uploaded in parts: their CRC-32C is not computed), with what the
-caller expects, and with the sha256 of the first download. `zoo.read` compares every
-array of an `.npz` with the CRC-32 beside it.
+caller expects, and with the sha256 of the first download. One that is larger than it
+may be, or leads from https to anything less, is left at once. `zoo.read` compares every
+array of an `.npz`, and of a `.safetensors` of ours, with the CRC-32 beside it.
 
 The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
 of files that have not come whole yet, and locks.
@@ -31,9 +32,13 @@ import tempfile
 import time
 import warnings
 
+from zoo.text import PrintableError, brief, printable
+
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
 _SIZE_TOLERANCE = 0.02
+# Of a file whose size nobody knows: more than any model that is read here.
+_MOST_BYTES = 20 * 10**9
 _TRANSFERS = ".transfers"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Until a process that waits for another says so, and gives up if nothing comes.
@@ -43,7 +48,7 @@ _STALL_SECONDS = 600
 _KEEP_SECONDS = 30 * 24 * 3600
 
 
-class StoreError(OSError):
+class StoreError(PrintableError, OSError):
     """A file that could not be had, or is not what it should be."""
 
 
@@ -103,6 +108,7 @@ def fetch(
     *,
     file_size: int | None = None,
     sha256: str | None = None,
+    most_bytes: int = _MOST_BYTES,
 ) -> pathlib.Path:
     """Returns a local file for a path or a URL, downloading it the first time.
 
@@ -110,6 +116,9 @@ def fetch(
         source: a path, which must exist, or an `http(s)://` URL.
         file_size: int, bytes the file should have within 2%.
         sha256: str, hexadecimal checksum the file should have.
+        most_bytes: int, of a download whose `file_size` is not known. A server that
+            promises or sends more, or more than 1.02 of `file_size`, is left at once,
+            and nothing of the file is kept.
 
     Returns:
         A `pathlib.Path`: the path itself, or the file in the cache.
@@ -149,7 +158,7 @@ def fetch(
             f"or else: {by_hand}"
         )
     with _cache_explained(source, path, file_size, by_hand):
-        _download(source, path, file_size, sha256)
+        _download(source, path, file_size, sha256, most_bytes)
     return path
 
 
@@ -174,8 +183,7 @@ def latest(url: str, most_bytes: int) -> bytes:
     """
     from zoo import transport
 
-    path = _cached_path(url)
-    copy = path.with_name(f"{path.name}.latest")
+    copy = latest_copy(url)
     if offline():
         if not copy.is_file():
             raise StoreError(
@@ -196,6 +204,18 @@ def latest(url: str, most_bytes: int) -> bytes:
             part.write_bytes(content)
             os.replace(part, copy)
     return content
+
+
+def latest_copy(url: str) -> pathlib.Path:
+    """Returns where `latest` keeps what a URL had the last time.
+
+    Example:
+        >>> from zoo import store
+        >>> store.latest_copy("http://host/registry.json").suffix
+        '.latest'
+    """
+    path = _cached_path(url)
+    return path.with_name(f"{path.name}.latest")
 
 
 def verify(path: str | os.PathLike) -> str:
@@ -261,13 +281,15 @@ def _record(path):
         return None
     try:
         record = json.loads(note.read_text())
-        return CachedFile(
-            path, str(record["url"]), int(record["bytes"]), str(record["sha256"])
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        url, size, found = record["url"], record["bytes"], record["sha256"]
+        texts = isinstance(url, str) and isinstance(found, str)
+        if not texts or type(size) is not int:
+            raise ValueError("it holds other kinds of values")
+        return CachedFile(path, url, size, found)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoreError(
-            f"The record {note} is unreadable ({error!r}): delete it and {path}, and "
-            "fetch again."
+            f"The record {note} is unreadable ({brief(error)}): delete it and {path}, "
+            "and fetch again."
         ) from error
 
 
@@ -288,7 +310,7 @@ def _check_cached(path, url, file_size, sha256):
         _check_digest(path, "sha256", found, sha256.lower())
 
 
-def _download(url, path, file_size, sha256):
+def _download(url, path, file_size, sha256, most_bytes):
     """Downloads a URL beside its final name, checks it and moves it there."""
     from zoo import transport
 
@@ -302,7 +324,9 @@ def _download(url, path, file_size, sha256):
             return
         first = _record(path)
         try:
-            transport.download(part, path.name.partition("-")[2][:32])
+            if file_size is not None:
+                most_bytes = int((1 + _SIZE_TOLERANCE) * file_size)
+            transport.download(part, path.name.partition("-")[2][:32], most_bytes)
             found = _check_download(part, url, file_size, sha256, first)
             _keep(part, CachedFile(path, url, part.size, found))
         except OSError as error:
@@ -343,7 +367,8 @@ def _locked(url, part):
     try:
         lock.acquire(timeout=_NOTICE_SECONDS)
     except filelock.Timeout:
-        print(f"Waiting for another process to download {url}", file=sys.stderr)
+        waiting = f"Waiting for another process to download {url}"
+        print(printable(waiting), file=sys.stderr)
         _wait(lock, url, part)
     try:
         yield

@@ -352,7 +352,9 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
 def test_a_stored_grid_must_fit(tmp_path, grid):
     name = "Transformer/posembed_input/grid_size"
     arrays = load("token") | {name: np.array(grid, "int32")}
-    with pytest.raises(zoo.CheckpointError, match="grid of .* 16 positions"):
+    with pytest.raises(
+        zoo.CheckpointError, match="grid of .* 16 positions|grid_size has sh"
+    ):
         zoo.read(save(tmp_path / "a.npz", arrays))
 
 

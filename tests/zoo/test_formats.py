@@ -42,7 +42,11 @@ def write(folder, name="token", naming="timm", **kwargs):
 def header(path):
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
+    table = json.loads(content[8 : 8 + length])
+    # Checksums would see every change first.
+    for name in ("keras_vit_crc32", "keras_vit_header_crc32"):
+        table["__metadata__"].pop(name, None)
+    return table, content[8 + length :]
 
 
 def with_header(path, table, data):

@@ -169,6 +169,26 @@ def many(count):
     return archive({f"{number}.npy": small for number in range(count)})
 
 
+def gridded(array):
+    return changed(**{"Transformer/posembed_input/grid_size.npy": npy(array)})
+
+
+def crowded(count):
+    """A directory of members without names, whose end says that there is one."""
+    entry = b"PK\x01\x02" + bytes(42)
+    start = zipfile.ZipFile(io.BytesIO(changed())).start_dir
+    data = changed()[:start] + entry * count
+    size = struct.pack("<LL", count * len(entry), start)
+    return data + b"PK\x05\x06" + bytes(4) + struct.pack("<HH", 1, 1) + size + b"\0\0"
+
+
+def squeezed(ratio):
+    """A file that unpacks to so many times its size."""
+    numbers = np.random.default_rng(0).random(2**16, "float32").tobytes()
+    zeros = npy(np.zeros(ratio * 2**16, "float32"))
+    return archive({"a.npy": zeros, "b.npy": numbers}, zipfile.ZIP_DEFLATED)
+
+
 HOSTILE = {
     "pickled": pickled,
     "pickled inside a structure": lambda: pickled([("a", "<f4"), ("b", "O")]),
@@ -207,6 +227,14 @@ HOSTILE = {
         **{f"{STACKED}.npy": npy(np.zeros((10**5, 1), "float16"))}
     ),
     "4000 arrays": lambda: many(4000),
+    "more members than are counted": lambda: crowded(200_000),
+    "a few more members than are counted": lambda: crowded(10_001),
+    "a bomb that is just one": lambda: squeezed(11),
+    "a grid of 10^6 numbers": lambda: gridded(np.ones(10**6, "int32")),
+    "a grid of one number": lambda: gridded(np.array([16], "int32")),
+    "a grid without a number": lambda: gridded(np.int32(16)),
+    "a grid in a row": lambda: gridded(np.array([[4, 4]], "int32")),
+    "a grid of no patches": lambda: gridded(np.array([-4, -4], "int32")),
     "a name above the folder": lambda: changed(**{"../evil.npy": npy(array())}),
     "an absolute name": lambda: changed(**{"/tmp/evil.npy": npy(array())}),
     "a name on a drive": lambda: changed(**{"C:\\evil.npy": npy(array())}),
@@ -282,6 +310,32 @@ def test_it_is_refused_and_does_no_harm(name, tmp_path, monkeypatch):
 def test_members_that_overlap(tmp_path, monkeypatch):
     message = check_refused(overlapping(), "a.npz", tmp_path, monkeypatch)
     assert "embedding/bias.npy overlaps another array" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda: crowded(200_000), "its directory has 9200000 bytes"),
+        (lambda: crowded(10_001), "it has 10001 members"),
+        (lambda: squeezed(11), "bytes hold"),
+    ],
+)
+def test_what_would_fill_the_memory_is_not_begun(
+    content, reason, tmp_path, monkeypatch
+):
+    def read_directory(self):
+        raise AssertionError("members are read")
+
+    data = content()
+    if "hold" not in reason:
+        monkeypatch.setattr(zipfile.ZipInfo, "_decodeExtra", read_directory, False)
+    assert reason in check_refused(data, "a.npz", tmp_path, monkeypatch)
+
+
+def test_a_file_of_ten_times_its_size_is_no_bomb(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_bytes(squeezed(7))
+    assert zoo.archive.Archive(path).keys == ["a", "b"]
 
 
 def test_the_files_are_right_but_for_their_harm(tmp_path):

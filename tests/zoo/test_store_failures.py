@@ -358,16 +358,16 @@ def test_a_server_that_stays_busy(server, offer, cache):
 
 def test_how_long_a_server_may_ask_to_wait(monkeypatch):
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 60)
-    retry = transport._session().get_adapter("https://").max_retries
-
-    class Answer:
-        def __init__(self, seconds):
-            self.headers = {"Retry-After": seconds} if seconds else {}
-
-    assert retry.get_retry_after(Answer("7")) == 7
-    assert retry.get_retry_after(Answer("3600")) == 60
-    assert retry.get_retry_after(Answer(None)) is None
-    assert retry.new().get_retry_after(Answer("3600")) == 60
+    for asked, seconds in (
+        ("7", 7),
+        ("3600", 60),
+        ("Sat, 21 Nov 2099 12:00:00 GMT", 60),
+        ("soon", None),
+        ("9" * 5000, None),
+        ("-1", None),
+    ):
+        assert transport._asked_to_wait({"Retry-After": asked}) == seconds
+    assert transport._asked_to_wait({}) is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 204, 206, 304])

@@ -17,6 +17,7 @@ from train.data.splits import (
 )
 from train.data.tfds_source import load_tfds
 from train.data.tfrecord_source import load_tfrecord
+from zoo.text import printable
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -91,7 +92,9 @@ def load(
     source = without_corrupt(source)
     if source.skipped:
         print(
-            f"{source.name}: left out {len(source.skipped)} images that cannot be "
-            f"read: {named(source.skipped)}"
+            printable(
+                f"{source.name}: left out {len(source.skipped)} images that cannot be "
+                f"read: {named(source.skipped)}"
+            )
         )
     return source

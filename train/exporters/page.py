@@ -71,7 +71,7 @@ def export_page(results, class_names):
     names = [row["name"] for row in results["exports"][1:]]
     parts = [
         f"# {markdown.escape(results['model'])}, exported",
-        f"```sh\n{results['command'].strip()}\n```" if results["command"] else "",
+        markdown.code(results["command"]) if results["command"] else "",
         table(results),
         _how_measured(results),
         _caution(results),

@@ -49,7 +49,7 @@ def _page(directory, splits, settings, results):
     parts = [
         f"# {markdown.escape(title)}",
         *(_headline(split, results) for split in splits),
-        f"```sh\n{results['command'].strip()}\n```",
+        markdown.code(results["command"]),
         "## Loss and accuracy, beside chance",
         "Cross-entropy in nats and the share of colours told right, over the "
         f"{results['corrupted_patches']} of {results['patches']} patches of each image "

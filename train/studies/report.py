@@ -120,7 +120,7 @@ def _page(found):
     dataset = found["dataset"]
     parts = [f"# {markdown.escape(dataset)}: {_TITLES[found['study']]}"]
     if found["command"]:
-        parts.append(f"```sh\n{found['command']}\n```")
+        parts.append(markdown.code(found["command"]))
     parts += [*tables(found), markdown.embedded("study.png")]
     if _seeds(found) > 1:
         parts.append(

@@ -10,10 +10,20 @@ import pathlib
 from zoo.architectures import ARCHITECTURES
 from zoo.archive import CheckpointError
 from zoo.semantics import Semantics
+from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
 METADATA_KEY = "keras_vit"
 _MAX_JSON_BYTES = 10_000_000
+# What reading JSON of other kinds than expected raises.
+MALFORMED = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +76,10 @@ def from_metadata(metadata, path) -> Description | None:
         grid = None if grid is None else tuple(grid)
         found = Description(semantics, heads, grid)
         check_counts(found)
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        RecursionError,
-    ) as error:
+    except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
-            f"({error!r}): write the file again with zoo.write."
+            f"({brief(error)}): write the file again with zoo.write."
         ) from error
     return found
 
@@ -84,13 +88,15 @@ def check_counts(description: Description) -> None:
     """Makes sure that what should be counts are.
 
     Raises:
-        ValueError: one is no positive int.
+        ValueError: one is no positive int, or a grid has not two sides.
     """
     grid = () if description.grid_size is None else description.grid_size
+    if len(grid) not in (0, 2):
+        raise ValueError(f"{brief(grid)} is no (height, width)")
     heads = () if description.num_heads is None else (description.num_heads,)
     for number in (*heads, *grid):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{number!r} is no positive int")
+            raise ValueError(f"{brief(number)} is no positive int")
 
 
 def papers_heads(hidden_size, num_layers, mlp_dim) -> int | None:
@@ -140,7 +146,7 @@ def check_sizes(file, stated: dict, found: dict) -> None:
         CheckpointError: a size differs.
     """
     differences = [
-        f"{name} {stated[name]} (the arrays have {found[name]})"
+        f"{name} {brief(stated[name])} (the arrays have {found[name]})"
         for name in stated
         if stated[name] is not None and stated[name] != found[name]
     ]

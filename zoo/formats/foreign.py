@@ -12,6 +12,7 @@ from zoo.archive import CheckpointError
 from zoo.formats import description, keras_hub, names, timm, transformers
 from zoo.formats.description import Description
 from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
+from zoo.text import brief
 
 LIBRARIES = {library.COLUMN: library for library in (timm, transformers, keras_hub)}
 WRITTEN = ("timm", "transformers")
@@ -106,15 +107,10 @@ def _description(file, module, sizes):
         return said
     except CheckpointError:
         raise
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        ZeroDivisionError,
-    ) as error:
+    except description.MALFORMED as error:
         raise CheckpointError(
-            f"The settings beside {file.path} in {folder} cannot be read ({error!r})."
+            f"The settings beside {file.path} in {folder} cannot be read "
+            f"({brief(error)})."
         ) from error
 
 

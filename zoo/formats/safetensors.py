@@ -1,7 +1,12 @@
 """The arrays of a `.safetensors` file, which stay in it until they are asked for.
 
 The format is a JSON header that says where each array lies, and then their bytes. It
-has no checksums: what can be checked is that the arrays fill the file without a gap.
+has no checksums: of any file, what can be checked is that the arrays fill it without a
+gap. Files that are written here carry checksums in their metadata, where other readers
+leave them alone:
+
+- `keras_vit_crc32`: a JSON table, the CRC-32 of each array's bytes by its name;
+- `keras_vit_header_crc32`: that of all else in the header, as JSON with sorted keys.
 """
 
 from __future__ import annotations
@@ -9,6 +14,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import zlib
 
 import numpy as np
 
@@ -32,6 +39,9 @@ _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 2**20
 _MOST_AXES = 8
 _METADATA = "__metadata__"
+_CHECKSUMS = "keras_vit_crc32"
+_HEADER_CHECKSUM = "keras_vit_header_crc32"
+_CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
 class Safetensors(OpenFile):
@@ -73,6 +83,7 @@ class Safetensors(OpenFile):
             )
             if not isinstance(header, dict):
                 raise ValueError("its header is no table")
+            self._checksums = self._read_checksums(header)
             self.metadata = _metadata(header.pop(_METADATA, {}))
             start = _LENGTH_BYTES + length
             self._arrays = {
@@ -89,9 +100,29 @@ class Safetensors(OpenFile):
         """Returns an array, whose place was checked with all others.
 
         Raises:
-            CheckpointError: it holds NaN or infinity.
+            CheckpointError: it holds NaN or infinity, or is not what its checksum was
+                computed of.
         """
-        return self._finite(key, self._arrays[key])
+        return self._finite(key, self._arrays[key], self._checksums.get(key))
+
+    def _read_checksums(self, header):
+        """Takes the checksums out of a header, which must be what they are of."""
+        metadata = header.get(_METADATA)
+        if not isinstance(metadata, dict):
+            return {}
+        expected = metadata.pop(_HEADER_CHECKSUM, None)
+        if expected is not None and expected != _header_checksum(header):
+            self._refuse_checksum("its header")
+        if _CHECKSUMS not in metadata:
+            return {}
+        checksums = json.loads(metadata.pop(_CHECKSUMS))
+        arrays = set(header) - {_METADATA}
+        if not isinstance(checksums, dict) or set(checksums) != arrays:
+            self._refuse_checksum("its list of checksums")
+        for text in checksums.values():
+            if not isinstance(text, str) or not _CHECKSUM.fullmatch(text):
+                self._refuse_checksum("its list of checksums")
+        return {name: int(text, 16) for name, text in checksums.items()}
 
     def _stored(self, name, entry, start):
         self._check_name(name)
@@ -141,7 +172,7 @@ def write(
     arrays: dict[str, np.ndarray],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes a `.safetensors` file.
+    """Writes a `.safetensors` file, with a checksum of each array and of the header.
 
     Args:
         path: the file; whoever needs it whole or not at all writes it elsewhere first.
@@ -151,8 +182,11 @@ def write(
     Example:
         See `Safetensors`.
     """
-    header: dict[str, object] = {_METADATA: metadata} if metadata else {}
-    arrays = {name: np.asarray(arrays[name], "<f4") for name in sorted(arrays)}
+    metadata = dict(metadata or {})
+    header: dict[str, object] = {_METADATA: metadata}
+    arrays = {
+        name: np.ascontiguousarray(arrays[name], "<f4") for name in sorted(arrays)
+    }
     end = 0
     for name, array in arrays.items():
         header[name] = {
@@ -161,6 +195,9 @@ def write(
             "data_offsets": [end, end + array.nbytes],
         }
         end += array.nbytes
+    checksums = {name: f"{zlib.crc32(array):08x}" for name, array in arrays.items()}
+    metadata[_CHECKSUMS] = json.dumps(checksums, separators=(",", ":"))
+    metadata[_HEADER_CHECKSUM] = _header_checksum(header)
     text = json.dumps(header, separators=(",", ":")).encode()
     # Readers that map the file want the arrays at multiples of their size.
     text += b" " * (-len(text) % _LENGTH_BYTES)
@@ -168,7 +205,13 @@ def write(
         file.write(len(text).to_bytes(_LENGTH_BYTES, "little"))
         file.write(text)
         for array in arrays.values():
-            file.write(np.ascontiguousarray(array).data)
+            file.write(array.data)
+
+
+def _header_checksum(header):
+    """The checksum of a header, however it is spelled, but for the checksum itself."""
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _without_twins(pairs):

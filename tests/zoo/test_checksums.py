@@ -1,0 +1,174 @@
+"""A flipped bit in a file that this package wrote is seen, or changes nothing."""
+
+import json
+import random
+import zlib
+
+import numpy as np
+import pytest
+
+import zoo
+
+
+def model(size=4):
+    """The arrays of the smallest model that there is."""
+    numbers = np.random.default_rng(0)
+    block = "Transformer/encoderblock_0"
+    attention = f"{block}/MultiHeadDotProductAttention_1"
+    shapes = {
+        "cls": (1, 1, size),
+        "embedding/kernel": (2, 2, 3, size),
+        "embedding/bias": (size,),
+        "Transformer/posembed_input/pos_embedding": (1, 5, size),
+        "Transformer/encoder_norm/scale": (size,),
+        "Transformer/encoder_norm/bias": (size,),
+        "head/kernel": (size, 2),
+        "head/bias": (2,),
+    }
+    for norm in ("LayerNorm_0", "LayerNorm_2"):
+        shapes |= {f"{block}/{norm}/{name}": (size,) for name in ("scale", "bias")}
+    for name in ("query", "key", "value"):
+        shapes[f"{attention}/{name}/kernel"] = (size, 2, size // 2)
+        shapes[f"{attention}/{name}/bias"] = (2, size // 2)
+    shapes[f"{attention}/out/kernel"] = (2, size // 2, size)
+    shapes[f"{attention}/out/bias"] = (size,)
+    for name, sides in (("Dense_0", (size, 8)), ("Dense_1", (8, size))):
+        shapes[f"{block}/MlpBlock_3/{name}/kernel"] = sides
+        shapes[f"{block}/MlpBlock_3/{name}/bias"] = sides[1:]
+    return {
+        name: numbers.normal(size=shape).astype("float32")
+        for name, shape in shapes.items()
+    }
+
+
+def described(path):
+    """All that a file says, or None where it is refused."""
+    try:
+        found = zoo.read(path)
+        arrays = {name: array.tobytes() for name, array in found.arrays.items()}
+    except zoo.CheckpointError:
+        return None
+    return arrays, found.shapes, found.semantics, found.num_heads, found.grid_size
+
+
+def flips(path, count, region=slice(None)):
+    """Flips bits one at a time; returns how many were seen and how many not.
+
+    One that is not seen must change nothing.
+    """
+    whole, before, rng = path.read_bytes(), described(path), random.Random(0)
+    assert before is not None
+    seen = 0
+    for bit in rng.sample(range(8 * len(whole))[region], count):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        after = described(path)
+        assert after in (None, before), f"bit {bit} of {path.name}"
+        seen += after is None
+    path.write_bytes(whole)
+    return seen, count - seen
+
+
+def written(folder, name, naming="released", semantics=None):
+    path = folder / name
+    zoo.write(path, model(), naming=naming, semantics=semantics)
+    return path
+
+
+@pytest.mark.parametrize("naming", ["released", "timm", "transformers"])
+def test_flipped_bits_in_safetensors_are_seen(naming, tmp_path):
+    path = written(tmp_path, "model.safetensors", naming)
+    data = 32 * sum(array.size for array in model().values())
+    # In the arrays each one is, in the header each that means anything.
+    assert flips(path, 200, slice(-data, None)) == (200, 0)
+    seen, _ = flips(path, 150, slice(0, -data))
+    assert seen > 140
+
+
+def test_flipped_bits_in_an_npz_are_seen(tmp_path):
+    path = written(tmp_path, "model.npz")
+    seen, unseen = flips(path, 300)
+    assert seen > unseen
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["model.safetensors", "model.npz"])
+def test_4500_flipped_bits_are_seen(name, tmp_path):
+    assert sum(flips(written(tmp_path, name), 4500)) == 4500
+
+
+def header(path):
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def with_header(path, table, data):
+    text = json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_the_metadata_are_text_and_the_checksums_those_of_the_bytes(tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    table, data = header(path)
+    metadata = table.pop("__metadata__")
+    assert all(isinstance(value, str) for value in metadata.values())
+    assert metadata["format"] == "pt"
+    checksums = json.loads(metadata["keras_vit_crc32"])
+    assert checksums.keys() == table.keys() == model().keys()
+    for name, array in model().items():
+        assert checksums[name] == f"{zlib.crc32(array.tobytes()):08x}"
+        start, end = table[name]["data_offsets"]
+        assert data[start:end] == array.tobytes()
+
+
+def test_files_without_checksums_are_read_as_before(tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    table, data = header(path)
+    before = described(path)
+    # As the release before wrote it, and as other programs do.
+    for names in (["keras_vit_crc32", "keras_vit_header_crc32"], ["keras_vit"]):
+        for name in names:
+            del table["__metadata__"][name]
+        with_header(path, table, data)
+        assert described(path) == before
+    del table["__metadata__"]
+    with_header(path, table, data)
+    assert described(path) == before
+
+
+@pytest.mark.parametrize(
+    "checksums",
+    ["{}", "[]", "7", "", "[" * 10**5, '{"cls": "00000000"}', '{"cls": 0}', "\ud800"],
+)
+def test_checksums_that_are_none(checksums, tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    table, data = header(path)
+    del table["__metadata__"]["keras_vit_header_crc32"]
+    table["__metadata__"]["keras_vit_crc32"] = checksums
+    with_header(path, table, data)
+    with pytest.raises(zoo.CheckpointError, match="damaged"):
+        zoo.read(path)
+
+
+def test_a_program_that_changes_arrays_and_keeps_the_metadata(tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    table, data = header(path)
+    with_header(path, table, data[:-4] + bytes(4))
+    with pytest.raises(zoo.CheckpointError, match="another CRC-32.*leave them out"):
+        zoo.read(path)
+
+
+def test_shards_that_keep_the_metadata_of_the_whole_are_named(tmp_path):
+    path = written(tmp_path, "model.safetensors", "timm")
+    table, data = header(path)
+    shard = tmp_path / "model-00001-of-00001.safetensors"
+    with_header(shard, table, data)
+    path.unlink()
+    places = dict.fromkeys(set(table) - {"__metadata__"}, shard.name)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    assert described(index) is not None
+    with_header(shard, table, data[:-4] + bytes(4))
+    assert described(index) is None
