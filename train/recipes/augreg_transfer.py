@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=cifar100 --recipe=augreg_transfer: 93.2%.
+"""keras-vit finetune --dataset=cifar100 --recipe=augreg_transfer: 93.2%.
 
 How to train your ViT? (arXiv 2106.10270), table 4, for CIFAR-100, Resisc45, Pets and
 Kitti (vtab-full/kitti_distance): 2,500 steps, or 500 and on CIFAR-100 and Resisc45
