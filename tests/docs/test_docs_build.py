@@ -87,7 +87,7 @@ def leads_somewhere(link, path, pages):
     parts = urllib.parse.urlsplit(link)
     if parts.scheme or parts.netloc:
         return True
-    elif parts.path:
+    if parts.path:
         target = (path.parent / urllib.parse.unquote(parts.path)).resolve()
     else:
         target = path
