@@ -9,7 +9,7 @@
 learning_rates tries the recipe's rates, chooses by images of train that are held out,
 and tests the choice with several seeds. examples (the paper's figure 4), compute
 (figure 5) and positions (table D.4) train from scratch. vtab is the 19 tasks of
-VTAB-1k. All flags of train.finetune hold for each run; --smoke shows in a minute or
+VTAB-1k. All flags of finetune hold for each run; --smoke shows in a minute or
 two that all works.
 
 Each run has a folder of its own in --run_dir, which gets study.md, study.png and
