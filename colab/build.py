@@ -4,11 +4,10 @@
 
 A page's ```python blocks become cells. A ```console block is one command, which
 becomes a cell that shows the command's output and stops the notebook where it fails.
-Links to other pages become links to the repository, whose address is `url` in
-setup.cfg.
+Links to other pages lead into the clone that the notebook lies in: the project has no
+public address.
 """
 
-import configparser
 import os
 import pathlib
 import re
@@ -28,27 +27,6 @@ class PageError(ValueError):
     """A page that cannot become a notebook."""
 
 
-def repository():
-    """Returns the address of the repository."""
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    return config["metadata"]["url"].rstrip("/")
-
-
-def badge(name):
-    """Returns the line of a page that opens its notebook in Colab.
-
-    Args:
-        name: str, of the page, without `.md`.
-    """
-    colab = "https://colab.research.google.com"
-    address = repository().replace("https://github.com", f"{colab}/github")
-    return (
-        f"[![Open in Colab]({colab}/assets/colab-badge.svg)]"
-        f"({address}/blob/main/colab/{name}.ipynb)"
-    )
-
-
 def notebook(page):
     """Returns the notebook of a page, as the text of its file.
 
@@ -56,15 +34,9 @@ def notebook(page):
         page: `pathlib.Path` of the Markdown file.
 
     Raises:
-        PageError: the page lacks its badge, or has a console block of anything but one
-            command.
+        PageError: the page has a console block of anything but one command.
     """
     text = page.read_text(encoding="utf-8")
-    if badge(page.stem) not in text:
-        raise PageError(
-            f"{page.name} lacks its badge: put this below the title:\n"
-            f"{badge(page.stem)}"
-        )
     text = re.sub(
         r"^```console\n(.*?)^```$",
         lambda match: _cell(match, page),
@@ -109,9 +81,8 @@ def _cell(match, page):
 
 def _link(match, page):
     target, mark, heading = match[1].partition("#")
-    path = pathlib.Path(os.path.normpath(page.parent / target))
-    place = path.relative_to(ROOT).as_posix()
-    return f"]({repository()}/blob/main/{place}{mark}{heading})"
+    place = pathlib.Path(os.path.relpath(page.parent / target, NOTEBOOKS)).as_posix()
+    return f"]({place}{mark}{heading})"
 
 
 def main():

@@ -52,11 +52,6 @@ nitpick_ignore_regex = [("py:obj", ".*")]
 html_theme = "furo"
 html_title = project
 html_copy_source = False
-html_theme_options = {
-    "source_repository": _metadata["url"],
-    "source_branch": "main",
-    "source_directory": "docs/",
-}
 
 # The button of a console block copies the commands without their prompt.
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "

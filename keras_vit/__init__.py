@@ -1,5 +1,11 @@
 """The Vision Transformer for Keras 3, exact to the released weights."""
 
+import keras_vit_start
+
+# Before anything else is imported, which would say less of what is wrong.
+keras_vit_start.need_ours("zoo")
+keras_vit_start.need_backend()
+
 from keras_vit import explain
 from keras_vit.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.layers import (

@@ -1,1 +1,6 @@
 """Training: recipes, data, the training step and one thin command a job."""
+
+import keras_vit_start
+
+# Before any of it is imported: a file of the user may have the name.
+keras_vit_start.need_ours("zoo", "keras_vit")

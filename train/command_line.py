@@ -2,12 +2,70 @@
 
 import importlib.util
 import os
+import re
 import sys
 
-from absl import flags, logging
+from absl import app, flags, logging
+
+from keras_vit_start import COMMANDS, typed
+from train import packages
+from train.errors import RunError
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
+
+_TRAINING = ("tensorflow", "matplotlib", "scipy", "sklearn", "tensorboard")
+# What each command imports at some time, beside what some data and formats need.
+_NEEDED = {
+    "finetune": _TRAINING,
+    "pretrain": _TRAINING,
+    "masked_patches": ("tensorflow", "matplotlib", "tensorboard"),
+    "study": (*_TRAINING, "yaml"),
+    "evaluate": ("tensorflow", "matplotlib", "scipy", "sklearn", "yaml"),
+    "few_shot": ("tensorflow", "yaml"),
+    "compare": ("tensorflow",),
+    "explain": ("tensorflow", "jinja2", "matplotlib", "PIL", "scipy", "yaml"),
+    "export": ("tensorflow", "scipy", "yaml"),
+    "publish": ("tensorflow", "yaml"),
+}
+
+
+def run(main):
+    """Runs a command; its help names it as this process was started.
+
+    Args:
+        main: function of the arguments that are no flags.
+    """
+    module = sys.modules["__main__"]
+    if module.__doc__:
+        module.__doc__ = re.sub(
+            rf"keras-vit ({'|'.join(COMMANDS)})\b",
+            lambda found: typed(found[1]),
+            module.__doc__,
+        )
+    app.run(main)
+
+
+def as_typed(name):
+    """Returns the line that was typed, for the report.
+
+    Args:
+        name: str, of the command.
+    """
+    return typed(name, sys.argv[1:])
+
+
+def need_packages(name, more=()):
+    """Ends a command where a package that it needs is not installed.
+
+    Args:
+        name: str, of the command.
+        more: iterable of str, packages for what it was asked to do, as imported.
+    """
+    try:
+        packages.need(typed(name), (*_NEEDED[name], *more))
+    except RunError as error:
+        sys.exit(f"error: {error}")
 
 
 def define_data(otherwise=""):
@@ -81,7 +139,7 @@ def need_tensorflow_or_jax(what, hint=""):
     elif importlib.util.find_spec("jax") is None:
         sys.exit(
             "error: KERAS_BACKEND is 'jax', but JAX is not installed: "
-            "pip install 'keras_vit[jax]', or unset KERAS_BACKEND."
+            "pip install jax, or unset KERAS_BACKEND."
         )
 
 

@@ -1,7 +1,7 @@
 """Compares finished runs on the same data set: a page and a file of numbers.
 
-  python -m train.compare runs/vit runs/resnet --output=compare.md
-  python -m train.compare runs/vit runs/resnet --output=compare.md --measure
+  keras-vit compare runs/vit runs/resnet --output=compare.md
+  keras-vit compare runs/vit runs/resnet --output=compare.md --measure
 
 Side by side: accuracy with its 95% confidence interval, macro F1 and F1 of each class,
 parameters, multiply-adds of an image, training time and speed; with --measure also how
@@ -10,7 +10,6 @@ same numbers. Runs of different data sets or test images are refused.
 """
 
 import os
-import shlex
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -35,7 +34,9 @@ flags.DEFINE_integer(
 def main(argv):
     """Reads the flags, compares, and says where the page is."""
     if len(argv) < 3:
-        raise app.UsageError("Give two runs or more: python -m train.compare RUN RUN")
+        typed = command_line.typed("compare")
+        raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
+    command_line.need_packages("compare")
     command_line.need_tensorflow("The training code")
     from train import comparison
     from train.errors import RunError
@@ -47,7 +48,7 @@ def main(argv):
             output=given["output"],
             measure=given["measure"],
             batch_size=given["batch_size"],
-            command=shlex.join(["python", "-m", "train.compare", *sys.argv[1:]]),
+            command=command_line.as_typed("compare"),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -61,7 +62,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Evaluates a model on all images of a data set.
 
-  python -m train.evaluate runs/digits
-  python -m train.evaluate vit-b16/imagenet21k+imagenet2012-224 --dataset=imagenet2012
-  python -m train.evaluate model.npz --dataset=photos/   # {train,test}/class/*.jpg
+  keras-vit evaluate runs/digits
+  keras-vit evaluate vit-b16/imagenet21k+imagenet2012-224 --dataset=imagenet2012
+  keras-vit evaluate model.npz --dataset=photos/   # {train,test}/class/*.jpg
 
 The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
@@ -16,7 +16,6 @@ loss and the speed.
 """
 
 import os
-import shlex
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -48,7 +47,8 @@ flags.DEFINE_string(
 def main(argv):
     """Reads the flags, evaluates, and says where the report is."""
     if len(argv) != 2:
-        raise app.UsageError("Give one model: python -m train.evaluate MODEL")
+        raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
+    command_line.need_packages("evaluate")
     command_line.need_tensorflow("The input")
     command_line.quiet_data()
     from train import evaluation
@@ -68,7 +68,7 @@ def main(argv):
             batch_size=given["batch_size"],
             real_labels_file=given["real_labels"],
             out_dir=given["out_dir"],
-            command=shlex.join(["python", "-m", "train.evaluate", *sys.argv[1:]]),
+            command=command_line.as_typed("evaluate"),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -85,7 +85,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

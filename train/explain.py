@@ -1,8 +1,8 @@
 r"""Shows what a model sees in photos: the paper's figures, for any model and photo.
 
-  python -m train.explain --model=vit-b16/imagenet21k+imagenet2012-224 \
+  keras-vit explain --model=vit-b16/imagenet21k+imagenet2012-224 \
       --images photo.jpg holiday/ --out=explained
-  python -m train.explain --model=runs/digits --images digit.png --class=7 --out=seven
+  keras-vit explain --model=runs/digits --images digit.png --class=7 --out=seven
 
 The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
@@ -23,7 +23,6 @@ attention, the report says why.
 """
 
 import os
-import shlex
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -67,9 +66,10 @@ def main(argv):
     images = given["images"] + argv[1:]
     if not given["model"] or not images or not given["out"]:
         raise app.UsageError(
-            "Give a model, images and a folder: python -m train.explain --model=MODEL "
-            "--images photo.jpg folder/ --out=DIR"
+            f"Give a model, images and a folder: {command_line.typed('explain')} "
+            "--model=MODEL --images photo.jpg folder/ --out=DIR"
         )
+    command_line.need_packages("explain")
     command_line.need_tensorflow("Reading images")
     command_line.quiet_data()
     from train import explaining
@@ -84,7 +84,7 @@ def main(argv):
             central_crop=given["central_crop"],
             shown=given["shown"],
             class_name=given["class"],
-            command=shlex.join(["python", "-m", "train.explain", *sys.argv[1:]]),
+            command=command_line.as_typed("explain"),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -95,7 +95,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 r"""Exports a model to other runtimes, and proves each export equal to it.
 
-  python -m train.export runs/digits --format=saved_model,onnx --out=exported
-  python -m train.export --model=vit-ti16/augreg-imagenet21k+imagenet2012-224 \
+  keras-vit export runs/digits --format=saved_model,onnx --out=exported
+  keras-vit export --model=vit-ti16/augreg-imagenet21k+imagenet2012-224 \
       --format=all --dataset=photos/ --out=exported   # {train,test}/class/*.jpg
 
 The model is the directory of a finished run, a .keras file, or whatever
@@ -24,7 +24,6 @@ command fails.
 """
 
 import os
-import shlex
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -102,8 +101,8 @@ def main(argv):
     models = argv[1:] + [given["model"]] * (given["model"] is not None)
     if len(models) != 1 or not given["out"]:
         raise app.UsageError(
-            "Give one model and a folder: python -m train.export MODEL --format=tflite "
-            "--out=DIR"
+            f"Give one model and a folder: {command_line.typed('export')} MODEL "
+            "--format=tflite --out=DIR"
         )
     try:
         chosen(
@@ -113,6 +112,7 @@ def main(argv):
         )
     except ValueError as error:
         sys.exit(f"error: {error}")
+    command_line.need_packages("export")
     command_line.need_tensorflow("An export")
     command_line.quiet_data()
     from train import exporting
@@ -137,7 +137,7 @@ def main(argv):
             dynamic_batch=given["dynamic_batch"],
             uint8=given["uint8"],
             threads=given["threads"],
-            command=shlex.join(["python", "-m", "train.export", *sys.argv[1:]]),
+            command=command_line.as_typed("export"),
         )
     except exporting.Refused as error:
         print(page.table(error.results))
@@ -152,7 +152,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

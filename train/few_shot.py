@@ -1,7 +1,7 @@
 """Probes a model's features: a linear classifier from a few images a class.
 
-  python -m train.few_shot vit-b16/imagenet21k --dataset=cifar100
-  python -m train.few_shot runs/digits --dataset=digits --shots=1,5
+  keras-vit few_shot vit-b16/imagenet21k --dataset=cifar100
+  keras-vit few_shot runs/digits --dataset=digits --shots=1,5
 
 The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
@@ -10,7 +10,6 @@ regression in closed form, in seconds once the features are there.
 """
 
 import os
-import shlex
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -41,7 +40,8 @@ flags.DEFINE_string(
 def main(argv):
     """Reads the flags, probes, and prints the table."""
     if len(argv) != 2:
-        raise app.UsageError("Give one model: python -m train.few_shot MODEL")
+        raise app.UsageError(f"Give one model: {command_line.typed('few_shot')} MODEL")
+    command_line.need_packages("few_shot")
     command_line.need_tensorflow("The input")
     given = flags.FLAGS.flag_values_dict()
     if not all(count.isdecimal() and int(count) for count in given["shots"]):
@@ -64,7 +64,7 @@ def main(argv):
             image_size=given["image_size"],
             batch_size=given["batch_size"],
             out_dir=given["out_dir"],
-            command=shlex.join(["python", "-m", "train.few_shot", *sys.argv[1:]]),
+            command=command_line.as_typed("few_shot"),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -75,7 +75,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Fine-tunes a Vision Transformer on a data set.
 
-  python -m train.finetune --dataset=digits
-  python -m train.finetune --dataset=cifar100
-  python -m train.finetune --dataset=photos/   # class/*.jpg or {train,test}/class/*.jpg
+  keras-vit finetune --dataset=digits
+  keras-vit finetune --dataset=cifar100
+  keras-vit finetune --dataset=photos/   # class/*.jpg or {train,test}/class/*.jpg
 
 Every flag that is not given has the value of the data set's recipe in train/recipes:
 the paper's for CIFAR-10, CIFAR-100, Oxford Pets and Flowers and ImageNet, VTAB-1k's for
@@ -18,16 +18,15 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app  # noqa: E402
 
-from train import recipe_flags  # noqa: E402
+from train import command_line, recipe_flags  # noqa: E402
 
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
 def main(argv):
     """Reads the flags, runs, and says where the report is."""
-    recipe_flags.perform(argv, "train.finetune", _choose, _run, _tell)
+    recipe_flags.perform(argv, "finetune", _choose, _run, _tell)
 
 
 def _choose(given):
@@ -53,7 +52,7 @@ def _tell(results):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

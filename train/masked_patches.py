@@ -1,9 +1,9 @@
 """Trains a Vision Transformer without labels, to tell the colours of hidden patches.
 
-  python -m train.masked_patches --dataset=photos/
-  python -m train.masked_patches --dataset=imagenet2012 --strategy=mirrored
-  python -m train.masked_patches --dataset=photos/ --recipe=paper --steps=100000
-  python -m train.masked_patches --dataset=digits --smoke
+  keras-vit masked_patches --dataset=photos/
+  keras-vit masked_patches --dataset=imagenet2012 --strategy=mirrored
+  keras-vit masked_patches --dataset=photos/ --recipe=paper --steps=100000
+  keras-vit masked_patches --dataset=digits --smoke
 
 The recipes are in train/recipes/masking: the paper's (appendix B.1.2), the same for
 ImageNet, and a small one for any other data. A run that was killed goes on from its
@@ -11,7 +11,7 @@ last checkpoint when the same command is given again.
 
 The run directory gets the report, with what chance would reach, a picture of what was
 hidden and told, logs, and weights.npz in the released naming:
-python -m train.finetune --weights=runs/NAME/weights.npz --model=MODEL
+keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
 import os
@@ -19,9 +19,9 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags  # noqa: E402
+from absl import flags  # noqa: E402
 
-from train import recipe_flags  # noqa: E402
+from train import command_line, recipe_flags  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes/masking",
@@ -34,7 +34,7 @@ flags.DEFINE_float(
 
 def main(argv):
     """Reads the flags, runs, and says where the weights are."""
-    recipe_flags.perform(argv, "train.masked_patches", _choose, _run, _tell)
+    recipe_flags.perform(argv, "masked_patches", _choose, _run, _tell)
 
 
 def _choose(given):
@@ -65,7 +65,7 @@ def _tell(results):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """Trains a Vision Transformer from scratch, to be fine-tuned later.
 
-  python -m train.pretrain --dataset=photos/ --model=ViT-S_16
-  python -m train.pretrain --dataset=imagenet2012 --strategy=mirrored
-  python -m train.pretrain --dataset=imagenet2012 --recipe=augreg_imagenet2012_strong1
-  python -m train.pretrain --dataset=photos/ --recipe=imagenet21k --smoke
+  keras-vit pretrain --dataset=photos/ --model=ViT-S_16
+  keras-vit pretrain --dataset=imagenet2012 --strategy=mirrored
+  keras-vit pretrain --dataset=imagenet2012 --recipe=augreg_imagenet2012_strong1
+  keras-vit pretrain --dataset=photos/ --recipe=imagenet21k --smoke
 
 The recipes are in train/recipes/pretraining: the paper's for ImageNet and ImageNet-21k,
 all settings of How to train your ViT?, and a small one for any other data. A run that
 was killed goes on from its last checkpoint when the same command is given again.
 
 The run directory gets what a fine-tuning run leaves, and weights.npz in the released
-naming: python -m train.finetune --weights=runs/NAME/weights.npz --model=MODEL
+naming: keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
 import os
@@ -18,9 +18,8 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app  # noqa: E402
 
-from train import recipe_flags  # noqa: E402
+from train import command_line, recipe_flags  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes/pretraining",
@@ -30,7 +29,7 @@ recipe_flags.define(
 
 def main(argv):
     """Reads the flags, runs, and says where the weights are."""
-    recipe_flags.perform(argv, "train.pretrain", _choose, _run, _tell)
+    recipe_flags.perform(argv, "pretrain", _choose, _run, _tell)
 
 
 def _choose(given):
@@ -58,7 +57,7 @@ def _tell(results):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 r"""Publishes the model of a finished run.
 
-  python -m train.publish runs/digits --to=registry
-  python -m train.publish runs/photos-ViT-Ti_16 --to=registry --name=flowers \
+  keras-vit publish runs/digits --to=registry
+  keras-vit publish runs/photos-ViT-Ti_16 --to=registry --name=flowers \
       --push_to=me/flowers
 
 Writes the folder registry/NAME: the model's page (README.md, as the Hugging Face hub
@@ -11,7 +11,7 @@ tensorflow_hub opens, the class names and the run's report. Others load it with
   KERAS_VIT_REGISTRY=registry python -c "import keras_vit; keras_vit.load_model('NAME')"
 
 where the registry may also be the URL of any server of the folder, for one
-python -m http.server --directory=registry. python -m zoo list shows what is in it.
+python -m http.server --directory=registry. keras-vit zoo list shows what is in it.
 """
 
 import os
@@ -42,7 +42,9 @@ flags.DEFINE_bool("private", False, "Make a new repository on the hub a private 
 def main(argv):
     """Reads the flags, publishes, and says where the model is."""
     if len(argv) != 2:
-        raise app.UsageError("Give one run directory: train.publish RUN_DIR --to=DIR")
+        typed = command_line.typed("publish")
+        raise app.UsageError(f"Give one run directory: {typed} RUN_DIR --to=DIR")
+    command_line.need_packages("publish")
     command_line.need_tensorflow("A SavedModel")
     from train import publishing
     from train.errors import RunError
@@ -69,7 +71,7 @@ def main(argv):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import shlex
 import sys
 
 from absl import app, flags
@@ -196,13 +195,14 @@ def perform(argv, command, choose, run, tell):
 
     Args:
         argv: list of str, what absl leaves of the arguments.
-        command: str, the module that was started.
+        command: str, the command that was started, such as `"finetune"`.
         choose: function of the flags' values to a `train.recipes.Recipe`.
         run: function of a recipe and the keywords of `train.training.run`.
         tell: function of the results, a dict, that prints them.
     """
     if len(argv) > 1:
         raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
+    command_line.need_packages(command)
     command_line.need_tensorflow_or_jax(
         "The trainer", hint=" The model it saves runs on every backend."
     )
@@ -218,6 +218,7 @@ def perform(argv, command, choose, run, tell):
         recipe = (recipe.smoke() if given["smoke"] else recipe).override(**values)
     except ValueError as error:
         sys.exit(f"error: {error}")
+    command_line.need_packages(command, _packages_of(recipe))
     try:
         results = run(
             recipe,
@@ -225,7 +226,7 @@ def perform(argv, command, choose, run, tell):
             data_dir=given["data_dir"],
             skip_corrupt=given["skip_corrupt"],
             devices=devices.start(given["strategy"]),
-            command=shlex.join(["python", "-m", command, *sys.argv[1:]]),
+            command=command_line.as_typed(command),
         )
     except Preempted as stop:
         print(stop, file=sys.stderr)
@@ -238,10 +239,22 @@ def perform(argv, command, choose, run, tell):
         tell(results)
 
 
+def _packages_of(recipe):
+    """What some data sets and recipes need, which others do not."""
+    from train.data.kinds import kind_of
+
+    of_data = {
+        "digits": ["sklearn"],
+        "tfds": ["tensorflow_datasets"],
+        "vtab": ["tensorflow_datasets"],
+    }
+    of_changes = ["keras_cv"] if recipe.rand_augment else []
+    return of_data.get(kind_of(recipe.dataset), []) + of_changes
+
+
 def _run_dir(name, command, smoke):
     """The directory where none is given: another for every kind of run."""
-    kind = command.rpartition(".")[2]
-    parts = ["" if kind == "finetune" else f"-{kind}", "-smoke" if smoke else ""]
+    parts = ["" if command == "finetune" else f"-{command}", "-smoke" if smoke else ""]
     return f"runs/{name}{''.join(parts)}"
 
 

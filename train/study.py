@@ -1,15 +1,15 @@
 """Makes the runs of a study, and ends in a table and a plot.
 
-  python -m train.study --study=learning_rates --dataset=cifar100
-  python -m train.study --study=examples --dataset=photos/ --models=ViT-Ti_16,ViT-S_16
-  python -m train.study --study=compute --dataset=digits --step_counts=250,1000
-  python -m train.study --study=positions --dataset=digits --seeds=3
-  python -m train.study --study=vtab --dataset=vtab --model=ViT-B_16
+  keras-vit study --study=learning_rates --dataset=cifar100
+  keras-vit study --study=examples --dataset=photos/ --models=ViT-Ti_16,ViT-S_16
+  keras-vit study --study=compute --dataset=digits --step_counts=250,1000
+  keras-vit study --study=positions --dataset=digits --seeds=3
+  keras-vit study --study=vtab --dataset=vtab --model=ViT-B_16
 
 learning_rates tries the recipe's rates, chooses by images of train that are held out,
 and tests the choice with several seeds. examples (the paper's figure 4), compute
 (figure 5) and positions (table D.4) train from scratch. vtab is the 19 tasks of
-VTAB-1k. All flags of train.finetune hold for each run; --smoke shows in a minute or
+VTAB-1k. All flags of finetune hold for each run; --smoke shows in a minute or
 two that all works.
 
 Each run has a folder of its own in --run_dir, which gets study.md, study.png and
@@ -21,9 +21,9 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-from absl import app, flags  # noqa: E402
+from absl import flags  # noqa: E402
 
-from train import recipe_flags  # noqa: E402
+from train import command_line, recipe_flags  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",
@@ -90,7 +90,7 @@ flags.DEFINE_string(
 
 def main(argv):
     """Reads the flags, makes the runs, and says where the table is."""
-    recipe_flags.perform(argv, "train.study", _choose, _run, _tell)
+    recipe_flags.perform(argv, "study", _choose, _run, _tell)
 
 
 def _choose(given):
@@ -127,7 +127,7 @@ def _tell(results):
 
 def command():
     """Runs the command line."""
-    app.run(main)
+    command_line.run(main)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The catalogue and the cache from the command line.
 
-$ python -m zoo list '*augreg*'
+$ keras-vit zoo list '*augreg*'
 
 Exit codes: 0 it worked, 1 it failed (why is on the error stream, a line each), 2 the
 command was not understood.
@@ -14,6 +14,7 @@ import sys
 from typing import NamedTuple
 
 import zoo
+from keras_vit_start import typed
 from zoo import commands
 from zoo.checkpoint import NAMINGS
 
@@ -96,12 +97,12 @@ class _Parser(argparse.ArgumentParser):
         self.example = example
 
     def format_help(self):
-        return f"$ python -m zoo {self.example}\n\n{super().format_help()}"
+        return f"$ {typed('zoo')} {self.example}\n\n{super().format_help()}"
 
 
 def _parser():
     parser = _Parser(
-        prog="python -m zoo",
+        prog=typed("zoo"),
         example=_COMMANDS["list"].example,
         description="Released Vision Transformers: what there is, and its files.",
         epilog="Exit codes: 0 it worked, 1 it failed, 2 it was not understood.",

@@ -1,4 +1,4 @@
-"""What `python -m zoo` does: one function a command, its arguments those of the line.
+"""What `keras-vit zoo` does: one function a command, its arguments those of the line.
 
 Each returns the exit code and prints a table, or with `as_json` one JSON document.
 """
@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import zoo
+from keras_vit_start import typed
 from zoo import augreg, cards, facts, registry, store
 from zoo.locate import fetch_card
 from zoo.text import printable
@@ -32,7 +33,7 @@ def run_list(pattern: str, as_json: bool) -> int:
     found = [zoo.get(handle) for handle in zoo.list_models(pattern)]
     if not found:
         raise zoo.CatalogError(
-            f"No handle matches {pattern!r}: python -m zoo list gives every one."
+            f"No handle matches {pattern!r}: {typed('zoo')} list gives every one."
         )
     cached = _cached()
     if as_json:
@@ -172,7 +173,7 @@ def run_where(as_json: bool) -> int:
 
 def complain(problem) -> None:
     """Prints a problem in one line on the error stream."""
-    text = " ".join(["python -m zoo:", *str(problem).split()])
+    text = " ".join([f"{typed('zoo')}:", *str(problem).split()])
     print(printable(text), file=sys.stderr)
 
 
@@ -208,7 +209,7 @@ def _downloaded(handle, cached):
         path = pathlib.Path(card.url)
         return store.CachedFile(path, card.url, card.file_size, card.sha256)
     raise zoo.StoreError(
-        f"{handle} is not in the cache: python -m zoo download {handle}"
+        f"{handle} is not in the cache: {typed('zoo')} download {handle}"
     )
 
 

@@ -13,7 +13,7 @@ Environment:
     KERAS_VIT_REGISTRY: the registries, folders or `http(s)://` URLs, with commas
         between them. Of models of one name the first counts.
 
-`python -m train.publish` writes them.
+`keras-vit publish` writes them.
 """
 
 from __future__ import annotations

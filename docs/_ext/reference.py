@@ -17,7 +17,7 @@ from sphinx.util.nodes import make_refnode
 
 ROOT = pathlib.Path(__file__).parents[2]
 # A command, or a flag alone, in the docstring of a recipe.
-_COMMAND = re.compile(r"(python -m train\.\w+(?: --\w+=[\w/]+)*|--\w+=[\w.]+)")
+_COMMAND = re.compile(r"(keras-vit \w+(?: --\w+=[\w/]+)*|--\w+=[\w.]+)")
 
 
 class _Written(Directive):
@@ -99,7 +99,7 @@ class Help(Directive):
         words = " ".join(self.arguments).split()
         environment = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT)}
         process = subprocess.run(
-            [sys.executable, "-m", *words, "--help"],
+            [sys.executable, "-m", "keras_vit_start", *words, "--help"],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -107,12 +107,12 @@ class Help(Directive):
         )
         # absl ends with 1, argparse with 0.
         if process.returncode not in (0, 1) or not process.stdout:
-            raise self.error(f"python -m {self.arguments[0]} --help: {process.stderr}")
+            raise self.error(f"keras-vit {self.arguments[0]} --help: {process.stderr}")
         text = re.sub(
             r"^flags:\n\n(/.*\.py:)?\n", "flags:\n", process.stdout, flags=re.M
         )
         text = text.partition("\nTry --helpfull")[0].strip("\n")
-        command = f"$ python -m {' '.join(words)} --help\n\n"
+        command = f"$ keras-vit {' '.join(words)} --help\n\n"
         return [nodes.literal_block("", command + text, language="text")]
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -43,16 +44,18 @@ def test_notebook_is_made_from_its_page(name):
 def test_notebook_begins_as_all_do(name):
     cells = read(name).cells
     title = cells[0].source
-    assert re.match(r"# .+\n\n\[!\[Open in Colab\]", title)
-    assert f"/blob/main/colab/{name}.ipynb)" in title
+    assert title.startswith("# ")
     assert "\n**Runtime:** " in title
     assert "\n**Result:** " in title
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    assert not re.search(r"\]\((?!https://|#)", text), "a relative link"
+    # They lead into the clone that the notebook lies in.
+    links = re.findall(r"\]\((?!https://|#)([^)#]+)", text)
+    assert links and all((build.NOTEBOOKS / link).is_file() for link in links)
 
     install, settings, *_ = codes = [c for c in cells if c.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in codes)
-    assert f"git+{build.repository()}" in install.source
+    assert install.source.replace("[export]", "[train]") == install_of("classify")
+    assert f"[{'export' if name == 'phone' else 'train'}]" in install.source
     fields, _, small = settings.source.partition("\n\n")
     title, *fields = fields.splitlines()
     assert title == "# @title Settings"
@@ -61,12 +64,62 @@ def test_notebook_begins_as_all_do(name):
     assert small.rpartition("if SMALL:")[1]
 
 
+def install_of(name):
+    """Returns the code of the first cell of code."""
+    return next(cell.source for cell in read(name).cells if cell.cell_type == "code")
+
+
+def installed(source, capsys):
+    """Runs an install cell; returns what `%pip` was asked for."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    asked = []
+    shell = InteractiveShell()
+    shell.register_magic_function(asked.append, magic_name="pip")
+    result = shell.run_cell(source)
+    capsys.readouterr()
+    if result.error_in_exec:
+        raise result.error_in_exec
+    return asked
+
+
+def test_install_takes_the_clone_that_is_there(tmp_path, monkeypatch, capsys):
+    source = install_of("phone")
+    assert re.search('\nREPOSITORY = ""  # @param {type:"string"}\n', source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    assert installed(source, capsys) == []
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(FileNotFoundError, match=f"no clone of it in {tmp_path}: set"):
+        installed(source, capsys)
+    for folder in (tmp_path, tmp_path / "keras_vit", tmp_path.parent):
+        folder.mkdir(exist_ok=True)
+        module = folder / "keras_vit_start.py"
+        module.touch()
+        assert installed(source, capsys) == [f'install --quiet "{folder}[export]"']
+        module.unlink()
+
+
+@pytest.mark.parametrize(
+    ("repository", "address"),
+    [
+        ("https://example.org/a.git", "https://example.org/a.git"),
+        ("git" + "+ssh://host/a", "ssh://host/a"),
+    ],
+)
+def test_install_takes_the_address_of_the_one_line(
+    repository, address, monkeypatch, capsys
+):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    source = install_of("phone").replace('= ""', f'= "{repository}"', 1)
+    assert installed(source, capsys) == [
+        f'install --quiet "keras_vit[export] @ git+{address}"'
+    ]
+
+
 def test_pages_that_cannot_be_notebooks_are_refused(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# A page\n")
-    with pytest.raises(build.PageError, match="page.md lacks its badge: put this"):
-        build.notebook(page)
-    page.write_text(f"{build.badge('page')}\n\n```console\n$ a\n$ b\n```\n")
+    page.write_text("# A page\n\n```console\n$ a\n$ b\n```\n")
     with pytest.raises(build.PageError, match="is not one command"):
         build.notebook(page)
 

@@ -9,6 +9,7 @@ import re
 import pytest
 
 import keras_vit
+import keras_vit_start
 import zoo
 from keras_vit import explain
 from keras_vit.explain import figures
@@ -22,6 +23,18 @@ ROOTS = {
     "zoo": zoo,
     "explain": explain,
     "figures": figures,
+}
+# An Image is Worth 16x16 Words, version 2, table 2: H/14 and L/16 from JFT, L/16 from
+# ImageNet-21k, BiT-L, Noisy Student; and section 2 of iGPT.
+TABLE_2 = {
+    "ImageNet": "88.55 ± 0.04|87.76 ± 0.03|85.30 ± 0.02|87.54 ± 0.02|88.4, later 88.5",
+    "ImageNet ReaL": "90.72 ± 0.05|90.54 ± 0.03|88.62 ± 0.05|90.54|90.55",
+    "CIFAR-10": "99.50 ± 0.06|99.42 ± 0.03|99.15 ± 0.03|99.37 ± 0.06|",
+    "CIFAR-100": "94.55 ± 0.04|93.90 ± 0.05|93.25 ± 0.05|93.51 ± 0.08|",
+    "Pets": "97.56 ± 0.03|97.32 ± 0.11|94.67 ± 0.15|96.62 ± 0.23|",
+    "Flowers": "99.68 ± 0.02|99.74 ± 0.00|99.61 ± 0.02|99.63 ± 0.03|",
+    "VTAB": "77.63 ± 0.23|76.28 ± 0.46|72.72 ± 0.21|76.29 ± 1.70|",
+    "TPUv3-core-days": "2.5k|0.68k|0.23k|9.9k|12.3k",
 }
 # Of commands that do not take the flags of a run.
 OTHER_FLAGS = {"study", "real_labels", "central_crop", "shown", "tasks", "to"}
@@ -79,3 +92,42 @@ def test_flags_exist(page):
     known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)) | OTHER_FLAGS
     found = set(re.findall(r"--([a-z]\w+)", page.read_text()))
     assert found - known - {"dataset", "data_dir", "images", "out"} == set()
+
+
+def tables(heading):
+    """Returns the tables below a heading of docs/paper.md, as lists of rows."""
+    part = (
+        PAGES[0].read_text().partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
+    )
+    found = re.findall(r"(?m)(?:^\|.*\|\n)+", part)
+    return [
+        [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
+        for table in found
+    ]
+
+
+def test_table_2_has_the_published_columns_of_all_systems_beside_ours():
+    published, systems, own, related = tables("Table 2")
+    head, _, *rows = published
+    assert head[-1] == "Ours" and len(head) == 7
+    found = {name: "|".join(cells[:-1]) for name, *cells in rows}
+    assert found == TABLE_2
+    assert all(row[-1] for row in rows)
+    # The column of ImageNet-21k stands again beside its commands.
+    short = {name: cells.split("|")[2][:5] for name, cells in TABLE_2.items()}
+    assert {name: number for name, number, _ in own[2:]}.items() <= short.items()
+    # Each system has the command that comes nearest, or why there is none.
+    names = [name for name, _ in systems[2:]]
+    assert names == ["H/14, JFT", "L/16, JFT", "L/16, ImageNet-21k", "BiT-L"] + [
+        "Noisy Student"
+    ]
+    answers = [row[-1] for row in systems[2:] + related[2:]]
+    assert all(re.search("`|none: |none, as|row|table|above", cell) for cell in answers)
+    igpt = next(row for row in related if row[0].startswith("iGPT"))
+    assert igpt[1].startswith("72% on ImageNet") and "masked_patches" in igpt[2]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_keras_vit_exist(page):
+    found = set(re.findall(r"\bkeras-vit (\w+)", page.read_text()))
+    assert found <= set(keras_vit_start.COMMANDS)

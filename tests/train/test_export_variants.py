@@ -11,7 +11,7 @@ from keras_vit import VisionTransformer, ViTConfig
 
 tf = pytest.importorskip("tensorflow")
 litert = pytest.importorskip(
-    "ai_edge_litert.interpreter", reason="pip install 'keras_vit[export]'"
+    "ai_edge_litert.interpreter", reason="pip install '.[export]'"
 )
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -31,7 +31,7 @@ TO_TENSORFLOW = 1e-5
 
 needs_jax = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None,
-    reason="JAX is not installed: pip install 'keras_vit[jax]'",
+    reason="JAX is not installed: pip install jax",
 )
 
 
@@ -177,7 +177,7 @@ def test_devices_that_are_not_there(tmp_path):
 def test_jax_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit, match=r"pip install 'keras_vit\[jax\]'"):
+    with pytest.raises(SystemExit, match=r"pip install jax"):
         command_line.need_tensorflow_or_jax("The trainer")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     command_line.need_tensorflow_or_jax("The trainer")

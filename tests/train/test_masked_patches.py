@@ -313,7 +313,7 @@ def test_a_picture_is_drawn(built, tmp_path):
 def test_a_recipe_opens_with_its_command(name):
     module = sys.modules[f"train.recipes.masking.{name}"]
     shown = {"paper": "NAME --recipe=paper", "own_data": "FOLDER"}.get(name, name)
-    command = f"python -m train.masked_patches --dataset={shown}"
+    command = f"keras-vit masked_patches --dataset={shown}"
     assert re.match(rf"{re.escape(command)}[.,]", module.__doc__)
     json.dumps(dataclasses.asdict(module.RECIPE))
 

@@ -16,7 +16,7 @@ from train.errors import RunError
 from train.exporters import onnx as exporter
 from train.exporters.onnx import OPSET, write_onnx
 
-onnx = pytest.importorskip("onnx", reason="pip install 'keras_vit[export]'")
+onnx = pytest.importorskip("onnx", reason="pip install onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 ODD = dataclasses.replace(HYBRID, patch_size=(2, 1), resnet_stages=(1, 2))
@@ -291,7 +291,7 @@ def test_without_the_package(tmp_path, monkeypatch):
         return importing(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", no_onnx)
-    with pytest.raises(RunError, match=r"pip install 'keras_vit\[export\]'"):
+    with pytest.raises(RunError, match=r"pip install onnx"):
         write_onnx(made(), tmp_path / "model.onnx")
 
 

@@ -39,7 +39,7 @@ def test_every_file_is_found():
 def test_a_recipe_opens_with_its_command_and_is_whole(name):
     module = importlib.import_module(f"train.recipes.{name}")
     shown = OF_ANY_DATA.get(name, name)
-    command = f"python -m train.finetune --dataset={shown}"
+    command = f"keras-vit finetune --dataset={shown}"
     assert re.match(rf"{re.escape(command)}\b", module.__doc__)
     recipe = module.RECIPE
     assert recipe.dataset == ("" if name in OF_ANY_DATA else name)

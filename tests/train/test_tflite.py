@@ -14,7 +14,7 @@ from train.exporters.tflite import write_tflite
 from train.exporters.tflite_products import products
 
 interpreter = pytest.importorskip(
-    "ai_edge_litert.interpreter", reason="pip install 'keras_vit[export]'"
+    "ai_edge_litert.interpreter", reason="pip install '.[export]'"
 )
 pytest.importorskip("ai_edge_quantizer")
 
@@ -298,7 +298,7 @@ def test_an_operation_that_the_format_lacks_is_named(tmp_path):
 
 def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RunError, match=r"pip install 'keras_vit\[export\]'"):
+    with pytest.raises(RunError, match=r"pip install '\.\[export\]'"):
         write_tflite(model, tmp_path / "model.tflite")
 
 

@@ -55,7 +55,7 @@ def document(capsys, *arguments, code=0):
 def complaints(errors):
     """Returns the lines of the error stream that are not of a progress bar."""
     lines = errors.replace("\r", "\n").split("\n")
-    return [line for line in lines if line.startswith("python -m zoo: ")]
+    return [line for line in lines if re.match("(python -m|keras-vit) zoo: ", line)]
 
 
 def test_list(capsys):
@@ -88,7 +88,7 @@ def test_list_of_a_pattern(capsys):
     output = printed(capsys, "list", "resnet*", code=1)
     assert output.out == ""
     assert complaints(output.err) == [
-        "python -m zoo: No handle matches 'resnet*': python -m zoo list gives every "
+        "keras-vit zoo: No handle matches 'resnet*': keras-vit zoo list gives every "
         "one."
     ]
 
@@ -132,7 +132,7 @@ def test_an_unknown_handle(capsys):
         output = printed(capsys, command, "vit-b16/imagenet22k", code=1)
         assert output.out == ""
         [line] = output.err.splitlines()
-        assert line.startswith("python -m zoo: No model is called 'vit-b16/im")
+        assert line.startswith("keras-vit zoo: No model is called 'vit-b16/im")
         assert "vit-b16/imagenet21k" in line
 
 
@@ -195,7 +195,7 @@ def test_verify(capsys):
 def test_verify_of_what_is_not_there(capsys):
     output = printed(capsys, "verify", SMALL, code=1)
     assert complaints(output.err) == [
-        f"python -m zoo: {SMALL} is not in the cache: python -m zoo download {SMALL}"
+        f"keras-vit zoo: {SMALL} is not in the cache: keras-vit zoo download {SMALL}"
     ]
 
 
@@ -301,7 +301,7 @@ def test_a_user_interrupts(monkeypatch, capsys):
 
 def test_complaints_are_one_line(capsys):
     commands.complain("two\n  lines")
-    assert capsys.readouterr().err == "python -m zoo: two lines\n"
+    assert capsys.readouterr().err == "keras-vit zoo: two lines\n"
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_help_opens_with_an_example(command, capsys):
         main([*command.split(), "--help"])
     assert stop.value.code == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith(f"$ python -m zoo {command}")
+    assert first.startswith(f"$ keras-vit zoo {command}")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_usage(arguments, capsys):
     assert stop.value.code == 2
     output = capsys.readouterr()
     assert output.out == ""
-    assert "usage: python -m zoo" in output.err
+    assert "usage: keras-vit zoo" in output.err
 
 
 def test_as_a_user(tmp_path):

@@ -114,7 +114,7 @@ def _package():
     except ImportError as error:
         raise RunError(
             "Writing ONNX needs the package onnx, which is not installed: "
-            "pip install 'keras_vit[export]'"
+            "pip install onnx"
         ) from error
     return onnx
 

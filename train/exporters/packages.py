@@ -1,31 +1,9 @@
 """The packages that exports need besides TensorFlow."""
 
-import importlib.util
+import functools
 
-from train.errors import RunError
+from train import packages
 
 LITERT = ("ai_edge_litert", "ai_edge_quantizer", "flatbuffers")
 ONNX = ("onnx", "onnxruntime")
-
-
-def need(what, packages, hint=""):
-    """Makes sure that packages are installed.
-
-    Args:
-        what: str, what needs them.
-        packages: tuple of str, as imported.
-        hint: str, further words.
-
-    Raises:
-        RunError: one is not.
-
-    Example:
-
-    >>> need("An array", ("numpy",))
-    """
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise RunError(
-                f"{what} needs {package.replace('_', '-')}, which is not installed: "
-                f"pip install 'keras_vit[export]'{hint}."
-            )
+need = functools.partial(packages.need, extra="export")

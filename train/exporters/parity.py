@@ -4,16 +4,15 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 
+import keras_vit_start
 from train.callbacks import progress_bar
 from train.errors import RunError
 from train.report import interval
 
-ROOT = pathlib.Path(__file__).parents[2]
 _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
@@ -151,11 +150,8 @@ def _told(name, settings, count):
         "TF_CPP_MIN_LOG_LEVEL": "2",
         # All on the CPU, or their times could not be compared.
         "CUDA_VISIBLE_DEVICES": "-1",
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
-        ),
     }
-    command = [sys.executable, "-m", "train.exporters.runtimes", json.dumps(settings)]
+    command = keras_vit_start.python("train.exporters.runtimes", json.dumps(settings))
     with (
         tempfile.TemporaryFile("w+", errors="replace") as said,
         progress_bar(total=count, unit="image", desc=name) as bar,

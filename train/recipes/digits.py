@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=digits reaches about 98% from scratch.
+"""keras-vit finetune --dataset=digits reaches about 98% from scratch.
 
 1,797 handwritten digits that scikit-learn brings: the whole trip without a download.
 The number is ours (README); no paper has one for a Vision Transformer on them.

@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=imagenet2012 reaches 83.97% (paper table 5)."""
+"""keras-vit finetune --dataset=imagenet2012 reaches 83.97% (paper table 5)."""
 
 from train.recipes.recipe import Recipe
 

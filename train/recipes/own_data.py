@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=FOLDER, or any TFDS name without a recipe.
+"""keras-vit finetune --dataset=FOLDER, or any TFDS name without a recipe.
 
 A small model at the usual size, for a laptop: no published number.
 """

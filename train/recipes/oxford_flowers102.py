@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=oxford_flowers102: 99.38% (paper table 5)."""
+"""keras-vit finetune --dataset=oxford_flowers102: 99.38% (paper table 5)."""
 
 from train.recipes.recipe import Recipe
 

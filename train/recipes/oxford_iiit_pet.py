@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=oxford_iiit_pet: 94.43% (paper table 5)."""
+"""keras-vit finetune --dataset=oxford_iiit_pet: 94.43% (paper table 5)."""
 
 from train.recipes.recipe import Recipe
 

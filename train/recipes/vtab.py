@@ -1,4 +1,4 @@
-"""python -m train.finetune --dataset=vtab/dtd: 72.72% on average (paper table 2).
+"""keras-vit finetune --dataset=vtab/dtd: 72.72% on average (paper table 2).
 
 That is the mean of the 19 tasks of VTAB-1k for ViT-L/16 from ImageNet-21k. Every task
 has the same recipe (paper, section B.1.1): 1,000 images, 2,500 steps at 384 pixels. To

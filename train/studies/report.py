@@ -131,7 +131,7 @@ def _page(found):
         parts.append(
             "Few-shot: a linear classifier on the model's features of "
             f"{found['shots']} training images a class, the mean of three draws "
-            "(train.few_shot)."
+            "(keras-vit few_shot)."
         )
     if found["failed"]:
         rows = list(found["failed"].items())

@@ -85,7 +85,7 @@ class Runs:
         if self.devices.has_hosts:
             raise RunError(
                 "A study is made by one machine: leave --strategy=multiworker out, or "
-                "give its runs one by one to train.finetune."
+                "give its runs one by one to keras-vit finetune."
             )
         self.path = make_folder(run_dir)
         self.total = total

@@ -1,4 +1,4 @@
-"""python -m train.masked_patches --dataset=imagenet2012.
+"""keras-vit masked_patches --dataset=imagenet2012.
 
 The recipe of the paper's appendix B.1.2 for 100,000 steps, after which it saw
 diminishing returns, on ImageNet, where it saw "similar gains": no number was published

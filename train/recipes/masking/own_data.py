@@ -1,4 +1,4 @@
-"""python -m train.masked_patches --dataset=FOLDER, or any TFDS name without a recipe.
+"""keras-vit masked_patches --dataset=FOLDER, or any TFDS name without a recipe.
 
 A small model and small images, for a laptop or one graphics card: no published number.
 """

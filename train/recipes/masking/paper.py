@@ -1,4 +1,4 @@
-"""python -m train.masked_patches --dataset=NAME --recipe=paper.
+"""keras-vit masked_patches --dataset=NAME --recipe=paper.
 
 Appendix B.1.2 of the paper: a million steps, about 14 epochs of JFT, after which
 ViT-B/16 reaches 79.9% on ImageNet, fine-tuned at 384 (section 4.6). JFT is not

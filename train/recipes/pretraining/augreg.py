@@ -1,4 +1,4 @@
-"""python -m train.pretrain --dataset=imagenet2012 --recipe=augreg_imagenet2012_none.
+"""keras-vit pretrain --dataset=imagenet2012 --recipe=augreg_imagenet2012_none.
 
 How to train your ViT? (arXiv 2106.10270), section 3: 300 epochs of ImageNet or
 ImageNet-21k, with seven settings of RandAugment and mixup. After fine-tuning, ViT-B/16

@@ -1,4 +1,4 @@
-"""python -m train.pretrain --dataset=imagenet2012 reaches 77.91% (paper table 5).
+"""keras-vit pretrain --dataset=imagenet2012 reaches 77.91% (paper table 5).
 
 That is ViT-B/16 after fine-tuning at 384; the recipe is row "ImageNet" of the paper's
 table 3: 300 epochs of the 99% of train that are not held out.

@@ -1,4 +1,4 @@
-"""python -m train.pretrain --dataset=imagenet21k reaches 83.97% (paper table 5).
+"""keras-vit pretrain --dataset=imagenet21k reaches 83.97% (paper table 5).
 
 That is what ViT-B/16 reaches on ImageNet after fine-tuning; the recipe is the row of
 ImageNet-21k in the paper's table 3 for ViT-B: 90 epochs of 14,197,122 images, and no

@@ -1,4 +1,4 @@
-"""python -m train.pretrain --dataset=FOLDER, or any TFDS name without a recipe.
+"""keras-vit pretrain --dataset=FOLDER, or any TFDS name without a recipe.
 
 A small model for one graphics card, with the light augmentation of How to train your
 ViT?: no published number.

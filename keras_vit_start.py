@@ -1,0 +1,197 @@
+"""How keras_vit starts: its command, its processes, and whose modules they import.
+
+`zoo` and `train` are names that other people's files have too. This module, whose name
+nobody else has, makes sure that they are ours, and says what is missing. It imports the
+standard library alone, and Keras where asked to.
+"""
+
+import difflib
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGES = ("keras_vit", "train", "zoo")
+BACKENDS = ("tensorflow", "jax", "torch")
+COMMANDS = {
+    "finetune": "fine-tune a model on a data set",
+    "pretrain": "train a model from scratch, to be fine-tuned later",
+    "masked_patches": "train a model without labels",
+    "study": "make the runs of a study: learning rates, examples, compute, VTAB",
+    "evaluate": "evaluate a model on a data set",
+    "few_shot": "probe a model with a few images a class",
+    "compare": "compare finished runs",
+    "explain": "show what a model looks at in photos",
+    "export": "export a model to TFLite, ONNX or a SavedModel",
+    "publish": "publish the model of a run",
+    "zoo": "list, download, check and convert released models",
+}
+# A Python that leaves out the folder it is started in, which `-m` would put first.
+# `-P`, which does that, is new in Python 3.11.
+_START = (
+    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
+    "import keras_vit_start; keras_vit_start.run(sys.argv.pop(1))"
+)
+
+
+def main():
+    """Runs `keras-vit COMMAND ...`.
+
+    Returns:
+        int, the exit code, where the command itself does not end the process.
+    """
+    given = sys.argv[1:2]
+    if given in ([], ["-h"], ["--help"], ["help"]):
+        print(usage())
+        return 0
+    name = given[0].replace("-", "_")
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "keras-vit alone lists all."
+        print(f"keras-vit: no command {given[0][:80]!r}: {hint}", file=sys.stderr)
+        return 2
+    del sys.argv[1]
+    run(module(name))
+    return 0
+
+
+def usage():
+    """Returns the list of the commands."""
+    width = max(map(len, COMMANDS)) + 2
+    rows = "\n".join(f"  {name:{width}}{does}" for name, does in COMMANDS.items())
+    return (
+        "The Vision Transformer for Keras 3: keras-vit COMMAND ...\n\n"
+        f"{rows}\n\n"
+        "keras-vit COMMAND --help shows examples and flags."
+    )
+
+
+def module(name):
+    """Returns the module of a command.
+
+    Args:
+        name: str, of `COMMANDS`.
+
+    Example:
+
+    >>> module("finetune"), module("zoo")
+    ('train.finetune', 'zoo')
+    """
+    return name if name == "zoo" else f"train.{name}"
+
+
+def typed(name, arguments=()):
+    """Returns a command as this process was started: by `keras-vit` or `python -m`.
+
+    Args:
+        name: str, of `COMMANDS`.
+        arguments: sequence of str, what follows it, quoted for a shell.
+
+    Example:
+
+    >>> typed("finetune", ["--dataset=my photos/"])
+    "keras-vit finetune '--dataset=my photos/'"
+    """
+    import shlex
+
+    pairs = set(zip(sys.orig_argv, sys.orig_argv[1:], strict=False))
+    if any(("-m", module(command)) in pairs for command in COMMANDS):
+        start = ["python", "-m", module(name)]
+    else:
+        start = ["keras-vit", name]
+    return shlex.join([*start, *arguments])
+
+
+def run(module):
+    """Runs a module as `python -m` does, with our packages whatever is on the path.
+
+    Args:
+        module: str, in one of `PACKAGES`.
+    """
+    if _OurPackages not in sys.meta_path:
+        sys.meta_path.insert(0, _OurPackages)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def python(module, *arguments):
+    """Returns the command line of a new Python that runs a module as `run` does.
+
+    Args:
+        module: str, in one of `PACKAGES`.
+        arguments: str each, for the module.
+    """
+    return [sys.executable, "-c", _START, HERE, module, *arguments]
+
+
+def need_ours(*names):
+    """Makes sure that `import NAME` takes our package, without importing it.
+
+    Args:
+        names: str each, of `PACKAGES`.
+
+    Raises:
+        ImportError: another file or folder of this name is found first.
+    """
+    for name in names:
+        try:
+            spec = importlib.util.find_spec(name)
+        except ValueError:  # a module that somebody made by hand
+            spec = importlib.machinery.ModuleSpec(name, None, origin="sys.modules")
+        if spec is None:
+            continue
+        path = spec.origin or next(iter(spec.submodule_search_locations))
+        folder = os.path.dirname(path) if spec.origin else path
+        if os.path.realpath(folder) != os.path.realpath(os.path.join(HERE, name)):
+            raise ImportError(
+                f"{path} hides the package {name!r} that keras_vit needs: rename it, "
+                "or start Python in another folder. The command keras-vit does not "
+                "import it.",
+                name=name,
+                path=path,
+            )
+
+
+def need_backend():
+    """Imports Keras.
+
+    Raises:
+        ModuleNotFoundError: the backend that it chooses is not installed.
+    """
+    try:
+        import keras  # noqa: F401
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in BACKENDS:
+            raise
+        found = [
+            name
+            for name in BACKENDS
+            if name != missing and importlib.util.find_spec(name)
+        ]
+        choice = " or ".join(f"KERAS_BACKEND={name}" for name in found)
+        raise ModuleNotFoundError(
+            f"Keras computes with {missing} here, which is not installed: pip install "
+            f"{missing}"
+            + (
+                f", or set {choice} in the environment."
+                if found
+                else "; or pip install jax or torch, and set KERAS_BACKEND to its name."
+            ),
+            name=missing,
+        ) from error
+
+
+class _OurPackages:
+    """Finds our packages beside this file, before the path is searched."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name not in PACKAGES:
+            return None
+        return importlib.machinery.PathFinder.find_spec(name, [HERE])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""The command `keras-vit`, files of a user that have our names, missing packages."""
+
+import ast
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_vit_start
+import train
+import zoo
+from train import command_line, packages, recipe_flags, recipes
+from train.errors import RunError
+from train.exporters import parity
+
+ROOT = pathlib.Path(__file__).parent.parent
+KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
+TRAINING = [name for name in keras_vit_start.COMMANDS if name != "zoo"]
+# Asked for by a data set, a recipe, a format or a backend, where these need them.
+ASKED_FOR_ELSEWHERE = {
+    *("tensorflow_datasets", "keras_cv", "jax", "torch", "huggingface_hub"),
+    *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
+}
+# What a module that a command imports needs in functions that it does not call.
+NOT_CALLED = {
+    # Digits are asked for as data; the intervals of a report are of classifiers.
+    "masked_patches": {"sklearn", "scipy"},
+    "few_shot": {"sklearn"},
+    "explain": {"sklearn"},
+    "export": {"sklearn", "matplotlib"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's folder, where our names are taken by files that must not run."""
+    for name in ("train.py", "zoo.py", "keras_vit.py"):
+        (tmp_path / name).write_text("open('ran', 'w').close()\nraise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    yield tmp_path
+    assert not (tmp_path / "ran").exists()
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_commands_are_those_of_train_and_zoo():
+    files = (ROOT / "train").glob("*.py")
+    found = {
+        file.stem for file in files if "command_line.run(main)" in file.read_text()
+    }
+    assert {*found, "zoo"} == set(keras_vit_start.COMMANDS)
+
+
+@pytest.mark.skipif(not KERAS_VIT.exists(), reason="keras_vit is not installed here")
+def test_command_never_runs_files_of_the_folder(folder):
+    handle = zoo.list_models()[0]
+    done = run(KERAS_VIT, "zoo", "info", handle, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f'"handle": "{handle}"' in done.stdout
+    done = run(KERAS_VIT, "few-shot", "--help")
+    assert "  keras-vit few_shot runs/digits --dataset=digits" in done.stdout
+    assert "--shots: Training images a class." in done.stdout
+    done = run(KERAS_VIT, "evaluate")
+    assert "Give one model: keras-vit evaluate MODEL" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not KERAS_VIT.exists(), reason="keras_vit is not installed here")
+def test_a_run_never_runs_files_of_the_folder(folder):
+    flags = ["--dataset=digits", "--smoke", "--run_dir=my run"]
+    done = run(KERAS_VIT, "finetune", *flags)
+    assert done.returncode == 0, done.stderr
+    page = (folder / "my run" / "report.md").read_text()
+    assert "keras-vit finetune --dataset=digits --smoke '--run_dir=my run'" in page
+
+
+def test_command_and_module_are_one_but_for_their_name():
+    start = "import keras_vit_start; keras_vit_start.main()"
+    by_name = run(sys.executable, "-c", start, "publish", "--help", cwd=ROOT)
+    by_module = run(sys.executable, "-m", "train.publish", "--help", cwd=ROOT)
+    assert "keras-vit publish runs/digits --to=registry" in by_name.stdout
+    assert "python -m train.publish runs/digits --to=registry" in by_module.stdout
+    assert "python -m zoo list shows" in by_module.stdout
+    words = re.compile(r"keras-vit (?:publish|zoo)|python -m (?:train\.publish|zoo)")
+    assert words.sub("", by_name.stdout) == words.sub("", by_module.stdout)
+    assert by_name.returncode == by_module.returncode
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["help"]])
+def test_command_alone_lists_all(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", *words])
+    assert keras_vit_start.main() == 0
+    listed = re.findall(r"(?m)^  (\w+)  ", capsys.readouterr().out)
+    assert listed == list(keras_vit_start.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("fine-tune", "'fine-tune': did you mean finetune?"),
+        ("train.evaluate", "'train.evaluate': did you mean evaluate?"),
+        ("\x1b[2J", r"'\x1b[2J': keras-vit alone lists all."),
+    ],
+)
+def test_unknown_command(word, answer, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", word])
+    assert keras_vit_start.main() == 2
+    assert capsys.readouterr().err == f"keras-vit: no command {answer}\n"
+
+
+def test_command_imports_nothing_before_it_knows_which():
+    tree = ast.parse((ROOT / "keras_vit_start.py").read_text())
+    names = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        )
+    }
+    assert names - set(sys.stdlib_module_names) == {"keras"}
+    assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("importing", ["keras_vit", "keras_vit.layers", "train.errors"])
+@pytest.mark.parametrize("hiding", ["zoo.py", "zoo/__init__.py"])
+def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
+    file = tmp_path / hiding
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("open('ran', 'w').close()\n")
+    (tmp_path / "mine.py").write_text(f"import {importing}\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = run(sys.executable, "mine.py", cwd=tmp_path, env=environment)
+    assert done.returncode == 1
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith(
+        f"ImportError: {file} hides the package 'zoo' that keras_vit needs: rename it"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+def test_ours_are_not_refused():
+    keras_vit_start.need_ours(*keras_vit_start.PACKAGES)
+    assert train.__file__ == str(ROOT / "train" / "__init__.py")
+
+
+def test_new_processes_never_run_files_of_the_folder(folder):
+    done = run(*keras_vit_start.python("zoo", "where", "--json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"cache"' in done.stdout
+
+
+def test_exports_are_compared_beside_files_of_the_same_names(folder):
+    pytest.importorskip("onnxruntime")
+    images = parity.Images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
+    with pytest.raises(RunError, match=r"none\.onnx"):
+        parity.answers("model", "onnx", folder / "none.onnx", images, threads=1)
+
+
+@pytest.mark.parametrize("backend", keras_vit_start.BACKENDS)
+def test_import_without_a_backend_says_what_to_install(backend, tmp_path):
+    blocked = "; ".join(
+        f"sys.modules[{name!r}] = None" for name in keras_vit_start.BACKENDS
+    )
+    code = f"import sys; {blocked}; import keras_vit"
+    environment = os.environ | {
+        "KERAS_BACKEND": backend,
+        "KERAS_HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
+    done = run(sys.executable, "-c", code, env=environment)
+    assert done.returncode == 1
+    message = done.stderr.splitlines()[-1]
+    assert f"Keras computes with {backend} here, which is not installed" in message
+    assert f"pip install {backend}" in message
+
+
+def test_an_installed_backend_is_offered():
+    code = "import sys; sys.modules['torch'] = None; import keras_vit"
+    environment = os.environ | {"KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT)}
+    done = run(sys.executable, "-c", code, env=environment)
+    assert "or set KERAS_BACKEND=tensorflow" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "pip"),
+    [
+        (["finetune", "--dataset=digits"], "matplotlib", "matplotlib"),
+        (["explain", "--model=m", "--images=i", "--out=o"], "jinja2", "jinja2"),
+        (["evaluate", "runs/digits"], "sklearn", "scikit-learn"),
+        (["few_shot", "m", "--dataset=digits"], "tensorflow", "tensorflow"),
+    ],
+)
+def test_a_missing_package_is_named_before_anything_is_made(
+    words, missing, pip, tmp_path
+):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; import keras_vit_start; "
+        "keras_vit_start.main()"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment.pop("KERAS_BACKEND", None)
+    done = run(sys.executable, "-c", code, *words, cwd=tmp_path, env=environment)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: keras-vit {words[0]} needs {pip}, which is not installed: pip install "
+        f"{pip}. In a clone of keras_vit, pip install '.[train]' takes all of its "
+        "kind.\n"
+    )
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("dataset", "more", "needed"),
+    [
+        ("digits", {}, ["sklearn"]),
+        ("cifar100", {}, ["tensorflow_datasets"]),
+        ("vtab/dtd", {}, ["tensorflow_datasets"]),
+        ("photos/", {"rand_augment": (2, 15.0)}, ["keras_cv"]),
+        ("photos/", {}, []),
+    ],
+)
+def test_packages_of_data_and_recipe(dataset, more, needed):
+    recipe = recipes.for_dataset(dataset, None).override(**more)
+    assert recipe_flags._packages_of(recipe) == needed
+
+
+def test_several_missing_packages_are_one_message(monkeypatch):
+    for name in ("PIL", "jinja2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit, match="needs jinja2 and pillow, which are not"):
+        command_line.need_packages("explain")
+    with pytest.raises(RunError, match=r"pip install '.\[export\]'"):
+        packages.need("Pictures", ["PIL"], extra="export")
+
+
+def imports(module, with_functions):
+    """Yields the modules that a module of ours imports."""
+
+    def nodes(parent):
+        for node in ast.iter_child_nodes(parent):
+            if with_functions or not isinstance(node, ast.FunctionDef):
+                yield node
+                yield from nodes(node)
+
+    for node in nodes(ast.parse(file_of(module).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def file_of(module):
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_every_package_that_a_command_imports_is_asked_for():
+    # Those of `pip install .`, without an extra.
+    basic = {"absl", "filelock", "h5py", "keras", "numpy", "requests", "rich", "tqdm"}
+    basic |= {"urllib3", "keras_vit_start", *sys.stdlib_module_names}
+    wrong = {}
+    for command in TRAINING:
+        found, seen, todo = set(), set(), [f"train.{command}"]
+        while todo:
+            module = todo.pop()
+            if module in seen:
+                continue
+            seen.add(module)
+            for name in imports(module, with_functions=True):
+                package = name.partition(".")[0]
+                if package not in keras_vit_start.PACKAGES:
+                    found.add(package)
+                elif file_of(name).exists():
+                    todo.append(name)
+        known = basic | ASKED_FOR_ELSEWHERE | NOT_CALLED.get(command, set())
+        missing = found - known - set(command_line._NEEDED[command])
+        wrong |= {command: missing} if missing else {}
+    assert wrong == {}
