@@ -4,6 +4,7 @@ import keras
 
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.composite import Composite
+from keras_vit.layers.last_block import computes_class_token_alone
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import Dropout, rematerialized
@@ -116,6 +117,8 @@ class TransformerBlock(Composite):
         class_token_only=False,
         remat=False,
     ):
+        class_token_only = class_token_only or computes_class_token_alone(self)
+
         def encode(tokens):
             return self._encode(
                 tokens, training, return_attention_weights, class_token_only

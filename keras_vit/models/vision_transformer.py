@@ -184,12 +184,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 relative_positions=config.position_embedding == "relative",
                 name=f"encoder_block_{index}",
-            )(
-                tokens,
-                # The head sees no other token, so the last block computes no other.
-                class_token_only=pooling == "token" and index == config.num_layers - 1,
-                remat=remat,
-            )
+            )(tokens, remat=remat)
         outputs = LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(tokens)
 
         if pooling == "token":
