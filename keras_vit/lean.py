@@ -65,7 +65,7 @@ def blocks_for_class_token(model):
 
 
 def _graphs(model):
-    """{id: (model, configuration)} of a model and those in it, where calls are known."""
+    """{id: (model, configuration)} of a model and those in it whose calls are known."""
     try:
         config = model.get_config()
     except (AttributeError, NotImplementedError, TypeError, ValueError):
@@ -82,7 +82,7 @@ def _graphs(model):
 
 
 def _before_pooling(model, config):
-    """The blocks whose tokens go to the class token's pooling alone, by way of norms."""
+    """The blocks whose tokens only go to the class token's pooling, by way of norms."""
     if config is None:
         return []
     users, calls = collections.defaultdict(list), {}

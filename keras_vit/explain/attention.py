@@ -189,8 +189,9 @@ def attention_distance(model, images):
     >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
     (12, 1, 3)
     """
-    rows, columns = grid_size(model, np.shape(images)[1:3])
-    down, across = patch_stride(model)
+    image_size = np.shape(images)[1:3]
+    rows, columns = grid_size(model, image_size)
+    down, across = patch_stride(model, image_size)
     y, x = np.divmod(np.arange(rows * columns), columns)
     distances = np.hypot(
         down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
