@@ -5,7 +5,7 @@ import math
 import keras
 import numpy as np
 
-from keras_vit.layers import PatchEncoder, TransformerBlock
+from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
 from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import ResidualUnit
 
@@ -164,6 +164,22 @@ def grid_size(model, image_size=None):
     return tuple(
         side // patch for side, patch in zip(sides, encoder.patch_size, strict=True)
     )
+
+
+def pooling_of(model):
+    """Returns what a model answers from, `"token"` or `"gap"`.
+
+    Args:
+        model: `keras.Model`.
+
+    Example:
+
+    >>> pooling_of(VisionTransformer("ViT-Ti_16", image_size=32, pooling="gap"))
+    'gap'
+    """
+    if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
+        return "gap"
+    return "token"
 
 
 def num_class_tokens(num_tokens, grid_size):
