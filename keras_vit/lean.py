@@ -66,10 +66,12 @@ def blocks_for_class_token(model):
 
 def _graphs(model):
     """{id: (model, configuration)} of a model and those in it whose calls are known."""
+    if not _calls_its_layers(model):
+        return {}
     try:
         config = model.get_config()
     except (AttributeError, NotImplementedError, TypeError, ValueError):
-        # Of a class with a call of its own, or with layers that cannot be saved.
+        # Of a class or with layers that cannot be saved.
         return {}
     is_graph = "output_layers" in config
     if not is_graph and not isinstance(model, keras.Sequential):
@@ -79,6 +81,12 @@ def _graphs(model):
         if isinstance(layer, keras.Model):
             graphs |= _graphs(layer)
     return graphs
+
+
+def _calls_its_layers(model):
+    """Whether a model's call is that of Keras, not one of a class of somebody's own."""
+    owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
+    return owner.__module__.split(".")[0] == "keras"
 
 
 def _before_pooling(model, config):

@@ -49,6 +49,7 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     (None, 48, 64, 3)
     """
     image_size = pair(image_size, "image_size")
+    _check(model)
     if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
         raise ValueError(
             f"The model {model.name} has relative positions, which belong to one "
@@ -72,6 +73,23 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     copies.set_weights(old_grid, position_embedding_method)
     copies.freeze()
     return resized
+
+
+def _check(model):
+    if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
+        raise ValueError(
+            f"at_image_size takes a functional or sequential model of one input, got "
+            f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
+            "variants, or one that wraps it."
+        )
+
+
+def _takes_one_tensor(model):
+    try:
+        return isinstance(model.input, keras.KerasTensor)
+    except (AttributeError, ValueError):
+        # Of a class with a call of its own, which tells no input.
+        return False
 
 
 class _Copies:
@@ -116,7 +134,7 @@ class _Copies:
 
     def _made(self, layer, *args):
         if isinstance(layer, keras.Model):
-            if len(args) != 1 or len(getattr(layer, "inputs", None) or ()) != 1:
+            if len(args) != 1 or not _takes_one_tensor(layer):
                 raise ValueError(
                     f"The model {layer.name} in {self.model.name} is not of one input "
                     "and known layers: call at_image_size with the Vision Transformer "

@@ -165,6 +165,20 @@ def in_a_class(model):
     return mine
 
 
+class WithAPart(keras.Model):
+    """A functional model with a call of its own."""
+
+    def call(self, images, training=None):
+        tokens = images
+        for name in ("embedding", "class_token", "position_embedding"):
+            tokens = self.get_layer(name)(tokens)
+        return self.get_layer("encoder_block_1")(tokens)
+
+
+def of_a_class(model):
+    return WithAPart(model.input, model.output)
+
+
 class Doubled(layers.TransformerBlock):
     def call(self, tokens, **arguments):
         return super().call(tokens + keras.ops.mean(tokens), **arguments)
@@ -185,6 +199,7 @@ def another_block(model):
         mean_beside,
         beside_a_part,
         in_a_class,
+        of_a_class,
         another_block,
     ],
 )

@@ -210,6 +210,8 @@ def test_other_layers_are_refused_by_name():
         def call(self, images):
             return images
 
+    with pytest.raises(ValueError, match="functional or sequential model of one inpu"):
+        keras_vit.at_image_size(Mine(), 64)
     images = keras.Input((32, 48, 3))
     model = keras.Model(images, small_models.made()(Mine(name="mine")(images)))
     with pytest.raises(ValueError, match="The model mine in .* one input and known"):
