@@ -187,7 +187,8 @@ class _Copies:
 
     def freeze(self):
         """Freezes of the copies what is frozen of the originals."""
-        for layer, copy in self.copies.items():
+        # A model hands its flag to what is in it, and is noted after that.
+        for layer, copy in reversed(self.copies.items()):
             if isinstance(layer, keras.Model):
                 copy.trainable = layer.trainable
         for layer, copy in self.copies.items():
