@@ -85,11 +85,9 @@ def _check(model):
 
 
 def _takes_one_tensor(model):
-    try:
-        return isinstance(model.input, keras.KerasTensor)
-    except (AttributeError, ValueError):
-        # Of a class with a call of its own, which tells no input.
-        return False
+    # A model of a class with a call of its own has no inputs.
+    inputs = getattr(model, "inputs", None)
+    return inputs is not None and isinstance(model.input, keras.KerasTensor)
 
 
 class _Copies:
