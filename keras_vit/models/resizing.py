@@ -86,8 +86,7 @@ def _check(model):
 
 def _takes_one_tensor(model):
     # A model of a class with a call of its own has no inputs.
-    inputs = getattr(model, "inputs", None)
-    return inputs is not None and isinstance(model.input, keras.KerasTensor)
+    return len(getattr(model, "inputs", None) or ()) == 1
 
 
 class _Copies:
@@ -132,7 +131,7 @@ class _Copies:
 
     def _made(self, layer, *args):
         if isinstance(layer, keras.Model):
-            if len(args) != 1 or not _takes_one_tensor(layer):
+            if not _takes_one_tensor(layer) or not hasattr(args[0], "shape"):
                 raise ValueError(
                     f"The model {layer.name} in {self.model.name} is not of one input "
                     "and known layers: call at_image_size with the Vision Transformer "
