@@ -80,12 +80,14 @@ def test_training_is_bit_for_bit_as_with_the_argument(kind):
     model = small_models.made(**small_models.POOLED[kind])
     other = with_argument(model)
     images = images_of(model)
+    # PyTorch drops by its own random state.
+    keras.utils.set_random_seed(0)
     with lean(model)():
         found = gradients(model, images, training=True)
-    for one, expected in zip(
-        found, gradients(other, images, training=True), strict=True
-    ):
-        np.testing.assert_array_equal(one, expected)
+    keras.utils.set_random_seed(0)
+    expected = gradients(other, images, training=True)
+    for one, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, theirs)
 
 
 def test_files_of_models_with_the_argument_load(tmp_path):
