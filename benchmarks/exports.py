@@ -72,10 +72,17 @@ def litert(path, sizes, image_size, batch, dynamic_range):
     import tensorflow as tf
 
     from benchmarks.ours import build
+    from keras_vit.lean import lean
 
     model = build(sizes, image_size)
+    context = lean(model)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
-    function = tf.function(lambda images: model(images, training=False))
+
+    @tf.function
+    def function(images):
+        with context():
+            return model(images, training=False)
+
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [function.get_concrete_function(images)]
     )

@@ -1,5 +1,7 @@
 """What is measured of keras_vit."""
 
+import contextlib
+
 from benchmarks.selection import Choice
 
 CLASSES = 1000
@@ -70,12 +72,13 @@ def build(sizes, image_size, **arguments):
     )
 
 
-def as_graph(model, images):
+def as_graph(model, images, context=contextlib.nullcontext):
     """Returns the step of a Keras model as a bare TensorFlow graph.
 
     Args:
         model: `keras.Model`.
         images: NumPy array, whose shape the graph is made for.
+        context: function without arguments to the context manager it is made in.
     """
     import tensorflow as tf
 
@@ -83,14 +86,18 @@ def as_graph(model, images):
 
     @tf.function(input_signature=[tf.TensorSpec(images.shape, images.dtype)])
     def logits(images):
-        return model(images, training=False)
+        with context():
+            return model(images, training=False)
 
     return lambda: logits(images).numpy()
 
 
 def graph(sizes, image_size, batch):
-    """The model in a `tf.function`."""
-    return as_graph(build(sizes, image_size), random_images(batch, image_size))
+    """The model in a `tf.function`, without what its logits do not need."""
+    from keras_vit.lean import lean
+
+    model = build(sizes, image_size)
+    return as_graph(model, random_images(batch, image_size), lean(model))
 
 
 def predictor(sizes, image_size, batch, jit_compile=False):

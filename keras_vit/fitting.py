@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import zoo
-from zoo.released_names import CLASS_TOKEN, EMBEDDING_ARRAYS, POSITION_EMBEDDING
+from zoo.released_names import EMBEDDING_ARRAYS, POSITION_EMBEDDING
 
 _KERNEL, _BIAS = EMBEDDING_ARRAYS
 
@@ -26,9 +26,6 @@ def changed_arrays(checkpoint, shapes, grid_size, method):
         ValueError: the model's grid, or its images in [-1, 1], cannot be had.
     """
     embedding = checkpoint.arrays[POSITION_EMBEDDING]
-    if checkpoint.class_token and CLASS_TOKEN not in shapes:
-        # Pooling "gap": the model has no class token, nor its position.
-        embedding = embedding[:, 1:]
     old_grid = checkpoint.grid_size
     if old_grid is None:
         if checkpoint.num_positions != math.prod(grid_size):

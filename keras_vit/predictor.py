@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from keras_vit.lean import lean
+
 
 class Predictor:
     """Compiles a model's forward pass once and answers NumPy with NumPy.
@@ -97,13 +99,16 @@ class Predictor:
 def _tensorflow(model, jit_compile):
     import tensorflow as tf
 
+    context = lean(model)
+
     shape = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
 
     @tf.function(
         input_signature=[shape], jit_compile=jit_compile or None, autograph=False
     )
     def logits(images):
-        return model(images, training=False)
+        with context():
+            return model(images, training=False)
 
     return logits
 
@@ -112,11 +117,14 @@ def _jax(model, jit_compile):
     del jit_compile
     import jax
 
+    context = lean(model)
+
     @jax.jit
     def logits(trainable, non_trainable, images):
-        outputs, _ = model.stateless_call(
-            trainable, non_trainable, images, training=False
-        )
+        with context():
+            outputs, _ = model.stateless_call(
+                trainable, non_trainable, images, training=False
+            )
         return outputs
 
     def current(images):
@@ -138,9 +146,12 @@ def _torch(model, jit_compile):
             "KERAS_BACKEND=jax."
         )
 
+    context = lean(model)
+
     @torch.inference_mode()
     def logits(images):
-        return model(keras.ops.convert_to_tensor(images), training=False)
+        with context():
+            return model(keras.ops.convert_to_tensor(images), training=False)
 
     return logits
 

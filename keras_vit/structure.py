@@ -5,10 +5,16 @@ import math
 import keras
 import numpy as np
 
-from keras_vit.layers import PatchEncoder, TransformerBlock
+from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
 from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import ResidualUnit
 
+# What gives images of one size, whatever it takes.
+_RESIZING = (
+    keras.layers.CenterCrop,
+    keras.layers.RandomCrop,
+    keras.layers.Resizing,
+)
 # What makes a feature map smaller.
 _STRIDED = (
     keras.layers.Conv2D,
@@ -74,8 +80,8 @@ def check_once(model, layer):
         )
 
 
-def patch_stride(model):
-    """Returns the pixels from one patch to the next, (vertical, horizontal).
+def resizing_layers(model):
+    """Returns the layers that make images one size before they are cut into patches.
 
     Args:
         model: `keras.Model` with a `PatchEncoder`.
@@ -85,14 +91,47 @@ def patch_stride(model):
 
     Example:
 
+    >>> resizing_layers(VisionTransformer("ViT-Ti_16", image_size=32))
+    []
+    """
+    return [layer for layer in _stem(model) if isinstance(layer, _RESIZING)]
+
+
+def patch_stride(model, image_size=None):
+    """Returns the pixels from one patch to the next, (vertical, horizontal).
+
+    Args:
+        model: `keras.Model` with a `PatchEncoder`.
+        image_size: (height, width) in pixels of the images given, which count where
+            the model resizes them; by default that of the model.
+
+    Returns:
+        Tuple of numbers; ints where they are whole.
+
+    Raises:
+        ValueError: the model has no `PatchEncoder`, or several; or resizes images of
+            any size, and `image_size` is not given.
+
+    Example:
+
     >>> patch_stride(VisionTransformer("R+ViT-Ti_16", image_size=64))
     (32, 32)
     """
-    encoder = _patch_encoder(model)
-    stride = _stem_stride(model)
-    return tuple(
-        int(step * side) for step, side in zip(stride, encoder.patch_size, strict=True)
-    )
+    sides = model.input_shape[1:3] if image_size is None else image_size
+    stride = np.array(_patch_encoder(model).patch_size, "float64")
+    for layer in _stem(model):
+        if isinstance(layer, keras.layers.Resizing):
+            _check_known(model, sides)
+            scales = np.divide(sides, (layer.height, layer.width))
+            if layer.crop_to_aspect_ratio:
+                scales = scales.min()
+            elif layer.pad_to_aspect_ratio:
+                scales = scales.max()
+            stride *= scales
+        elif not isinstance(layer, _RESIZING):
+            stride *= layer.strides
+        sides = _sides_after(layer, sides)
+    return tuple(int(step) if step == int(step) else float(step) for step in stride)
 
 
 def grid_size(model, image_size=None):
@@ -117,19 +156,30 @@ def grid_size(model, image_size=None):
     >>> grid_size(VisionTransformer("ViT-Ti_16", image_size=(32, 48)))
     (2, 3)
     """
-    image_size = model.input_shape[1:3] if image_size is None else image_size
-    if None in image_size:
-        raise ValueError(
-            f"The model {model.name} takes images of any size: pass image_size."
-        )
-    sides = (
-        math.ceil(side / step)
-        for side, step in zip(image_size, _stem_stride(model), strict=True)
-    )
+    sides = model.input_shape[1:3] if image_size is None else image_size
+    for layer in _stem(model):
+        sides = _sides_after(layer, sides)
+    _check_known(model, sides)
     encoder = _patch_encoder(model)
     return tuple(
         side // patch for side, patch in zip(sides, encoder.patch_size, strict=True)
     )
+
+
+def pooling_of(model):
+    """Returns what a model answers from, `"token"` or `"gap"`.
+
+    Args:
+        model: `keras.Model`.
+
+    Example:
+
+    >>> pooling_of(VisionTransformer("ViT-Ti_16", image_size=32, pooling="gap"))
+    'gap'
+    """
+    if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
+        return "gap"
+    return "token"
 
 
 def num_class_tokens(num_tokens, grid_size):
@@ -167,7 +217,24 @@ def _patch_encoder(model):
     return encoders[0]
 
 
-def _stem_stride(model):
-    """Pixels from one position of what the `PatchEncoder` is given to the next."""
-    strides = [(1, 1), *(layer.strides for layer in layers_of(model, *_STRIDED))]
-    return np.prod(strides, axis=0)
+def _stem(model):
+    """The layers between the images and the `PatchEncoder` that change their size."""
+    encoder = _patch_encoder(model)
+    layers = layers_of(model, PatchEncoder, *_STRIDED, *_RESIZING)
+    return layers[: layers.index(encoder)]
+
+
+def _sides_after(layer, sides):
+    if isinstance(layer, _RESIZING):
+        return (layer.height, layer.width)
+    return tuple(
+        None if side is None else math.ceil(side / step)
+        for side, step in zip(sides, layer.strides, strict=True)
+    )
+
+
+def _check_known(model, sides):
+    if None in sides:
+        raise ValueError(
+            f"The model {model.name} takes images of any size: pass image_size."
+        )

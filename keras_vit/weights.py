@@ -9,6 +9,7 @@ from keras import ops
 
 import zoo
 from keras_vit.fitting import changed_arrays
+from keras_vit.layers import PatchPooling
 from keras_vit.released_places import placed
 from zoo.locate import EXTENSIONS, fetch_card
 from zoo.released_names import (
@@ -21,6 +22,7 @@ from zoo.semantics import Semantics
 
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
+_HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys()
 
 
 def _rename(released_module, attribute, parameters):
@@ -139,6 +141,12 @@ def save_released_weights(model, path, naming="released"):
     >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
     >>> save_released_weights(model, "tiny.npz")
     """
+    if _pools_patches(model) and _HEADS & released_variables(model).keys():
+        raise ValueError(
+            f"Model {model.name!r} has a class token and a head on the mean of the "
+            "patches, and files of released names cannot say so: keep it with "
+            "Model.save."
+        )
     arrays = {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
         for key, (variable, shape) in released_variables(model).items()
@@ -287,9 +295,15 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
             targets.pop(key, None)
         if not targets.keys() & PRE_LOGITS_ARRAYS.keys():
             names -= PRE_LOGITS_ARRAYS.keys()
-    if CLASS_TOKEN not in targets:
-        names.discard(CLASS_TOKEN)
     _check_keys(checkpoint, targets, names)
+    if _pools_patches(model) and _HEADS & targets.keys():
+        what = "pre_logits were" if new_head else "head was"
+        raise zoo.CheckpointError(
+            f"The {what} trained on the class token in {checkpoint.path}, and the "
+            'model takes the mean of the patches: pass pooling="token" to keep what '
+            "the file computes, include_top=False for the mean alone, or "
+            "new_head=True and no representation_size for a new head on the mean."
+        )
 
     grid_size = model.get_layer("position_embedding").grid_size
     shapes = {key: shape for key, (_, shape) in targets.items()}
@@ -363,6 +377,11 @@ def _check_semantics(checkpoint, model):
         )
 
 
+def _pools_patches(model):
+    """Whether a model has a class token and answers from the mean of the patches."""
+    return any(isinstance(layer, PatchPooling) for layer in model.layers)
+
+
 def _classes(targets):
     """The size of the model's head, None without one."""
     return next(
@@ -378,6 +397,11 @@ def _check_keys(checkpoint, targets, names):
     remedies = []
     if CLASS_TOKEN in missing:
         remedies.append('the file has no class token: pass pooling="gap" or None')
+    if CLASS_TOKEN in left_over:
+        remedies.append(
+            "the model has no class token: build it with the file as its weights and "
+            'pooling="gap", which keeps the token and averages the patches'
+        )
     if PRE_LOGITS_ARRAYS.keys() & set(missing):
         remedies.append("the file has no pre_logits: pass representation_size=None")
     if PRE_LOGITS_ARRAYS.keys() & set(left_over):

@@ -60,6 +60,7 @@ def check_layer(
     check_dtype_policies(make, inputs)
     check_gradients(layer, inputs, zero_gradients)
     check_training(make, inputs, random_in_training)
+    check_frozen(make(), inputs, tmp_path / "frozen.keras")
 
 
 def check_shapes(layer, input_shape, expected_output_shape):
@@ -113,6 +114,37 @@ def check_saving(layer, inputs, path):
     model.save(path)
     loaded = keras.saving.load_model(path)
     np.testing.assert_array_equal(numpy(loaded(inputs)), expected)
+
+
+def check_frozen(layer, inputs, path):
+    """What is frozen, the layer or a part of it, is so in every copy of a model."""
+    images = keras.Input(inputs.shape[1:])
+    head = keras.layers.Dense(2, name="head")
+    model = keras.Model(images, head(layer(images)))
+    parts = [part for part in all_layers(layer) if part is not layer and part.weights]
+    for whole, others in ((False, []), (True, parts[::2]), (False, parts[1::2])):
+        layer.trainable = not whole
+        layer.trainable = whole
+        for part in others:
+            part.trainable = not whole
+        expected = flags(model)
+        if not (whole or others):
+            assert len(model.trainable_weights) == len(head.weights)
+        assert flags(keras.models.clone_model(model)) == expected
+        model.save(path)
+        assert flags(keras.saving.load_model(path)) == expected
+    layer.trainable = True
+
+
+def flags(model):
+    """Whether each variable of a model is trained, by its layer and number."""
+    owners = [layer.name for layer in model.layers for _ in layer.weights]
+    return {
+        f"{owner}/{number}": weight.trainable
+        for number, (owner, weight) in enumerate(
+            zip(owners, model.weights, strict=True)
+        )
+    }
 
 
 def check_dtype_policies(make, inputs):

@@ -2,9 +2,10 @@
 
 import dataclasses
 
+import keras
 from harness import randomize
 
-from keras_vit import VisionTransformer, ViTConfig
+from keras_vit import PatchPooling, VisionTransformer, ViTConfig
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 HYBRID = dataclasses.replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
@@ -44,6 +45,16 @@ MODELS = POOLED | {
     "all tokens": {"pooling": None, "include_top": False},
     "a head for each token": {"pooling": None},
 }
+
+
+def patches_averaged(**arguments):
+    """Returns a model with a class token and a head on the mean of the patches."""
+    model = made(pooling=None, include_top=False, **arguments)
+    mean = PatchPooling(name="pooling")(model.output)
+    head = keras.layers.Dense(5, name="head")
+    model = keras.Model(model.input, head(mean), name=model.name)
+    randomize(head)
+    return model
 
 
 def made(config=PLAIN, image_size=SIZE, **arguments):

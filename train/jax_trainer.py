@@ -147,9 +147,10 @@ class JaxTrainer(Trainer):
         import jax
 
         def target(trained):
-            logits, after = self.model.stateless_call(
-                trained, fixed, inputs, training=True
-            )
+            with self.lean():
+                logits, after = self.model.stateless_call(
+                    trained, fixed, inputs, training=True
+                )
             loss = ops.sum(self.loss(logits, labels)) / count
             accuracy = ops.sum(self.correct(logits, labels)) / count
             scaled = self.loss_scale.scaled(loss) if self.loss_scale else loss
@@ -176,7 +177,11 @@ class JaxTrainer(Trainer):
         return self.gather(self._compiled_logits(*values, inputs))[:rows]
 
     def _logits(self, trained, fixed, inputs):
-        return self.model.stateless_call(trained, fixed, inputs, training=False)[0]
+        with self.lean():
+            answers, _ = self.model.stateless_call(
+                trained, fixed, inputs, training=False
+            )
+        return answers
 
     def gather(self, values):
         """Returns as one NumPy array (batch, ...) what each device has."""

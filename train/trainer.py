@@ -5,6 +5,7 @@ import contextlib
 import keras
 import tensorflow as tf
 
+from keras_vit.lean import lean
 from train.loss_scale import LossScale
 from train.losses import count_correct, softmax_cross_entropy
 
@@ -67,6 +68,7 @@ class Trainer:
                     "its apply() heeds: build it without."
                 )
         self.model = model
+        self.lean = lean(model)
         self.optimizer = optimizer
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
@@ -244,7 +246,8 @@ class Trainer:
         """What these examples add to the batch's gradients, loss and accuracy."""
         count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
-            logits = self.model(inputs, training=True)
+            with self.lean():
+                logits = self.model(inputs, training=True)
             losses = self.loss(logits, labels)
             # Divided here, not in each gradient, which would copy them all.
             loss = tf.reduce_sum(losses) / count
@@ -263,8 +266,13 @@ class Trainer:
 
     @tf.function(reduce_retracing=True)
     def _logits(self, inputs):
-        found = self.strategy.run(self.model, (inputs,), {"training": False})
+        found = self.strategy.run(self._answers, (inputs,))
         return self._gathered(found)
+
+    def _answers(self, inputs):
+        """What each device does."""
+        with self.lean():
+            return self.model(inputs, training=False)
 
     def gather(self, values):
         """Returns as one NumPy array (batch, ...) what each device of each host has."""

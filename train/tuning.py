@@ -47,16 +47,11 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
             "add: leave it out, or choose a Vision Transformer."
         )
     for block in blocks:
-        block.trainable = True
-        for layer in (block.attention_norm, block.attention, block.mlp_norm, block.mlp):
-            layer.trainable = False
-        block.attention.trainable = True
-        for name in ("query", "key", "value", "out"):
-            projection = getattr(block.attention, name)
-            projection.trainable = name in ("query", "value")
-            if projection.trainable:
-                projection.bias.trainable = False
-                projection.enable_lora(lora_rank)
+        for projection in (block.attention.query, block.attention.value):
+            projection.enable_lora(lora_rank)
+            # The layers stay frozen, also where they are loaded without the products.
+            projection.lora_kernel_a.trainable = True
+            projection.lora_kernel_b.trainable = True
 
 
 def count_parameters(variables, lora=False):

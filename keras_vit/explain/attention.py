@@ -1,5 +1,7 @@
 """What the tokens look at: attention weights, layer by layer."""
 
+import math
+
 import numpy as np
 from keras import ops
 
@@ -189,8 +191,9 @@ def attention_distance(model, images):
     >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
     (12, 1, 3)
     """
-    rows, columns = grid_size(model, np.shape(images)[1:3])
-    down, across = patch_stride(model)
+    image_size = np.shape(images)[1:3]
+    rows, columns = grid_size(model, image_size)
+    down, across = patch_stride(model, image_size)
     y, x = np.divmod(np.arange(rows * columns), columns)
     distances = np.hypot(
         down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
@@ -209,21 +212,24 @@ def attention_distance(model, images):
     return _by_layer(model, images, mean_distance)
 
 
-def patch_map(matrix, grid_size):
+def patch_map(matrix, grid_size, pooling=None):
     """Returns what the model's answer takes from each patch, as a picture.
 
-    That is the class token's row, or of models without one, which answer from the
-    mean over the tokens, the mean over the rows.
+    That is the class token's row, or of models that answer from the mean over the
+    patches, the mean over their rows.
 
     Args:
         matrix: array (..., tokens, tokens), such as `attention_maps` returns.
         grid_size: (rows, columns) of the patches, see `grid_size`.
+        pooling: `"token"` or `"gap"`, what the model answers from; by default the
+            class token if there is one. `"gap"` is for a model with a class token and
+            `PatchPooling`.
 
     Returns:
         Array (..., rows, columns).
 
     Raises:
-        ValueError: the tokens do not fit the grid.
+        ValueError: the tokens do not fit the grid, or the pooling does not fit them.
 
     Source:
         Paper figure 6.
@@ -236,7 +242,18 @@ def patch_map(matrix, grid_size):
     """
     matrix = np.asarray(matrix)
     first = num_class_tokens(matrix.shape[-1], grid_size)
-    row = matrix[..., 0, 1:] if first else matrix.mean(axis=-2)
+    if pooling is None:
+        pooling = "token" if first else "gap"
+    if pooling not in ("token", "gap") or (pooling == "token" and not first):
+        raise ValueError(
+            f'pooling must be "gap", or "token" where there is a class token, got '
+            f"{pooling!r} for {matrix.shape[-1]} tokens of {math.prod(grid_size)} "
+            "patches."
+        )
+    if pooling == "token":
+        row = matrix[..., 0, 1:]
+    else:
+        row = matrix[..., first:, first:].mean(axis=-2)
     return row.reshape(*row.shape[:-1], *grid_size)
 
 

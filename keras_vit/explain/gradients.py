@@ -5,12 +5,17 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import checked, gradients, run
-from keras_vit.layers import ClassTokenPooling, LayerNorm
+from keras_vit.layers import ClassTokenPooling, LayerNorm, PatchPooling
 from keras_vit.layers.watching import Watcher, watched_by
 from keras_vit.structure import check_once
 
 # Where a model without a head ends.
-_FEATURES = (ClassTokenPooling, LayerNorm, keras.layers.GlobalAveragePooling1D)
+_FEATURES = (
+    ClassTokenPooling,
+    LayerNorm,
+    PatchPooling,
+    keras.layers.GlobalAveragePooling1D,
+)
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
 

@@ -1,7 +1,7 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.class_token import ClassToken, ClassTokenPooling
+from keras_vit.layers.class_token import ClassToken, ClassTokenPooling, PatchPooling
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
@@ -19,6 +19,7 @@ __all__ = [
     "ClassTokenPooling",
     "LayerNorm",
     "PatchEncoder",
+    "PatchPooling",
     "ResidualUnit",
     "SelfAttention",
     "StdConv2D",

@@ -4,13 +4,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
 from keras_vit.layers.watching import current_watcher
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(Composite):
     """Multi-head scaled dot-product attention of a sequence to itself.
 
     The weights over the tokens are computed in float32 (a softmax in half precision
@@ -55,6 +56,7 @@ class SelfAttention(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    parts = ("query", "key", "value", "out")
     # The class of the projections.
     dense = keras.layers.Dense
 
@@ -72,7 +74,7 @@ class SelfAttention(keras.layers.Layer):
                 f"{self.name}: num_heads={self.num_heads} does not divide the size of "
                 f"a token, {hidden_size}."
             )
-        for name in ("query", "key", "value", "out"):
+        for name in self.parts:
             projection = self.dense(
                 hidden_size,
                 kernel_initializer=initializer("glorot_uniform"),
@@ -86,6 +88,7 @@ class SelfAttention(keras.layers.Layer):
         )
         if self.relative_positions:
             self._build_offsets(tokens_shape)
+        self.settle()
 
     def _build_offsets(self, tokens_shape):
         _, length, hidden_size = tokens_shape

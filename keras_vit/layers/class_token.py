@@ -68,3 +68,57 @@ class ClassTokenPooling(keras.layers.Layer):
 
     def compute_output_shape(self, tokens_shape):
         return (tokens_shape[0], tokens_shape[2])
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchPooling(keras.layers.Layer):
+    """Averages the patches' states, without the tokens that come before them.
+
+    Args:
+        num_prefix_tokens: int, how many tokens come first that are no patches': 1 for
+            the class token.
+        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        tokens: float tensor (batch, num_prefix_tokens + patches, hidden_size).
+
+    Returns:
+        Float tensor (batch, hidden_size).
+
+    Raises:
+        ValueError: `num_prefix_tokens` is negative, or there are no other tokens.
+
+    Source:
+        `global_pool="avg"` of timm, `pooling="avg"` of Keras.
+
+    Example:
+
+    >>> tuple(PatchPooling()(keras.ops.ones((2, 7, 192))).shape)
+    (2, 192)
+    """
+
+    def __init__(self, num_prefix_tokens=1, **kwargs):
+        super().__init__(**kwargs)
+        if num_prefix_tokens < 0:
+            raise ValueError(
+                f"{self.name}: num_prefix_tokens must not be negative, got "
+                f"{num_prefix_tokens}."
+            )
+        self.num_prefix_tokens = num_prefix_tokens
+
+    def build(self, tokens_shape):
+        tokens = tokens_shape[1]
+        if tokens is not None and tokens <= self.num_prefix_tokens:
+            raise ValueError(
+                f"{self.name} averages what comes after {self.num_prefix_tokens} "
+                f"tokens, got {tokens}: pass tokens of patches too."
+            )
+
+    def call(self, tokens):
+        return ops.mean(tokens[:, self.num_prefix_tokens :], axis=1)
+
+    def compute_output_shape(self, tokens_shape):
+        return (tokens_shape[0], tokens_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}

@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.gelu import ACTIVATIONS
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MLP(keras.layers.Layer):
+class MLP(Composite):
     """Two dense layers with a GELU between them, applied to each token.
 
     Args:
@@ -38,6 +39,7 @@ class MLP(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    parts = ("expand", "project")
     # The class of the two layers.
     dense = keras.layers.Dense
 
@@ -72,6 +74,7 @@ class MLP(keras.layers.Layer):
         self.dropout = Dropout(
             self.dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
+        self.settle()
 
     def call(self, tokens, training=None):
         shape = ops.shape(tokens)

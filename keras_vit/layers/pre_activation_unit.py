@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.residual_unit import bottleneck_shape, group_norm
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PreActivationUnit(keras.layers.Layer):
+class PreActivationUnit(Composite):
     """Bottleneck of three weight-standardised convolutions, each after a group norm.
 
     Norm and ReLU come before a convolution, so that nothing but sums lies on the way of
@@ -41,6 +42,7 @@ class PreActivationUnit(keras.layers.Layer):
     (2, 7, 7, 256)
     """
 
+    parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")
     # The class of the convolutions.
     convolution = StdConv2D
 
@@ -67,6 +69,7 @@ class PreActivationUnit(keras.layers.Layer):
             self.conv_proj = self._conv(
                 "conv_proj", features_shape, wide, 1, self.strides
             )
+        self.settle()
 
     def _conv(self, name, input_shape, filters, size, strides=1):
         conv = self.convolution(

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.sizes import pair
 
@@ -10,7 +11,7 @@ _EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ResidualUnit(keras.layers.Layer):
+class ResidualUnit(Composite):
     """Bottleneck of three weight-standardised convolutions with group norms.
 
     The stride is that of the 3x3 convolution. The shortcut is projected where the
@@ -43,6 +44,7 @@ class ResidualUnit(keras.layers.Layer):
     (2, 7, 7, 256)
     """
 
+    parts = ("conv1", "gn1", "conv2", "gn2", "conv3", "gn3", "conv_proj", "gn_proj")
     # The class of the convolutions.
     convolution = StdConv2D
 
@@ -79,6 +81,7 @@ class ResidualUnit(keras.layers.Layer):
             self.conv_proj, self.gn_proj = self._conv_norm(
                 "_proj", features_shape, output, 1, self.strides
             )
+        self.settle()
 
     def _conv_norm(
         self, suffix, input_shape, output_shape, size, strides=1, **norm_arguments

@@ -3,6 +3,8 @@
 import keras
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.composite import Composite
+from keras_vit.layers.last_block import computes_class_token_alone
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import Dropout, rematerialized
@@ -11,7 +13,7 @@ from keras_vit.layers.watching import current_watcher
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Composite):
     """Self-attention and a perceptron, each after a layer norm and added back.
 
     Args:
@@ -55,6 +57,7 @@ class TransformerBlock(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    parts = ("attention_norm", "attention", "mlp_norm", "mlp")
     # The classes of the two branches.
     self_attention = SelfAttention
     perceptron = MLP
@@ -102,8 +105,9 @@ class TransformerBlock(keras.layers.Layer):
         )
 
     def build(self, tokens_shape):
-        for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
-            layer.build(tokens_shape)
+        for name in self.parts:
+            getattr(self, name).build(tokens_shape)
+        self.settle()
 
     def call(
         self,
@@ -113,6 +117,8 @@ class TransformerBlock(keras.layers.Layer):
         class_token_only=False,
         remat=False,
     ):
+        class_token_only = class_token_only or computes_class_token_alone(self)
+
         def encode(tokens):
             return self._encode(
                 tokens, training, return_attention_weights, class_token_only

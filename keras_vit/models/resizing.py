@@ -6,11 +6,15 @@ import zoo
 from keras_vit.layers import (
     AddPositionEmbs,
     AddPositionEmbs2D,
+    PatchEncoder,
     TransformerBlock,
     initial_values,
 )
+from keras_vit.layers.composite import Composite
 from keras_vit.sizes import pair
-from keras_vit.structure import grid_size, layers_of
+from keras_vit.structure import grid_size, layers_of, resizing_layers
+
+_POSITIONS = (AddPositionEmbs, AddPositionEmbs2D)
 
 
 def at_image_size(model, image_size, position_embedding_method="released"):
@@ -19,19 +23,21 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     Only its position embeddings change: they are resized to the new grid of patches.
 
     Args:
-        model: a functional `keras.Model` of ours, or one of our layers. It is not
-            changed, and its weights are copied.
+        model: a functional or sequential `keras.Model` of ours, of our layers, or with
+            one of ours in it. It is not changed, and its weights are copied, LoRA's
+            too; what is frozen is so in the copy.
         image_size: int or (height, width) in pixels.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
 
     Returns:
-        A new functional `keras.Model` of the same layers' names, not compiled.
+        A new `keras.Model` of the same kind and layers' names, not compiled.
 
     Raises:
         ValueError: the model has relative positions, which belong to one number of
-            tokens; the image cannot be cut into whole patches; or the method is
-            unknown.
+            tokens; a layer resizes images to one size before they are cut into
+            patches; another layer has weights for one image size; the image cannot be
+            cut into whole patches; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -43,42 +49,171 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     (None, 48, 64, 3)
     """
     image_size = pair(image_size, "image_size")
+    _check(model)
     if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
         raise ValueError(
             f"The model {model.name} has relative positions, which belong to one "
             "number of tokens: build and train it at the image size that you need."
         )
-    new_grid = grid_size(model, image_size)
-
-    def copied(layer):
-        config = layer.get_config()
-        if isinstance(layer, (AddPositionEmbs, AddPositionEmbs2D)):
-            config["grid_size"] = new_grid
-        return type(layer).from_config(config)
-
+    if resizers := resizing_layers(model):
+        raise ValueError(
+            f"The model {model.name} has the layer {resizers[0].name}, which makes "
+            "images one size whatever they were: call at_image_size with the model "
+            "behind it, and put what comes back behind a layer of the new size."
+        )
+    old_grid = grid_size(model)
+    copies = _Copies(model)
     images = keras.Input(
         (*image_size, model.input_shape[-1]),
         dtype=model.inputs[0].dtype,
         name=model.inputs[0].name,
     )
     with initial_values.left_out():
-        resized = keras.models.clone_model(
-            model, input_tensors=images, clone_function=copied
-        )
-    for layer in model.layers:
-        if not layer.weights:
-            # Among these are inputs, which Keras may give another name.
-            continue
-        weights = layer.get_weights()
-        if isinstance(layer, (AddPositionEmbs, AddPositionEmbs2D)):
-            old_grid = layer.grid_size or grid_size(model)
-            method = position_embedding_method
-            weights = [
-                _RESIZE[weight.name](value, old_grid, new_grid, method)
-                for weight, value in zip(layer.weights, weights, strict=True)
-            ]
-        resized.get_layer(layer.name).set_weights(weights)
+        copies.copies[model] = resized = copies.of_model(model, images)
+    copies.set_weights(old_grid, position_embedding_method)
+    copies.freeze()
     return resized
+
+
+def _check(model):
+    if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
+        raise ValueError(
+            f"at_image_size takes a functional or sequential model of one input, got "
+            f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
+            "variants, or one that wraps it."
+        )
+
+
+def _takes_one_tensor(model):
+    # A model of a class with a call of its own has no inputs.
+    return len(getattr(model, "inputs", None) or ()) == 1
+
+
+class _Copies:
+    """The layers of a model, made anew as the graph reaches them.
+
+    Args:
+        model: `keras.Model`, what an error calls it.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.grid = None
+        self.copies = {}
+
+    def of_model(self, model, images):
+        """Returns a model in which every layer is a copy.
+
+        Args:
+            model: `keras.Model`, functional or sequential.
+            images: Keras tensor that it takes instead of its own.
+        """
+        if isinstance(model, keras.Sequential):
+            copy = keras.Sequential([images], name=model.name)
+            for layer in model.layers:
+                given = copy.outputs[0] if copy.layers else images
+                copy.add(self.of_layer(layer, given))
+            return copy
+        return keras.models.clone_model(
+            model,
+            input_tensors=images,
+            clone_function=lambda layer: layer,
+            call_function=lambda layer, *args, **kwargs: self.of_layer(
+                layer, *args, **kwargs
+            )(*args, **kwargs),
+        )
+
+    def of_layer(self, layer, *args, **_):
+        """Returns the one copy of a layer that is called with some tensors."""
+        if layer not in self.copies:
+            self.copies[layer] = self._made(layer, *args)
+        return self.copies[layer]
+
+    def _made(self, layer, *args):
+        if isinstance(layer, keras.Model):
+            if not _takes_one_tensor(layer) or not hasattr(args[0], "shape"):
+                raise ValueError(
+                    f"The model {layer.name} in {self.model.name} is not of one input "
+                    "and known layers: call at_image_size with the Vision Transformer "
+                    "alone, and build the rest around what comes back."
+                )
+            [inputs] = layer.inputs
+            images = keras.Input(
+                args[0].shape[1:], dtype=inputs.dtype, name=inputs.name
+            )
+            return self.of_model(layer, images)
+        config = layer.get_config()
+        if isinstance(layer, PatchEncoder):
+            sides = zip(args[0].shape[1:3], layer.patch_size, strict=True)
+            self.grid = tuple(side // patch for side, patch in sides)
+        if isinstance(layer, _POSITIONS):
+            config["grid_size"] = self.grid
+        return type(layer).from_config(config)
+
+    def set_weights(self, old_grid, method):
+        """Gives the copies the weights of the originals.
+
+        Args:
+            old_grid: (rows, columns) of the patches of the original.
+            method: str, see `zoo.resize`.
+
+        Raises:
+            ValueError: a copy has no such weights.
+        """
+        for layer, copy in self.copies.items():
+            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
+                continue
+            _enable_lora(layer, copy)
+            weights = layer.get_weights()
+            if isinstance(layer, _POSITIONS):
+                weights = [
+                    _RESIZE[weight.name](
+                        value, layer.grid_size or old_grid, self.grid, method
+                    )
+                    for weight, value in zip(layer.weights, weights, strict=True)
+                ]
+            if [value.shape for value in weights] != [
+                tuple(weight.shape) for weight in copy.weights
+            ]:
+                raise ValueError(
+                    f"The layer {layer.name} of the model {self.model.name} has "
+                    "weights for one image size: leave it out of the model, and build "
+                    "it anew on what comes back."
+                )
+            copy.set_weights(weights)
+
+    def freeze(self):
+        """Freezes of the copies what is frozen of the originals."""
+        # A model hands its flag to what is in it, and is noted after that.
+        for layer, copy in reversed(self.copies.items()):
+            if isinstance(layer, keras.Model):
+                copy.trainable = layer.trainable
+        for layer, copy in self.copies.items():
+            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
+                continue
+            for part, other in _parts(layer, copy):
+                other.trainable = part.trainable
+            for weight, original in zip(copy.weights, layer.weights, strict=True):
+                weight.trainable = original.trainable
+
+
+def _parts(layer, copy):
+    """Pairs of a layer and its copy, and of what is in them."""
+    pairs = [(layer, copy)]
+    if isinstance(layer, Composite):
+        parts = [part for _, _, part in layer.all_parts()]
+        pairs += zip(parts, (part for _, _, part in copy.all_parts()), strict=True)
+    return pairs
+
+
+def _enable_lora(layer, copy):
+    """Gives the dense layers of a copy LoRA's products where the original has them."""
+    for part, other in _parts(layer, copy):
+        if getattr(part, "lora_enabled", False):
+            if not other.lora_enabled:
+                other.enable_lora(part.lora_rank)
+            # Of the layer's configuration Keras leaves it out.
+            other.lora_alpha = part.lora_alpha
 
 
 def _rows(embedding, old_grid, new_grid, method):

@@ -12,6 +12,7 @@ from keras_vit.layers import (
     ClassTokenPooling,
     LayerNorm,
     PatchEncoder,
+    PatchPooling,
     TransformerBlock,
     initial_values,
 )
@@ -52,8 +53,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
         pooling: `"token"` for the class token's state, `"gap"` for the mean over the
-            patches of a model without class token (with a file that has one, it is
-            left out), None for all tokens.
+            patches, None for all tokens. With `"gap"` there is a class token where the
+            file has one; the file's head, which was trained on it, is then refused.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         representation_size: int, the size of the tanh layer before the head. By
             default there is one where a whole file with one is loaded, head included;
@@ -130,7 +131,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     checkpoint = None
     if weights is not None:
         checkpoint = released.read_weights(weights, variant, config.num_heads)
-        if pooling is None:
+        if pooling != "token":
             class_token = checkpoint.class_token
         if image_size is None:
             image_size = released.image_size(checkpoint, config)
@@ -184,16 +185,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 relative_positions=config.position_embedding == "relative",
                 name=f"encoder_block_{index}",
-            )(
-                tokens,
-                # The head sees no other token, so the last block computes no other.
-                class_token_only=pooling == "token" and index == config.num_layers - 1,
-                remat=remat,
-            )
+            )(tokens, remat=remat)
         outputs = LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(tokens)
 
         if pooling == "token":
             outputs = ClassTokenPooling(name="pooling")(outputs)
+        elif pooling == "gap" and class_token:
+            outputs = PatchPooling(name="pooling")(outputs)
         elif pooling == "gap":
             outputs = keras.layers.GlobalAveragePooling1D(
                 data_format="channels_last", name="pooling"

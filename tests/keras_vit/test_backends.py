@@ -12,8 +12,10 @@ HERE = pathlib.Path(__file__).parent
 FILES = (
     "test_bit_resnet.py",
     "test_explain_functions.py",
+    "test_frozen.py",
     "test_initial_values.py",
     "test_layers.py",
+    "test_lean.py",
     "test_positions.py",
     "test_predictor.py",
     "test_preprocessing.py",

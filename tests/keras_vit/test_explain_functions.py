@@ -10,6 +10,7 @@ from keras import ops
 import keras_vit
 from keras_vit import explain
 from keras_vit.layers.watching import Watcher, watched_by
+from keras_vit.structure import patch_stride, pooling_of
 
 GOLDENS = (
     "token",
@@ -523,3 +524,66 @@ def test_every_variant(variant):
     assert explain.embedding_filters(model).components.shape == (28, *size, 3)
     features = explain.token_features(model, images)
     assert features.patches.shape == (1, 1, 2, config.hidden_size)
+
+
+def behind_resizing(model, size=(64, 96), **arguments):
+    images = keras.Input((*size, 3))
+    resized = keras.layers.Resizing(32, 48, **arguments)(images)
+    return keras.Model(images, model(resized))
+
+
+@pytest.mark.parametrize("size", [(64, 96), (None, None)])
+def test_the_grid_behind_a_resizing(size):
+    model = small_models.made()
+    wrapper = behind_resizing(model, size)
+    assert explain.grid_size(wrapper) == (4, 6)
+    assert explain.grid_size(wrapper, (320, 48)) == (4, 6)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 64, 96, 3)).astype("float32")
+    rollout = explain.attention_rollout(wrapper, images)
+    assert explain.patch_map(rollout, explain.grid_size(wrapper)).shape == (2, 4, 6)
+    assert explain.token_features(wrapper, images).patches.shape == (2, 4, 6, 24)
+    # Every pixel of the model is two of what it is given.
+    resized = keras.layers.Resizing(32, 48)(images)
+    np.testing.assert_allclose(
+        explain.attention_distance(wrapper, images),
+        2 * explain.attention_distance(model, resized),
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, (32, 16)),
+        ({"crop_to_aspect_ratio": True}, (16, 16)),
+        ({"pad_to_aspect_ratio": True}, (32, 32)),
+    ],
+)
+def test_the_stride_of_images_of_another_shape(arguments, expected):
+    wrapper = behind_resizing(small_models.made(), (128, 96), **arguments)
+    assert patch_stride(wrapper) == expected
+
+
+def test_what_comes_after_the_patches_is_no_stem():
+    model = small_models.made(pooling=None, include_top=False)
+    places = keras.layers.Reshape((5, 5, 24))(model.output)
+    convolved = keras.layers.Conv2D(2, 3, strides=2)(places)
+    assert explain.grid_size(keras.Model(model.input, convolved)) == (4, 6)
+
+
+def test_maps_of_a_model_that_averages_patches_beside_a_class_token():
+    model = small_models.patches_averaged()
+    images = images_of(model)
+    grid = explain.grid_size(model)
+    assert pooling_of(model) == "gap"
+    assert pooling_of(small_models.made()) == "token"
+    rollout = explain.attention_rollout(model, images)
+    found = explain.patch_map(rollout, grid, "gap")
+    expected = rollout[:, 1:, 1:].mean(axis=1).reshape(2, *grid)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    assert explain.gradient_attention(model, images).shape == (2, 25, 25)
+    headless = keras.Model(model.input, model.get_layer("pooling").output)
+    with pytest.raises(ValueError, match="no head that gives"):
+        explain.gradient_attention(headless, images)
+    with pytest.raises(ValueError, match="pooling must be .* got 'token' for 4"):
+        explain.patch_map(np.eye(4), (2, 2), "token")

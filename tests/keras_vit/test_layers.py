@@ -35,6 +35,12 @@ LAYERS = {
     ),
     "ClassToken": ({}, (2, 6, 24), (2, 7, 24), {"num_weights": 1}),
     "ClassTokenPooling": ({}, (2, 7, 24), (2, 24), {"num_weights": 0}),
+    "PatchPooling": (
+        {"num_prefix_tokens": 2},
+        (2, 7, 24),
+        (2, 24),
+        {"num_weights": 0},
+    ),
     "AddPositionEmbs": (
         {"grid_size": (2, 3)},
         (2, 7, 24),
@@ -281,6 +287,14 @@ def test_class_token_comes_first():
     np.testing.assert_array_equal(found[:, 1:], tokens)
     pooled = keras_vit.ClassTokenPooling()(found)
     np.testing.assert_array_equal(numpy(pooled), found[:, 0])
+
+
+@pytest.mark.parametrize("prefix", [0, 1, 3])
+def test_patches_are_averaged_without_what_comes_before(prefix):
+    tokens = normal((2, 7, 24))
+    found = keras_vit.PatchPooling(num_prefix_tokens=prefix)(tokens)
+    expected = tokens[:, prefix:].astype("float64").mean(axis=1)
+    np.testing.assert_allclose(numpy(found), expected, atol=1e-6)
 
 
 def test_positions_are_added():
@@ -700,6 +714,11 @@ def test_layers_can_be_frozen():
             r"rate must be in \[0, 1\), got 1.0",
         ),
         (lambda: keras_vit.ResidualUnit(8, strides=0), "strides must be a positive"),
+        (lambda: keras_vit.PatchPooling(-1), "must not be negative, got -1"),
+        (
+            lambda: keras_vit.PatchPooling()(ops.ones((1, 1, 24))),
+            "what comes after 1 tokens, got 1: pass tokens of patches",
+        ),
     ],
 )
 def test_errors_say_what_to_do(make, message):

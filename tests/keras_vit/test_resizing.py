@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pytest
 import small_models
+from harness import normal, numpy, randomize
 from keras import ops
 
 import keras_vit
@@ -99,3 +100,119 @@ def test_what_cannot_be_is_refused():
         keras_vit.at_image_size(model, 64, "cubic")
     with pytest.raises(ValueError, match="image_size must be a positive int"):
         keras_vit.at_image_size(model, 0)
+
+
+def functional(model):
+    images = keras.Input(model.input_shape[1:])
+    outputs = keras.layers.Dense(3, name="new_head")(
+        model(keras.layers.Rescaling(2.0)(images))
+    )
+    return keras.Model(images, outputs, name="wrapper")
+
+
+def sequential(model):
+    images = keras.Input(model.input_shape[1:])
+    return keras.Sequential([images, keras.layers.Rescaling(2.0), model])
+
+
+def twice(model):
+    return functional(sequential(model))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "kind"),
+    [
+        (functional, "hybrid"),
+        (functional, "rows and columns before every block"),
+        (sequential, "plain"),
+        (twice, "plain"),
+    ],
+)
+def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
+    model = small_models.made(**small_models.MODELS[kind])
+    wrapper = wrap(model)
+    found = keras_vit.at_image_size(wrapper, (64, 40), "bilinear")
+    assert type(found) is type(wrapper)
+    assert found.input_shape == (None, 64, 40, 3)
+    inner = keras_vit.at_image_size(model, (64, 40), "bilinear")
+    images = normal((2, 64, 40, 3))
+    scale = 4.0 if wrap is twice else 2.0
+    expected = inner(scale * images)
+    if wrap is not sequential:
+        expected = wrapper.get_layer("new_head")(expected)
+    np.testing.assert_allclose(numpy(found(images)), numpy(expected), atol=1e-5)
+    # The original is as it was.
+    images = normal((2, 32, 48, 3))
+    expected = model(scale * images)
+    if wrap is not sequential:
+        expected = wrapper.get_layer("new_head")(expected)
+    np.testing.assert_allclose(numpy(wrapper(images)), numpy(expected), atol=1e-5)
+
+
+def test_int8_models_in_wrappers():
+    model = keras_vit.quantize_weights(small_models.made())
+    found = keras_vit.at_image_size(functional(model), 64)
+    inner = keras_vit.at_image_size(model, 64)
+    images = normal((2, 64, 64, 3))
+    expected = found.get_layer("new_head")(inner(2.0 * images))
+    np.testing.assert_allclose(numpy(found(images)), numpy(expected), atol=1e-5)
+
+
+def test_lora_goes_along():
+    model = small_models.made()
+    part = model.get_layer("encoder_block_1").attention.query
+    part.enable_lora(2, lora_alpha=6)
+    model.get_layer("head").enable_lora(3, lora_alpha=1)
+    randomize(model)
+    found = keras_vit.at_image_size(model, 64)
+    for one, other in zip(model.weights, found.weights, strict=True):
+        assert (one.name, one.trainable) == (other.name, other.trainable)
+    images = images_of(model)
+    found = keras_vit.at_image_size(model, (32, 48))
+    np.testing.assert_allclose(numpy(found(images)), numpy(model(images)), atol=1e-6)
+
+
+def test_what_is_frozen_stays_so():
+    model = small_models.made()
+    wrapper = functional(model)
+    model.trainable = False
+    model.get_layer("encoder_block_1").mlp.trainable = True
+    found = keras_vit.at_image_size(wrapper, 64)
+    assert [weight.trainable for weight in found.weights] == [
+        weight.trainable for weight in wrapper.weights
+    ]
+    assert not found.get_layer(model.name).trainable
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        keras.layers.Resizing(32, 48, name="fixed"),
+        keras.layers.CenterCrop(32, 48, name="fixed"),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_models_behind_one_size_are_refused(layer):
+    images = keras.Input((96, 96, 3))
+    model = keras.Model(images, small_models.made()(layer(images)))
+    with pytest.raises(ValueError, match="the layer fixed, which makes images one"):
+        keras_vit.at_image_size(model, 64)
+
+
+def test_other_layers_are_refused_by_name():
+    model = small_models.made(pooling=None, include_top=False)
+    flat = keras.layers.Flatten()(model.output)
+    model = keras.Model(model.input, keras.layers.Dense(2, name="flat")(flat))
+    with pytest.raises(ValueError, match="The layer flat of .* one image size"):
+        keras_vit.at_image_size(model, 64)
+
+    class Mine(keras.Model):
+        def call(self, images):
+            return images
+
+    with pytest.raises(ValueError, match="functional or sequential model of one inpu"):
+        keras_vit.at_image_size(Mine(), 64)
+    images = keras.Input((32, 48, 3))
+    model = keras.Model(images, small_models.made()(Mine(name="mine")(images)))
+    with pytest.raises(ValueError, match="The model mine in .* one input and known"):
+        keras_vit.at_image_size(model, 64)

@@ -296,12 +296,76 @@ class TestHead:
             VisionTransformer(config, path, include_top=False)
 
 
-def test_gap_pooling_leaves_the_class_token_out(load, goldens):
+@pytest.mark.parametrize("name", ["token", "pre_logits", "hybrid_stem"])
+def test_gap_is_the_mean_of_the_patches_of_the_same_network(name, load, expected):
+    values = expected(name)
+    model = load(name, pooling="gap", include_top=False)
+    np.testing.assert_allclose(
+        numpy(model(values["images"])),
+        values["tokens"][:, 1:].astype("float64").mean(axis=1),
+        atol=LOGITS_TOLERANCE,
+        rtol=0,
+    )
+
+
+def test_gap_of_a_token_file_has_a_new_head(load, expected):
+    values = expected("token")
     model = load("token", pooling="gap", classes=3)
-    assert "class_token" not in [layer.name for layer in model.layers]
-    embedding = model.get_layer("position_embedding").position_embedding
-    stored = np.load(goldens / "token.npz")["Transformer/posembed_input/pos_embedding"]
-    np.testing.assert_array_equal(numpy(embedding), stored[:, 1:])
+    np.testing.assert_array_equal(numpy(model(values["images"])), 0)
+    model.get_layer("head").kernel.assign(np.eye(48)[:, :3])
+    found = numpy(model(values["images"]))
+    patches = values["tokens"][:, 1:].mean(axis=1)
+    np.testing.assert_allclose(found, patches[:, :3], atol=LOGITS_TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "what"),
+    [
+        ("token", {}, "head was"),
+        ("pre_logits", {}, "head was"),
+        ("pre_logits", {"classes": 3, "representation_size": 32}, "pre_logits were"),
+        (
+            "pre_logits",
+            {"include_top": False, "representation_size": 32},
+            "pre_logits were",
+        ),
+    ],
+)
+def test_gap_refuses_what_was_trained_on_the_class_token(name, arguments, what, load):
+    message = f'The {what} trained on the class token in .*pooling="token".*new head'
+    with pytest.raises(ValueError, match=message):
+        load(name, pooling="gap", **arguments)
+
+
+def test_a_class_token_is_not_lost_in_silence(load, goldens, golden_index, tmp_path):
+    config, path = config_of(golden_index["token"]), goldens / "token.npz"
+    model = VisionTransformer(config, image_size=32, pooling="gap", classes=3)
+    with pytest.raises(ValueError, match='Left over: cls.*no class token: .*"gap"'):
+        keras_vit.load_released_weights(model, path, new_head=True)
+    other = load("token", pooling="gap", classes=3)
+    keras_vit.load_released_weights(other, path)
+    keras_vit.save_released_weights(model, tmp_path / "gap.npz")
+    with pytest.raises(ValueError, match="Missing in the file: cls"):
+        keras_vit.load_released_weights(other, tmp_path / "gap.npz", new_head=True)
+
+
+def test_files_cannot_say_that_a_head_is_on_the_patches(load, tmp_path):
+    model = load("token", pooling="gap", classes=3)
+    path = tmp_path / "saved.npz"
+    with pytest.raises(ValueError, match="a head on the mean of the patches.*Model.sa"):
+        keras_vit.save_released_weights(model, path)
+    assert not path.exists()
+    model = load("token", pooling="gap", include_top=False)
+    keras_vit.save_released_weights(model, path)
+    again = load("token", pooling="gap", include_top=False)
+    for one, other in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(numpy(one), numpy(other))
+    model.save(tmp_path / "model.keras")
+    images = np.ones((1, *model.input_shape[1:]), "float32")
+    np.testing.assert_array_equal(
+        numpy(keras.saving.load_model(tmp_path / "model.keras")(images)),
+        numpy(model(images)),
+    )
 
 
 def test_gap_pooling_keeps_a_file_of_its_kind(load):

@@ -64,6 +64,12 @@ def check(model, path, atol, output="logits"):
         np.testing.assert_allclose(found, wanted[:count], rtol=0, atol=atol * largest)
 
 
+def test_the_mean_of_patches_beside_a_class_token(tmp_path):
+    model = small_models.patches_averaged()
+    write_onnx(model, tmp_path / "model.onnx")
+    check(model, tmp_path / "model.onnx", 1e-5)
+
+
 def output_of(model):
     if model.layers[-1].name != "head":
         return "features"

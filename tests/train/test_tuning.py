@@ -66,6 +66,18 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
             assert np.any(change) == mine.path.startswith("head/"), mine.path
 
 
+@pytest.mark.parametrize("chosen", [{"frozen": True}, {"lora_rank": 2}])
+def test_what_is_saved_stays_frozen(chosen, tmp_path):
+    model = vit()
+    choose_trainable(model, **chosen)
+    model.save(tmp_path / "model.keras")
+    saved = keras.saving.load_model(tmp_path / "model.keras")
+    images = keras.Input((8, 8, 3))
+    for again in (saved, keras.Model(images, saved(images))):
+        paths = [variable.path for variable in again.trainable_variables]
+        assert paths == ["head/kernel", "head/bias"]
+
+
 def test_rates_fall_from_block_to_block():
     rates = layer_rates(vit(), 0.5)
     paths = {v.path for v in vit().trainable_variables}

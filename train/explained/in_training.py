@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_vit import AddPositionEmbs, AddPositionEmbs2D, explain
-from keras_vit.structure import grid_size, layers_of
+from keras_vit.structure import grid_size, layers_of, pooling_of
 from train.data import pipeline
 from train.errors import RunError
 
@@ -53,7 +53,7 @@ def pictures(model, images, step):
 
     title = f"{model.name}, step {step:,}"
     rollout = explain.patch_map(
-        explain.attention_rollout(model, images), grid_size(model)
+        explain.attention_rollout(model, images), grid_size(model), pooling_of(model)
     )
     numbers = [f"image {number}" for number in range(1, len(images) + 1)]
     similarity = None

@@ -5,10 +5,9 @@ import functools
 
 import numpy as np
 
-import keras_vit
 from keras_vit import explain
 from keras_vit.explain import figures
-from keras_vit.structure import layers_of, num_layers
+from keras_vit.structure import num_layers, pooling_of
 from train.explained.book import Drawn
 from train.explained.photos import Photo
 
@@ -90,7 +89,7 @@ class Looker:
     @property
     def who_looks(self):
         """Whose row of the attention is shown."""
-        if layers_of(self.model, keras_vit.ClassToken):
+        if pooling_of(self.model) == "token":
             return "the class token"
         return "the mean of the patches"
 
@@ -263,7 +262,8 @@ class Looker:
 
     def _map(self, matrix):
         grid = explain.grid_size(self.model)
-        return explain.patch_map(matrix, grid).astype("float32")
+        pooling = pooling_of(self.model)
+        return explain.patch_map(matrix, grid, pooling).astype("float32")
 
     def _maps(self, image):
         """Of every layer and head, (layers, heads, rows, columns), some at a time."""

@@ -13,6 +13,7 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_vit.lean import blocks_for_class_token
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
 from train.exporters.onnx_graph import Graph
@@ -135,11 +136,15 @@ def _steps(model):
         )
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
     output, steps = config["output_layers"], []
+    alone = {block.name for block in blocks_for_class_token(model)}
     name, index, _ = output if isinstance(output[0], str) else output[0]
     while calls[name]:
         function, call = function_of(model.get_layer(name)), calls[name][index]
         [taken] = call["args"]
-        steps.append((name, function, {**call["kwargs"], **taken["config"]}))
+        options = {**call["kwargs"], **taken["config"]}
+        if name in alone:
+            options["class_token_only"] = True
+        steps.append((name, function, options))
         name, index, _ = taken["config"]["keras_history"]
     return steps[::-1]
 

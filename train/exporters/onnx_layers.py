@@ -15,6 +15,7 @@ from keras_vit.layers import (
     ClassTokenPooling,
     LayerNorm,
     PatchEncoder,
+    PatchPooling,
     ResidualUnit,
     StdConv2D,
     TransformerBlock,
@@ -191,6 +192,12 @@ def _mean_of_tokens(graph, layer, value, name, **_):
     return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
 
 
+def _mean_of_patches(graph, layer, value, name, **_):
+    start, end = graph.integers([layer.num_prefix_tokens]), graph.integers([2**31 - 1])
+    value = graph.node("Slice", value, start, end, graph.integers([1]))
+    return _mean_of_tokens(graph, layer, value, name)
+
+
 def _mean_of_places(graph, layer, value, name, **_):
     value = graph.image(value)
     return graph.wide("ReduceMean", value, graph.integers([2, 3]), keepdims=0)
@@ -283,6 +290,7 @@ _FUNCTIONS = {
     ClassTokenPooling: _class_token_pooling,
     LayerNorm: _layer_norm,
     PatchEncoder: _patches,
+    PatchPooling: _mean_of_patches,
     PreActivationUnit: _pre_activation_unit,
     ResidualUnit: _residual_unit,
     StdConv2D: _convolution,

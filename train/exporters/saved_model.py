@@ -8,6 +8,7 @@ import tempfile
 import keras
 import tensorflow as tf
 
+from keras_vit.lean import lean
 from train.data.decoding import decode_image
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
@@ -185,12 +186,14 @@ def _package(model, class_names):
     of_any_size = _images(None, None, channels)
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
     body, head = body_and_head(model)
+    context = lean(body)
 
     @tf.function(autograph=False)
     def features(inputs, training=False):
         # Nobody else does: a turned image has as many patches, elsewhere.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
-        return tf.cast(body(inputs, training=training), tf.float32)
+        with context():
+            return tf.cast(body(inputs, training=training), tf.float32)
 
     @tf.function(autograph=False)
     def logits(inputs, training=False):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.lean import lean
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
 from train.exporters.notices import without_notices
@@ -181,9 +182,11 @@ def _converted(model, precision, dynamic_batch):
             "tflite-float16 where 2 bytes a weight fit, or ONNX."
         )
     body, head = body_and_head(model)
+    context = lean(body)
 
     def call(images):
-        features = body(images, training=False)
+        with context():
+            features = body(images, training=False)
         if head is None:
             return {"features": features}
         return {"logits": tf.matmul(features, head.kernel) + head.bias}

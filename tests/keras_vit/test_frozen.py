@@ -1,0 +1,73 @@
+"""A frozen base stays frozen, however the model that holds it is copied."""
+
+import keras
+import numpy as np
+import pytest
+import small_models
+from harness import normal
+from keras import ops
+
+import keras_vit
+from keras_vit.models.bit_resnet import BiTConfig
+
+BASES = {
+    "plain": lambda: small_models.made(include_top=False),
+    "hybrid": lambda: small_models.made(small_models.HYBRID, include_top=False),
+    "bit": lambda: keras_vit.BiTResNet(BiTConfig((1,)), image_size=32),
+    "int8": lambda: keras_vit.quantize_weights(small_models.made(include_top=False)),
+}
+
+
+def saved(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return keras.saving.load_model(tmp_path / "model.keras")
+
+
+COPIES = {
+    "as it is": lambda model, _: model,
+    "saved": saved,
+    "cloned": lambda model, _: keras.models.clone_model(model),
+    "recursively": lambda model, _: keras.models.clone_model(model, recursive=True),
+    "at another size": lambda model, _: keras_vit.at_image_size(model, 64),
+}
+
+
+# Other kinds have other layers; how they are copied is the same.
+PAIRS = [("plain", copy) for copy in COPIES]
+PAIRS += [("hybrid", "at another size"), ("bit", "saved"), ("int8", "at another size")]
+
+
+@pytest.mark.parametrize(("kind", "copy"), PAIRS)
+def test_only_the_head_is_trained(kind, copy, tmp_path):
+    base = BASES[kind]()
+    base.trainable = False
+    images = keras.Input(base.input_shape[1:])
+    head = keras.layers.Dense(3, name="new_head")
+    model = COPIES[copy](keras.Model(images, head(base(images))), tmp_path)
+    assert {weight.path.split("/")[-2] for weight in model.trainable_weights} == {
+        "new_head"
+    }
+    before = [ops.convert_to_numpy(weight) for weight in model.weights]
+    model.compile(keras.optimizers.SGD(1.0), "mse")
+    images = normal((4, *model.input_shape[1:]))
+    model.fit(images, np.ones((4, 3), "float32"), batch_size=4, verbose=0)
+    moved = {
+        weight.path.split("/")[-2]
+        for weight, old in zip(model.weights, before, strict=True)
+        if (ops.convert_to_numpy(weight) != old).any()
+    }
+    assert moved == {"new_head"}
+
+
+def test_models_saved_before_parts_had_flags_load():
+    block = keras_vit.TransformerBlock(3, 40, name="block")
+    config = block.get_config()
+    assert "trainable_parts" not in config
+    block.build((None, 7, 24))
+    assert block.get_config() == config
+
+
+def test_an_unknown_part_is_named():
+    block = keras_vit.TransformerBlock(3, 40, trainable_parts={"head": False})
+    with pytest.raises(ValueError, match="no part 'head': .* attention.query"):
+        block.build((None, 7, 24))
