@@ -14,6 +14,7 @@ import numpy as np
 from keras import ops
 
 import zoo
+from keras_vit.callers import stacklevel
 from keras_vit.released_places import (
     check_accounted,
     check_complete,
@@ -237,7 +238,7 @@ def assign(model, released, *, new_head):
             f"The head in {released.path} is all zeros, and so will be the logits: "
             "pass classes=K for a new head to fine-tune, or include_top=False for "
             "features.",
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
 
 

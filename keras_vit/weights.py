@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 import zoo
+from keras_vit.callers import stacklevel
 from keras_vit.fitting import changed_arrays
 from keras_vit.released_places import (
     check_accounted,
@@ -374,7 +375,7 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
             "the original ImageNet-21k files are, and so will be the logits: pass "
             "classes=K for a new head to fine-tune, include_top=False for features, or "
             'weights="augreg-imagenet21k" for ImageNet-21k logits.',
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
 
 
