@@ -47,6 +47,7 @@ from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.quantization import quantize_weights
+from keras_vit.version import __version__
 from keras_vit.weights import load_released_weights, save_released_weights
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "ViT_S32",
     "ViT_Ti16",
     "VisionTransformer",
+    "__version__",
     "at_image_size",
     "decode_predictions",
     "explain",

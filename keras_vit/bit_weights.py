@@ -14,7 +14,13 @@ import numpy as np
 from keras import ops
 
 import zoo
-from keras_vit.released_places import placed
+from keras_vit.callers import stacklevel
+from keras_vit.released_places import (
+    check_accounted,
+    check_complete,
+    check_loadable,
+    placed,
+)
 from zoo import dialects
 from zoo.archive import Archive, CheckpointError, StoredArrays
 
@@ -66,9 +72,10 @@ def load_bit_weights(model, source, *, new_head=False):
         The model.
 
     Raises:
-        ValueError: the model is not one of `BiTResNet`.
+        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's or int8
+            weights.
         zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
-            missing, unknown or of other shapes; all of them are told at once, and no
+            missing, unknown or of other shapes; all of them are listed, and no
             variable is changed.
         zoo.StoreError: the file cannot be had.
 
@@ -89,16 +96,20 @@ def load_bit_weights(model, source, *, new_head=False):
 def save_bit_weights(model, path):
     """Writes a model's weights in the released naming of BiT, which timm reads too.
 
+    LoRA's products are written as a part of the kernels that they are added to.
+
     Args:
-        model: a model of `BiTResNet`.
+        model: a model of `BiTResNet`, every weight of which has a released name.
         path: str or path of the `.npz` to write or replace.
 
     Returns:
         `pathlib.Path` of the file.
 
     Raises:
-        ValueError: the model is not one of `BiTResNet`.
-        zoo.CheckpointError: the path does not end in `.npz`.
+        ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
+            weights that have no released name; nothing is written then.
+        zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
+            finite.
         OSError: the file cannot be written.
 
     Source:
@@ -109,13 +120,19 @@ def save_bit_weights(model, path):
     >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
     'bit.npz'
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     if path.suffix != ".npz":
         raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
     arrays = {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
-        for key, (variable, shape) in released_variables(model).items()
+        for key, (variable, shape) in saved_variables(model).items()
     }
+    problems = [
+        f"{key} holds NaN or infinity"
+        for key, array in arrays.items()
+        if not np.isfinite(array).all()
+    ]
+    _refuse(path, "a checkpoint of BiT", problems)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
         part = os.path.join(folder, path.name)
         np.savez(part, **arrays)
@@ -159,8 +176,11 @@ def released_variables(model):
     """Returns {released key: (variable, released shape)} of a model.
 
     Raises:
-        ValueError: the model is not one of `BiTResNet`.
+        ValueError: the model is not a whole one of `BiTResNet`.
     """
+    check_complete(
+        model, ("root_conv", "norm"), "keras_vit.BiTResNet or keras_vit.BiT_R50x1"
+    )
     found = {}
     for key, _, variable, _ in placed(model, _LAYERS):
         shape = tuple(variable.shape)
@@ -168,12 +188,17 @@ def released_variables(model):
             # The released head is a convolution of 1x1.
             shape = (1, 1, *shape)
         found[key] = (variable, shape)
-    if not any("/unit" in key for key in found):
-        raise ValueError(
-            f"Model {model.name!r} has no layers of BiT's released names: pass a model "
-            "made by keras_vit.BiTResNet or keras_vit.BiT_R50x1, not a model that "
-            "wraps one."
-        )
+    return found
+
+
+def saved_variables(model):
+    """Returns {released key: (variable, released shape)} of all weights of a model.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, or has weights besides.
+    """
+    found = released_variables(model)
+    check_accounted(model, _LAYERS)
     return found
 
 
@@ -186,9 +211,11 @@ def assign(model, released, *, new_head):
         new_head: bool, leave the file's head out even if it fits.
 
     Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's products.
         zoo.CheckpointError: the file does not fit; no variable is changed then.
     """
     targets = released_variables(model)
+    check_loadable(model, _LAYERS)
     shapes = dict(released.arrays.shapes)
     head = {f"{_HEAD}/kernel", f"{_HEAD}/bias"}
     own = targets[f"{_HEAD}/kernel"][1][-1] if head <= targets.keys() else None
@@ -211,7 +238,7 @@ def assign(model, released, *, new_head):
             f"The head in {released.path} is all zeros, and so will be the logits: "
             "pass classes=K for a new head to fine-tune, or include_top=False for "
             "features.",
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
 
 

@@ -23,13 +23,13 @@ def changed_arrays(checkpoint, shapes, grid_size, method):
         Dict of released name to float32 array.
 
     Raises:
-        ValueError: the model's grid, or its images in [-1, 1], cannot be had.
+        zoo.CheckpointError: the model's grid, or its images in [-1, 1], cannot be had.
     """
     embedding = checkpoint.arrays[POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
     if old_grid is None:
         if checkpoint.num_positions != math.prod(grid_size):
-            raise ValueError(
+            raise zoo.CheckpointError(
                 f"{checkpoint.path} has {checkpoint.num_positions} positions, which is "
                 "no square grid, and so can only be loaded at the image size it was "
                 f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
@@ -50,7 +50,7 @@ def _taking_unit_range(checkpoint):
     semantics, path = checkpoint.semantics, checkpoint.path
     inputs = f"images with mean {semantics.input_mean} and std {semantics.input_std}"
     if checkpoint.resnet_stages is not None:
-        raise ValueError(
+        raise zoo.CheckpointError(
             f"{path} takes {inputs}, which a hybrid cannot be changed to take as "
             "[-1, 1], since it standardises its kernels: pass zoo.read(path, "
             "semantics=...) with 0.5 for both as the weights, and normalise the images "
@@ -58,7 +58,9 @@ def _taking_unit_range(checkpoint):
         )
     kernel = checkpoint.arrays[_KERNEL].astype("float64")
     if kernel.shape[2] != len(semantics.input_mean):
-        raise ValueError(f"{path} takes {inputs}, but {kernel.shape[2]} channels.")
+        raise zoo.CheckpointError(
+            f"{path} takes {inputs}, but {kernel.shape[2]} channels."
+        )
     mean = np.array(semantics.input_mean)[:, None]
     kernel = kernel / np.array(semantics.input_std)[:, None]
     bias = checkpoint.arrays[_BIAS] + (kernel * (0.5 - mean)).sum(axis=(0, 1, 2))

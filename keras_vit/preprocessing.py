@@ -1,5 +1,7 @@
 """What goes into a model, and what comes out."""
 
+import sys
+
 import numpy as np
 from keras import ops
 
@@ -7,12 +9,15 @@ from keras import ops
 def preprocess_input(images):
     """Scales images from [0, 255] to [-1, 1], as every released model expects.
 
+    In `tf.data.Dataset.map` it works with every backend.
+
     Args:
         images: NumPy array or tensor of any shape, uint8 or float in [0, 255]; it is
-            left as it is.
+            left as it is. TensorFlow's tensors are taken with every backend.
 
     Returns:
-        float32 array (for a NumPy array) or tensor of the same shape, x / 127.5 - 1.
+        float32 array (for a NumPy array) or tensor of the same shape and library,
+        x / 127.5 - 1.
 
     Source:
         `input_pipeline.py` of the released code; the AugReg models as well.
@@ -24,9 +29,21 @@ def preprocess_input(images):
     """
     if isinstance(images, np.ndarray):
         images = images.astype("float32")
+    elif _is_of_tensorflow(images):
+        import tensorflow as tf
+
+        # Where another backend computes, keras.ops has no use for them.
+        images = tf.cast(images, "float32")
     else:
         images = ops.cast(images, "float32")
     return (images - 127.5) / 127.5
+
+
+def _is_of_tensorflow(images):
+    # Who has a tensor of TensorFlow has imported it.
+    tensorflow = sys.modules.get("tensorflow")
+    is_tensor = getattr(tensorflow, "is_tensor", None)
+    return is_tensor is not None and is_tensor(images)
 
 
 def decode_predictions(predictions, top=5, class_names=None):

@@ -5,6 +5,8 @@ import re
 
 from keras_vit.quantization import is_quantized
 
+_LISTED = 10
+
 
 def placed(model, places_of_layers):
     """Yields what a table says of a model's layers.
@@ -16,11 +18,92 @@ def placed(model, places_of_layers):
             holds its variable.
 
     Yields:
-        Tuples of the released key, the key as in the table, the variable and the layer.
+        Tuples of the released key, the key as in the table, the variable (with LoRA the
+        kernel that the layer computes with, a tensor) and the layer.
 
     Raises:
-        ValueError: the model's weights are quantised.
+        ValueError: the model's weights are quantised, or a layer lacks a variable that
+            released files hold.
     """
+    for key, pattern, variable, layer, _ in _placed(model, places_of_layers):
+        yield key, pattern, variable, layer
+
+
+def check_complete(model, names, maker):
+    """Makes sure that a model has the layers that every released one has.
+
+    Args:
+        model: `keras.Model`.
+        names: tuple of str, from the first layer to the last.
+        maker: str, what makes such models, for messages.
+
+    Raises:
+        ValueError: it has not.
+    """
+    there = {layer.name for layer in model.layers}
+    missing = [name for name in names if name not in there]
+    if len(missing) == len(names):
+        raise ValueError(
+            f"Model {model.name!r} has no layers of the released names: pass a model "
+            f"made by {maker}, not a model that wraps one."
+        )
+    if missing:
+        raise ValueError(
+            f"Model {model.name!r} is a part of a model, without the layers "
+            f"{', '.join(missing)}, and released files hold whole ones: pass the model "
+            "that it was cut from."
+        )
+
+
+def check_accounted(model, places_of_layers):
+    """Makes sure that a table has a place for every weight of a model.
+
+    Seeds of random layers are no weights.
+
+    Args:
+        model: `keras.Model`.
+        places_of_layers: as `placed` takes it.
+
+    Raises:
+        ValueError: there is none for some; they are listed.
+    """
+    accounted = set()
+    for _, _, variable, _, holder in _placed(model, places_of_layers):
+        accounted.add(id(variable))
+        if _adds_lora(holder):
+            accounted |= {
+                id(weight)
+                for weight in holder.weights
+                if weight.name in ("kernel", "lora_kernel_a", "lora_kernel_b")
+            }
+    others = [weight.path for weight in model.weights if id(weight) not in accounted]
+    if not others:
+        return
+    more = len(others) - _LISTED
+    listed = ", ".join(others[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    raise ValueError(
+        f"Model {model.name!r} has weights that have no released name and would be "
+        f"lost: {listed}. Keep it with Model.save, or pass a model without them, "
+        "whose head is a Dense layer called 'head'."
+    )
+
+
+def check_loadable(model, places_of_layers):
+    """Makes sure that arrays can be assigned to all variables of the table.
+
+    Raises:
+        ValueError: the model has LoRA's products beside kernels.
+    """
+    for _, _, _, _, holder in _placed(model, places_of_layers):
+        if _adds_lora(holder):
+            raise ValueError(
+                f"Model {model.name!r} has LoRA's products beside the kernel of "
+                f"{holder.path}, which a file would not replace: load the weights "
+                "first and call enable_lora then."
+            )
+
+
+def _placed(model, places_of_layers):
     if is_quantized(model):
         raise ValueError(
             f"Model {model.name!r} has int8 weights, and released files hold float "
@@ -34,7 +117,28 @@ def placed(model, places_of_layers):
                 continue
             for key, place in places.items():
                 # Only some units have a projection.
-                if "_proj" in place and not layer.projects:
+                if "_proj" in place and not getattr(layer, "projects", True):
                     continue
-                variable = operator.attrgetter(place)(layer)
-                yield key.format(*match.groups()), key, variable, layer
+                holder, variable = _at(model, layer, place)
+                yield key.format(*match.groups()), key, variable, layer, holder
+
+
+def _at(model, layer, place):
+    """Returns the layer that holds a variable, and the variable."""
+    *parents, name = place.split(".")
+    try:
+        holder = operator.attrgetter(".".join(parents))(layer) if parents else layer
+        variable = getattr(holder, name)
+    except AttributeError:
+        variable = None
+    if variable is None:
+        raise ValueError(
+            f"Layer {layer.name!r} of model {model.name!r} is a "
+            f"{type(layer).__name__} without {place}, which released files hold: give "
+            "a layer of your own another name, or keep the model with Model.save."
+        )
+    return holder, variable
+
+
+def _adds_lora(holder):
+    return bool(getattr(holder, "lora_enabled", False))

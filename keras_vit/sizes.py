@@ -1,6 +1,31 @@
-"""Sizes given as one int or as (height, width)."""
+"""Sizes given as one int, or as (height, width)."""
 
 import operator
+
+
+def positive_int(value, name, hint=""):
+    """Returns `value` as a positive int.
+
+    Args:
+        value: int, one of NumPy too.
+        name: str, what it is called in an error.
+        hint: str, the end of the error: what to pass.
+
+    Raises:
+        ValueError: it is not one.
+
+    Example:
+
+    >>> positive_int(3, "classes")
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
+    return number
 
 
 def pair(size, name):

@@ -1,16 +1,24 @@
 """Released arrays into a model's variables, and back."""
 
+import dataclasses
 import math
 import os
+import pathlib
 import warnings
 
 import numpy as np
 from keras import ops
 
 import zoo
+from keras_vit.callers import stacklevel
 from keras_vit.fitting import changed_arrays
 from keras_vit.layers import PatchPooling
-from keras_vit.released_places import placed
+from keras_vit.released_places import (
+    check_accounted,
+    check_complete,
+    check_loadable,
+    placed,
+)
 from zoo.locate import EXTENSIONS, fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
@@ -87,16 +95,23 @@ def load_released_weights(
 
     Args:
         model: a model of `VisionTransformer` or one of the variants.
-        source: path or URL of a file that `zoo.read` reads, the name of a release, or
-            a `zoo.Checkpoint`.
-        variant: str, such as `"ViT-B_16"`, which goes with the name of a release.
+        source: the name of a release of the model's variant, a path, a URL or another
+            text that `zoo.locate` takes, or a `zoo.Checkpoint`.
+        variant: str, such as `"ViT-B_16"`, that the name of a release goes with; by
+            default the one that has the model's sizes.
         new_head: bool, leave the file's head out even if it fits.
         position_embedding_method: see `zoo.resize`.
 
+    Returns:
+        The model.
+
     Raises:
-        ValueError: the file does not fit the model, or its source computes something
-            else; lists what differs.
-        zoo.CheckpointError: the file is not a whole checkpoint.
+        ValueError: the model is not a whole one of ours, or has LoRA's or int8
+            weights.
+        zoo.CatalogError: no such release.
+        zoo.CheckpointError: the file is not a whole checkpoint, does not fit the model,
+            or its source computes something else; lists what differs, and no variable
+            is changed.
         zoo.StoreError: the file cannot be had.
 
     Source:
@@ -106,31 +121,42 @@ def load_released_weights(
 
     >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
     ...                    patch_size=8)
-    >>> save_released_weights(VisionTransformer(config, image_size=32), "tiny.npz")
+    >>> tiny = VisionTransformer(config, image_size=32, classes=10)
+    >>> path = save_released_weights(tiny, "tiny.npz")
     >>> model = VisionTransformer(config, image_size=(48, 64), classes=5)
-    >>> load_released_weights(model, "tiny.npz")
+    >>> load_released_weights(model, path).output_shape
+    (None, 5)
     """
+    sizes = _in_model(model, released_variables(model))
     assign(
         model,
-        read_weights(source, variant, _num_heads(model)),
+        read_weights(source, variant or _variant(sizes), sizes.num_heads),
         new_head=new_head,
         position_embedding_method=position_embedding_method,
     )
+    return model
 
 
 def save_released_weights(model, path, naming="released"):
     """Writes a model's weights for the released code or another library.
 
+    LoRA's products are written as a part of the kernels that they are added to.
+
     Args:
-        model: a model of `VisionTransformer` or one of the variants.
+        model: a model of `VisionTransformer` or one of the variants, every weight of
+            which has a released name.
         path: str or path of the file, an `.npz` or, for models that compute something
             else than the released ones, a `.safetensors`.
         naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
 
+    Returns:
+        `pathlib.Path` of the file.
+
     Raises:
-        ValueError: the model is not one of ours.
-        zoo.CheckpointError: neither the file nor the library can say what the model
-            computes.
+        ValueError: the model is not a whole one of ours, has int8 weights, or weights
+            that have no released name; nothing is written then.
+        zoo.CheckpointError: the path has another ending, a weight is not finite, or
+            neither the file nor the library can say what the model computes.
         OSError: the file cannot be written.
 
     Source:
@@ -139,8 +165,10 @@ def save_released_weights(model, path, naming="released"):
     Example:
 
     >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> save_released_weights(model, "tiny.npz")
+    >>> save_released_weights(model, "tiny.npz").name
+    'tiny.npz'
     """
+    path = pathlib.Path(path).expanduser()
     if _pools_patches(model) and _HEADS & released_variables(model).keys():
         raise ValueError(
             f"Model {model.name!r} has a class token and a head on the mean of the "
@@ -149,7 +177,7 @@ def save_released_weights(model, path, naming="released"):
         )
     arrays = {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
-        for key, (variable, shape) in released_variables(model).items()
+        for key, (variable, shape) in saved_variables(model).items()
     }
     grid_size = model.get_layer("position_embedding").grid_size
     zoo.write(
@@ -159,6 +187,7 @@ def save_released_weights(model, path, naming="released"):
         naming=naming,
         semantics=Semantics(**computed(model)),
     )
+    return path
 
 
 def read_weights(weights, variant=None, num_heads=None):
@@ -166,7 +195,7 @@ def read_weights(weights, variant=None, num_heads=None):
 
     Args:
         weights: the name of a release of the variant, whatever `zoo.locate` finds, or
-            a `zoo.Checkpoint`.
+            a `zoo.Checkpoint`. `zoo.locate` says which of them a text is.
         variant: str, the variant's name, or None where there are no releases.
         num_heads: int, the model's, for files that do not tell theirs.
 
@@ -179,14 +208,15 @@ def read_weights(weights, variant=None, num_heads=None):
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
-    text = os.fspath(weights)
-    is_path = os.path.exists(text) or text.endswith(EXTENSIONS)
-    if variant is None or is_path or "/" in text or os.sep in text:
-        return zoo.read(zoo.locate(text), num_heads=num_heads)
+    if variant is None or not isinstance(weights, str):
+        return zoo.read(zoo.locate(weights), num_heads=num_heads)
+    is_path = "/" in weights or os.sep in weights or weights.endswith(EXTENSIONS)
+    if is_path or (os.path.exists(weights) and not zoo.catalog.is_release(weights)):
+        return zoo.read(zoo.locate(weights), num_heads=num_heads)
     try:
-        card = zoo.find(variant, text)
+        card = zoo.find(variant, weights)
     except zoo.CatalogError as error:
-        card = zoo.registry.models().get(text)
+        card = zoo.registry.models().get(weights)
         if card is None:
             raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
     return zoo.read(fetch_card(card))
@@ -234,32 +264,57 @@ def released_variables(model):
     """Returns {released key: (variable, released shape)} of a model.
 
     Raises:
-        ValueError: the model is not one of ours.
+        ValueError: the model is not a whole one of ours.
     """
+    check_complete(
+        model,
+        ("embedding", "encoder_block_0", "encoder_norm"),
+        "keras_vit.VisionTransformer or one of the variants",
+    )
     found = {
         key: (variable, _released_shape(pattern, variable.shape, layer))
         for key, pattern, variable, layer in placed(model, _LAYERS)
     }
     if POSITION_EMBEDDING not in found:
-        if any(layer.name == "encoder_block_0" for layer in model.layers):
-            raise ValueError(
-                f"Model {model.name!r} has no learned position embeddings added at the "
-                "stem, and released files hold no others: build it with the "
-                "position_embedding and position_embedding_at of ViTConfig at their "
-                "defaults, or keep its weights with Model.save."
-            )
         raise ValueError(
-            f"Model {model.name!r} has no layers of the released names: pass a model "
-            "made by keras_vit.VisionTransformer or one of the variants, not a model "
-            "that wraps one."
+            f"Model {model.name!r} has no learned position embeddings added at the "
+            "stem, and released files hold no others: build it with the "
+            "position_embedding and position_embedding_at of ViTConfig at their "
+            "defaults, or keep its weights with Model.save."
         )
     return found
 
 
-def _num_heads(model):
-    """The heads of a model of ours, None of any other."""
-    blocks = [layer for layer in model.layers if layer.name == "encoder_block_0"]
-    return blocks[0].num_heads if blocks else None
+def saved_variables(model):
+    """Returns {released key: (variable, released shape)} of all weights of a model.
+
+    Raises:
+        ValueError: the model is not a whole one of ours, or has weights besides.
+    """
+    found = released_variables(model)
+    check_accounted(model, _LAYERS)
+    return found
+
+
+def _in_model(model, targets):
+    """A checkpoint of a model's shapes, whose arrays hold nothing."""
+    # Their shapes tell the model's sizes as a file's do.
+    arrays = {
+        key: np.broadcast_to(np.float32(0), shape)
+        for key, (_, shape) in targets.items()
+    }
+    return zoo.Checkpoint(model.name, arrays)
+
+
+def _variant(sizes):
+    """The released variant of a model's sizes, or None."""
+    for name, row in zoo.ARCHITECTURES.items():
+        own = {**dataclasses.asdict(row), "patch_size": (row.patch_size,) * 2}
+        if row.resnet_stages is None:
+            own["resnet_width"] = None
+        if all(getattr(sizes, size) == value for size, value in own.items()):
+            return name
+    return None
 
 
 def _released_shape(key, shape, layer):
@@ -280,10 +335,13 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     """Assigns a checkpoint's arrays to a model's variables; see the loader above.
 
     Raises:
-        ValueError: the file does not fit the model; no variable is changed then.
+        ValueError: the model is not a whole one of ours, or has LoRA's products.
+        zoo.CheckpointError: the file does not fit the model; no variable is changed
+            then.
     """
     targets = released_variables(model)
-    _check_architecture(checkpoint, model.name, targets)
+    check_loadable(model, _LAYERS)
+    _check_architecture(checkpoint, _in_model(model, targets))
     _check_semantics(checkpoint, model)
     names = set(checkpoint.arrays)
 
@@ -315,7 +373,7 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         if found[key] != shape
     ]
     if wrong:
-        raise ValueError(
+        raise zoo.CheckpointError(
             f"{checkpoint.path} has arrays of other shapes than the model: "
             f"{', '.join(wrong)}. Pass the channels and the representation_size of the "
             "file."
@@ -331,17 +389,11 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
             "the original ImageNet-21k files are, and so will be the logits: pass "
             "classes=K for a new head to fine-tune, include_top=False for features, or "
             'weights="augreg-imagenet21k" for ImageNet-21k logits.',
-            stacklevel=4,
+            stacklevel=stacklevel(),
         )
 
 
-def _check_architecture(checkpoint, name, targets):
-    # Arrays of the model's shapes that hold nothing tell its sizes as a file's do.
-    shapes = {key: shape for key, (_, shape) in targets.items()}
-    in_model = zoo.Checkpoint(
-        name,
-        {key: np.broadcast_to(np.float32(0), shape) for key, shape in shapes.items()},
-    )
+def _check_architecture(checkpoint, in_model):
     differences = [
         f"{size} {getattr(checkpoint, size)} (the model has {getattr(in_model, size)})"
         for size in (
@@ -356,7 +408,7 @@ def _check_architecture(checkpoint, name, targets):
         if getattr(checkpoint, size) != getattr(in_model, size)
     ]
     if differences:
-        raise ValueError(
+        raise zoo.CheckpointError(
             f"{checkpoint.path} is another architecture than the model: "
             f"{', '.join(differences)}. Choose the variant or the ViTConfig of the "
             "file."
@@ -370,7 +422,7 @@ def _check_semantics(checkpoint, model):
         if getattr(checkpoint.semantics, name) != value
     ]
     if differences:
-        raise ValueError(
+        raise zoo.CheckpointError(
             f"{checkpoint.path} computes other numbers than the model: "
             f"{', '.join(differences)}. Build the model with the file as its weights, "
             "or with these in its ViTConfig."
@@ -407,7 +459,7 @@ def _check_keys(checkpoint, targets, names):
     if PRE_LOGITS_ARRAYS.keys() & set(left_over):
         size = checkpoint.representation_size
         remedies.append(f"its head needs pre_logits: pass representation_size={size}")
-    raise ValueError(
+    raise zoo.CheckpointError(
         f"{checkpoint.path} does not fit the model. Missing in the file: "
         f"{', '.join(missing) or 'nothing'}. Left over: "
         f"{', '.join(left_over) or 'nothing'}. Remedy: "

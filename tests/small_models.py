@@ -59,6 +59,8 @@ def patches_averaged(**arguments):
 
 def made(config=PLAIN, image_size=SIZE, **arguments):
     """Returns a model of five classes whose variables, the head's too, are random."""
-    model = VisionTransformer(config, image_size=image_size, classes=5, **arguments)
+    if arguments.get("include_top", True):
+        arguments = {"classes": 5, **arguments}
+    model = VisionTransformer(config, image_size=image_size, **arguments)
     randomize(model)
     return model

@@ -62,7 +62,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     >>> results = compare(["runs/vit", "runs/resnet"], output="compare.md",
     ...                   measure=True)  # doctest: +SKIP
     """
-    output = pathlib.Path(output)
+    output = pathlib.Path(output).expanduser()
     if output.suffix != ".md":
         raise RunError(
             f"Cannot write {output}: pass an --output that ends in .md, the numbers go "
@@ -141,7 +141,7 @@ def images_per_second(models, batch_size):
 
 def _names(runs):
     """The runs by the shortest names that tell them apart."""
-    paths = [pathlib.Path(run) for run in runs]
+    paths = [pathlib.Path(run).expanduser() for run in runs]
     resolved = [path.resolve() for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:

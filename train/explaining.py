@@ -61,7 +61,7 @@ def explain(
 
     >>> explain("runs/digits", ["photos"], "explained")  # doctest: +SKIP
     """
-    out = pathlib.Path(out)
+    out = pathlib.Path(out).expanduser()
     check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
     photos = Photos(images, without=out)
     given = given_model.load(model, image_size=image_size)

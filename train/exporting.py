@@ -100,7 +100,7 @@ def export(
     """
     names = chosen(formats, dynamic_batch=dynamic_batch, uint8=uint8)
     need_packages(names)
-    out = pathlib.Path(out)
+    out = pathlib.Path(out).expanduser()
     check_replaceable(out, NUMBERS, _files_of, "export")
     given = given_model.load(model, image_size=image_size, features=features)
     given = dataclasses.replace(given, model=in_float32(given.model))

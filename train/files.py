@@ -22,7 +22,7 @@ def make_folder(path, flag="--run_dir"):
     Raises:
         RunError: it cannot be made.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,7 +51,7 @@ def whole_file(path):
     >>> with whole_file("metrics.txt") as temporary:
     ...     _ = temporary.write_text("done")
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     temporary = None
     try:
         handle, name = tempfile.mkstemp(
@@ -98,7 +98,7 @@ def whole_folder(path):
     >>> with whole_folder("exported") as temporary:
     ...     _ = (temporary / "metrics.txt").write_text("done")
     """
-    path = pathlib.Path(path).resolve()
+    path = pathlib.Path(path).expanduser().resolve()
     beside = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

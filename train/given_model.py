@@ -47,7 +47,8 @@ def load(source, *, image_size=None, features=False):
 
     Args:
         source: str, the directory of a finished run, a `.keras` file, or whatever
-            `keras_vit.load_model` takes.
+            `keras_vit.load_model` takes. A name of the zoo goes before a directory that
+            is called so.
         image_size: int or (height, width) in pixels, to which the position embeddings
             are resized; by default that of the model.
         features: bool, whether to leave the head out: the model then gives what goes
@@ -64,9 +65,10 @@ def load(source, *, image_size=None, features=False):
     >>> load("runs/digits").model.output_shape  # doctest: +SKIP
     (None, 10)
     """
-    path = pathlib.Path(source)
+    path = pathlib.Path(source).expanduser()
     try:
-        if path.is_dir() and not (path / registry.CARD).is_file():
+        is_name = isinstance(source, str) and zoo.catalog.is_name(source)
+        if not is_name and path.is_dir() and not (path / registry.CARD).is_file():
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
                 return _of_run(run, image_size, features)
@@ -156,7 +158,7 @@ def _of_weights(source, image_size, features):
         if isinstance(card, zoo.PublishedModel):
             return GivenModel(card.name, model, card.class_names)
     place = str(source).rstrip("/")
-    if "://" in place or os.path.exists(place):
+    if "://" in place or os.path.exists(os.path.expanduser(place)):
         place = os.path.splitext(os.path.basename(place))[0]
     return GivenModel(_name(place), model)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.weights import computed, released_variables
+from keras_vit.weights import computed, released_variables, saved_variables
 from train.errors import RunError
 from train.exporters.saved_model import write_saved_model
 from train.files import make_folder, whole_file, whole_folder
@@ -116,7 +116,7 @@ def _finished(run):
     class_names = run.read_class_names()
     try:
         model = keras.saving.load_model(run.model)
-        released_variables(model)
+        saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
     if model.output_shape[-1] != len(class_names):

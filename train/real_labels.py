@@ -36,7 +36,8 @@ def read(path):
     [795, 970]
     """
     try:
-        lists = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
+        lists = json.loads(text)
         labels = [set(right) for right in lists]
         whole = all(
             type(label) is int and 0 <= label < CLASSES

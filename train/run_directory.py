@@ -15,7 +15,7 @@ class RunDirectory:
     """
 
     def __init__(self, path):
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(path).expanduser()
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
         self.skipped = self.path / "skipped_images.txt"

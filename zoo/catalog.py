@@ -69,13 +69,7 @@ def get(handle: str) -> ModelCard | PublishedModel:
     """
     if augreg.is_file_name(handle):
         return augreg.card(handle)
-    slug, _, release = handle.partition("/")
-    cards = [
-        card
-        for card in CARDS.values()
-        if slug in (_slug(card), _slug(card).removesuffix(GAP_SUFFIX))
-    ]
-    if (card := _match(cards, release)) is not None:
+    if (card := _released(handle)) is not None:
         return card
     if hub.is_handle(handle):
         return registry.read(hub.fetch(handle))
@@ -83,16 +77,58 @@ def get(handle: str) -> ModelCard | PublishedModel:
     published = registry.models()
     if handle in published:
         return published[handle]
-    if os.path.isfile(os.path.join(handle, registry.CARD)):
-        return registry.read(handle)
+    folder = os.path.expanduser(handle)
+    if os.path.isfile(os.path.join(folder, registry.CARD)):
+        return registry.read(folder)
     names = {name.lower(): name for name in [*CARDS, *published]}
     near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+    cards = _of_slug(handle.partition("/")[0])
+    cards = cards or [card for card in CARDS.values() if card.release == handle][:3]
     near = [card.handle for card in cards] or [names[name] for name in near]
     hint = f" Did you mean {either(near)}?" if near else ""
     raise CatalogError(
         f"No model is called {handle!r}.{hint} zoo.list_models() gives every handle, "
         f"those in {registry.VARIABLE} too."
     )
+
+
+def is_name(text: str) -> bool:
+    """Says whether a text names a model, whatever files and folders are there.
+
+    Args:
+        text: str.
+
+    Returns:
+        True for a handle of the catalogue and for the name of a published model.
+
+    Raises:
+        CatalogError: a registry is damaged.
+        StoreError: a registry cannot be had.
+
+    Example:
+        >>> from zoo import catalog
+        >>> catalog.is_name("vit-b16/sam"), catalog.is_name("./vit-b16/sam")
+        (True, False)
+    """
+    if augreg.is_file_name(text):
+        return False
+    if _released(text) is not None:
+        return True
+    return registry.is_name(text) and text in registry.models()
+
+
+def is_release(text: str) -> bool:
+    """Says whether any variant was released under a name.
+
+    Args:
+        text: str, as `find` takes it, but for the names of AugReg files.
+
+    Example:
+        >>> from zoo import catalog
+        >>> catalog.is_release("sam"), catalog.is_release("./sam")
+        (True, False)
+    """
+    return any(_match([card], text) is not None for card in CARDS.values())
 
 
 def find(variant: str, release: str) -> ModelCard:
@@ -157,6 +193,32 @@ def releases(variant: str) -> tuple[str, ...]:
     return tuple(card.release for card in CARDS.values() if card.variant == variant)
 
 
+def default_classifier(variant: str) -> str:
+    """Returns the release of a variant that answers with ImageNet's classes.
+
+    Args:
+        variant: str, e.g. ``"ViT-S_16"``.
+
+    Returns:
+        ``"augreg-imagenet21k+imagenet2012"`` where the variant is in it, else
+        ``"imagenet21k+imagenet2012"``; for the two variants that were never released
+        with such a head (H/14, R26+B/32) that of `default_release`.
+
+    Raises:
+        CatalogError: nothing was released under that name.
+
+    Example:
+        >>> from zoo import catalog
+        >>> catalog.default_classifier("ViT-S_16")
+        'augreg-imagenet21k+imagenet2012'
+    """
+    names = releases(variant)
+    for name in ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012"):
+        if name in names:
+            return name
+    return default_release(variant)
+
+
 def default_release(variant: str) -> str:
     """Returns the pre-trained release to start from for a variant.
 
@@ -214,6 +276,21 @@ def list_models(pattern: str = "*") -> list[str]:
 
 def _slug(card):
     return card.handle.partition("/")[0]
+
+
+def _of_slug(slug):
+    """Returns the cards of the variant that a handle begins with."""
+    return [
+        card
+        for card in CARDS.values()
+        if slug in (_slug(card), _slug(card).removesuffix(GAP_SUFFIX))
+    ]
+
+
+def _released(handle):
+    """Returns the released card that a handle names, or None."""
+    slug, _, release = handle.partition("/")
+    return _match(_of_slug(slug), release)
 
 
 def _match(cards, release):

@@ -205,7 +205,7 @@ def read(
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    file = opening.open_file(path)
+    file = opening.open_file(os.path.expanduser(path))
     keys = file.keys
     counts = collections.Counter(keys)
     twins = sorted(key for key, count in counts.items() if count > 1)
@@ -289,7 +289,7 @@ def write(
         ...     zoo.write(f"{folder}/copy.npz", checkpoint)
         ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     if isinstance(arrays, Checkpoint):
         grid_size = grid_size or arrays.grid_size
         semantics = semantics or arrays.semantics

@@ -129,6 +129,7 @@ def run_convert(
 ) -> int:
     """Writes a checkpoint in the format of the destination's extension."""
     checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
+    destination = os.path.expanduser(destination)
     pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)
     written = {

@@ -122,6 +122,7 @@ def push(
         'https://huggingface.co/me/flowers'
     """
     check_push(repository)
+    folder = os.path.expanduser(folder)
     if not os.path.isdir(folder):
         raise StoreError(f"There is no folder {folder}: check the path.")
     _choose(os.listdir(folder), folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from zoo import augreg, catalog, hub, registry, store
+from zoo import augreg, catalog, hub, store
 from zoo.model_card import CatalogError, ModelCard
 from zoo.registry import PublishedModel
 
@@ -15,10 +15,20 @@ EXTENSIONS = (".npz", ".safetensors", ".h5")
 def locate(source: str | os.PathLike) -> pathlib.Path:
     """Returns the local file or folder of a model, downloading it the first time.
 
+    A `pathlib.Path` is a path. A text is the first of these that it can be:
+
+    1. where a variant is known, as in `keras_vit.ViT_B16(weights=...)`, one of the
+       releases that `zoo.releases` gives, with or without its resolution;
+    2. a name of the zoo: a handle of the catalogue, such as ``vit-b16/sam``, or a
+       published model;
+    3. a path at which there is a file or a folder, ``~`` being the home folder;
+    4. `hf://org/name`, a URL, or the name of an AugReg file.
+
+    So no folder takes the place of a name: ``./name`` is the folder.
+
     Args:
-        source: the name of a published model, a path, an `http(s)://` URL of a file,
-            `hf://org/name` with or without `@revision`, or another handle that
-            `zoo.get` knows.
+        source: a path, or a text as above; a URL is the `http(s)://` one of a file, a
+            handle of the hub may end in `@revision`.
 
     Returns:
         `pathlib.Path` for `zoo.read`.
@@ -32,10 +42,15 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
         >>> zoo.locate("tests/goldens/token.npz").name
         'token.npz'
     """
-    text = os.fspath(source)
-    is_name = registry.is_name(text) and not os.path.isfile(text)
-    if os.path.exists(text) and not (is_name and text in registry.models()):
-        return pathlib.Path(text)
+    if not isinstance(source, str):
+        path = pathlib.Path(source).expanduser()
+        return path if path.exists() else store.fetch(path)
+    text = source
+    if catalog.is_name(text):
+        return fetch_card(catalog.get(text))
+    path = pathlib.Path(text).expanduser()
+    if text and path.exists():
+        return path
     if hub.is_handle(text):
         return hub.fetch(text)
     named = text.endswith(EXTENSIONS) and not augreg.is_file_name(text)

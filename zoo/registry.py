@@ -175,7 +175,7 @@ def read(folder: str | os.PathLike) -> PublishedModel:
     Example:
         >>> zoo.registry.read("registry/flowers-vit-ti16")  # doctest: +SKIP
     """
-    folder = os.fspath(folder)
+    folder = os.path.expanduser(folder)
     card = os.path.join(folder, CARD)
     try:
         with open(card, "rb") as file:
@@ -228,7 +228,8 @@ def write_index(folder: str | os.PathLike) -> None:
         ...     print(os.listdir(folder))
         ['registry.json']
     """
-    cards = [_document(model) for model in _models_in(os.fspath(folder))]
+    folder = os.path.expanduser(folder)
+    cards = [_document(model) for model in _models_in(folder)]
     text = json.dumps({"format": _FORMAT, "models": cards}, indent=1)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as beside:
         part = os.path.join(beside, INDEX)

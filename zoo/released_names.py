@@ -225,6 +225,7 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
         if shape != wanted:
             symbols = ", ".join(map(_spell, expected))
             problems.append(f"{name} has shape {shape}, not {wanted} ({symbols})")
+    problems += [f"{name} is {size}" for name, size in sizes.items() if size < 1]
     heads = sizes.get("num_heads", 1) * sizes.get("head_size", 1)
     if {"num_heads", "head_size"} <= sizes.keys() and heads != sizes.get("hidden_size"):
         problems.append(

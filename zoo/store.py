@@ -235,7 +235,7 @@ def verify(path: str | os.PathLike) -> str:
         >>> path = zoo.fetch(zoo.get("vit-b16/sam").url)  # doctest: +SKIP
         >>> zoo.verify(path)  # doctest: +SKIP
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     record = _record(path)
     if record is None or not path.is_file():
         raise StoreError(

@@ -148,7 +148,10 @@ def _weighting(weights, place):
 
 def _check_head(model):
     last = model.layers[-1]
-    if len(model.output_shape) != 2 or isinstance(last, _FEATURES):
+    while isinstance(last, keras.Model):
+        last = last.layers[-1]
+    features = isinstance(last, _FEATURES) or last.name == "pre_logits"
+    if len(model.output_shape) != 2 or features:
         raise ValueError(
             f"The model {model.name} has no head that gives (images, classes): pass "
             "one made with include_top=True and pooled."

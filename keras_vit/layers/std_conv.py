@@ -104,8 +104,10 @@ class StdConv2D(keras.layers.Conv2D):
     def _margins(self):
         """(before, after) of each axis."""
         height, width = (
-            (stride - 1 + size - 1) // 2
-            for stride, size in zip(self.strides, self.kernel_size, strict=True)
+            (stride - 1 + dilation * (size - 1)) // 2
+            for stride, dilation, size in zip(
+                self.strides, self.dilation_rate, self.kernel_size, strict=True
+            )
         )
         sides = [(height, height), (width, width)]
         if self.data_format == "channels_last":

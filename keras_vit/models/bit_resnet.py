@@ -1,7 +1,7 @@
 """BiT's ResNets as functional models, to compare a Vision Transformer with."""
 
 import dataclasses
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 import keras
 
@@ -9,7 +9,14 @@ from keras_vit import bit_weights
 from keras_vit.layers import StdConv2D, initial_values
 from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import group_norm
-from keras_vit.sizes import pair
+from keras_vit.models.arguments import (
+    check_without_head,
+    dtype_policy,
+    head_dtype,
+    input_dtype,
+    takes_own_arguments,
+)
+from keras_vit.sizes import pair, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +45,7 @@ BIT_VARIANTS = {
 }
 
 
+@takes_own_arguments
 def BiTResNet(  # noqa: N802 - reads as the model it returns
     config,
     weights=None,
@@ -45,8 +53,10 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     include_top=True,
     image_size=None,
     classes=None,
+    new_head=False,
     classifier_activation=None,
     channels=3,
+    dtype=None,
     name=None,
 ):
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.
@@ -64,17 +74,23 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         image_size: int or (height, width) in pixels, 224 by default.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
+        new_head: bool, whether the head is new although the file has one of this many
+            classes, which may be others.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         channels: int, of the images; with weights those of the file, 3.
+        dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
+            default the global one, which stays as it is. The head is in float32, and
+            in float64 with `"float64"`.
         name: str, by default the variant's.
 
     Returns:
         A functional `keras.Model` from float images (batch, height, width, channels)
-        in [-1, 1] to float32 logits (batch, classes); without the head to (batch,
-        features) in the compute dtype.
+        in [-1, 1] to logits (batch, classes) in the head's dtype; without the head to
+        (batch, features) in the compute dtype.
 
     Raises:
-        ValueError: an argument is unknown, or does not fit the others or the file.
+        ValueError: an argument does not fit the others or the file.
+        TypeError: an argument is unknown.
         zoo.CheckpointError: the file is not a whole checkpoint of this architecture.
         zoo.StoreError: the file cannot be had.
 
@@ -98,11 +114,16 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
                 f"{', '.join(BIT_VARIANTS)}, or pass a BiTConfig."
             )
         config = BIT_VARIANTS[variant]
-    if not include_top and classifier_activation is not None:
-        raise ValueError(
-            f"classifier_activation={classifier_activation!r} needs the head: pass "
-            "include_top=True, or no activation."
+    if not include_top:
+        check_without_head(
+            classes=classes,
+            new_head=new_head,
+            classifier_activation=classifier_activation,
         )
+    if classes is not None:
+        hint = "; a model without head has include_top=False"
+        classes = positive_int(classes, "classes", hint)
+    channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
     released = None if weights is None else bit_weights.BiTArrays(weights)
     of_file = None if released is None else released.classes
@@ -113,21 +134,26 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         )
     classes = classes or of_file or 1000
 
-    with nullcontext() if released is None else initial_values.left_out():
-        images = keras.Input((*image_size, channels), name="images")
+    with ExitStack() as stack:
+        stack.enter_context(dtype_policy(dtype))
+        if released is not None:
+            stack.enter_context(initial_values.left_out())
+        images = keras.Input(
+            (*image_size, channels), dtype=input_dtype(), name="images"
+        )
         outputs = _body(images, config)
         if include_top:
             outputs = keras.layers.Dense(
                 classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
-                dtype="float32",
+                dtype=head_dtype(),
                 name="head",
             )(outputs)
         name = name or (variant or "bit_resnet").lower().replace("-", "_")
         model = keras.Model(images, outputs, name=name)
     if released is not None:
-        bit_weights.assign(model, released, new_head=classes != of_file)
+        bit_weights.assign(model, released, new_head=new_head or classes != of_file)
     return model
 
 
@@ -157,14 +183,17 @@ def _body(images, config):
     )(features)
 
 
+@takes_own_arguments
 def BiT_R50x1(  # noqa: N802 - named as released
     weights=None,
     *,
     include_top=True,
     image_size=None,
     classes=None,
+    new_head=False,
     classifier_activation=None,
     channels=3,
+    dtype=None,
     name=None,
 ):
     """Returns BiT-R50x1, with released or random weights.
@@ -176,12 +205,17 @@ def BiT_R50x1(  # noqa: N802 - named as released
         image_size: int or (height, width) in pixels, 224 by default.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
+        new_head: bool, whether the head is new although the file has one of this many
+            classes, which may be others.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         channels: int, of the images; with weights those of the file, 3.
+        dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
+            default the global one, which stays as it is. The head is in float32, and
+            in float64 with `"float64"`.
         name: str, the model's name.
 
     Returns:
-        A functional `keras.Model` from float images in [-1, 1] to float32 logits; see
+        A functional `keras.Model` from float images in [-1, 1] to logits; see
         `BiTResNet` for the other outputs and for the errors raised.
 
     Source:
@@ -200,7 +234,9 @@ def BiT_R50x1(  # noqa: N802 - named as released
         include_top=include_top,
         image_size=image_size,
         classes=classes,
+        new_head=new_head,
         classifier_activation=classifier_activation,
         channels=channels,
+        dtype=dtype,
         name=name,
     )

@@ -4,9 +4,10 @@ import dataclasses
 import math
 
 import zoo
-from keras_vit.sizes import pair
+from keras_vit.sizes import pair, positive_int
 from zoo.semantics import COMPUTED, Semantics
 
+_SIZES = ("hidden_size", "num_layers", "num_heads", "mlp_dim")
 _POSITIONS = {
     "position_embedding": ("learned", "none", "2d", "relative"),
     "position_embedding_at": ("stem", "every_layer", "every_layer_shared"),
@@ -76,11 +77,13 @@ class ViTConfig:
         square = patch_size[0] == patch_size[1]
         object.__setattr__(self, "patch_size", patch_size[0] if square else patch_size)
         if self.resnet_stages is not None:
-            object.__setattr__(self, "resnet_stages", tuple(self.resnet_stages))
-        for name in ("hidden_size", "num_layers", "num_heads", "mlp_dim"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive int, got {value!r}.")
+            stages = tuple(
+                positive_int(units, "each of resnet_stages")
+                for units in self.resnet_stages
+            )
+            object.__setattr__(self, "resnet_stages", stages)
+        for name in (*_SIZES, "resnet_width"):
+            object.__setattr__(self, name, positive_int(getattr(self, name), name))
         if self.hidden_size % self.num_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} must be a multiple of "

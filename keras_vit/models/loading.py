@@ -19,7 +19,8 @@ def load_model(weights, **options):
         A functional `keras.Model`, see `VisionTransformer`.
 
     Raises:
-        ValueError: an option is unknown, or does not fit the weights.
+        ValueError: an option does not fit the weights.
+        TypeError: an option is unknown.
         zoo.CatalogError: no such handle.
         zoo.CheckpointError: the file is not a whole checkpoint.
         zoo.StoreError: the file cannot be had.
@@ -31,8 +32,8 @@ def load_model(weights, **options):
 
     >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
     ...                    patch_size=8)
-    >>> save_released_weights(VisionTransformer(config, image_size=32), "tiny.npz")
-    >>> load_model("tiny.npz", classes=5).output_shape
+    >>> tiny = VisionTransformer(config, image_size=32, classes=10)
+    >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
     (None, 5)
     """
     checkpoint = read_weights(weights)

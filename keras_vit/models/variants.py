@@ -1,6 +1,7 @@
 """The released variants as functions with one signature."""
 
 import zoo
+from keras_vit.models.arguments import takes_own_arguments
 from keras_vit.models.vision_transformer import VisionTransformer
 
 _DOCSTRING = """Returns {variant}, with released or random weights.
@@ -8,12 +9,16 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
     Args:
         weights: name of a release ({releases}), None for random weights, the path or
             URL of a file of the released code, timm, transformers or keras-hub, or a
-            `zoo.Checkpoint`. The default is {default!r}.
+            `zoo.Checkpoint`. `"default"` is {whole!r} as it was released, for images
+            of {image_size}x{image_size}{usable}; and {base!r} with `classes`,
+            `new_head=True` or `include_top=False`.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
+        new_head: bool, whether the head is new although the file has one of this many
+            classes, which may be others.
         pooling: `"token"`, `"gap"`, or None for all tokens.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         representation_size: int, the size of the tanh layer before the head; by
@@ -25,10 +30,12 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`.
         channels: int, of the images; with weights 3, or 1 but not for hybrids.
+        dtype: str or `keras.DTypePolicy` of all layers but the head; by default the
+            global one.
         name: str, the model's name.
 
     Returns:
-        A functional `keras.Model` from float images in [-1, 1] to float32 logits; see
+        A functional `keras.Model` from float images in [-1, 1] to logits; see
         `VisionTransformer` for the other outputs and for the errors raised.
 
     Source:
@@ -43,14 +50,16 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
 
 
 def _variant_function(variant):
-    default = zoo.default_release(variant)
+    whole, base = zoo.default_classifier(variant), zoo.default_release(variant)
 
+    @takes_own_arguments
     def build(
-        weights=default,
+        weights="default",
         *,
         include_top=True,
         image_size=None,
         classes=None,
+        new_head=False,
         pooling="token",
         classifier_activation=None,
         representation_size=None,
@@ -60,14 +69,19 @@ def _variant_function(variant):
         remat=False,
         position_embedding_method="released",
         channels=3,
+        dtype=None,
         name=None,
     ):
+        if isinstance(weights, str) and weights == "default":
+            as_released = include_top and classes is None and not new_head
+            weights = whole if as_released else base
         return VisionTransformer(
             variant,
             weights,
             include_top=include_top,
             image_size=image_size,
             classes=classes,
+            new_head=new_head,
             pooling=pooling,
             classifier_activation=classifier_activation,
             representation_size=representation_size,
@@ -77,6 +91,7 @@ def _variant_function(variant):
             remat=remat,
             position_embedding_method=position_embedding_method,
             channels=channels,
+            dtype=dtype,
             name=name,
         )
 
@@ -85,8 +100,15 @@ def _variant_function(variant):
     build.__name__ = head.replace("+", "_").replace("-", "_") + patch
     build.__qualname__ = build.__name__
     releases = ", ".join(f'`"{release}"`' for release in zoo.releases(variant))
+    card = zoo.find(variant, whole)
     build.__doc__ = _DOCSTRING.format(
-        variant=variant, releases=releases, default=default, function=build.__name__
+        variant=variant,
+        releases=releases,
+        whole=whole,
+        base=base,
+        image_size=card.image_size,
+        usable="" if card.usable_head else ", whose head is all zeros",
+        function=build.__name__,
     )
     return build
 

@@ -1,6 +1,6 @@
 """The Vision Transformer as a functional model."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 import keras
 
@@ -16,11 +16,21 @@ from keras_vit.layers import (
     TransformerBlock,
     initial_values,
 )
+from keras_vit.models.arguments import (
+    check_pooling,
+    check_without_head,
+    dtype_policy,
+    head_dtype,
+    input_dtype,
+    takes_own_arguments,
+)
 from keras_vit.models.config import VARIANTS
 from keras_vit.models.resnet import resnet
-from keras_vit.sizes import pair
+from keras_vit.sizes import pair, positive_int
+from zoo.position_embedding import METHODS
 
 
+@takes_own_arguments
 def VisionTransformer(  # noqa: N802 - reads as the model it returns
     config,
     weights=None,
@@ -28,6 +38,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     include_top=True,
     image_size=None,
     classes=None,
+    new_head=False,
     pooling="token",
     classifier_activation=None,
     representation_size=None,
@@ -37,6 +48,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     remat=False,
     position_embedding_method="released",
     channels=3,
+    dtype=None,
     name=None,
 ):
     """Returns a Vision Transformer of any size, with or without released weights.
@@ -45,13 +57,16 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         config: `ViTConfig`, or the name of a released variant such as `"ViT-B_16"`.
         weights: None for random ones, the name of a release of the variant such as
             `"imagenet21k"`, the path or URL of a file that `zoo.read` reads (released,
-            timm, transformers, keras-hub), or a `zoo.Checkpoint`. The model computes
-            what the source of the file does.
+            timm, transformers, keras-hub), or a `zoo.Checkpoint`. `zoo.locate` says
+            which of them a text is. The model computes what the source of the file
+            does.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
+        new_head: bool, whether the head is new although the file has one of this many
+            classes, which may be others.
         pooling: `"token"` for the class token's state, `"gap"` for the mean over the
             patches, None for all tokens. With `"gap"` there is a class token where the
             file has one; the file's head, which was trained on it, is then refused.
@@ -73,16 +88,20 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         channels: int, of the images. With weights 3; or 1, but not for hybrids: then
             the patch embedding is summed over red, green and blue, which equals
             repeating the gray value.
+        dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
+            default the global one, which stays as it is. The head is in float32, and
+            in float64 with `"float64"`.
         name: str, by default the variant's.
 
     Returns:
         A functional `keras.Model` from float images (batch, height, width, channels)
-        in [-1, 1] to float32 logits (batch, classes). Without the head to (batch,
-        hidden_size) in the compute dtype; without pooling there is one more axis, of
-        tokens.
+        in [-1, 1] to logits (batch, classes) in the head's dtype. Without the head to
+        (batch, hidden_size) in the compute dtype; without pooling there is one more
+        axis, of tokens.
 
     Raises:
-        ValueError: an argument is unknown, or does not fit the others or the file.
+        ValueError: an argument does not fit the others or the file.
+        TypeError: an argument is unknown.
         zoo.CatalogError: no such release of this variant.
         zoo.CheckpointError: the file is not a whole checkpoint.
         zoo.StoreError: the file cannot be had.
@@ -106,17 +125,24 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 "or pass a ViTConfig."
             )
         config = VARIANTS[variant]
-    if pooling not in ("token", "gap", None):
-        raise ValueError(f'pooling must be "token", "gap" or None, got {pooling!r}.')
-    if not include_top and classifier_activation is not None:
-        raise ValueError(
-            f"classifier_activation={classifier_activation!r} needs the head: pass "
-            "include_top=True, or no activation."
+    check_pooling(pooling)
+    if not include_top:
+        check_without_head(
+            classes=classes,
+            new_head=new_head,
+            classifier_activation=classifier_activation,
+            head_bias_init=head_bias_init or None,
         )
-    if not include_top and head_bias_init != 0.0:
+    if classes is not None:
+        hint = "; a model without head has include_top=False"
+        classes = positive_int(classes, "classes", hint)
+    if representation_size is not None:
+        representation_size = positive_int(representation_size, "representation_size")
+    channels = positive_int(channels, "channels")
+    if position_embedding_method not in METHODS:
         raise ValueError(
-            f"head_bias_init={head_bias_init!r} needs the head: pass include_top=True, "
-            "or leave it out."
+            f"position_embedding_method: unknown method {position_embedding_method!r}, "
+            f"choose from {METHODS}."
         )
     if weights is not None and not config.has_released_positions:
         raise ValueError(
@@ -135,13 +161,21 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             class_token = checkpoint.class_token
         if image_size is None:
             image_size = released.image_size(checkpoint, config)
-        if include_top and classes in (None, checkpoint.classes):
+        if include_top and classes is None:
             classes = checkpoint.classes
-            representation_size = representation_size or checkpoint.representation_size
             if classes is None:
                 raise ValueError(
                     f"{checkpoint.path} has no head: pass classes=K for a new one, or "
                     "include_top=False."
+                )
+        new_head = new_head or classes != checkpoint.classes
+        if include_top and not new_head:
+            representation_size = representation_size or checkpoint.representation_size
+            if head_bias_init != 0.0:
+                raise ValueError(
+                    f"head_bias_init={head_bias_init!r} is for a new head, and that of "
+                    f"{checkpoint.path} is kept: leave it out, or pass new_head=True "
+                    "or another number of classes."
                 )
 
     if checkpoint is None:
@@ -152,8 +186,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     grid_size = config.grid_size(image_size, name=variant or name)
     classes = 1000 if classes is None else classes
 
-    with nullcontext() if checkpoint is None else initial_values.left_out():
-        images = keras.Input((*image_size, channels), name="images")
+    with ExitStack() as stack:
+        stack.enter_context(dtype_policy(dtype))
+        if checkpoint is not None:
+            stack.enter_context(initial_values.left_out())
+        images = keras.Input(
+            (*image_size, channels), dtype=input_dtype(), name="images"
+        )
         features = images
         if config.is_hybrid:
             features = resnet(
@@ -209,7 +248,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
-                dtype="float32",
+                dtype=head_dtype(),
                 name="head",
             )(outputs)
         model = keras.Model(images, outputs, name=name)
@@ -218,7 +257,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         released.assign(
             model,
             checkpoint,
-            new_head=classes != checkpoint.classes,
+            new_head=new_head,
             position_embedding_method=position_embedding_method,
         )
     return model

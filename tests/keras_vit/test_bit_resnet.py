@@ -262,7 +262,7 @@ def test_files_that_are_never_loaded(arrays, tmp_path):
             lambda: keras_vit.save_bit_weights(
                 keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), "a.npz"
             ),
-            "has no layers of BiT's released names: pass a model",
+            "has no layers of the released names: pass a model made by keras_vit.BiT",
         ),
         (lambda: keras_vit.save_bit_weights(small(), "a.h5"), "must end in .npz"),
         (lambda: keras_vit.BiTResNet(SMALL, "imagenet"), "imagenet"),

@@ -498,9 +498,12 @@ def test_unfit_classes_are_refused():
     new = keras_vit.VisionTransformer(small_models.PLAIN, image_size=(32, 48))
     with pytest.raises(ValueError, match="its head is new"):
         explain.gradient_attention(new, images)
-    features = small_models.made(include_top=False)
-    with pytest.raises(ValueError, match="no head"):
-        explain.gradient_attention(features, images)
+    for size in (None, 16):
+        features = small_models.made(include_top=False, representation_size=size)
+        inputs = keras.Input(features.input_shape[1:])
+        for model in (features, keras.Model(inputs, features(inputs))):
+            with pytest.raises(ValueError, match="no head that gives .images, classes"):
+                explain.gradient_attention(model, images)
 
 
 @pytest.mark.slow

@@ -17,13 +17,7 @@ from keras_vit.explain import figures
 BACKENDS = ("tensorflow", "jax", "torch")
 # The fourteen share one template, whose example builds a model.
 VARIANTS_RUN = {"ViT_Ti16", "R_ViT_Ti16"}
-RETURNS_NOTHING = {
-    "Features",
-    "Filters",
-    "ViTConfig",
-    "load_released_weights",
-    "save_released_weights",
-}
+RETURNS_NOTHING = {"Features", "Filters", "ViTConfig"}
 PUBLIC = {
     name: getattr(package, name)
     for package in (keras_vit, keras_vit.explain, figures)

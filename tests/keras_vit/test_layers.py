@@ -522,6 +522,26 @@ def test_std_conv_with_symmetric_padding(side):
 
 
 @pytest.mark.parametrize(
+    ("size", "dilation", "margins"),
+    [(3, 2, (2, 2)), (3, (1, 3), (1, 3)), ((3, 5), 2, (2, 4))],
+)
+def test_symmetric_padding_counts_dilation(size, dilation, margins):
+    options = {"dilation_rate": dilation}
+    layer = keras_vit.StdConv2D(4, size, padding="symmetric", **options)
+    assert layer.compute_output_shape((None, 9, 11, 3)) == (None, 9, 11, 4)
+    built(layer, None, 9, 11, 3)
+    down, across = margins
+    valid = keras_vit.StdConv2D(4, size, padding="valid", **options)
+    valid.build((None, 9 + 2 * down, 11 + 2 * across, 3))
+    valid.kernel.assign(layer.kernel)
+    images = normal((1, 9, 11, 3))
+    padded = np.pad(images, ((0, 0), (down, down), (across, across), (0, 0)))
+    found = numpy(layer(images))
+    assert found.shape == (1, 9, 11, 4)
+    np.testing.assert_allclose(found, numpy(valid(padded)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("channels", "strides", "projects"),
     [(16, (2, 2), True), (16, (1, 1), True), (32, (1, 1), False), (32, (2, 1), True)],
 )

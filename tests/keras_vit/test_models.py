@@ -186,7 +186,9 @@ def test_image_sizes(config, image_size, grid):
     ],
 )
 def test_outputs(kwargs, shape):
-    model = random_model(PLAIN, image_size=32, classes=7, **kwargs)
+    if kwargs.get("include_top", True):
+        kwargs = {**kwargs, "classes": 7}
+    model = random_model(PLAIN, image_size=32, **kwargs)
     assert model.output_shape == shape
     assert ("head" in names(model)) == kwargs.get("include_top", True)
     assert ("pre_logits" in names(model)) == ("representation_size" in kwargs)
@@ -238,8 +240,11 @@ def test_the_bias_of_a_head_is_of_new_ones_only(tmp_path):
         )
         return numpy(loaded.get_layer("head").bias)
 
-    np.testing.assert_array_equal(bias(), numpy(model.get_layer("head").bias))
     np.testing.assert_array_equal(bias(classes=5), np.full(5, -10.0))
+    np.testing.assert_array_equal(bias(new_head=True), np.full(7, -10.0))
+    for kept in ({}, {"classes": 7}):
+        with pytest.raises(ValueError, match="-10.0 is for a new head, and that of .*"):
+            bias(**kept)
 
 
 def test_rates_of_dropout_and_stochastic_depth():

@@ -29,9 +29,7 @@ def test_answers_as_the_model_does(model, images, jit_compile):
 
 
 def test_all_tokens_and_other_inputs():
-    model = VisionTransformer(
-        PLAIN, image_size=16, include_top=False, pooling=None, classes=5
-    )
+    model = VisionTransformer(PLAIN, image_size=16, include_top=False, pooling=None)
     images = np.ones((2, 16, 16, 3), "uint8")
     expected = numpy(model(images.astype("float32")))
     for given in (images, images.tolist(), keras.ops.convert_to_tensor(images)):

@@ -74,13 +74,25 @@ def test_preprocess_input_leaves_float_arrays_as_they_are():
     np.testing.assert_array_equal(images, 255)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="tf.data")
-def test_preprocess_input_in_a_pipeline():
-    import tensorflow as tf
-
-    images = np.arange(12, dtype="uint8").reshape(3, 4)
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32", "float64"])
+def test_preprocess_input_in_a_pipeline(dtype):
+    """With every backend, where it is TensorFlow that makes the batches."""
+    tf = pytest.importorskip("tensorflow")
+    images = np.arange(12, dtype=dtype).reshape(3, 4)
     (found,) = tf.data.Dataset.from_tensors(images).map(preprocess_input)
+    assert isinstance(found, tf.Tensor) and found.dtype == "float32"
     np.testing.assert_array_equal(found, preprocess_input(images))
+    # And where it is called outside of it.
+    found = preprocess_input(tf.constant(images))
+    np.testing.assert_array_equal(found, preprocess_input(images))
+
+
+def test_preprocess_input_in_a_model():
+    images = keras.Input((2, 3), dtype="uint8")
+    model = keras.Model(images, preprocess_input(images))
+    values = np.arange(6, dtype="uint8").reshape(1, 2, 3)
+    found = ops.convert_to_numpy(model(values))
+    np.testing.assert_allclose(found, preprocess_input(values), atol=1e-7)
 
 
 @pytest.mark.parametrize("convert", [np.array, ops.convert_to_tensor])

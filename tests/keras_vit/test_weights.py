@@ -1,5 +1,7 @@
 import csv
 import dataclasses
+import pathlib
+import shutil
 import warnings
 
 import keras
@@ -11,6 +13,7 @@ from keras import ops
 import keras_vit
 import zoo
 from keras_vit import VisionTransformer, ViTConfig
+from keras_vit.weights import read_weights
 
 GOLDENS = (
     "token",
@@ -510,6 +513,65 @@ def test_names_that_are_no_file(tmp_path, load):
         VisionTransformer("ViT-B_16", "imagenet1k")
     with pytest.raises(zoo.StoreError, match="absent.npz"):
         VisionTransformer(config, tmp_path / "absent.npz")
+
+
+class TestNames:
+    """What a text as weights= is; zoo.locate has the rule."""
+
+    @pytest.fixture
+    def read(self, goldens, tmp_path, monkeypatch):
+        """Reads weights where each release is a golden, told by its classes."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(
+            "keras_vit.weights.fetch_card", lambda card: goldens / "pre_logits.npz"
+        )
+        for name in ("imagenet21k", "own", "sam"):
+            (tmp_path / name).mkdir()
+            shutil.copy(goldens / "token.npz", tmp_path / name / "model.npz")
+
+        def read(text, variant="ViT-B_16"):
+            return {21: "release", 10: "path"}[read_weights(text, variant).classes]
+
+        return read
+
+    def test_a_release_goes_before_a_folder_called_so(self, read):
+        assert read("imagenet21k") == "release"
+        assert read("sam") == "release"
+        for path in ("./imagenet21k", "own", "own/model.npz", pathlib.Path("sam")):
+            assert read(path) == "path"
+
+    def test_a_release_of_other_variants_is_no_folder(self, read):
+        with pytest.raises(
+            zoo.CatalogError, match="ViT-H_14 was not released as 'sam'"
+        ):
+            read("sam", "ViT-H_14")
+        assert read("./sam", "ViT-H_14") == "path"
+
+    def test_without_a_variant_there_are_no_releases(self, read):
+        assert read("imagenet21k", None) == "path"
+
+
+def test_the_variant_of_a_release_is_the_models_own(monkeypatch):
+    asked = []
+
+    def find(variant, release):
+        asked.append((variant, release))
+        raise zoo.CatalogError("told")
+
+    monkeypatch.setattr(zoo, "find", find)
+    for config in ("ViT-Ti_16", "R+ViT-Ti_16", "R26+ViT-S_32"):
+        model = VisionTransformer(config, image_size=64, classes=2)
+        with pytest.raises(zoo.CatalogError, match="told"):
+            keras_vit.load_released_weights(model, "augreg-imagenet21k")
+        assert asked.pop() == (config, "augreg-imagenet21k")
+    with pytest.raises(zoo.CatalogError, match="told"):
+        keras_vit.load_released_weights(model, "sam", variant="ViT-S_16")
+    assert asked.pop() == ("ViT-S_16", "sam")
+    own = dataclasses.replace(keras_vit.VARIANTS["ViT-Ti_16"], mlp_dim=96)
+    model = VisionTransformer(own, image_size=32, classes=2)
+    with pytest.raises(zoo.CatalogError, match="no file or folder augreg-imagenet21k"):
+        keras_vit.load_released_weights(model, "augreg-imagenet21k")
+    assert not asked
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,7 @@ def alone(tmp_path, monkeypatch):
 
 def made(folder, *names, **changes):
     """A registry of models without files."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).mkdir(parents=True)
         document = {**CARD, "name": name, **changes}
@@ -51,6 +52,18 @@ def test_a_card_survives_its_file(tmp_path):
     assert card.image_size == (32, 48)
     assert card.url == f"{tmp_path / 'flowers'}/model.npz"
     assert card.top1 == 50.0
+
+
+def test_registries_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(made(tmp_path, "flowers")))
+    monkeypatch.chdir(made(tmp_path / "here"))
+    registry.write_index("~/")
+    assert (tmp_path / "registry.json").is_file()
+    for card in (registry.read("~/flowers"), zoo.get("~/flowers")):
+        assert card.url == f"{tmp_path}/flowers/model.npz"
+    monkeypatch.setattr(hub, "check_push", lambda repository: None)
+    with pytest.raises(zoo.StoreError, match=f"no folder {tmp_path}/none: check"):
+        hub.push("~/none", "me/flowers")
 
 
 def test_registries_are_read_in_order(tmp_path, monkeypatch):

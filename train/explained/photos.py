@@ -66,7 +66,8 @@ class Photos:
 
     def __init__(self, paths, without=None):
         found = {}
-        for path in map(pathlib.Path, paths):
+        for path in paths:
+            path = pathlib.Path(path).expanduser()
             for file in _images_in(path, without) if path.is_dir() else [path]:
                 found.setdefault(file.resolve(), file)
         self.paths = tuple(found.values())
@@ -163,7 +164,9 @@ def _prepared(split, shape, batch_size, central_crop):
 
 
 def _images_in(folder, without):
-    left_out = None if without is None else pathlib.Path(without).resolve()
+    left_out = None
+    if without is not None:
+        left_out = pathlib.Path(without).expanduser().resolve()
     files = [
         path
         for path in sorted(folder.rglob("*"))

@@ -49,7 +49,7 @@ def write_tflite(
     - `"int8"`: matrix products of int8 from start to end, with one fixed scale for
       what goes in and one for what comes out, as accelerators need. What has no such
       scale, or would be wrong with one, stays more precise, see
-      `train.exporters.tflite_quantization.states`.
+      `train.exporters.tflite_quantization.quantized`.
 
     Args:
         model: a model of `keras_vit`, with or without head.

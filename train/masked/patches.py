@@ -14,7 +14,7 @@ from keras import ops
 import keras_vit
 import zoo
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
-from keras_vit.weights import released_variables
+from keras_vit.weights import saved_variables
 from train.baselines import BASELINES
 from train.building import config_of
 from train.data.pipeline import NO_LABEL
@@ -208,7 +208,7 @@ def build(recipe):
             remat=recipe.remat,
         )
         # What cannot be written under the released names is said before the run.
-        released_variables(vit)
+        saved_variables(vit)
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
     grid_size = config_of(recipe).grid_size(vit.input_shape[1:3])

@@ -30,7 +30,7 @@ def claim(run_dir, study):
     Raises:
         RunError: it has, or its `study.json` is damaged.
     """
-    path = pathlib.Path(run_dir) / "study.json"
+    path = pathlib.Path(run_dir).expanduser() / "study.json"
     if not path.exists():
         return
     try:
@@ -59,7 +59,7 @@ def write(run_dir, found):
     Raises:
         RunError: a file cannot be written.
     """
-    folder = pathlib.Path(run_dir)
+    folder = pathlib.Path(run_dir).expanduser()
     page = folder / "study.md"
     _draw(folder / "study.png", found)
     for path, text in (

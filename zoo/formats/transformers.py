@@ -101,7 +101,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
 
     Args:
         folder: of the file.
-        sizes: dict of the arrays' sizes, as `zoo.formats.names.sizes` gives them.
+        sizes: dict of the arrays' sizes, as `zoo.released_names.measure` gives them.
 
     Raises:
         CheckpointError: the settings are of another model, or ask for what is not

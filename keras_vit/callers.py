@@ -1,0 +1,21 @@
+"""Who called this package."""
+
+import inspect
+
+
+def stacklevel():
+    """Returns the level of the caller outside of keras_vit, for `warnings.warn`.
+
+    Example:
+
+    >>> stacklevel() >= 1
+    True
+    """
+    frame, level = inspect.currentframe().f_back, 1
+    while frame.f_back and _is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _is_ours(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0] == "keras_vit"

@@ -1,0 +1,124 @@
+"""What the functions that make models share in how they take their arguments."""
+
+import contextlib
+import functools
+import inspect
+
+import keras
+
+# Arguments of Keras's own models and of other libraries -> what to write here.
+_ELSEWHERE = {
+    "input_shape": "pass image_size=(height, width), and channels= if not 3",
+    "input_tensor": "build the model without it and call it on the tensor",
+    "num_classes": "pass classes=",
+    "pooling": "the features are always averaged over the image, so leave it out",
+}
+_POOLINGS = {
+    "avg": ': the mean over the patches is pooling="gap" here',
+    "max": ": take the maximum over the tokens that include_top=False, pooling=None "
+    "gives",
+}
+
+
+def takes_own_arguments(function):
+    """Makes a function say what to write instead of another library's arguments.
+
+    Args:
+        function: makes a model.
+
+    Returns:
+        The function, with the same signature.
+
+    Example:
+
+    >>> takes_own_arguments(lambda classes: classes)(num_classes=3)
+    Traceback (most recent call last):
+    TypeError: <lambda>() takes no num_classes: pass classes=.
+    """
+    own = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        for name in kwargs.keys() & _ELSEWHERE.keys() - own.keys():
+            raise TypeError(
+                f"{checked.__name__}() takes no {name}: {_ELSEWHERE[name]}."
+            )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def check_pooling(pooling):
+    """Raises a `ValueError` unless there is such a pooling."""
+    if pooling not in ("token", "gap", None):
+        raise ValueError(
+            f'pooling must be "token", "gap" or None, got {pooling!r}'
+            f"{_POOLINGS.get(pooling, '')}."
+        )
+
+
+def check_without_head(**arguments):
+    """Makes sure that a model without head is given no argument of one.
+
+    Args:
+        **arguments: of the head, by name; None and False where they are not given.
+
+    Raises:
+        ValueError: one is given.
+    """
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise ValueError(
+                f"{name}={value!r} needs the head: pass include_top=True, or leave "
+                f"{name} out."
+            )
+
+
+@contextlib.contextmanager
+def dtype_policy(dtype):
+    """Within it layers are made with a dtype policy; the global one comes back.
+
+    Args:
+        dtype: str or `keras.DTypePolicy`; None for the global one.
+
+    Raises:
+        ValueError: it is not one of floats.
+
+    Example:
+
+    >>> with dtype_policy("mixed_bfloat16"):
+    ...     keras.layers.Dense(3).compute_dtype
+    'bfloat16'
+    """
+    before = keras.config.dtype_policy()
+    if dtype is not None:
+        keras.config.set_dtype_policy(_policy(dtype))
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _policy(dtype):
+    try:
+        policy = keras.dtype_policies.get(dtype)
+        if "float" in policy.compute_dtype and policy.quantization_mode is None:
+            return policy
+    except (ValueError, TypeError, AttributeError):
+        pass
+    raise ValueError(
+        'dtype must be a policy of floats such as "float32", "mixed_bfloat16" or '
+        f'"bfloat16", got {dtype!r}; int8 weights are keras_vit.quantize_weights.'
+    )
+
+
+def head_dtype():
+    """Returns that of logits: float32, float64 where all is computed in float64."""
+    compute_dtype = keras.config.dtype_policy().compute_dtype
+    return "float64" if compute_dtype == "float64" else "float32"
+
+
+def input_dtype():
+    """Returns that of images: Keras's own, float64 where all is computed in float64."""
+    compute_dtype = keras.config.dtype_policy().compute_dtype
+    return "float64" if compute_dtype == "float64" else keras.config.floatx()
