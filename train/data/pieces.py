@@ -125,7 +125,9 @@ def cut(
         pieces = tf.constant(table)
 
     def read(piece):
-        number, first, count, skip, place, size = tf.unstack(tf.gather(pieces, piece))
+        row = tf.gather(pieces, piece)
+        # With tf.unstack, TensorFlow 2.21 ends in a segmentation fault here.
+        number, first, count, skip, place, size = (row[column] for column in range(6))
         # tf.data.TFRecordDataset has no argument for the place to begin at.
         records = tf.data.experimental.from_variant(
             tf.raw_ops.TFRecordDatasetV2(

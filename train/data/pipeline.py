@@ -206,9 +206,9 @@ def _shuffled(split):
         # shuffle() mixes the global seed in: fix it, in this function's graph alone.
         tf.random.set_seed(1)
         buffer = min(split.num_examples, SHUFFLE_BUFFER)
-        return records.shuffle(
-            buffer, seed=seed, reshuffle_each_iteration=False
-        ).skip(done)
+        return records.shuffle(buffer, seed=seed, reshuffle_each_iteration=False).skip(
+            done
+        )
 
     if split.num_examples <= SHUFFLE_BUFFER:
         # No dearer than the shuffle buffer, which holds them all in any case.
