@@ -1,8 +1,8 @@
 """Parts of record files that can be read in any order, so that all of them mix.
 
 A buffer mixes what is near in the files: where these have their classes in order, and
-are larger than the buffer, it is to be filled from everywhere. Folders and CSV files need
-none of this, for their whole list of files is in memory.
+are larger than the buffer, it is to be filled from everywhere. Folders and CSV files
+need none of this, for their whole list of files is in memory.
 """
 
 from collections.abc import Callable, Iterable
