@@ -47,8 +47,9 @@ class Pieces:
     Args:
         count: How many parts there are.
         read: Turns the number of one, an integer tensor, into a `tf.data.Dataset` of
-            the index of each of its examples in the split, and the example; works
-            inside `tf.data` maps.
+            the index of each of its examples in the split, and the example; for
+            `flat_map` and `interleave` alone, for outside of these TensorFlow 2.21
+            leaves out where to begin.
     """
 
     count: int

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import splits
+from train.data import pipeline, splits
 from train.data.kinds import kind_of
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
@@ -514,11 +514,15 @@ def test_large_tfds_data_are_read_in_pieces(tmp_path, monkeypatch, is_in_order):
     split = load("tiny_images", tmp_path, validation_fraction=0.1).train
     found = split.pieces()
     assert found.count == (12 if is_in_order else 1)
-    plain = [(int(split.decode(r)[0, 0, 0]), int(label)) for r, label in split.records()]
-    seen = {}
-    for piece in range(found.count):
-        for index, (record, label) in found.read(piece):
-            seen[int(index)] = (int(split.decode(record)[0, 0, 0]), int(label))
+    plain = [
+        (int(split.decode(r)[0, 0, 0]), int(label)) for r, label in split.records()
+    ]
+    seen = {
+        int(index): (int(split.decode(record)[0, 0, 0]), int(label))
+        for index, (record, label) in tf.data.Dataset.range(found.count).flat_map(
+            found.read
+        )
+    }
     assert [seen[index] for index in range(180)] == plain
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
     options = {"image_size": (2, 2), "batch_size": 20, "seed": 0}
