@@ -17,8 +17,9 @@ def match_classes(outputs, head_names, data_names):
     """Finds the classes of a data set among those of a head.
 
     Names decide, but for capitals, spaces and hyphens. The 1,000 and 21,843 classes of
-    ImageNet go by WordNet id (`n01440764`) or by name (`tench`). A head without names
-    that has as many classes is taken to be in the data set's order.
+    a head without names are ImageNet's, by WordNet id (`n01440764`) or by name
+    (`tench`). That there are as many classes as in the data set says nothing of their
+    order.
 
     Args:
         outputs: int, the classes of the head.
@@ -30,7 +31,8 @@ def match_classes(outputs, head_names, data_names):
         head of each label.
 
     Raises:
-        RunError: a class of the data set is none of the head's.
+        RunError: a class of the data set is none of the head's, or the names of these
+            are not known.
 
     Example:
 
@@ -38,8 +40,6 @@ def match_classes(outputs, head_names, data_names):
     >>> names, places.tolist()
     (('cat', 'dog', 'Red fox'), [2, 0])
     """
-    if head_names is None and outputs == len(data_names):
-        return tuple(data_names), np.arange(outputs, dtype="int32")
     if head_names is not None:
         aliases = [(name,) for name in head_names]
     elif outputs in IMAGENET_HEADS:
@@ -47,8 +47,9 @@ def match_classes(outputs, head_names, data_names):
     else:
         raise RunError(
             f"The model tells {outputs} classes apart, whose names are not known, and "
-            f"the data set has {len(data_names)}: pass a run's directory, a published "
-            "model, or a data set of the model's classes."
+            f"the data set has {len(data_names)}: write the names to a file "
+            "class_names.txt beside the model's, one a line in the order of its "
+            "outputs, or pass a run's directory or a published model."
         )
     places = collections.defaultdict(list)
     for place, names in enumerate(aliases):
@@ -60,8 +61,9 @@ def match_classes(outputs, head_names, data_names):
         raise RunError(
             f"{len(unknown)} of the data set's {len(data_names)} classes are not, or "
             f"not clearly, among the {outputs} that the model tells apart: "
-            f"{_some(unknown)}; the model's are {known}. Rename the data set's, or "
-            "give a model that was trained on them."
+            f"{_some(unknown)}; the model's are {known}. Rename the data set's, give "
+            "a model that was trained on them, or, where the model's are not called "
+            "so, write class_names.txt beside it."
         )
     found = [places[_plain(name)][0] for name in data_names]
     return tuple(names[-1] for names in aliases), np.array(found, dtype="int32")

@@ -11,7 +11,7 @@ from scipy.special import log_softmax, softmax
 import keras_vit
 from train import given_model, real_labels, recipes
 from train.class_matching import match_classes
-from train.data import pipeline, sources
+from train.data import kinds, pipeline, sources
 from train.errors import RunError
 from train.figures import PICTURES, write_predictions_picture
 from train.files import make_folder
@@ -210,8 +210,9 @@ def data_of(given, dataset, data_dir, skip_corrupt, split):
             "its own: pass --dataset."
         )
     fraction = 0.0
-    if dataset in (None, own):
-        dataset, fraction = own, given.config["validation_fraction"]
+    dataset = dataset or own
+    if own is not None and _is_of_run(dataset, own):
+        fraction = given.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
     source = sources.load(
@@ -224,6 +225,15 @@ def data_of(given, dataset, data_dir, skip_corrupt, split):
             "--split=train."
         )
     return source, part
+
+
+def _is_of_run(dataset, own):
+    if kinds.is_same(dataset, own):
+        return True
+    # Files may have been moved since, or were named from another directory. What the
+    # run trained on must not come to be its validation.
+    names = [pathlib.Path(name).name for name in (dataset, own)]
+    return recipes.is_own(dataset) and names[0] == names[1]
 
 
 def _right_labels(file, outputs, part, dataset, data_dir):

@@ -141,9 +141,22 @@ def _of_keras_file(path, image_size, features):
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
+    return GivenModel(_name(path.stem), model, _names_beside(path, model, features))
+
+
+def _names_beside(path, model, features):
+    """Returns the names of a model's classes that stand beside its file, or None."""
     run = RunDirectory(path.parent)
-    class_names = run.read_class_names() if run.class_names.is_file() else None
-    return GivenModel(_name(path.stem), model, class_names)
+    if features or not run.class_names.is_file():
+        return None
+    names, outputs = run.read_class_names(), model.output_shape[-1]
+    if len(names) != outputs:
+        raise RunError(
+            f"{run.class_names} has {len(names)} lines, but {path} tells {outputs} "
+            "classes apart: write one name a line, or move away what belongs to "
+            "another model."
+        )
+    return names
 
 
 def _of_weights(source, image_size, features):
@@ -158,9 +171,13 @@ def _of_weights(source, image_size, features):
         if isinstance(card, zoo.PublishedModel):
             return GivenModel(card.name, model, card.class_names)
     place = str(source).rstrip("/")
-    if "://" in place or os.path.exists(os.path.expanduser(place)):
+    file = pathlib.Path(place).expanduser()
+    class_names = None
+    if file.is_file():
+        class_names = _names_beside(file, model, features)
+    if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
-    return GivenModel(_name(place), model)
+    return GivenModel(_name(place), model, class_names)
 
 
 def _name(text):

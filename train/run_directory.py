@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+from train.data.kinds import is_same
 from train.errors import RunError
 from train.files import make_folder, whole_file
 
@@ -86,7 +87,9 @@ class RunDirectory:
 
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
-        return tuple(self.class_names.read_text(encoding="utf-8").split("\n")[:-1])
+        # A person's editor may leave out the last line break, or begin with a mark.
+        text = self.class_names.read_text(encoding="utf-8-sig")
+        return tuple(text.removesuffix("\n").split("\n"))
 
     def _is_begun(self):
         # A run that stopped at an error before its first checkpoint leaves nothing to
@@ -104,7 +107,7 @@ class RunDirectory:
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
             for name in names
-            if earlier.get(name) != settings.get(name)
+            if not _agree(name, earlier.get(name), settings.get(name))
         ]
         if differences:
             raise RunError(
@@ -112,3 +115,9 @@ class RunDirectory:
                 f"{', '.join(differences)}. Give it the same to go on with it, or pass "
                 "another --run_dir."
             )
+
+
+def _agree(name, earlier, now):
+    if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
+        return is_same(earlier, now)
+    return earlier == now

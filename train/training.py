@@ -243,15 +243,15 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     """
     if not devices.is_chief:
         return
-    directory.claim_data(
-        {
-            "training images": source.train.num_examples,
-            "validation images": (
-                source.validation.num_examples if source.validation else 0
-            ),
-            "classes": source.class_names,
-        }
-    )
+    facts = {
+        "training images": source.train.num_examples,
+        "validation images": source.validation.num_examples if source.validation else 0,
+        "classes": source.class_names,
+    }
+    if source.train.num_examples == recipe.train_examples:
+        # Runs from before this was written had others, and cannot go on with these.
+        facts["choice of training images"] = "by class"
+    directory.claim_data(facts)
     if source.skipped:
         with whole_file(directory.skipped) as temporary:
             temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")

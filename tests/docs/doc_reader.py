@@ -162,8 +162,13 @@ class Released(http.server.SimpleHTTPRequestHandler):
 def make_released(url_path, path):
     """Makes the file of a URL, if a card or the names of classes are there."""
     if _path(LABEL_FILES["imagenet2012"]) == url_path:
-        names = {str(n): [f"n{n:08}", f"class_{n}"] for n in range(1000)}
-        names |= {"0": ["n01440764", "tench"], "985": ["n11939491", "daisy"]}
+        import tensorflow_datasets as tfds
+
+        # The ids are those of the data set, which is matched by them.
+        imagenet = tfds.builder("imagenet2012", data_dir=str(path.parent))
+        ids = imagenet.info.features["label"].names
+        names = {str(n): [name, f"class_{n}"] for n, name in enumerate(ids)}
+        names["0"][1], names["985"][1] = "tench", "daisy"
         path.write_text(json.dumps(names))
         return
     for handle in zoo.list_models():

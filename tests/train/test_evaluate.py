@@ -65,6 +65,7 @@ def run_dir(tmp_path_factory):
 def weights(tmp_path_factory):
     path = tmp_path_factory.mktemp("weights") / "tiny.npz"
     keras_vit.save_released_weights(tiny(10), path)
+    (path.parent / "class_names.txt").write_text("\n".join("0123456789"))
     return path
 
 
@@ -154,7 +155,7 @@ def test_ways_to_name_a_model(run_dir, tmp_path, monkeypatch):
         (str(run_dir / "model.keras"), "model", digits),
         (str(published), "mine", digits),
         ("mine", "mine", digits),
-        (str(published / "model.npz"), "model", None),
+        (str(published / "model.npz"), "model", digits),
     ):
         given = given_model.load(source)
         assert (given.name, given.class_names) == (name, names), source
@@ -220,6 +221,70 @@ def test_imagenet_classes_by_id_and_by_name(monkeypatch):
     monkeypatch.setattr(zoo, "class_names", offline)
     with pytest.raises(RunError, match="no network"):
         match_classes(1000, None, ["tench"])
+
+
+def test_as_many_classes_are_not_the_same_classes(monkeypatch):
+    """In the order of the data set, ImageNet's would be taken for others."""
+    names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
+    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
+    turned = [f"thing {index}" for index in reversed(range(1000))]
+    shown, places = match_classes(1000, None, turned)
+    assert places.tolist() == list(reversed(range(1000))) and shown[3] == "thing_3"
+    with pytest.raises(RunError, match="1000 of the data set's 1000 classes are not"):
+        match_classes(1000, None, [f"bird {index}" for index in range(1000)])
+    with pytest.raises(RunError, match="class_names.txt beside the model's"):
+        match_classes(2, None, ["ant", "bee"])
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".npz", ".safetensors"])
+def test_names_beside_a_model_of_ones_own(photos, tmp_path, suffix):
+    model, path = tiny(3), tmp_path / f"own{suffix}"
+    if suffix == ".keras":
+        model.save(path)
+    else:
+        keras_vit.save_released_weights(model, path)
+    arguments = {"dataset": str(photos), "out_dir": tmp_path / "out"}
+    with pytest.raises(RunError, match="not known.*write the names.*class_names.txt"):
+        evaluation.evaluate(str(path), **arguments)
+    # As an editor leaves it, on Windows too: no line break at the end.
+    names = tmp_path / "class_names.txt"
+    names.write_bytes("\ufeffgreen\r\nred hot\r\nblue".encode())
+    given = given_model.load(str(path))
+    assert given.class_names == ("green", "red hot", "blue")
+    evaluation.evaluate(str(path), **arguments)
+    rows = report_of(tmp_path / "out")["per_class"]
+    assert [row["name"] for row in rows] == ["green", "red hot", "blue"]
+    names.write_text("green\nblue\n")
+    with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* tells 3"):
+        evaluation.evaluate(str(path), **arguments)
+    assert given_model.load(str(path), features=True).class_names is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["photos", "photos/", "./photos", "{here}/photos", "link", "moved/photos"],
+)
+def test_a_folder_has_one_validation_however_it_is_written(
+    photos, tmp_path, monkeypatch, written
+):
+    """With a slash the validation was another part, which the run had learnt from."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(photos)
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "photos").symlink_to(photos)
+    config = {"dataset": "photos", "validation_fraction": 0.34}
+    given = given_model.GivenModel("run", None, None, config)
+    learnt, held = (
+        evaluation.data_of(
+            given, dataset and dataset.format(here=tmp_path), None, False, split
+        )[1]
+        for dataset, split in ((None, "train"), (written, "validation"))
+    )
+    learnt, held = (
+        {pathlib.Path(path.numpy().decode()).resolve() for path, _ in part.records()}
+        for part in (learnt, held)
+    )
+    assert len(held) == 3 and len(learnt) == 6 and not held & learnt
 
 
 def test_classes_that_do_not_match():

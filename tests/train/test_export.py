@@ -40,6 +40,7 @@ def model_file(tmp_path_factory):
     head.kernel.assign(np.random.default_rng(0).normal(size=head.kernel.shape))
     path = tmp_path_factory.mktemp("models") / "tiny.keras"
     model.save(path)
+    (path.parent / "class_names.txt").write_text("\n".join("0123456789"))
     return str(path)
 
 

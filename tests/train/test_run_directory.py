@@ -33,6 +33,34 @@ def test_the_same_settings_go_on(tmp_path):
     assert again.config.stat().st_mtime_ns == written
 
 
+def test_data_are_the_same_however_their_path_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "records", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "records" / "train-0.tfrecord").touch()
+    (tmp_path / "photos.csv").touch()
+    for number, ways in enumerate(
+        (
+            (
+                "photos",
+                "photos/",
+                "./photos",
+                str(tmp_path / "photos"),
+                "other/../photos",
+            ),
+            ("records/", "records", "./records/"),
+            ("photos.csv", "./photos.csv", f"{tmp_path}/other/../photos.csv"),
+            ("records/*.tfrecord", "./records/*.tfrecord"),
+        )
+    ):
+        path = tmp_path / f"run{number}"
+        begun(path, {"dataset": ways[0]})
+        for way in ways:
+            RunDirectory(path).claim({"dataset": way})
+        with pytest.raises(RunError, match="holds a run with other settings: dataset"):
+            RunDirectory(path).claim({"dataset": "other"})
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

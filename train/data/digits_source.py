@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.splits import DataError, Source, Split, hold_out, validation_size
+from train.data.splits import DataError, Source, hold_out, in_memory, validation_size
 
 TEST_EXAMPLES = 360
 
@@ -35,14 +35,12 @@ def load_digits(validation_fraction: float) -> Source:
 
     def split(part, indices):
         name = f"digits {part}"
-        return Split(
-            name=name,
-            num_examples=len(indices),
-            records=lambda: tf.data.Dataset.from_tensor_slices(
-                (images[indices], labels[indices])
-            ),
-            read=tf.identity,
-            locate=lambda index, record: f"example {index} of {name}",
+        return in_memory(
+            name,
+            images[indices],
+            labels[indices],
+            tf.identity,
+            lambda index, record: f"example {index} of {name}",
         )
 
     train, test = hold_out(labels, TEST_EXAMPLES)

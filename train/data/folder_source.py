@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from train.data.splits import DataError, Source, Split, divide, hold_out
+from train.data.splits import DataError, Source, Split, divide, hold_out, in_memory
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
 # What folders are called, and the part that each is.
@@ -152,11 +152,6 @@ def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
     Returns:
         The split, with the paths as records.
     """
-    return Split(
-        name=name,
-        num_examples=len(paths),
-        records=lambda: tf.data.Dataset.from_tensor_slices((paths, labels)),
-        read=tf.io.read_file,
-        locate=lambda index, path: path.decode(),
-        known_labels=labels,
+    return in_memory(
+        name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
     )

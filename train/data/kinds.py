@@ -1,5 +1,6 @@
 """What sort of data set a name means; looks at names and folders only."""
 
+import os
 import re
 from pathlib import Path
 
@@ -44,6 +45,29 @@ def kind_of(dataset: str) -> str:
     if re.search(r"[*?[]", dataset) and not re.search(r":[\d.*]+$", dataset):
         return "tfrecord"
     return "folder" if _PATH.fullmatch(dataset) else "tfds"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Tells whether two names mean one data set, however its path is written.
+
+    Example:
+
+    >>> is_same("photos.csv", "./photos.csv"), is_same("cifar10", "cifar100")
+    (True, False)
+    """
+    return one == other or _place(one) == _place(other)
+
+
+def _place(dataset):
+    kind = kind_of(dataset)
+    if kind not in ("folder", "csv", "tfrecord"):
+        return dataset
+    path = os.path.abspath(os.path.expanduser(dataset))
+    if os.path.isdir(path):
+        return os.path.realpath(path)
+    # The paths in a CSV file start at its folder, where a link may be to it.
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def record_files(folder: Path, pattern: str = "*") -> dict[str, list[Path]]:

@@ -17,6 +17,8 @@ CORES = os.cpu_count()
 # In order, the next image may be a slow one: others get done meanwhile.
 IN_FLIGHT = 2 * CORES
 BATCHES_READY = 2
+# Of record files too large for the buffer.
+FILES_AT_ONCE = 16
 NO_LABEL = -1
 
 
@@ -94,9 +96,10 @@ def training_batches(
     """Shuffles, crops and batches without end; batch k depends on the seed and k only.
 
     `start_step=k` gives bit for bit the batches that follow the first k. Every epoch
-    takes every example once, in another order; a batch may span two epochs. Records
-    are shuffled undecoded through a buffer of 50,000, which stays in memory where it
-    holds the whole split.
+    takes every example once, in another order; a batch may span two epochs. Where the
+    list of examples is in memory, or there are at most 50,000, each order is as likely
+    as any other. Otherwise undecoded records go through a buffer of 50,000, filled
+    from pieces all over the files in a random order, where the split has such.
 
     Args:
         split: The examples.
@@ -140,24 +143,22 @@ def training_batches(
     start_example = start_step * batch_size
     start_epoch, done_in_epoch = divmod(start_example, split.num_examples)
 
-    records = split.records()
-    if split.num_examples <= SHUFFLE_BUFFER:
-        # No dearer than the shuffle buffer, which holds them all in any case.
-        records = records.cache()
+    shuffled = _shuffled(split)
+    if split.arrays is not None:
+        # A graph would hold a copy of an array, but shares a tensor.
+        with tf.device("CPU:0"):
+            arrays = [tf.constant(values) for values in split.arrays]
 
     def shuffled_epoch(epoch):
-        # shuffle() mixes the global seed in: fix it, in this function's graph alone.
-        tf.random.set_seed(1)
         order_seed = tf.random.stateless_uniform(
             (), tf.stack([seed, epoch]), minval=None, maxval=None, dtype=tf.int64
         )
-        return records.shuffle(
-            min(split.num_examples, SHUFFLE_BUFFER),
-            seed=order_seed,
-            reshuffle_each_iteration=False,
-        ).skip(tf.where(epoch == start_epoch, tf.constant(done_in_epoch, tf.int64), 0))
+        done = tf.where(epoch == start_epoch, tf.constant(done_in_epoch, tf.int64), 0)
+        return shuffled(order_seed, done)
 
     def prepare(index, example):
+        if split.arrays is not None:
+            example = [tf.gather(values, example) for values in arrays]
         record, label = example
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
         decode = functools.partial(split.decode, record)
@@ -189,6 +190,57 @@ def training_batches(
     else:
         batches = examples.batch(batch_size // share.devices, drop_remainder=True)
     return batches.prefetch(BATCHES_READY).with_options(_options())
+
+
+def _shuffled(split):
+    """Returns a function of a seed and a number to an order without its beginning.
+
+    Of examples, or of their places where they are in memory.
+    """
+    if split.arrays is not None:
+        records = tf.data.Dataset.range(split.num_examples)
+    else:
+        records = split.records()
+
+    def through_buffer(records, seed, done):
+        # shuffle() mixes the global seed in: fix it, in this function's graph alone.
+        tf.random.set_seed(1)
+        buffer = min(split.num_examples, SHUFFLE_BUFFER)
+        return records.shuffle(buffer, seed=seed, reshuffle_each_iteration=False).skip(
+            done
+        )
+
+    if split.num_examples <= SHUFFLE_BUFFER:
+        # No dearer than the shuffle buffer, which holds them all in any case.
+        return functools.partial(through_buffer, records.cache())
+    if split.arrays is not None:
+        # The buffer would take 30 times the memory.
+        return lambda seed, done: tf.data.Dataset.from_tensor_slices(
+            _permutation(split.num_examples, seed)[done:]
+        )
+    if split.pieces is None:
+        return functools.partial(through_buffer, records)
+    pieces = split.pieces()
+
+    def of_pieces(seed, done):
+        order = tf.data.Dataset.from_tensor_slices(_permutation(pieces.count, seed))
+        found = order.interleave(
+            pieces.read,
+            cycle_length=FILES_AT_ONCE,
+            num_parallel_calls=min(CORES, FILES_AT_ONCE),
+            deterministic=True,
+        )
+        return through_buffer(found.map(lambda _, example: example), seed, done)
+
+    return of_pieces
+
+
+def _permutation(count, seed):
+    """Returns 0 to count - 1 in an order that follows from the seed."""
+    keys = tf.random.stateless_uniform(
+        (count,), tf.stack([seed, 0]), minval=None, maxval=None, dtype=tf.int64
+    )
+    return tf.argsort(keys, stable=True)
 
 
 def evaluation_batches(

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from train.callbacks import progress_bar
 from train.data.decoding import ChooseWindow, decode_image
+from train.data.pieces import Pieces, some
 from train.errors import RunError
 
 HOLD_OUT_SEED = 0
@@ -36,6 +37,10 @@ class Split:
         locate: Names a record for a person, from its index and its NumPy value.
         known_labels: The labels in the order of `records`, where they are known
             without reading these; None otherwise.
+        arrays: The records and the labels as arrays, where they are in memory; None
+            otherwise.
+        pieces: Returns parts of `records` that can be read in any order; None where
+            there is one order only.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Split:
     read: Callable[[tf.Tensor], tf.Tensor]
     locate: Callable[[int, Any], str]
     known_labels: np.ndarray | None = None
+    arrays: tuple[np.ndarray, np.ndarray] | None = None
+    pieces: Callable[[], Pieces] | None = None
 
     def labels(self) -> np.ndarray:
         """Reads the label of every example, and no image.
@@ -101,6 +108,36 @@ class Source:
     validation: Split | None
     test: Split
     skipped: tuple[str, ...] = ()
+
+
+def in_memory(
+    name: str,
+    records: np.ndarray,
+    labels: np.ndarray,
+    read: Callable[[tf.Tensor], tf.Tensor],
+    locate: Callable[[int, Any], str],
+) -> Split:
+    """Makes a split of records that are all in memory, such as paths.
+
+    Args:
+        name: As in `Split`.
+        records: Of the examples.
+        labels: Their integer labels.
+        read: As in `Split`.
+        locate: As in `Split`.
+
+    Returns:
+        The split.
+    """
+    return Split(
+        name=name,
+        num_examples=len(records),
+        records=lambda: tf.data.Dataset.from_tensor_slices((records, labels)),
+        read=read,
+        locate=locate,
+        known_labels=labels,
+        arrays=(records, labels),
+    )
 
 
 def hold_out(labels: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -211,6 +248,13 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
         A split of these examples.
     """
     indices = np.asarray(indices, np.int64)
+
+    def locate(index, record):
+        return split.locate(int(indices[index]), record)
+
+    if split.arrays is not None:
+        records, labels = (values[indices] for values in split.arrays)
+        return in_memory(split.name, records, labels, split.read, locate)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
     known = split.known_labels
@@ -227,8 +271,9 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
         split,
         num_examples=len(indices),
         records=records,
-        locate=lambda index, record: split.locate(int(indices[index]), record),
+        locate=locate,
         known_labels=None if known is None else split.labels()[picked],
+        pieces=split.pieces and (lambda: some(split.pieces(), picked)),
     )
 
 

@@ -1,6 +1,7 @@
 """Image-classification data sets of TensorFlow Datasets."""
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from train.data.pieces import RecordFile, cut, find_offsets
 from train.data.splits import DataError, Source, Split, validation_size
 
 UNLABELLED = -1
@@ -191,13 +193,40 @@ def tfds_split(
         )
         return examples.map(lambda example: (example[image], label(example)))
 
+    def pieces():
+        features = decoders.extract_features(builder.info.features)
+
+        def parsed(index, record):
+            example = features.deserialize_example(record, decoders=decoders.decoders)
+            return example[image], label(example)
+
+        return cut(_record_files(builder, instruction), parsed)
+
+    # Others have no records that can be told apart in a file.
+    is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
     return Split(
         name=name,
         num_examples=builder.info.splits[instruction].num_examples,
         records=records,
         read=read,
         locate=lambda index, record: f"example {index} of {name}",
+        pieces=pieces if is_tfrecord else None,
     )
+
+
+def _record_files(builder, instruction):
+    """Yields the files of a split, with places in them where TFDS did not shuffle."""
+    for file in builder.info.splits[instruction].file_instructions:
+        path = os.fspath(file.filename)
+        rest = file.examples_in_shard - file.skip
+        # To look at each record is much to ask of storage far away.
+        is_searched = builder.info.disable_shuffling and "://" not in path
+        yield RecordFile(
+            path,
+            skip=file.skip,
+            take=rest if file.take == -1 else file.take,
+            offsets=find_offsets(path) if is_searched else None,
+        )
 
 
 def _is_labelled(split):

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from train.callbacks import progress_bar
 from train.data.kinds import PARTS, record_files
+from train.data.pieces import RecordFile, cut, offsets_of
 from train.data.splits import DataError, Source, Split, divide
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
@@ -24,6 +25,7 @@ SHOWN_MEGABYTES = 500
 class _File(NamedTuple):
     labels: np.ndarray
     texts: dict[int, set[bytes]]
+    lengths: np.ndarray
 
 
 def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
@@ -105,14 +107,16 @@ def _read_file(path):
 
     def parse(records):
         parsed = tf.io.parse_example(records, features)
-        return parsed[LABEL], parsed[TEXT], tf.strings.length(parsed[IMAGE]) > 0
+        has_image = tf.strings.length(parsed[IMAGE]) > 0
+        return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
 
-    labels = [np.zeros(0, np.int64)]
+    labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     texts = {}
     records = tf.data.TFRecordDataset(str(path), _compression(path))
     try:
         for batch in records.batch(64).map(parse).as_numpy_iterator():
             labels.append(batch[0])
+            lengths.append(batch[3])
             if not batch[2].all() or (batch[0] < 0).any():
                 raise DataError(_explained(path, records))
             for label, text in set(zip(batch[0].tolist(), batch[1], strict=True)):
@@ -121,7 +125,7 @@ def _read_file(path):
     # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
-    return _File(np.concatenate(labels), texts)
+    return _File(np.concatenate(labels), texts, np.concatenate(lengths))
 
 
 def _explained(path, records, error=None):
@@ -213,6 +217,15 @@ def _split(name, paths, contents):
             tf.data.Dataset.from_tensor_slices(labels),
         )
 
+    def pieces():
+        with tf.device("CPU:0"):
+            label_of = tf.constant(labels)
+
+        def example(index, record):
+            return record, tf.gather(label_of, index)
+
+        return cut([_record_file(path, contents[path]) for path in paths], example)
+
     starts = np.cumsum([0, *(len(contents[path].labels) for path in paths)])
 
     def locate(index, record):
@@ -226,4 +239,16 @@ def _split(name, paths, contents):
         read=lambda record: tf.io.parse_single_example(record, feature)[IMAGE],
         locate=locate,
         known_labels=labels,
+        pieces=pieces,
+    )
+
+
+def _record_file(path, content):
+    compression = _compression(path)
+    return RecordFile(
+        str(path),
+        skip=0,
+        take=len(content.labels),
+        offsets=None if compression else offsets_of(content.lengths),
+        compression=compression,
     )

@@ -58,7 +58,7 @@ def named(recipes, name, dataset):
         )
     recipe = recipes[name]
     stripped = dataset.rstrip("/") or "/"
-    if kind_of(dataset) == kind_of(stripped) == "folder":
+    if kind_of(dataset) == kind_of(stripped) in ("folder", "tfrecord"):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped
     if recipe.dataset and base_name(dataset) != base_name(recipe.dataset):

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import pipeline
+from train.data import pieces, pipeline
 from train.data.pipeline import (
     NO_LABEL,
     Changes,
@@ -18,6 +18,7 @@ from train.data.pipeline import (
     training_samples,
 )
 from train.data.sources import DataError, Split, load
+from train.data.splits import in_memory, pick
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 OPTIONS = {"image_size": (6, 5), "batch_size": 4, "seed": 7}
@@ -120,6 +121,92 @@ def test_far_start_reads_no_earlier_epoch():
     split = Split(split.name, 10, records, split.read, split.locate)
     take(training_batches(split, **OPTIONS, start_step=10**9), 2)
     assert len(read) == 10
+
+
+ONE_PIXEL = tf.io.encode_png(np.zeros((1, 1, 3), np.uint8)).numpy()
+
+
+def sorted_files(tmp_path, numbers, files=1):
+    """TFRecord files of examples whose label is their number."""
+    for file, part in enumerate(np.array_split(numbers, files)):
+        with tf.io.TFRecordWriter(str(tmp_path / f"train-{file}.tfrecord")) as writer:
+            for number in part:
+                writer.write(record_of(number))
+    with tf.io.TFRecordWriter(str(tmp_path / "test.tfrecord")) as writer:
+        writer.write(record_of(0))
+    return load(str(tmp_path)).train
+
+
+def record_of(number):
+    feature = {
+        "image/encoded": tf.train.Feature(
+            bytes_list=tf.train.BytesList(value=[ONE_PIXEL])
+        ),
+        "image/class/label": tf.train.Feature(
+            int64_list=tf.train.Int64List(value=[number])
+        ),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    return example.SerializeToString()
+
+
+def sorted_in_memory(numbers):
+    return in_memory(
+        "sorted",
+        np.full(len(numbers), ONE_PIXEL, object),
+        np.asarray(numbers, np.int32),
+        tf.identity,
+        lambda index, record: f"example {index}",
+    )
+
+
+def assert_mixed(split, steps):
+    """Batches of data sorted by 100 classes are like draws from all of them."""
+    options = {"image_size": (1, 1), "crop": "resize", "seed": 0, "batch_size": 512}
+    for step in steps:
+        [(_, labels)] = take(training_batches(split, start_step=step, **options), 1)
+        counts = np.bincount(labels * 100 // split.num_examples, minlength=100)
+        # Of a uniform draw 0.6 are missing, and hardly ever 5.
+        assert (counts == 0).sum() < 5, step
+        # Of a uniform draw 1, and hardly ever 1 + 4 * sqrt(2 / 99) = 1.57.
+        assert ((counts - 5.12) ** 2 / 5.12).sum() / 99 < 1.57, step
+
+
+def test_a_list_in_memory_is_mixed_as_a_whole():
+    """Of 200,000 examples of 100 classes, the first 512 had 26 of them."""
+    split = sorted_in_memory(np.arange(200_000))
+    assert_mixed(split, [0, 100, 389])
+
+
+def test_one_file_of_sorted_records_is_mixed_as_a_whole(monkeypatch, tmp_path):
+    # 200,000 examples have as many buffers, and more pieces in one.
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 5_000)
+    monkeypatch.setattr(pieces, "RECORDS", 2)
+    split = sorted_files(tmp_path, np.arange(20_000))
+    assert_mixed(split, [0, 20])
+
+
+@pytest.mark.parametrize("kind", ["memory", "files", "some of files"])
+def test_large_data_are_taken_once_and_resume_exactly(monkeypatch, tmp_path, kind):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
+    numbers = np.arange(100)
+    if kind == "memory":
+        split = sorted_in_memory(numbers)
+    else:
+        split = sorted_files(tmp_path, numbers, files=3)
+    if kind == "some of files":
+        numbers = np.delete(numbers, [0, 17, 18, 40, 99])
+        # Of a part a part.
+        split = pick(pick(split, np.arange(99)), numbers)
+    options = {"image_size": (1, 1), "crop": "resize", "seed": 0, "batch_size": 5}
+    steps = len(numbers) // 5
+    whole = take(training_batches(split, **options), 2 * steps)
+    labels = np.concatenate([labels for _, labels in whole]).reshape(2, -1)
+    assert (np.sort(labels) == numbers).all()
+    assert (labels[0] != labels[1]).any() and (labels[0] != numbers).any()
+    for start in (1, steps - 1, steps + 3):
+        resumed = training_batches(split, start_step=start, **options)
+        assert_same(take(resumed, 4), whole[start : start + 4])
 
 
 def test_order_and_crops_follow_the_seed_alone():

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import splits
+from train.data import pipeline, splits
 from train.data.kinds import kind_of
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
@@ -433,7 +433,7 @@ def test_prepared_data_need_no_network_and_say_nothing(monkeypatch, capfd):
     assert "%|" not in err
 
 
-def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"})):
+def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"}), **info):
     """Writes the files of a TFDS data set without code, "tiny_images"."""
     folder = data_dir / "tiny_images" / "1.0.0"
     folder.mkdir(parents=True)
@@ -456,7 +456,7 @@ def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"})):
     )
     (folder / "label.labels.txt").write_text("no\nyes\n")
     keys = [{"featureKey": "image"}, {"featureKey": "label"}]
-    info = {
+    info |= {
         "fileFormat": "tfrecord",
         "name": "tiny_images",
         "version": "1.0.0",
@@ -500,6 +500,39 @@ def test_tfds_gray_images_and_its_own_test_split(tmp_path):
     np.testing.assert_array_equal(
         source.train.decode(record), np.full((3, 2, 3), 7, np.uint8)
     )
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_large_tfds_data_are_read_in_pieces(tmp_path, monkeypatch, is_in_order):
+    """Where TFDS did not shuffle, from all over the file."""
+    write_tfds(
+        tmp_path,
+        {"train": [0] * 100 + [1] * 100, "test": [0]},
+        disableShuffling=is_in_order,
+    )
+    # The rest of the file is for validation.
+    split = load("tiny_images", tmp_path, validation_fraction=0.1).train
+    found = split.pieces()
+    assert found.count == (12 if is_in_order else 1)
+    plain = [
+        (int(split.decode(r)[0, 0, 0]), int(label)) for r, label in split.records()
+    ]
+    seen = {
+        int(index): (int(split.decode(record)[0, 0, 0]), int(label))
+        for index, (record, label) in tf.data.Dataset.range(found.count).flat_map(
+            found.read
+        )
+    }
+    assert [seen[index] for index in range(180)] == plain
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    options = {"image_size": (2, 2), "batch_size": 20, "seed": 0}
+    whole = pipeline.training_batches(split, **options).take(9).as_numpy_iterator()
+    labels = [labels for _, labels in whole]
+    assert np.concatenate(labels).sum() == 80
+    assert (0 < labels[0].sum() < 20) == is_in_order
+    resumed = pipeline.training_batches(split, start_step=5, **options).take(4)
+    for (_, again), once in zip(resumed, labels[5:], strict=True):
+        np.testing.assert_array_equal(again, once)
 
 
 def test_tfds_takes_validation_where_test_has_no_labels(tmp_path):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from train.data.digits_source import load_digits
-from train.data.subset import limited
+from train.data.splits import in_memory
+from train.data.subset import limited, shares
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +42,46 @@ def test_a_part_knows_its_size_labels_and_names(train):
 
 def test_more_than_all_is_all(train):
     assert limited(train, 10_000) is train
+
+
+def of_sizes(sizes):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    return in_memory(
+        "sorted",
+        np.arange(len(labels)),
+        labels,
+        lambda record: 1 / 0,  # No image is read.
+        lambda index, record: str(index),
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes", [[50] * 100, [7, 11, 13, 400], [3, 3, 3], [300, 200, 100, 60, 20, 10, 5]]
+)
+def test_every_class_has_its_share_of_a_part(sizes):
+    split, sizes = of_sizes(sizes), np.array(sizes)
+    earlier = np.zeros(len(sizes))
+    for count in range(1, sum(sizes), max(1, sum(sizes) // 40)):
+        part = limited(split, count)
+        counts = part.class_counts(len(sizes))
+        assert part.num_examples == counts.sum() == count
+        fair = sizes * count / sum(sizes)
+        if (fair >= 1).all() or len(set(sizes)) == 1:
+            assert (np.abs(counts - fair) < 1).all(), (count, counts, fair)
+        assert (counts <= np.ceil(np.maximum(fair, 1))).all()
+        assert count < len(sizes) or counts.min() >= 1
+        assert (counts >= earlier).all()
+        earlier = counts
+
+
+def test_rare_classes_have_one_example_each():
+    assert shares([600] + [4] * 100, 101, range(101)).tolist() == [1] * 101
+    assert shares([600] + [4] * 100, 161, range(101)).tolist() == [61] + [1] * 100
+    sizes = np.random.RandomState(0).randint(1, 500, 300)
+    for count in (20, 300, 2_000, int(sizes.sum())):
+        assert shares(sizes, count, range(300)).sum() == count
+
+
+def test_a_few_of_equal_classes_are_not_the_first_ones():
+    [chosen] = np.nonzero(limited(of_sizes([50] * 100), 10).class_counts(100))
+    assert len(chosen) == 10 and chosen.max() > 50

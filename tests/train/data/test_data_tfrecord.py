@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from train.data import pipeline
+from train.data.pieces import find_offsets, offsets_of
 from train.data.pipeline import evaluation_batches, training_batches
 from train.data.sources import DataError, find_corrupt, load
 
@@ -206,3 +208,26 @@ def test_only_files_to_test_on(folder):
         path.unlink()
     with pytest.raises(DataError, match=r"has nothing for train: expected TFRecord"):
         load(str(folder))
+
+
+def test_places_of_records(tmp_path):
+    records = [b"x" * length for length in (0, 1, 300, 7)]
+    write(tmp_path / "train.tfrecord", records)
+    places = find_offsets(tmp_path / "train.tfrecord")
+    assert places.tolist() == offsets_of([0, 1, 300, 7]).tolist()
+    assert places[-1] == (tmp_path / "train.tfrecord").stat().st_size
+
+
+def test_large_and_compressed_files_are_read_from_several_at_a_time(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
+    for file in range(4):
+        path = tmp_path / f"train-{file}.tfrecord.gz"
+        write(path, [example(file, file * 40 + i) for i in range(40)], "GZIP")
+    write(tmp_path / "test.tfrecord", [example(0, 0)])
+    split = load(str(tmp_path)).train
+    batches = training_batches(split, image_size=(4, 4), batch_size=40, seed=0)
+    labels = np.stack([labels for _, labels in batches.take(4).as_numpy_iterator()])
+    assert (np.sort(labels, axis=None) == np.arange(160)).all()
+    assert len(set(labels[0] // 40)) == 4

@@ -1,0 +1,171 @@
+"""Parts of record files that can be read in any order, so that all of them mix.
+
+A buffer mixes what is near in the files: where these have their classes in order, and
+are larger than the buffer, it is to be filled from everywhere. Folders and CSV files
+need none of this, for their whole list of files is in memory.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+# Records that are read one after the other: many enough for a disk, and few enough
+# that thousands of such parts are in the buffer at a time.
+RECORDS = 16
+# What TensorFlow reads of a file at a time.
+_BYTES = 256 * 1024
+# Of a record: its length, the checksum of that, and after it the checksum of the rest.
+_HEADER, _FOOTER = 12, 4
+
+
+class RecordFile(NamedTuple):
+    """Records of a TFRecord file.
+
+    Args:
+        path: Of the file.
+        skip: How many records come before them.
+        take: How many they are.
+        offsets: The byte at which each record of the file begins, and its end; None
+            where it can be read from its front only, as when it is compressed.
+        compression: `"GZIP"`, or `""` for none.
+    """
+
+    path: str
+    skip: int
+    take: int
+    offsets: np.ndarray | None
+    compression: str = ""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A split in parts, each of which can be read by itself.
+
+    Args:
+        count: How many parts there are.
+        read: Turns the number of one, an integer tensor, into a `tf.data.Dataset` of
+            the index of each of its examples in the split, and the example; for
+            `flat_map` and `interleave` alone, for outside of these TensorFlow 2.21
+            leaves out where to begin.
+    """
+
+    count: int
+    read: Callable[[tf.Tensor], tf.data.Dataset]
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Finds where the records of an uncompressed file begin.
+
+    Args:
+        lengths: Their sizes in bytes.
+
+    Returns:
+        Integers `(records + 1,)`, the last being the size of the file.
+
+    Example:
+
+    >>> offsets_of(np.array([10, 5])).tolist()
+    [0, 26, 47]
+    """
+    whole = np.asarray(lengths, np.int64) + _HEADER + _FOOTER
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(whole)])
+
+
+def find_offsets(path: str) -> np.ndarray:
+    """Finds where the records of a file begin, by reading a few bytes of each.
+
+    Args:
+        path: Of an uncompressed TFRecord file on this machine.
+
+    Returns:
+        As `offsets_of`.
+    """
+    lengths = []
+    with open(path, "rb") as file:
+        while header := file.read(_HEADER):
+            lengths.append(int.from_bytes(header[:8], "little"))
+            file.seek(lengths[-1] + _FOOTER, 1)
+    return offsets_of(lengths)
+
+
+def cut(
+    files: Iterable[RecordFile], example: Callable[[tf.Tensor, tf.Tensor], tuple]
+) -> Pieces:
+    """Cuts files into pieces of 16 records, or leaves whole what must be read whole.
+
+    Args:
+        files: In the order of the split.
+        example: Turns the index of a record and its bytes into an example.
+
+    Returns:
+        The pieces.
+    """
+    paths, compressions, rows = [], [], []
+    first = 0
+    for number, file in enumerate(files):
+        paths.append(file.path)
+        compressions.append(file.compression)
+        if file.offsets is None:
+            begins = np.zeros(1, np.int64)
+            counts, skips, places = file.take, file.skip, 0
+            sizes = _BYTES
+        else:
+            begins = np.arange(0, file.take, RECORDS)
+            counts, skips = np.minimum(RECORDS, file.take - begins), 0
+            places = file.offsets[file.skip + begins]
+            sizes = file.offsets[file.skip + begins + counts] - places
+        columns = (number, first + begins, counts, skips, places, sizes)
+        rows.append(np.stack(np.broadcast_arrays(*columns), axis=1))
+        first += file.take
+    table = np.concatenate(rows).astype(np.int64)
+    with tf.device("CPU:0"):
+        names = tf.constant(paths), tf.constant(compressions)
+        pieces = tf.constant(table)
+
+    def read(piece):
+        row = tf.gather(pieces, piece)
+        # With tf.unstack, TensorFlow 2.21 ends in a segmentation fault here.
+        number, first, count, skip, place, size = (row[column] for column in range(6))
+        # tf.data.TFRecordDataset has no argument for the place to begin at.
+        records = tf.data.experimental.from_variant(
+            tf.raw_ops.TFRecordDatasetV2(
+                filenames=[tf.gather(names[0], number)],
+                compression_type=tf.gather(names[1], number),
+                buffer_size=size,
+                byte_offsets=[place],
+            ),
+            tf.TensorSpec((), tf.string),
+        )
+        indices = tf.data.Dataset.range(first, first + count)
+        return tf.data.Dataset.zip(indices, records.skip(skip).take(count)).map(
+            lambda index, record: (index, example(index, record))
+        )
+
+    return Pieces(len(table), read)
+
+
+def some(pieces: Pieces, is_wanted: np.ndarray) -> Pieces:
+    """Leaves out examples.
+
+    Args:
+        pieces: Of all.
+        is_wanted: Bools `(examples,)`, whether each is to stay.
+
+    Returns:
+        Pieces of those that stay, with their indices among these.
+    """
+    with tf.device("CPU:0"):
+        wanted = tf.constant(is_wanted)
+        index_of = tf.constant(np.cumsum(is_wanted) - 1)
+
+    def read(piece):
+        return (
+            pieces.read(piece)
+            .filter(lambda index, _: tf.gather(wanted, index))
+            .map(lambda index, example: (tf.gather(index_of, index), example))
+        )
+
+    return Pieces(pieces.count, read)
