@@ -64,6 +64,11 @@ def explain(
     out = pathlib.Path(out)
     check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
     photos = Photos(images, without=out)
+    if photos.ignored:
+        print(
+            f"ignored, no images by their names ({len(photos.ignored)}): "
+            f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
+        )
     given = given_model.load(model, image_size=image_size)
     shape = shape_for_photos(given)
     head, why_no_predictions = _head(given)

@@ -72,7 +72,7 @@ def decode_image(
         pixels = tf.cond(
             is_jpeg & exif.is_bare(image),
             jpeg,
-            _apart(
+            exif.apart(
                 lambda: tf.cond(is_jpeg, lambda: jpeg(exif.orientation(image)), other)
             ),
         )
@@ -99,15 +99,6 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
 def reads_heic() -> bool:
     """Whether pillow-heif is installed, which decodes the photos of iPhones."""
     return importlib.util.find_spec("pillow_heif") is not None
-
-
-def _apart(branch):
-    """Makes a branch one node: of a branch not taken, every node costs time."""
-    if tf.executing_eagerly():
-        return branch
-    return tf.function(
-        branch, autograph=False, experimental_attributes={"_noinline": True}
-    )
 
 
 def _decode_whole(encoded, channels=3):
@@ -146,8 +137,9 @@ def _decode_jpeg_window(encoded, choose_window, turn=None):
 def _decode_with_pillow(encoded):
     # Python, but Pillow decodes without its lock: images are decoded side by side.
     pixels = tf.numpy_function(_pillow_pixels, [encoded], tf.uint8, stateful=False)
-    pixels.set_shape((None, None, 3))
-    return pixels
+    checks = [tf.debugging.assert_positive(tf.size(pixels), "cannot be decoded")]
+    with tf.control_dependencies(checks):
+        return tf.ensure_shape(pixels, (None, None, 3))
 
 
 def _pillow_pixels(encoded):
@@ -164,6 +156,7 @@ def _pillow_pixels(encoded):
     try:
         with Image.open(file, formats=formats) as image:
             return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # What damaged files raise differs: OSError, SyntaxError, struct.error and more.
-    except Exception as error:
-        raise ValueError(f"cannot decode the image: {error}") from error
+    # What damaged files raise differs: OSError, SyntaxError, struct.error and more. An
+    # exception would leave eager code and graphs as different errors.
+    except Exception:
+        return np.zeros((0, 0, 3), np.uint8)

@@ -4,6 +4,8 @@ TensorFlow's decoders ignore it. Here are TensorFlow's ops only, which run in th
 of `tf.data` without Python, and are part of an exported SavedModel.
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 _ORIENTATION, _SHORT = 0x0112, 3
@@ -25,7 +27,8 @@ def is_bare(jpeg: tf.Tensor) -> tf.Tensor:
         Scalar bool; False does not mean that there is EXIF.
     """
     # JFIF's segment ends there; inside of EXIF this would be 56,319 or more entries.
-    return tf.strings.substr(jpeg, 20, 2) == b"\xff\xdb"
+    start = tf.minimum(20, tf.strings.length(jpeg))
+    return tf.strings.substr(jpeg, start, 2) == b"\xff\xdb"
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
@@ -43,23 +46,46 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     is_jpeg = tf.io.is_jpeg(encoded)
     searched = tf.strings.substr(encoded, 0, tf.where(is_jpeg, _SEARCHED, _WHOLE))
     marker = tf.where(is_jpeg, b"Exif\0\0", b"eXIf")
-    following = tf.strings.split(searched, marker)[1:]
-    # The marker may be among compressed pixels by chance, but hardly with what follows.
-    begin = tf.strings.substr(following, 0, 4)
-    exif = tf.boolean_mask(following, (begin == b"II*\0") | (begin == b"MM\0*"))
-    return tf.cond(tf.size(exif) > 0, lambda: _of_tiff(exif[0]), lambda: 1)
+    parts = tf.raw_ops.StringSplitV2(input=searched[None], sep=marker).values
+
+    def read():
+        following = parts[1:]
+        # The marker may be among compressed pixels by chance, but not with a header.
+        begin = tf.strings.substr(following, 0, 4)
+        is_exif = (begin == b"II*\0") | (begin == b"MM\0*")
+        # Of b"", as where there is none, the orientation is 1.
+        return _of_tiff(tf.concat([tf.boolean_mask(following, is_exif), [b""]], 0)[0])
+
+    return tf.cond(tf.size(parts) > 1, apart(read), lambda: 1)
+
+
+def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
+    """Makes a rare branch of `tf.cond` one node.
+
+    Every node of a branch takes time where the branch is not taken.
+
+    Args:
+        branch: Makes the branch.
+
+    Returns:
+        A function that does the same.
+    """
+    if tf.executing_eagerly():
+        return branch
+    return tf.function(
+        branch, autograph=False, experimental_attributes={"_noinline": True}
+    )
 
 
 def _of_tiff(tiff):
     """Reads the first directory of a TIFF file, which is what EXIF is."""
-    content = _bytes(tiff)
+    # Of what is cut short, zeros are read.
+    content = tf.pad(_bytes(tiff), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
     def short(first, second):
         return tf.where(is_big_endian, 256 * first + second, first + 256 * second)
 
-    # Of what is cut short, zeros are read.
-    content = tf.pad(content, [[0, 8]])
     address = tf.where(is_big_endian, content[4:8], content[7:3:-1])
     address = tf.reduce_sum(tf.cast(address, tf.int64) * [2**24, 2**16, 2**8, 1])
     end = tf.size(content) - 2
@@ -97,8 +123,8 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """
 
     def turn_pixels():
-        up, left = (tf.where(flip, -1, 1) for flip in _flips(turn))
-        return tf.transpose(pixels[::up, ::left], _axes(turn))
+        flipped = tf.reverse(pixels, tf.boolean_mask([0, 1], _flips(turn)))
+        return tf.transpose(flipped, _axes(turn))
 
     upright = tf.cond(turn == 1, lambda: pixels, turn_pixels)
     upright.set_shape((None, None, pixels.shape[-1]))
@@ -118,7 +144,7 @@ def stored_window(window: tf.Tensor, shape: tf.Tensor, turn: tf.Tensor) -> tf.Te
     """
     axes = _axes(turn)[:2]
     start, size = tf.gather(window[:2], axes), tf.gather(window[2:], axes)
-    start = tf.where(tf.stack(_flips(turn)), shape[:2] - start - size, start)
+    start = tf.where(_flips(turn), shape[:2] - start - size, start)
     return tf.concat([start, size], axis=0)
 
 
@@ -127,10 +153,10 @@ def _axes(turn):
 
 
 def _flips(turn):
-    """Whether the stored image is flipped, up and left, before axes change places."""
+    """Which axes of the stored image are flipped before they change places."""
     up = (turn == 3) | (turn == 4) | (turn == 6) | (turn == 7)
     left = (turn == 2) | (turn == 3) | (turn == 7) | (turn == 8)
-    return up, left
+    return tf.stack([up, left])
 
 
 def _bytes(text):

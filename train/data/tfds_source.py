@@ -197,6 +197,8 @@ def tfds_split(
         records=records,
         read=read,
         locate=lambda index, record: f"example {index} of {name}",
+        # As TFDS itself decodes, and so as published.
+        honour_exif=False,
     )
 
 
