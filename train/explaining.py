@@ -9,6 +9,8 @@ import numpy as np
 import keras_vit
 from train import explanation_page, given_model
 from train.callbacks import progress_bar
+from train.data.folder_source import heic_remedy
+from train.data.splits import named
 from train.data.subset import spread
 from train.earlier import check_replaceable
 from train.errors import RunError
