@@ -47,7 +47,8 @@ def load_csv(
 
     Raises:
         DataError: when the file is not like this, an image is listed twice or missing,
-            a class is not in train, a path or label has line breaks, or the fraction is unusable.
+            a class is not in train, a path or label has line breaks, or the fraction
+            is unusable.
 
     Example:
 

@@ -1,7 +1,7 @@
 """EXIF orientation: how a photo is turned to stand upright.
 
-TensorFlow's decoders ignore it. Here are TensorFlow's ops only, which run in the threads
-of `tf.data` without Python, and are part of an exported SavedModel.
+TensorFlow's decoders ignore it. Here are TensorFlow's ops only, which run in the
+threads of `tf.data` without Python, and are part of an exported SavedModel.
 """
 
 from collections.abc import Callable

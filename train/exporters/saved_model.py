@@ -45,8 +45,8 @@ def write_saved_model(model, folder, *, class_names=None):
       All are float32, and computed in it. Without head there is no
       `image_classification`, and the features stand where logits are in the table.
     - `image_bytes` are JPEG or PNG files of any size: decoded, to gray where the model
-      has 1 channel, turned as their EXIF says, and resized as for evaluation; so are images of any size. Broken
-      ones raise `tf.errors.InvalidArgumentError`.
+      has 1 channel, turned as their EXIF says, and resized as for evaluation; images of
+      any size are resized, too. Broken ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the logits' softmax, or the head's own activation of them.
       `label`, where there are `class_names`, is that of the largest, a string (batch,).
     - `loaded(images, training=True)` turns on the dropout and stochastic depth that the

@@ -119,7 +119,7 @@ HEADS = {
     "after a comment": (JFIF + segment(0xFE, b"hello") + EXIF, 6),
     "after 64 kB of colour profile": (JFIF + segment(0xE2, bytes(65_000)) + EXIF, 6),
     "big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">")), 8),
-    "among others": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(3, before=20)), 3),
+    "among others": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(3, before=9)), 3),
     "not a short": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=2)), 1),
     "0": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0)), 1),
     "9": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(9)), 1),
