@@ -162,7 +162,7 @@ def test_bitmaps_decode_as_by_pillow(mode):
 
 
 def test_bitmaps_of_four_bits_run_lengths_and_rows_from_the_top():
-    """The palette is blue, green, red; of the others a decoder without it knows none."""
+    """The palette is blue, green and red, which no level of gray stands for."""
     palette = bytes([255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0])
     colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
     places = np.array([[0, 1, 2, 2], [2, 2, 1, 0]])

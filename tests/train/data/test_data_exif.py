@@ -174,8 +174,8 @@ def test_heic_is_turned_once():
     found = decode_image(tf.constant(encoded)).numpy()
     wanted = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
     np.testing.assert_array_equal(found, wanted)
-    # Lossless but for the conversion of colours.
-    assert np.abs(found - np.rot90(stored, -1).astype(int)).max() <= 4
+    # Colours are stored at half the resolution, and interpolated before the turn.
+    assert np.abs(found - np.rot90(stored, -1).astype(int)).mean() < 2
 
 
 def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path):

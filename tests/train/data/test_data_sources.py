@@ -609,7 +609,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     lines = []
     monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: False)
     source = load(str(photos), tell=lines.append)
-    names = ("a.jpg", "notes.txt", "daisy/gone.png", "daisy/older/", "tulip/x.heic")
+    names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
     assert source.ignored == names
     assert lines == [
         f"{photos}: 5 entries are ignored, no images in class folders: "
