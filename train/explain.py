@@ -36,8 +36,8 @@ flags.DEFINE_string("model", None, "Needed: the model.")
 flags.DEFINE_multi_string(
     "images",
     [],
-    "Needed: an image (PNG, JPEG, BMP or GIF) or a folder of them; several follow one "
-    "another, or repeat the flag.",
+    "Needed: an image (JPEG, PNG, GIF, BMP, WebP, or HEIC where pillow-heif is "
+    "installed) or a folder of them; several follow one another, or repeat the flag.",
 )
 flags.DEFINE_string(
     "out",

@@ -9,6 +9,8 @@ import numpy as np
 import keras_vit
 from train import explanation_page, given_model
 from train.callbacks import progress_bar
+from train.data.folder_source import heic_remedy
+from train.data.splits import named
 from train.data.subset import spread
 from train.earlier import check_replaceable
 from train.errors import RunError
@@ -64,6 +66,11 @@ def explain(
     out = pathlib.Path(out).expanduser()
     check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
     photos = Photos(images, without=out)
+    if photos.ignored:
+        print(
+            f"ignored, no images by their names ({len(photos.ignored)}): "
+            f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
+        )
     given = given_model.load(model, image_size=image_size)
     shape = shape_for_photos(given)
     head, why_no_predictions = _head(given)

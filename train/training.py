@@ -66,7 +66,8 @@ def run(
     )
     _check_devices(recipe, changes, devices)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt)
+    tell = print if devices.is_chief else (lambda line: None)
+    source = load_source(recipe, data_dir, skip_corrupt, tell)
     _check_classes(source)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
@@ -196,13 +197,14 @@ def begin(recipe, run_dir, devices):
     return directory
 
 
-def load_source(recipe, data_dir, skip_corrupt):
+def load_source(recipe, data_dir, skip_corrupt, tell=print):
     """Returns the recipe's data, no more of it than asked for.
 
     Args:
         recipe: `train.recipes.Recipe`.
         data_dir: path of the TFDS data, None for the usual one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
+        tell: takes a line on files that are ignored or left out.
 
     Returns:
         `train.data.sources.Source`.
@@ -215,6 +217,7 @@ def load_source(recipe, data_dir, skip_corrupt):
         data_dir,
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
+        tell=tell,
     )
     return dataclasses.replace(
         source,

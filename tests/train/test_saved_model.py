@@ -623,3 +623,17 @@ def test_another_backend(tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(RunError, match="on TensorFlow, but KERAS_BACKEND is 'jax'"):
         write_saved_model(model, tmp_path / "exported")
+
+
+def test_files_that_exif_turns(exported):
+    loaded = tf.saved_model.load(exported[1])
+    turned = PIL.Image.Exif()
+    turned[0x0112] = 6
+    image = PIL.Image.fromarray(photo(40, 70))
+    files = [io.BytesIO(), io.BytesIO()]
+    image.save(files[0], "PNG")
+    image.transpose(PIL.Image.Transpose.ROTATE_90).save(files[1], "PNG", exif=turned)
+    answers = loaded.signatures["serve_bytes"](
+        image_bytes=tf.constant([file.getvalue() for file in files])
+    )["logits"].numpy()
+    close(answers[1:], answers[:1])

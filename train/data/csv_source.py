@@ -10,7 +10,7 @@ import numpy as np
 
 from train.data.folder_source import file_split
 from train.data.kinds import PARTS
-from train.data.splits import DataError, Source, divide, named
+from train.data.splits import DataError, Source, check_name, divide, named
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
@@ -47,7 +47,8 @@ def load_csv(
 
     Raises:
         DataError: when the file is not like this, an image is listed twice or missing,
-            a class is not in train, or the fraction is unusable.
+            a class is not in train, a path or label has line breaks, or the fraction
+            is unusable.
 
     Example:
 
@@ -143,6 +144,7 @@ def _rows(path, rows):
         for column in ("path", "label"):
             if not values[column]:
                 raise DataError(f"{place} has no {column}: fill it in")
+            check_name(values[column], f"{place}: the {column} {values[column]!r}")
         found.append(
             _Row(
                 place,

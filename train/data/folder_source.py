@@ -1,13 +1,28 @@
 """A user's own images in folders, one a class."""
 
+import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.splits import DataError, Source, Split, divide, hold_out, in_memory
+from train.data.decoding import reads_heic
+from train.data.splits import (
+    DataError,
+    Source,
+    Split,
+    check_name,
+    divide,
+    escaped,
+    hold_out,
+    in_memory,
+)
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+HEIC_ENDINGS = (".heic", ".heif", ".hif")
+# What systems put beside photos, and nobody misses.
+_OF_SYSTEMS = ("thumbs.db", "desktop.ini")
 # What folders are called, and the part that each is.
 PARTS = {
     "train": "train",
@@ -27,7 +42,8 @@ TEST_SHARE = 5
 def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
-    Files are taken in sorted order; hidden files and other file types are ignored. In
+    Files are taken in sorted order; other file types and folders are ignored, and are
+    named by the source but where they are hidden. In
     `class/*.jpg` a fixed fifth of the images of each class, one at least, is the test
     split. The validation split is the folder `validation` or `val`, and where there is
     none, a fixed stratified part of `train`.
@@ -42,22 +58,49 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
         The source, with file paths as records.
 
     Raises:
-        DataError: when the folder is not laid out like this, when its parts differ in
+        DataError: when the folder is not laid out like this, a name has line breaks or
+            is not UTF-8, when its parts differ in
             classes, when a class has no image, or a single one of which none is left
             for the test, or when the fraction is unusable.
     """
     folder = Path(folder)
+    check_name(str(folder), str(folder))
     parts = _parts(folder)
+    ignored = []
     if parts:
-        files = {part: _list_images(path) for part, path in parts.items()}
+        used = {path.name for path in parts.values()}
+        ignored += [path for path in _entries(folder) if path.name not in used]
+        files = {part: _list_images(path, ignored) for part, path in parts.items()}
         _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
     else:
-        files = _held_out(folder, _list_images(folder))
+        files = _held_out(folder, _list_images(folder, ignored))
         names = {"train": str(folder), "test": f"the test part of {folder}"}
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
-    return divide(str(folder), classes, splits, validation_fraction, LAYOUT)
+    source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
+    names = [
+        f"{escaped(path.relative_to(folder).as_posix())}{'/' if path.is_dir() else ''}"
+        for path in ignored
+    ]
+    return dataclasses.replace(source, ignored=tuple(names))
+
+
+def image_endings() -> tuple[str, ...]:
+    """Returns the endings of files that can be decoded, in small letters."""
+    return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
+
+
+def heic_remedy(names: Iterable[str]) -> str:
+    """Returns what to install where photos cannot be read without it, else nothing.
+
+    Args:
+        names: Of files that are not used.
+    """
+    is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
+    if not is_heic or reads_heic():
+        return ""
+    return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
 
 
 def _parts(folder):
@@ -110,27 +153,43 @@ def _held_out(folder, files):
     return parts
 
 
-def _list_images(folder):
-    """Returns `{class name: sorted image paths}` of one part."""
+def _list_images(folder, ignored):
+    """Returns `{class name: sorted image paths}` of one part; adds what is not used."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}: {LAYOUT}")
-    files = {
-        entry.name: sorted(
-            str(path)
-            for path in entry.iterdir()
-            if path.suffix.lower() in IMAGE_ENDINGS
-            and not path.name.startswith(".")
-            and path.is_file()
-        )
-        for entry in folder.iterdir()
-        if entry.is_dir() and not entry.name.startswith(".")
-    }
+    endings = image_endings()
+    files = {}
+    unused = {}
+    for entry in _entries(folder):
+        if not entry.is_dir():
+            ignored.append(entry)
+            continue
+        check_name(entry.name, str(entry))
+        files[entry.name] = []
+        unused[entry.name] = []
+        for path in _entries(entry):
+            if path.suffix.lower() in endings and path.is_file():
+                check_name(path.name, str(path))
+                files[entry.name].append(str(path))
+            else:
+                unused[entry.name].append(path)
+        ignored += unused[entry.name]
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")
     for name, paths in files.items():
         if not paths:
-            raise DataError(f"{folder / name} has no images: {LAYOUT}")
+            remedy = heic_remedy(unused[name])
+            raise DataError(f"{folder / name} has no images: {LAYOUT}{remedy}")
     return files
+
+
+def _entries(folder):
+    """Returns what is in a folder and not hidden, sorted."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and path.name.lower() not in _OF_SYSTEMS
+    )
 
 
 def _flatten(files):

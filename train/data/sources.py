@@ -1,23 +1,24 @@
 """Finds a data set by its name: digits, files on disk, VTAB or a TFDS name."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from train.data import vtab
 from train.data.csv_source import load_csv
 from train.data.digits_source import load_digits
-from train.data.folder_source import load_folder
+from train.data.folder_source import heic_remedy, load_folder
 from train.data.kinds import kind_of
 from train.data.splits import (
     DataError,
     Source,
     Split,
+    check_name,
     find_corrupt,
     named,
     without_corrupt,
 )
 from train.data.tfds_source import load_tfds
 from train.data.tfrecord_source import load_tfrecord
-from zoo.text import printable
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -28,6 +29,7 @@ def load(
     *,
     validation_fraction: float = 0.0,
     skip_corrupt: bool = False,
+    tell: Callable[[str], None] = print,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
@@ -50,6 +52,8 @@ def load(
         skip_corrupt: Decode every image of all splits first, leave out those that are
             missing or cannot be decoded, and print them; otherwise they end the run
             once they are needed.
+        tell: Takes a line that counts and names the files of a folder that are not
+            used, and one for images left out, if there are any.
 
     Returns:
         The source; its `validation` is None exactly when the fraction is 0.
@@ -87,14 +91,21 @@ def load(
                 "class/*.jpg or {train,test}/class/*.jpg"
             )
         source = load_folder(folder, validation_fraction)
+    for name in source.class_names:
+        check_name(name, f"{source.name}: the class {name!r}")
+    if source.ignored:
+        count = len(source.ignored)
+        tell(
+            f"{source.name}: {count} {'entry is' if count == 1 else 'entries are'} "
+            f"ignored, no images in class folders: {named(source.ignored)}"
+            f"{heic_remedy(source.ignored)}"
+        )
     if not skip_corrupt:
         return source
     source = without_corrupt(source)
     if source.skipped:
-        print(
-            printable(
-                f"{source.name}: left out {len(source.skipped)} images that cannot be "
-                f"read: {named(source.skipped)}"
-            )
+        tell(
+            f"{source.name}: left out {len(source.skipped)} images that cannot be "
+            f"read: {named(source.skipped)}"
         )
     return source

@@ -1,6 +1,7 @@
 """What every data set looks like to the trainer: splits of undecoded examples."""
 
 import os
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,8 @@ from train.errors import RunError
 HOLD_OUT_SEED = 0
 NAMED = 10
 UNWATCHED = 5_000
+# Control characters, halves of characters, line and paragraph separators.
+_REFUSED = {"Cc", "Cs", "Zl", "Zp"}
 
 
 class DataError(RunError):
@@ -41,6 +44,7 @@ class Split:
             otherwise.
         pieces: Returns parts of `records` that can be read in any order; None where
             there is one order only.
+        honour_exif: Whether photos are turned as their EXIF says.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Split:
     known_labels: np.ndarray | None = None
     arrays: tuple[np.ndarray, np.ndarray] | None = None
     pieces: Callable[[], Pieces] | None = None
+    honour_exif: bool = True
 
     def labels(self) -> np.ndarray:
         """Reads the label of every example, and no image.
@@ -85,7 +90,9 @@ class Split:
             record: Of `records`.
             choose_window: None for the whole image; see `decode_image`.
         """
-        return decode_image(self.read(record), choose_window)
+        return decode_image(
+            self.read(record), choose_window, honour_exif=self.honour_exif
+        )
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ class Source:
         test: The examples to report on.
         skipped: Names the images of all splits that were left out because they
             cannot be read.
+        ignored: Names the files and folders among the images that are not used.
     """
 
     name: str
@@ -108,6 +116,7 @@ class Source:
     validation: Split | None
     test: Split
     skipped: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def in_memory(
@@ -324,6 +333,38 @@ def without_corrupt(source: Source) -> Source:
             parts[part] = pick(split, rest)
             skipped += [name for _, name in corrupt]
     return replace(source, **parts, skipped=tuple(skipped))
+
+
+def check_name(name: str, place: str) -> None:
+    """Refuses the name of a class or file that lists of names could not hold.
+
+    Args:
+        name: The name.
+        place: Where it is, for the error message.
+
+    Raises:
+        DataError: it has line breaks or other control characters, or is not UTF-8.
+    """
+    # Surrogates stand for bytes that are not UTF-8.
+    if any(unicodedata.category(letter) in _REFUSED for letter in name):
+        raise DataError(
+            f"{escaped(place)} has line breaks or other control characters in its "
+            "name, or is not UTF-8: rename it"
+        )
+
+
+def escaped(text: str) -> str:
+    r"""Writes a text on one line, with backslashes for what cannot be shown.
+
+    Example:
+
+    >>> print(escaped("two\nlines"))
+    two\nlines
+    """
+    return "".join(
+        repr(letter)[1:-1] if unicodedata.category(letter) in _REFUSED else letter
+        for letter in text
+    )
 
 
 def named(names: Sequence[str]) -> str:

@@ -211,6 +211,8 @@ def tfds_split(
         read=read,
         locate=lambda index, record: f"example {index} of {name}",
         pieces=pieces if is_tfrecord else None,
+        # As TFDS itself decodes, and so as published.
+        honour_exif=False,
     )
 
 

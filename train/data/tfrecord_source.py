@@ -10,7 +10,7 @@ import tensorflow as tf
 from train.callbacks import progress_bar
 from train.data.kinds import PARTS, record_files
 from train.data.pieces import RecordFile, cut, offsets_of
-from train.data.splits import DataError, Source, Split, divide
+from train.data.splits import DataError, Source, Split, check_name, divide
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
 CLASS_NAMES = "class_names.txt"
@@ -167,12 +167,20 @@ def _explained(path, records, error=None):
 def _class_names(file, contents):
     if file.exists():
         try:
-            return tuple(file.read_text(encoding="utf-8-sig").rstrip().splitlines())
+            text = file.read_text(encoding="utf-8-sig").rstrip()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read {file}: {error}") from error
+        # Other line breaks are in the names, which are refused.
+        names = tuple(text.split("\n")) if text else ()
+        for number, name in enumerate(names, 1):
+            check_name(name, f"{file} line {number}")
+        return names
     texts = {}
-    for content in contents.values():
+    for path, content in contents.items():
         for label, found in content.texts.items():
+            for text in found:
+                name = text.decode("utf-8", "surrogateescape")
+                check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
             texts.setdefault(label, set()).update(found)
     for label, found in sorted(texts.items()):
         if len(found) > 1:

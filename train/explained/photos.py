@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from train.data import pipeline
-from train.data.folder_source import IMAGE_ENDINGS, file_split
-from train.data.splits import DataError, find_corrupt, named
+from train.data.folder_source import file_split, heic_remedy, image_endings
+from train.data.splits import DataError, check_name, escaped, find_corrupt, named
 from train.errors import RunError
 from train.evaluation import centred
 
@@ -58,19 +58,24 @@ class Photos:
     Attributes:
         paths: tuple of `pathlib.Path`, each file once.
         names: tuple of str, what tells one file from the others.
+        ignored: tuple of str, files of the folders that are no images by their names.
 
     Raises:
-        DataError: a path is not there, a folder has no images, or a file cannot be
-            decoded.
+        DataError: a path is not there, a folder has no images, a file cannot be
+            decoded, or its name has line breaks or is not UTF-8.
     """
 
     def __init__(self, paths, without=None):
         found = {}
+        ignored = []
         for path in paths:
             path = pathlib.Path(path).expanduser()
-            for file in _images_in(path, without) if path.is_dir() else [path]:
+            files = _images_in(path, without, ignored) if path.is_dir() else [path]
+            for file in files:
+                check_name(str(file), str(file))
                 found.setdefault(file.resolve(), file)
         self.paths = tuple(found.values())
+        self.ignored = tuple(escaped(str(path)) for path in ignored)
         if missing := [str(path) for path in self.paths if not path.is_file()]:
             raise DataError(f"There is no image {named(missing)}: check the path.")
         self.names = _names(self.paths)
@@ -163,23 +168,25 @@ def _prepared(split, shape, batch_size, central_crop):
         yield (images if channels == 3 else tf.image.rgb_to_grayscale(images)).numpy()
 
 
-def _images_in(folder, without):
+def _images_in(folder, without, ignored):
     left_out = None
     if without is not None:
         left_out = pathlib.Path(without).expanduser().resolve()
-    files = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in IMAGE_ENDINGS
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-        and left_out not in path.resolve().parents
-    ]
+    endings = image_endings()
+    files = []
+    others = []
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if is_hidden or path.is_dir() or left_out in path.resolve().parents:
+            continue
+        is_image = path.suffix.lower() in endings and path.is_file()
+        (files if is_image else others).append(path)
     if not files:
         raise DataError(
-            f"{folder} has no images, *{{{','.join(IMAGE_ENDINGS)}}}, in it or below: "
-            "give another folder."
+            f"{folder} has no images, *{{{','.join(endings)}}}, in it or below: give "
+            f"another folder{heic_remedy(others)}."
         )
+    ignored += others
     return files
 
 

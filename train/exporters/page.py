@@ -178,9 +178,10 @@ def _interface(results, class_names):
 
 ```python
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
-photo = Image.open("photo.jpg").convert("{mode}").resize(({width}, {height}))
+photo = ImageOps.exif_transpose(Image.open("photo.jpg")).convert("{mode}")
+photo = photo.resize(({width}, {height}))
 images = (np.asarray(photo, "float32"){axis} / 127.5 - 1)[None]
 ```
 

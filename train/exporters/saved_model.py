@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.lean import lean
-from train.data.decoding import decode_image
+from train.data.decoding import decode_in_graph
 from train.data.preprocessing import squash, to_model_range
 from train.errors import RunError
 from train.exporters.class_names import check_class_names
@@ -46,8 +46,8 @@ def write_saved_model(model, folder, *, class_names=None):
       All are float32, and computed in it. Without head there is no
       `image_classification`, and the features stand where logits are in the table.
     - `image_bytes` are JPEG or PNG files of any size: decoded, to gray where the model
-      has 1 channel, and resized as for evaluation; so are images of any size. Broken
-      ones raise `tf.errors.InvalidArgumentError`.
+      has 1 channel, turned as their EXIF says, and resized as for evaluation; images of
+      any size are resized, too. Broken ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the logits' softmax, or the head's own activation of them.
       `label`, where there are `class_names`, is that of the largest, a string (batch,).
     - `loaded(images, training=True)` turns on the dropout and stochastic depth that the
@@ -209,7 +209,7 @@ def _package(model, class_names):
         return answer(resized(images), training)
 
     def read(file):
-        return to_model_range(squash(_decode(file, channels), image_size))
+        return to_model_range(squash(decode_in_graph(file, channels), image_size))
 
     def of_files(image_bytes):
         one = tf.TensorSpec(of_model_size.shape[1:])
@@ -255,13 +255,6 @@ def _package(model, class_names):
 
 def _images(*shape):
     return tf.TensorSpec((None, *shape), tf.float32, name="images")
-
-
-def _decode(file, channels):
-    if channels == 3:
-        return decode_image(file)
-    pixels = tf.io.decode_image(file, channels, expand_animations=False)
-    return tf.ensure_shape(pixels, (None, None, channels))
 
 
 def _probabilities(logits, activation):

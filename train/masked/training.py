@@ -59,7 +59,8 @@ def run(
     devices = devices or alone()
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     directory = begin(recipe, run_dir, devices)
-    source = load_source(recipe, data_dir, skip_corrupt)
+    tell = print if devices.is_chief else (lambda line: None)
+    source = load_source(recipe, data_dir, skip_corrupt, tell)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
         model, vit, corruption = patches.build(recipe)

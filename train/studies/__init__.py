@@ -147,7 +147,11 @@ def chosen_rate(rows):
 def _examples(recipe, options, settings):
     _check_from_scratch(recipe)
     source = training.load_source(
-        recipe, settings.get("data_dir"), settings.get("skip_corrupt", False)
+        recipe,
+        settings.get("data_dir"),
+        settings.get("skip_corrupt", False),
+        # Every run tells.
+        tell=lambda line: None,
     )
     points = study_points.of_examples(recipe, options, source.train.num_examples)
     return _measure(points, recipe, options, settings)

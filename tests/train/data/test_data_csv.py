@@ -1,3 +1,5 @@
+import csv
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -181,3 +183,17 @@ def test_no_column_and_no_file_for_testing(folder):
         dataset = write(folder / name, ["images/0.png,a"], "path,label")
         with pytest.raises(DataError, match="does not say which images are for train"):
             load(dataset)
+
+
+@pytest.mark.parametrize(
+    "row", [("images/0.png", "two\nlines", "train"), ("images/\x1b.png", "a", "train")]
+)
+def test_names_with_control_characters_are_refused(folder, row):
+    dataset = folder / "a.csv"
+    with open(dataset, "w", newline="") as file:
+        csv.writer(file).writerows([("path", "label", "split"), row])
+    with pytest.raises(DataError) as raised:
+        load(str(dataset))
+    assert str(raised.value).startswith(f"{dataset} line ")
+    assert "has line breaks or other control characters" in str(raised.value)
+    assert str(raised.value).isprintable()

@@ -1,4 +1,5 @@
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -33,7 +34,9 @@ OTHERS = {
     "png with alpha": {"file_format": "PNG", "mode": "RGBA"},
     "palette": {"file_format": "PNG", "mode": "P"},
     "bmp": {"file_format": "BMP"},
+    "bmp with palette": {"file_format": "BMP", "mode": "P"},
     "gif": {"file_format": "GIF"},
+    "webp": {"file_format": "WEBP"},
 }
 EVERY = {
     **{f"jpeg, {name}": {"file_format": "JPEG", **JPEGS[name]} for name in JPEGS},
@@ -149,3 +152,57 @@ def test_only_the_window_of_a_jpeg_is_decoded():
 def test_what_is_no_image_is_refused(content, choose_window):
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode_image(tf.constant(content), choose_window)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_bitmaps_decode_as_by_pillow(mode):
+    encoded = encode("BMP", mode=mode).numpy()
+    wanted = Image.open(io.BytesIO(encoded)).convert("RGB")
+    np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
+
+
+def test_bitmaps_of_four_bits_run_lengths_and_rows_from_the_top():
+    """The palette is blue, green and red, which no level of gray stands for."""
+    palette = bytes([255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 255, 0])
+    colours = np.array([[0, 0, 255], [0, 255, 0], [255, 0, 0]], np.uint8)
+    places = np.array([[0, 1, 2, 2], [2, 2, 1, 0]])
+    files = {
+        # Rows from the bottom, each filled up to four bytes.
+        (4, 2, 0): b"\x22\x10\0\0" + b"\x01\x22\0\0",
+        (8, 2, 0): bytes([2, 2, 1, 0]) + bytes([0, 1, 2, 2]),
+        (8, -2, 0): bytes([0, 1, 2, 2]) + bytes([2, 2, 1, 0]),
+        (8, 2, 1): bytes([2, 2, 1, 1, 1, 0, 0, 0])
+        + bytes([1, 0, 1, 1, 2, 2, 0, 0, 0, 1]),
+    }
+    for (bits, height, compression), pixels in files.items():
+        header = struct.pack(
+            "<IiiHHIIiiII", 40, 4, height, 1, bits, compression, len(pixels), 0, 0, 3, 0
+        )
+        start = 14 + len(header) + len(palette)
+        content = header + palette + pixels
+        file = b"BM" + struct.pack("<IHHI", start + len(pixels), 0, 0, start) + content
+        found = decode_image(tf.constant(file))
+        np.testing.assert_array_equal(
+            found, colours[places], err_msg=f"{bits} {height} {compression}"
+        )
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "RGBA"}, {"save_all": True}])
+def test_webp_decodes_as_by_pillow(options):
+    if "save_all" in options:
+        options = {**options, "append_images": [Image.new("RGB", (WIDTH, HEIGHT))]}
+    encoded = encode("WEBP", lossless=True, exact=True, **options).numpy()
+    wanted = Image.open(io.BytesIO(encoded)).convert("RGB")
+    np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
+    for broken in (encoded[:40], encoded[: len(encoded) // 2], b"RIFF\0\0\0\0WEBP"):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode_image(tf.constant(broken))
+
+
+def test_bombs_are_refused():
+    """A bitmap that says it has 10 billion pixels, and formats that are not for us."""
+    header = struct.pack("<IiiHHIIiiII", 40, 10**5, 10**5, 1, 24, 0, 0, 0, 0, 0, 0)
+    bomb = b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + header
+    for content in (bomb, encode("TIFF").numpy(), encode("PPM").numpy()):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode_image(tf.constant(content))

@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from train.data.kinds import kind_of
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
+from train.explained.photos import Photos
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 PARTS = ("train", "validation", "test")
@@ -617,3 +620,89 @@ def test_data_that_cannot_be_downloaded(tmp_path, monkeypatch):
 def test_a_path_that_is_no_folder_is_not_taken_for_a_name(dataset):
     with pytest.raises(DataError, match=f'there is no folder "{dataset}"'):
         load(dataset)
+
+
+# Names, and what is ignored
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    for name in ("daisy", "tulip"):
+        for i in range(3):
+            write_image(folder / name / f"{i}.webp")
+    return folder
+
+
+def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
+    for name in ("notes.txt", "tulip/x.heic", "Thumbs.db", "daisy/.DS_Store", "a.jpg"):
+        (photos / name).write_bytes(b"")
+    write_image(photos / "daisy" / "older" / "1.png")
+    (photos / "daisy" / "gone.png").symlink_to("nowhere")
+    lines = []
+    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: False)
+    source = load(str(photos), tell=lines.append)
+    names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
+    assert source.ignored == names
+    assert lines == [
+        f"{photos}: 5 entries are ignored, no images in class folders: "
+        f"{', '.join(names)}; HEIC photos are read where pillow-heif is: pip install "
+        "pillow-heif"
+    ]
+    assert source.train.num_examples + source.test.num_examples == 6
+    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: True)
+    assert load(str(photos), tell=str).ignored == names[:-1]
+
+
+def test_nothing_ignored_is_nothing_said(photos, capsys):
+    load(str(photos))
+    assert capsys.readouterr().out == ""
+
+
+def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: False)
+    (tmp_path / "daisy").mkdir()
+    (tmp_path / "daisy" / "1.HEIC").write_bytes(b"")
+    with pytest.raises(DataError, match="no images: .*pip install pillow-heif"):
+        load(str(tmp_path))
+
+
+NAMES = {
+    b"two\nlines": r"two\nlines",
+    b"return\r": r"return\r",
+    b"\x1b[31mred": r"\x1b[31mred",
+    b"latin\xff": r"latin\udcff",
+    "paragraph\u2029": r"paragraph\u2029",
+}
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+@pytest.mark.parametrize("is_class", [True, False])
+def test_names_that_no_list_could_hold_are_refused_by_path(photos, name, is_class):
+    name = os.fsdecode(name)
+    path = photos / name if is_class else photos / "tulip" / f"{name}.webp"
+    if is_class:
+        shutil.copytree(photos / "daisy", path)
+    else:
+        shutil.copy(photos / "daisy" / "0.webp", path)
+    with pytest.raises(DataError) as raised:
+        load(str(photos))
+    [shown] = [NAMES[key] for key in NAMES if os.fsdecode(key) == name]
+    place = f"{photos}/{shown}" if is_class else f"{photos}/tulip/{shown}.webp"
+    assert str(raised.value).startswith(f"{place} has line breaks or other control")
+    with pytest.raises(DataError, match="not UTF-8: rename it"):
+        Photos([photos])
+
+
+def test_names_in_every_script_are_taken(photos):
+    for name in ("Gänse blümchen", "向日葵\u3000", "👩\u200d🌾", "عبّاد\u200c"):
+        shutil.copytree(photos / "daisy", photos / name)
+    assert len(load(str(photos)).class_names) == 6
+
+
+def test_ignored_files_of_photos_to_explain(photos):
+    (photos / "notes.txt").write_text("")
+    (photos / "daisy" / ".hidden").write_text("")
+    found = Photos([photos])
+    assert len(found) == 6
+    assert found.ignored == (str(photos / "notes.txt"),)

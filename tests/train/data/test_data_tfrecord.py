@@ -1,6 +1,9 @@
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from train.data import pipeline
 from train.data.pieces import find_offsets, offsets_of
@@ -231,3 +234,26 @@ def test_large_and_compressed_files_are_read_from_several_at_a_time(
     labels = np.stack([labels for _, labels in batches.take(4).as_numpy_iterator()])
     assert (np.sort(labels, axis=None) == np.arange(160)).all()
     assert len(set(labels[0] // 40)) == 4
+
+
+@pytest.mark.parametrize("text", [b"two\nlines", b"latin\xff", b"\x1b[31m"])
+def test_names_that_no_list_could_hold(tmp_path, text):
+    write(tmp_path / "train.tfrecord", [example(0, 0, text)])
+    write(tmp_path / "test.tfrecord", [example(1, 0, text)])
+    with pytest.raises(DataError, match="tfrecord: the image/class/text .*not UTF-8"):
+        load(str(tmp_path))
+    (tmp_path / "class_names.txt").write_text("rose\x0bred\n")
+    with pytest.raises(DataError, match="class_names.txt line 1 has line breaks"):
+        load(str(tmp_path))
+
+
+def test_photos_in_records_stand_upright(tmp_path):
+    described = Image.Exif()
+    described[0x0112] = 6
+    stream = io.BytesIO()
+    Image.new("RGB", (9, 4)).save(stream, "JPEG", exif=described)
+    photo = {"image/encoded": stream.getvalue()}
+    for part in ("train", "test"):
+        write(tmp_path / f"{part}.tfrecord", [example(0, 0, **photo)])
+    [(record, _)] = load(str(tmp_path)).train.records()
+    assert load(str(tmp_path)).train.decode(record).shape == (9, 4, 3)

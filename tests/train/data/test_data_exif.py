@@ -1,0 +1,208 @@
+"""Photos that their EXIF turns, against Pillow."""
+
+import dataclasses
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from train.data import exif, pipeline
+from train.data.decoding import decode_image
+from train.data.folder_source import file_split
+from train.data.splits import Split
+
+HEIGHT, WIDTH = 43, 67
+TURNS = range(1, 9)
+FORMATS = {
+    "jpeg": {"format": "JPEG", "subsampling": "4:2:0"},
+    "jpeg, gray": {"format": "JPEG", "mode": "L"},
+    "png": {"format": "PNG"},
+    "webp": {"format": "WEBP", "lossless": True},
+    "webp, transparent": {
+        "format": "WEBP",
+        "mode": "RGBA",
+        "lossless": True,
+        "exact": True,
+    },
+}
+
+
+def photo(mode="RGB"):
+    """A smooth image whose parts all differ."""
+    pixels = np.random.RandomState(0).randint(0, 256, (7, 9, 4), np.uint8)
+    return Image.fromarray(pixels).resize((WIDTH, HEIGHT)).convert(mode)
+
+
+def tiff(turn, order="<", kind=3, before=0):
+    """EXIF by hand: entries before the orientation, then the directory's end."""
+    entry = {"<": "<HHIHH", ">": ">HHIHH"}[order]
+    count = before + 1
+    content = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", 10)
+    content += b"??" + struct.pack(f"{order}H", count)
+    for number in range(before):
+        content += struct.pack(entry, 0x0100 + number, 3, 1, 8, 0)
+    return content + struct.pack(entry, 0x0112, kind, 1, turn, 0) + b"\0\0\0\0"
+
+
+def encode(turn=None, mode="RGB", exif_bytes=None, **options):
+    stream = io.BytesIO()
+    if turn is not None:
+        described = Image.Exif()
+        described[0x0112] = turn
+        exif_bytes = described.tobytes()
+    if exif_bytes is not None:
+        options["exif"] = exif_bytes
+    photo(mode).save(stream, **options)
+    return stream.getvalue()
+
+
+def segment(marker, content):
+    return b"\xff" + bytes([marker]) + struct.pack(">H", len(content) + 2) + content
+
+
+def expected(encoded):
+    """The stored pixels by our decoder, turned by Pillow."""
+    stored = decode_image(tf.constant(encoded), honour_exif=False).numpy()
+    turn = Image.open(io.BytesIO(encoded)).getexif()[0x0112]
+    image = Image.fromarray(stored)
+    image.getexif()[0x0112] = turn
+    return np.asarray(ImageOps.exif_transpose(image))
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("options", FORMATS.values(), ids=FORMATS)
+def test_photos_stand_upright_as_pillow_turns_them(options, turn):
+    encoded = encode(turn, **options)
+    found = decode_image(tf.constant(encoded)).numpy()
+    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))).convert("RGB")
+    assert found.shape == (*wanted.size[::-1], 3)
+    assert wanted.size == ((WIDTH, HEIGHT) if turn < 5 else (HEIGHT, WIDTH))
+    if options["format"] == "JPEG":
+        np.testing.assert_array_equal(found, expected(encoded))
+        # The two decoders' transforms round differently.
+        assert np.abs(found - np.asarray(wanted, int)).max() <= 4
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "WEBP"])
+def test_a_window_is_one_of_the_upright_photo(format_, turn):
+    encoded = tf.constant(encode(turn, format=format_))
+    upright = decode_image(encoded).numpy()
+    shapes = []
+
+    def decode(window):
+        def choose(shape):
+            shapes.append(shape)
+            return window
+
+        return decode_image(encoded, choose)
+
+    for top, left, height, width in ((0, 0, 1, 1), (5, 9, 20, 30), (33, 2, 10, 41)):
+        found = decode(tf.constant([top, left, height, width]))
+        wanted = upright[top : top + height, left : left + width]
+        np.testing.assert_array_equal(found, wanted)
+    assert {tuple(shape.numpy()[:2]) for shape in shapes} == {upright.shape[:2]}
+
+
+JFIF = segment(0xE0, b"JFIF\0\x01\1\0\0\1\0\1\0\0")
+EXIF = segment(0xE1, b"Exif\0\0" + tiff(6))
+HEADS = {
+    "first": (EXIF, 6),
+    "after JFIF": (JFIF + EXIF, 6),
+    "after a long JFIF": (segment(0xE0, JFIF[4:] + bytes(300)) + EXIF, 6),
+    "after a comment": (JFIF + segment(0xFE, b"hello") + EXIF, 6),
+    "after 64 kB of colour profile": (JFIF + segment(0xE2, bytes(65_000)) + EXIF, 6),
+    "big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">")), 8),
+    "among others": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(3, before=9)), 3),
+    "not a short": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=2)), 1),
+    "0": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0)), 1),
+    "9": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(9)), 1),
+    "no TIFF": (JFIF + segment(0xE1, b"Exif\0\0nothing"), 1),
+    "no address": (JFIF + segment(0xE1, b"Exif\0\0II*\0"), 1),
+    "an address outside": (JFIF + segment(0xE1, b"Exif\0\0II*\0\xff\xff\xff\xff"), 1),
+    "XMP": (JFIF + segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>"), 1),
+    "nothing": (JFIF, 1),
+}
+
+
+def test_where_exif_may_be_and_what_may_be_wrong_with_it():
+    plain = encode(format="JPEG")
+    assert plain[2:20] == JFIF
+    decode = tf.function(
+        decode_image, input_signature=[tf.TensorSpec((), tf.string)], autograph=False
+    )
+    stored = decode(tf.constant(plain)).numpy()
+    upright = {1: stored, 3: stored[::-1, ::-1]}
+    upright[6] = np.rot90(stored, -1)
+    upright[8] = np.rot90(stored)
+    for name, (head, turn) in HEADS.items():
+        encoded = plain[:2] + head + plain[20:]
+        found = decode(tf.constant(encoded))
+        np.testing.assert_array_equal(found, upright[turn], err_msg=name)
+
+
+def test_exif_may_follow_the_pixels_of_a_png():
+    plain = encode(format="PNG")
+    content = tiff(6)
+    chunk = struct.pack(">I", len(content)) + b"eXIf" + content
+    chunk += struct.pack(">I", zlib.crc32(b"eXIf" + content))
+    encoded = plain[:-12] + chunk + plain[-12:]
+    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded)))
+    assert wanted.size == (HEIGHT, WIDTH)
+    np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
+
+
+@pytest.mark.parametrize("cut", range(0, len(EXIF), 3))
+def test_exif_that_is_cut_short(cut):
+    text = b"\xff\xd8" + JFIF + EXIF[:cut]
+    assert int(exif.orientation(tf.constant(text))) in (1, 6)
+
+
+def test_heic_is_turned_once():
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    plain = encode(format="HEIF", quality=-1, chroma=444)
+    encoded = encode(6, format="HEIF", quality=-1, chroma=444)
+    stored = decode_image(tf.constant(plain)).numpy()
+    assert stored.shape == (HEIGHT, WIDTH, 3)
+    found = decode_image(tf.constant(encoded)).numpy()
+    wanted = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
+    np.testing.assert_array_equal(found, wanted)
+    # Lossless but for the conversion of colours.
+    assert np.abs(found - np.rot90(stored, -1).astype(int)).mean() < 2
+
+
+def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path):
+    """To the last bit where the photo is stored without loss."""
+    image = photo()
+    stored = image.transpose(Image.Transpose.ROTATE_90)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    image.save(tmp_path / "upright.png")
+    stored.save(tmp_path / "turned.png", exif=turned)
+    splits = [
+        file_split("photos", np.array([str(tmp_path / name)], object), np.zeros(1, int))
+        for name in ("upright.png", "turned.png")
+    ]
+    for read in (
+        lambda split: pipeline.training_samples(split, 1, image_size=(24, 24), seed=3),
+        lambda split: pipeline.samples(split, 1, image_size=(24, 24))[1:],
+    ):
+        wanted, found = (read(split)[0] for split in splits)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_tfds_decodes_as_published():
+    split = dataclasses.replace(
+        Split("x", 1, None, tf.identity, None), honour_exif=False
+    )
+    encoded = tf.constant(encode(6, format="JPEG"))
+    assert split.decode(encoded).shape == (HEIGHT, WIDTH, 3)
+    window = split.decode(encoded, lambda shape: tf.constant([40, 60, 3, 7]))
+    assert window.shape == (3, 7, 3)
