@@ -1,10 +1,15 @@
 """The directory of a run: what is where, and whose it is."""
 
+import contextlib
 import json
+import os
 import pathlib
+import socket
+
+import filelock
 
 from train.errors import RunError
-from train.files import make_folder, whole_file
+from train.files import make_folder, remove_temporaries, whole_file
 
 
 class RunDirectory:
@@ -29,6 +34,61 @@ class RunDirectory:
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
         self.results = self.path / "report.json"
+        self.lock = self.path / ".lock"
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Keeps other processes from training in the directory, which is made.
+
+        What writes that were killed left half done is removed. The system lifts the
+        lock of a process that ends, however it does.
+
+        Raises:
+            RunError: another process has the lock, or the directory cannot be written.
+        """
+        make_folder(self.path)
+        lock = filelock.FileLock(self.lock)
+        with contextlib.ExitStack() as stack:
+            # Before the attempt, at which some versions of filelock empty the file.
+            owner = self._owner()
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout as error:
+                raise RunError(
+                    f"Another run{owner} is using {self.path}: wait for it or stop it, "
+                    "or pass another --run_dir."
+                ) from error
+            except (OSError, NotImplementedError) as error:
+                raise RunError(
+                    f"Cannot lock {self.lock}: {error}. Mend the permissions, or pass "
+                    "a --run_dir on a disk that has locks."
+                ) from error
+            stack.callback(lock.release)
+            # In the lock, or a third run could take it for another's.
+            stack.callback(self._unlink_lock)
+            with contextlib.suppress(OSError):
+                self.lock.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            self._tidy()
+            yield
+
+    def _owner(self):
+        try:
+            return f" ({self.lock.read_text(encoding='utf-8', errors='replace')[:99]})"
+        except OSError:
+            return ""
+
+    def _unlink_lock(self):
+        # Windows does not remove what is open.
+        with contextlib.suppress(OSError):
+            self.lock.unlink()
+
+    def _tidy(self):
+        remove_temporaries(self.path)
+        remove_temporaries(self.checkpoints)
+        for name in ("step", "best"):
+            # As earlier versions named them.
+            for path in self.checkpoints.glob(f".{name}-*.npz"):
+                path.unlink(missing_ok=True)
 
     def claim(self, settings):
         """Makes the directory that of a run; what is there of the same run stays.
@@ -41,7 +101,8 @@ class RunDirectory:
             The directory itself.
 
         Raises:
-            RunError: the directory cannot be written, or holds another run.
+            RunError: the directory cannot be written, or holds another run, or one
+                without its settings.
         """
         make_folder(self.path)
         self._claim(self.config, settings, "settings")
@@ -61,7 +122,13 @@ class RunDirectory:
     def _claim(self, file, settings, kind):
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
-        if file.exists() and self._is_begun():
+        if self._is_begun():
+            if not file.exists():
+                raise RunError(
+                    f"{self.path} holds a run without its {file.name}, so its {kind} "
+                    "are not known: copy that file from a backup, or pass another "
+                    "--run_dir."
+                )
             self._compare(file, settings, kind)
         else:
             with whole_file(file) as temporary:
@@ -99,7 +166,8 @@ class RunDirectory:
             names = sorted(settings.keys() | earlier.keys())
         except (ValueError, AttributeError, OSError) as error:
             raise RunError(
-                f"{file} is damaged ({error}): pass another --run_dir."
+                f"{file} is damaged ({error}): copy it from a backup, or pass another "
+                "--run_dir."
             ) from error
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
