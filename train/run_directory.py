@@ -64,10 +64,15 @@ class RunDirectory:
                     "a --run_dir on a disk that has locks."
                 ) from error
             stack.callback(lock.release)
-            # In the lock, or a third run could take it for another's.
-            stack.callback(self._unlink_lock)
-            with contextlib.suppress(OSError):
-                self.lock.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+            # A soft lock, for disks that have no others, is the file itself.
+            if not isinstance(lock, filelock.SoftFileLock):
+                # While it is locked, or it could be another run's already.
+                stack.callback(self._unlink_lock)
+                with contextlib.suppress(OSError):
+                    self.lock.write_text(
+                        f"process {os.getpid()} on {socket.gethostname()}",
+                        encoding="utf-8",
+                    )
             self._tidy()
             yield
 
