@@ -46,9 +46,12 @@ class RunDirectory:
         Raises:
             RunError: another process has the lock, or the directory cannot be written.
         """
+        is_new = not self.path.exists()
         make_folder(self.path)
         lock = filelock.FileLock(self.lock)
         with contextlib.ExitStack() as stack:
+            if is_new:
+                stack.callback(self._remove_if_empty)
             # Before the attempt, at which some versions of filelock empty the file.
             owner = self._owner()
             try:
@@ -81,6 +84,11 @@ class RunDirectory:
             return f" ({self.lock.read_text(encoding='utf-8', errors='replace')[:99]})"
         except OSError:
             return ""
+
+    def _remove_if_empty(self):
+        # Of what was refused before anything was written.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def _unlink_lock(self):
         # Windows does not remove what is open.
