@@ -97,6 +97,7 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
     assert found["test_examples"] == own["test_examples"] == 360
     assert found["test_accuracy"] == own["test_accuracy"] == results["test_accuracy"]
     assert found["test_loss"] == pytest.approx(own["test_loss"], rel=1e-5)
+    assert found["loss_function"] == own["loss_function"] == "softmax cross-entropy"
     for row in own["per_class"]:
         assert row.pop("train_examples") > 0
     assert found["per_class"] == own["per_class"]
