@@ -164,6 +164,22 @@ class RunDirectory:
                     "give the command again that began it, or check the path."
                 )
 
+    def read_config(self):
+        """Returns the settings of the run, a dict; empty where there are none.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        if not self.config.is_file():
+            return {}
+        config = _read(self.config)
+        if missing := {"dataset", "validation_fraction"} - config.keys():
+            raise RunError(
+                f"{self.config} is damaged (it has no {', '.join(sorted(missing))}): "
+                "copy it from a backup, or pass another run."
+            )
+        return config
+
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
         return tuple(self.class_names.read_text(encoding="utf-8").split("\n")[:-1])
@@ -174,14 +190,8 @@ class RunDirectory:
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
     def _compare(self, file, settings, kind):
-        try:
-            earlier = json.loads(file.read_text(encoding="utf-8"))
-            names = sorted(settings.keys() | earlier.keys())
-        except (ValueError, AttributeError, OSError) as error:
-            raise RunError(
-                f"{file} is damaged ({error}): copy it from a backup, or pass another "
-                "--run_dir."
-            ) from error
+        earlier = _read(file)
+        names = sorted(settings.keys() | earlier.keys())
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
             for name in names
@@ -193,3 +203,16 @@ class RunDirectory:
                 f"{', '.join(differences)}. Give it the same to go on with it, or pass "
                 "another --run_dir."
             )
+
+
+def _read(file):
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
+    except (ValueError, OSError, RecursionError) as error:
+        raise RunError(
+            f"{file} is damaged ({error}): copy it from a backup, or pass another "
+            "--run_dir."
+        ) from error
+    return found

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -132,6 +133,19 @@ def test_the_numbers_by_hand(weights, tmp_path):
             error += abs(gap) * here.mean()
     assert found["test_calibration_error"] == pytest.approx(error, rel=1e-4)
     assert sum(row["examples"] for row in found["calibration"]) == 360
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_a_model_that_diverged_is_named(number):
+    batch = np.zeros((3, 2, 2, 3), "float32"), np.array([0, 1, 1])
+    batches = tf.data.Dataset.from_tensors(batch)
+    split = types.SimpleNamespace(num_examples=3)
+
+    def predictor(images):
+        return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
+
+    with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
+        given_model.answers(predictor, batches, split)
 
 
 @pytest.mark.parametrize(("split", "examples"), [("validation", 144), ("train", 1293)])

@@ -177,11 +177,35 @@ def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     }
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", ""])
+DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_settings_are_named(tmp_path, text):
     begun(tmp_path).config.write_text(text)
     with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+        RunDirectory(tmp_path).read_config()
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
         RunDirectory(tmp_path).claim(SETTINGS)
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_notes_of_the_data_are_named(tmp_path, text):
+    directory = begun(tmp_path)
+    directory.data.write_text(text)
+    with pytest.raises(RunError, match=r"data\.json is damaged .*--run_dir"):
+        directory.claim_data({"training images": 36})
+
+
+def test_settings_are_read(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.read_config() == {}
+    directory.config.write_text('{"dataset": "digits"}')
+    with pytest.raises(RunError, match="it has no validation_fraction"):
+        directory.read_config()
+    settings = {"dataset": "digits", "validation_fraction": 0.1}
+    directory.config.write_text(json.dumps(settings))
+    assert directory.read_config() == settings
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):

@@ -274,7 +274,8 @@ class Recipe:
                 "micro_batches", next(n for n in parts if batch_size % n == 0)
             )
         changed = dataclasses.replace(self, **values)
-        if "published" in values or self._is_published_for(changed):
+        given = "published" in values
+        if given or not self.published or self._is_published_for(changed):
             return changed
         return dataclasses.replace(changed, published="")
 
