@@ -419,6 +419,10 @@ MISTAKES = {
         ["--steps=10", "--warmup_steps=10"],
         ["warmup_steps=10", "less than steps=10"],
     ),
+    "learning rate": (
+        ["--learning_rate=nan"],
+        ["learning_rate must be finite", "got nan"],
+    ),
     "RandAugment": (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
     "mixup and CutMix": (
         ["--mixup=0.2", "--cutmix=1"],

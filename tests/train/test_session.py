@@ -1,6 +1,7 @@
 """Runs of a few steps of a tiny model: what ends them, and what is left."""
 
 import json
+import os
 import random
 
 import keras
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from train import repeatable, session
+from train import recipes, repeatable, session, studies, training
 from train.devices import alone
 from train.errors import RunError
+from train.masked import training as masked_training
 from train.metrics import MetricLog
 from train.optimizers import MomentumSGD
-from train.recipes import Recipe
+from train.recipes import Recipe, masking
 from train.run_directory import RunDirectory
 from train.training import speed
 
@@ -156,8 +158,36 @@ def test_the_speed_of_a_run_is_that_by_wall_time(tmp_path):
     }
 
 
-def test_settings_are_as_they_were_after_a_run_and_after_an_error():
-    keras.random.normal(())  # there is a global generator
+@pytest.mark.parametrize("run", [training.run, masked_training.run])
+def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path, run):
+    of = masking if run is masked_training.run else recipes
+    recipe = of.for_dataset("digits").smoke()
+    recipe = recipe.override(model="ViT-X", precision="mixed_bfloat16", seed=3)
+    policy = keras.config.dtype_policy()
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    # Refused late, once all of it is set.
+    with pytest.raises(RunError, match="ViT-X"):
+        run(recipe, run_dir=tmp_path / "run")
+    assert keras.config.dtype_policy() == policy
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+
+    with (
+        RunDirectory(tmp_path / "run").locked(),
+        pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
+    ):
+        run(recipe, run_dir=tmp_path / "run")
+
+
+def test_a_study_is_alone_in_its_directory(tmp_path):
+    recipe = studies.recipe_for("positions", "digits").smoke()
+    with (
+        RunDirectory(tmp_path).locked(),
+        pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
+    ):
+        studies.run("positions", recipe, run_dir=tmp_path)
+
+
+def test_random_numbers_follow_the_seed_and_go_on_as_before():
     before = keras.config.dtype_policy()
     states = random.getstate(), np.random.get_state()[1].tolist()
     drawn = []
