@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import socket
 
 import filelock
@@ -34,7 +35,7 @@ class RunDirectory:
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
         self.results = self.path / "report.json"
-        self.lock = self.path / ".lock"
+        self.lock = self.path / ".run.lock"
 
     @contextlib.contextmanager
     def locked(self):
@@ -81,9 +82,12 @@ class RunDirectory:
 
     def _owner(self):
         try:
-            return f" ({self.lock.read_text(encoding='utf-8', errors='replace')[:99]})"
+            text = self.lock.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
+        # Whatever else is in the file does not reach a terminal.
+        known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
+        return f" ({text})" if known else ""
 
     def _remove_if_empty(self):
         # Of what was refused before anything was written.

@@ -169,7 +169,7 @@ def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     with directory.locked():
         left = {path.name for path in tmp_path.rglob("*")}
     assert left == {
-        ".lock",
+        ".run.lock",
         ".notes-of-mine.md",
         "config.json",
         "checkpoints",
@@ -214,3 +214,12 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
         with pytest.raises(RunError) as caught:
             RunDirectory(path).claim(SETTINGS)
         assert f"{path}: " in str(caught.value) and "--run_dir" in str(caught.value)
+
+
+def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
+    directory = RunDirectory(tmp_path)
+    with directory.locked():
+        directory.lock.write_text("\x1b[2J" * 10_000)
+        with pytest.raises(RunError) as caught, RunDirectory(tmp_path).locked():
+            pass
+    assert str(caught.value).startswith(f"Another run is using {tmp_path}: ")
