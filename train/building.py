@@ -136,6 +136,59 @@ def loss(recipe, source):
     )
 
 
+def loss_name(recipe):
+    """Returns what the loss of a run is called, in training and validation alike.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Example:
+
+    >>> from train.recipes import for_dataset
+    >>> loss_name(for_dataset("digits").override(label_smoothing=0.1))
+    'softmax cross-entropy, label smoothing 0.1'
+    """
+    parts = [f"{recipe.loss} cross-entropy"]
+    if recipe.label_smoothing:
+        parts.append(f"label smoothing {recipe.label_smoothing:g}")
+    if recipe.class_weights == "balanced":
+        parts.append("balanced class weights")
+    elif recipe.class_weights is not None:
+        parts.append("class weights")
+    return ", ".join(parts)
+
+
+def training_only(recipe):
+    """Returns what training has and validation has not, in words.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Example:
+
+    >>> from train.recipes import for_dataset
+    >>> training_only(for_dataset("cifar100").override(mixup=0.2, dropout_rate=0.1))
+    'inception crop, flip, mixup 0.2, dropout 0.1'
+    """
+    rand_augment = recipe.rand_augment and "{} x {:g}".format(*recipe.rand_augment)
+    # As in `model`.
+    drops = not recipe.frozen
+    parts = {
+        f"{recipe.crop} crop": recipe.crop != "resize",
+        "flip": recipe.flip,
+        f"RandAugment {rand_augment}": rand_augment,
+        f"random erasing {recipe.random_erasing:g}": recipe.random_erasing,
+        f"mixup {recipe.mixup:g}": recipe.mixup,
+        f"CutMix {recipe.cutmix:g}": recipe.cutmix,
+        f"dropout {recipe.dropout:g}": drops and recipe.dropout,
+        f"stochastic depth {recipe.stochastic_depth_rate:g}": (
+            drops and recipe.stochastic_depth_rate
+        ),
+        "weights that are not averaged": recipe.average_decay,
+    }
+    return ", ".join(part for part, is_there in parts.items() if is_there) or "nothing"
+
+
 def _class_weights(recipe, source):
     weights = recipe.class_weights
     if weights == "balanced":

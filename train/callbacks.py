@@ -23,7 +23,7 @@ def progress_bar(**settings):
 
 
 class Progress:
-    """One line with loss, accuracy, images/s and the time left.
+    """One line with loss, accuracy, images/s by wall time and the time left.
 
     Args:
         steps: int, of the run.
@@ -199,6 +199,12 @@ class EarlyStopping:
         if best == step:
             self.keep()
         return later >= self.patience
+
+    def is_over(self):
+        """Returns whether the run has ended by what the log has of it."""
+        if not self.patience or not len(self.log.series("val_accuracy")[0]):
+            return False
+        return self.best()[1] >= self.patience
 
     def best(self):
         """Returns the step of the best validation, and how many came after it."""

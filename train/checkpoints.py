@@ -43,7 +43,8 @@ class Checkpoints:
             variables: list of Keras variables, in an order that stays the same.
 
         Raises:
-            RunError: the file cannot be written.
+            RunError: the file cannot be written, or a variable is not finite; the
+                checkpoints before are kept.
         """
         self._write(self._path(step), variables)
         for old in self.steps()[:-2]:
@@ -73,7 +74,27 @@ class Checkpoints:
 
     def restore_best(self, variables):
         """Assigns the best of the run to the variables, as `restore` does."""
-        self._read(self._best, variables)
+        self.require_best()
+        self._read(self._best, variables, remedy=self._of_best)
+
+    def require_best(self):
+        """Makes sure that the best of the run is there.
+
+        Raises:
+            RunError: it is not.
+        """
+        if not self._best.is_file():
+            raise RunError(
+                f"{self._best} is missing, which holds the weights of the best "
+                f"validation: {self._of_best}"
+            )
+
+    @property
+    def _of_best(self):
+        return (
+            f"copy it from a backup, or delete {self.folder} and give the command "
+            "again to train anew, or pass another --run_dir."
+        )
 
     @property
     def _best(self):
@@ -83,18 +104,29 @@ class Checkpoints:
         arrays = {
             key: _to_numpy(variable) for key, variable in _keyed(variables).items()
         }
+        for key, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise RunError(
+                    f"{path} was not written, for {key} is not finite: lower "
+                    "--learning_rate, raise --warmup_steps or use "
+                    "--precision=float32. The checkpoints before it are kept."
+                )
         with whole_file(path) as temporary:
             np.savez(temporary, **arrays)
 
-    def _read(self, path, variables):
+    def _read(
+        self,
+        path,
+        variables,
+        remedy="delete it to go on from the one before, or pass another --run_dir.",
+    ):
         targets = _keyed(variables)
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
         except _DAMAGED as error:
             raise RunError(
-                f"The checkpoint {path} is damaged ({error}): delete it to go on from "
-                "the one before, or pass another --run_dir."
+                f"The checkpoint {path} is damaged ({error}): {remedy}"
             ) from error
         shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
         if shapes != {key: array.shape for key, array in arrays.items()}:

@@ -93,7 +93,10 @@ def evaluate(
 
     probabilities = softmax(logits, axis=1)
     losses = -np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)
-    results = {f"{split}_loss": float(losses.mean())}
+    results = {
+        f"{split}_loss": float(losses.mean()),
+        "loss_function": "softmax cross-entropy",
+    }
     if right is not None:
         found = real_labels.accuracy(right, logits.argmax(axis=1))
         results |= {f"{split}_real_{key}": value for key, value in found.items()}

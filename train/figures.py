@@ -15,13 +15,14 @@ PICTURES = 12
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
-def draw_learning_curve(path, history):
+def draw_learning_curve(path, history, loss_function=""):
     """Draw loss, accuracy and learning rate over the steps, where there are any.
 
     Args:
         path: PNG file to write, in an existing directory.
         history: `train.metrics.MetricLog` of the run. Without "loss", "accuracy",
             "val_loss", "val_accuracy" and "learning_rate" nothing is written.
+        loss_function: What the losses are, above their panel.
 
     Raises:
         RunError: The file cannot be written.
@@ -51,6 +52,8 @@ def draw_learning_curve(path, history):
             cell.plot(*validation, "o-", color=ORANGE, markersize=4, label="validation")
         cell.set_ylabel(label)
         cell.legend(frameon=False)
+        if label == "Loss" and loss_function:
+            cell.set_title(_short(loss_function, 80), fontsize=9, parse_math=False)
     if len(rate[0]):
         axes[-1].plot(*rate, _style(rate[0]), color=GREEN)
         axes[-1].set_ylabel("Learning rate")

@@ -36,6 +36,8 @@ def make_folder(path, flag="--run_dir"):
 def whole_file(path):
     """Yields a temporary path beside `path`, which takes its place on success.
 
+    A process that is killed leaves it there: `remove_temporaries`.
+
     Args:
         path: str or path of the file to write.
 
@@ -55,7 +57,7 @@ def whole_file(path):
     temporary = None
     try:
         handle, name = tempfile.mkstemp(
-            prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent
+            prefix=f".{path.stem}-", suffix=f".tmp{path.suffix}", dir=path.parent
         )
         os.close(handle)
         temporary = pathlib.Path(name)
@@ -74,6 +76,21 @@ def whole_file(path):
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def remove_temporaries(folder):
+    """Removes the temporary files that killed processes left in a folder.
+
+    Args:
+        folder: `pathlib.Path`, to which no other process writes.
+
+    Example:
+
+    >>> remove_temporaries(pathlib.Path("."))
+    """
+    for path in folder.glob(".*-????????.tmp*"):
+        if path.is_file():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

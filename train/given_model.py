@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -91,7 +90,8 @@ def answers(predictor, batches, split):
         Tuple of labels (examples,) and answers (examples, ...) as NumPy arrays.
 
     Raises:
-        RunError: an image cannot be decoded, or the memory is full.
+        RunError: an image cannot be decoded, the memory is full, or an answer is not
+            finite.
     """
     all_labels, all_answers = [], []
     with (
@@ -102,7 +102,15 @@ def answers(predictor, batches, split):
             all_answers.append(predictor(images))
             all_labels.append(labels.numpy())
             bar.update(len(all_labels[-1]))
-    return np.concatenate(all_labels), np.concatenate(all_answers)
+    answered = np.concatenate(all_answers)
+    finite = np.isfinite(answered.reshape(len(answered), -1)).all(axis=1)
+    if not finite.all():
+        raise RunError(
+            f"The model's answers to {np.sum(~finite):,} of {len(answered):,} images "
+            "are not finite: it has diverged in training, or its precision is too "
+            "small for it. Pass another model."
+        )
+    return np.concatenate(all_labels), answered
 
 
 def image_size_of(given):
@@ -126,9 +134,8 @@ def image_size_of(given):
 def _of_run(run, image_size, features):
     run.require(run.model)
     given = _of_keras_file(run.model, image_size, features)
-    config = json.loads(run.config.read_text()) if run.config.is_file() else {}
     return dataclasses.replace(
-        given, name=_name(run.path.resolve().name), config=config
+        given, name=_name(run.path.resolve().name), config=run.read_config()
     )
 
 

@@ -40,29 +40,27 @@ def fit(trainer, batches, *, start_step, steps, callbacks):
         steps: int, steps in all.
         callbacks: functions of (step, metrics) called after each step, with the
             number of steps taken and a dict of floats: those of `Trainer.step`,
-            `learning_rate`, and the step's `seconds`. Where one returns True, no
+            `learning_rate`, and `seconds`, the wall time since the end of the step
+            before, or since the beginning: waiting for images, compiling, and what the
+            callbacks did after the step before are in it. Where one returns True, no
             further step is taken.
 
     Raises:
-        RunError: the loss is no longer a number.
+        RunError: the loss, or another of these numbers, is not finite.
     """
+    before = time.perf_counter()
     batches = iter(batches)
     for step in range(start_step + 1, steps + 1):
         learning_rate = float(trainer.optimizer.learning_rate)
-        started = time.perf_counter()
         images, labels = next(batches)
         metrics = {
             name: float(value) for name, value in trainer.step(images, labels).items()
         }
         metrics["learning_rate"] = learning_rate
-        metrics["seconds"] = time.perf_counter() - started
-        for name in ("loss", "gradient_norm"):
-            if not np.isfinite(metrics[name]):
-                raise RunError(
-                    f"The {name} of step {step} is {metrics[name]}: lower "
-                    "--learning_rate, raise --warmup_steps or use "
-                    "--precision=float32. The checkpoints before it are kept."
-                )
+        now = time.perf_counter()
+        metrics["seconds"], before = now - before, now
+        for name, value in metrics.items():
+            check_finite(f"The {name} of step {step}", value)
         if metrics.get("loss_scale", 1.0) < 1.0:
             raise RunError(
                 f"At step {step} gradients overflow whatever the scale of the loss: "
@@ -74,33 +72,50 @@ def fit(trainer, batches, *, start_step, steps, callbacks):
             return
 
 
+def check_finite(name, value):
+    """Makes sure that a run has not diverged.
+
+    Args:
+        name: str, what the number is, and of which step.
+        value: float.
+
+    Raises:
+        RunError: it is NaN or infinite.
+    """
+    if not np.isfinite(value):
+        raise RunError(
+            f"{name} is {value}: lower --learning_rate, raise --warmup_steps or use "
+            "--precision=float32. The checkpoints before it are kept."
+        )
+
+
 def evaluate(trainer, batches, on_batch=None):
     """Runs the model over all batches, the last and smaller one included.
 
     Args:
-        trainer: `Trainer`.
+        trainer: `Trainer`, whose loss is computed.
         batches: iterable of (images, labels).
         on_batch: None, or a function of the number of examples done so far.
 
     Returns:
         Tuple of labels (examples,) int32 and probabilities (examples, classes)
-        float32, as NumPy arrays, and the mean loss as a float.
+        float32, as NumPy arrays, and as a float the mean over the examples of the loss
+        that the trainer optimizes.
     """
     all_labels, all_logits = [], []
-    done = 0
+    done, loss = 0, 0.0
     for images, labels in batches:
         logits = trainer.predict(images)
         labels = trainer.gather(labels)
         counted = labels != NO_LABEL
-        all_logits.append(logits[counted])
-        all_labels.append(labels[counted])
-        done += len(all_labels[-1])
+        logits, labels = logits[counted], labels[counted]
+        all_logits.append(logits)
+        all_labels.append(labels)
+        losses = keras.ops.convert_to_numpy(trainer.loss(logits, labels))
+        loss += losses.sum(dtype="float64")
+        done += len(labels)
         if on_batch is not None:
             on_batch(done)
     labels, logits = np.concatenate(all_labels), np.concatenate(all_logits)
     probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
-    picked = keras.ops.log_softmax(logits)
-    picked = np.take_along_axis(
-        keras.ops.convert_to_numpy(picked), labels[:, None], axis=1
-    )
-    return labels, probabilities, float(-picked.mean())
+    return labels, probabilities, float(loss / done)

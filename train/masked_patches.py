@@ -43,7 +43,7 @@ def _choose(given):
     recipe = masking.for_dataset(given["dataset"], given["recipe"])
     if given["corrupted_fraction"] is None:
         return recipe
-    return recipe.override(corrupted_fraction=given["corrupted_fraction"], published="")
+    return recipe.override(corrupted_fraction=given["corrupted_fraction"])
 
 
 def _run(recipe, **settings):

@@ -112,7 +112,15 @@ class MetricLog:
             try:
                 record = json.loads(line)
                 record["step"] = int(record["step"])
-            except (ValueError, TypeError, KeyError) as error:
+                for value in record.values():
+                    float(value)
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                OverflowError,
+                RecursionError,
+            ) as error:
                 raise RunError(
                     f"{self.path}, line {number}: not a record with a step: "
                     f"{line[:80]!r}: remove that line to read the rest."

@@ -1,6 +1,35 @@
 """Runs that repeat to the last bit."""
 
+import contextlib
+import random
+
+import keras
+import numpy as np
 import tensorflow as tf
+
+
+@contextlib.contextmanager
+def settled(seed, precision):
+    """Sets the random numbers and the precision of a run, and restores those before.
+
+    Keras draws the seeds of initializers and of dropout from Python's generator. The
+    global seeds of TensorFlow and Keras have no part in a run and stay as they are.
+
+    Args:
+        seed: int, from 0 to 2^32 - 1.
+        precision: str, a policy of `keras.config.set_dtype_policy`.
+    """
+    policy = keras.config.dtype_policy()
+    states = random.getstate(), np.random.get_state()
+    try:
+        random.seed(seed)
+        np.random.seed(seed)
+        keras.config.set_dtype_policy(precision)
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def one_operation_at_a_time():

@@ -174,8 +174,8 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         summary: What `classification_summary` returned for the split; and, if wanted,
             "calibration", what `calibration` did.
         results: Results by name, such as "train_examples", "steps", "seconds",
-            "images_per_second" and "parameters"; and "command", the command line that
-            reproduces the run.
+            "images_per_second" and "parameters"; "loss_function", what the losses are;
+            and "command", the command line that reproduces the run.
         history: `train.metrics.MetricLog` of the run, None without training.
         split: Name of the split, with which the names of its results begin.
 
@@ -213,7 +213,9 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     run_dir.mkdir(parents=True, exist_ok=True)
     draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
     if history is not None:
-        draw_learning_curve(run_dir / "learning_curve.png", history)
+        draw_learning_curve(
+            run_dir / "learning_curve.png", history, results.get("loss_function", "")
+        )
     if "calibration" in summary:
         draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
     for name, text in (

@@ -36,7 +36,10 @@ def page(run_dir, config, summary, results, split):
         parts += ["## Calibration", _calibration_section(summary["calibration"])]
         parts.append(markdown.embedded("reliability.png"))
     if (run_dir / "learning_curve.png").exists():
-        parts += ["## Learning curve", markdown.embedded("learning_curve.png")]
+        parts.append("## Learning curve")
+        if "loss_function" in results:
+            parts.append(about_curve(results))
+        parts.append(markdown.embedded("learning_curve.png"))
     parts += ["## Classes, the worst first", *_class_sections(summary)]
     parts += ["## Most frequent confusions", _confusion_section(summary["confusions"])]
     parts.append(markdown.embedded("confusion_matrix.png"))
@@ -57,6 +60,19 @@ def _headline(summary, results, split):
     if "seconds" in results:
         line += f" in {figure_text('seconds', results['seconds'])} seconds"
     return line + "."
+
+
+def about_curve(results):
+    """Returns what the losses of training and validation are, a sentence or two.
+
+    Args:
+        results: dict of results, those of `train.training.about_loss` among them.
+    """
+    return (
+        f"The loss is the one that was optimized, {results['loss_function']}, in "
+        "training and validation alike. Only training has: "
+        f"{results['training_only']}."
+    )
 
 
 def _calibration_section(calibration):

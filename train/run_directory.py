@@ -1,11 +1,17 @@
 """The directory of a run: what is where, and whose it is."""
 
+import contextlib
 import json
+import os
 import pathlib
+import re
+import socket
+
+import filelock
 
 from train.data.kinds import is_same
 from train.errors import RunError
-from train.files import make_folder, whole_file
+from train.files import make_folder, remove_temporaries, whole_file
 
 
 class RunDirectory:
@@ -30,6 +36,77 @@ class RunDirectory:
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
         self.results = self.path / "report.json"
+        self.lock = self.path / ".run.lock"
+
+    @contextlib.contextmanager
+    def locked(self):
+        """Keeps other processes from training in the directory, which is made.
+
+        What writes that were killed left half done is removed. The system lifts the
+        lock of a process that ends, however it does.
+
+        Raises:
+            RunError: another process has the lock, or the directory cannot be written.
+        """
+        is_new = not self.path.exists()
+        make_folder(self.path)
+        lock = filelock.FileLock(self.lock)
+        with contextlib.ExitStack() as stack:
+            if is_new:
+                stack.callback(self._remove_if_empty)
+            # Before the attempt, at which some versions of filelock empty the file.
+            owner = self._owner()
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout as error:
+                raise RunError(
+                    f"Another run{owner} is using {self.path}: wait for it or stop it, "
+                    "or pass another --run_dir."
+                ) from error
+            except (OSError, NotImplementedError) as error:
+                raise RunError(
+                    f"Cannot lock {self.lock}: {error}. Mend the permissions, or pass "
+                    "a --run_dir on a disk that has locks."
+                ) from error
+            stack.callback(lock.release)
+            # A soft lock, for disks that have no others, is the file itself.
+            if not isinstance(lock, filelock.SoftFileLock):
+                # While it is locked, or it could be another run's already.
+                stack.callback(self._unlink_lock)
+                with contextlib.suppress(OSError):
+                    self.lock.write_text(
+                        f"process {os.getpid()} on {socket.gethostname()}",
+                        encoding="utf-8",
+                    )
+            self._tidy()
+            yield
+
+    def _owner(self):
+        try:
+            text = self.lock.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        # Whatever else is in the file does not reach a terminal.
+        known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
+        return f" ({text})" if known else ""
+
+    def _remove_if_empty(self):
+        # Of what was refused before anything was written.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    def _unlink_lock(self):
+        # Windows does not remove what is open.
+        with contextlib.suppress(OSError):
+            self.lock.unlink()
+
+    def _tidy(self):
+        remove_temporaries(self.path)
+        remove_temporaries(self.checkpoints)
+        for name in ("step", "best"):
+            # As earlier versions named them.
+            for path in self.checkpoints.glob(f".{name}-*.npz"):
+                path.unlink(missing_ok=True)
 
     def claim(self, settings):
         """Makes the directory that of a run; what is there of the same run stays.
@@ -42,7 +119,8 @@ class RunDirectory:
             The directory itself.
 
         Raises:
-            RunError: the directory cannot be written, or holds another run.
+            RunError: the directory cannot be written, or holds another run, or one
+                without its settings.
         """
         make_folder(self.path)
         self._claim(self.config, settings, "settings")
@@ -62,7 +140,13 @@ class RunDirectory:
     def _claim(self, file, settings, kind):
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
-        if file.exists() and self._is_begun():
+        if self._is_begun():
+            if not file.exists():
+                raise RunError(
+                    f"{self.path} holds a run without its {file.name}, so its {kind} "
+                    "are not known: copy that file from a backup, or pass another "
+                    "--run_dir."
+                )
             self._compare(file, settings, kind)
         else:
             with whole_file(file) as temporary:
@@ -85,6 +169,22 @@ class RunDirectory:
                     "give the command again that began it, or check the path."
                 )
 
+    def read_config(self):
+        """Returns the settings of the run, a dict; empty where there are none.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        if not self.config.is_file():
+            return {}
+        config = _read(self.config)
+        if missing := {"dataset", "validation_fraction"} - config.keys():
+            raise RunError(
+                f"{self.config} is damaged (it has no {', '.join(sorted(missing))}): "
+                "copy it from a backup, or pass another run."
+            )
+        return config
+
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
         # A person's editor may leave out the last line break, or begin with a mark.
@@ -97,13 +197,8 @@ class RunDirectory:
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
     def _compare(self, file, settings, kind):
-        try:
-            earlier = json.loads(file.read_text(encoding="utf-8"))
-            names = sorted(settings.keys() | earlier.keys())
-        except (ValueError, AttributeError, OSError) as error:
-            raise RunError(
-                f"{file} is damaged ({error}): pass another --run_dir."
-            ) from error
+        earlier = _read(file)
+        names = sorted(settings.keys() | earlier.keys())
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
             for name in names
@@ -121,3 +216,16 @@ def _agree(name, earlier, now):
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
     return earlier == now
+
+
+def _read(file):
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
+    except (ValueError, OSError, RecursionError) as error:
+        raise RunError(
+            f"{file} is damaged ({error}): copy it from a backup, or pass another "
+            "--run_dir."
+        ) from error
+    return found

@@ -15,6 +15,10 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
                 f"warmup_steps={warmup_steps} must be at least 0 and less than "
                 f"steps={steps}."
             )
+        if not 0 <= learning_rate < math.inf:
+            raise ValueError(
+                f"learning_rate must be finite and not negative, got {learning_rate}."
+            )
         self.learning_rate = learning_rate
         self.steps = steps
         self.warmup_steps = warmup_steps
@@ -45,7 +49,8 @@ class WarmupCosine(_Warmup):
         warmup_steps: int, fewer than `steps`.
 
     Raises:
-        ValueError: the warm-up is as long as the run, or a number is negative.
+        ValueError: the warm-up is as long as the run, or a number is negative or not
+            finite.
 
     Source:
         Paper table 4; the first update of the released code has rate zero too.
@@ -72,7 +77,8 @@ class WarmupLinear(_Warmup):
         end: float, the last rate.
 
     Raises:
-        ValueError: the warm-up is as long as the run, or a number is negative.
+        ValueError: the warm-up is as long as the run, or a number is negative or not
+            finite.
 
     Source:
         Paper table 3; the last rate is that of the released code.

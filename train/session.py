@@ -17,7 +17,7 @@ from train.callbacks import (
 from train.checkpoints import Checkpoints
 from train.data import pipeline
 from train.errors import RunError
-from train.loop import explaining_full_memory, fit
+from train.loop import check_finite, explaining_full_memory, fit
 from train.metrics import MetricLog
 
 LESS_MEMORY = (
@@ -57,40 +57,57 @@ def train(
     """
     checkpoints = Checkpoints(directory.checkpoints)
     start_step = _restored(checkpoints, trainer, devices)
+    log = MetricLog(directory.metrics)
+    stopping = EarlyStopping(
+        log,
+        recipe.early_stopping,
+        lambda: checkpoints.save_best(trainer.variables),
+    )
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched(devices))
         if devices.is_chief:
+            log.rewind(start_step)
             announce(start_step)
             if devices.count > 1:
                 print(f"on {devices.count} devices")
+        is_over = _everyone_knows(devices, stopping.is_over)
+        if devices.is_chief:
             if start_step >= recipe.steps:
                 print("all steps were taken before: testing and reporting again")
+            elif is_over:
+                print(
+                    f"the run stopped early, after step {start_step:,}: testing and "
+                    "reporting again"
+                )
             elif start_step:
                 print(f"going on after step {start_step:,}")
-        log = MetricLog(directory.metrics)
+            if recipe.early_stopping and len(log.series("val_accuracy")[0]):
+                # Now, rather than after the last step.
+                checkpoints.require_best()
         diary = _diary(recipe, log, directory, start_step, devices)
         stack.callback(diary.close)
 
         def save(step):
-            if devices.is_chief:
+            if devices.is_chief and step not in checkpoints.steps():
                 # What is logged up to here must not be logged again after a resume.
                 diary.flush(step)
                 checkpoints.save(step, trainer.variables)
 
         callbacks = [diary]
         if validate is not None:
-            stopping = EarlyStopping(
-                log,
-                recipe.early_stopping,
-                lambda: checkpoints.save_best(trainer.variables),
-            )
 
             def judge(step):
                 with trainer.averaged():
                     found = validate()
+                check_finite(
+                    f"The validation loss after step {step}", found["val_loss"]
+                )
                 diary.validated(step, **found)
-                ends = devices.is_chief and stopping.after(step)
-                return bool(max(devices.everyone(int(ends))))
+                ends = _everyone_knows(devices, lambda: stopping.after(step))
+                if ends:
+                    # From here the same command has nothing left to do.
+                    save(step)
+                return ends
 
             callbacks.append(Every(recipe.eval_interval, recipe.steps, judge))
         if show is not None:
@@ -112,7 +129,7 @@ def train(
             trainer,
             batches(start_step),
             start_step=start_step,
-            steps=recipe.steps,
+            steps=start_step if is_over else recipe.steps,
             callbacks=[*callbacks, stop],
         )
         if recipe.early_stopping:
@@ -171,11 +188,15 @@ def _restored(checkpoints, trainer, devices):
     return step
 
 
+def _everyone_knows(devices, of_chief):
+    """Returns on all hosts the bool that a function returns on the first."""
+    return bool(max(devices.everyone(int(devices.is_chief and of_chief()))))
+
+
 def _diary(recipe, log, directory, start_step, devices):
     """What is told of a run and written down, by one process alone."""
     if not devices.is_chief:
         return Silence()
-    log.rewind(start_step)
     return Diary(
         StepLog(
             log, directory.tensorboard, max(recipe.steps // 200, 1), recipe.batch_size

@@ -1,11 +1,12 @@
 """A run from recipe to report: fine-tuning, or training from scratch."""
 
+import contextlib
 import dataclasses
 
 import keras
 import numpy as np
 
-from train import building, session
+from train import building, repeatable, session
 from train.callbacks import progress_bar
 from train.data import pipeline, sources
 from train.data.subset import limited
@@ -14,16 +15,14 @@ from train.errors import RunError
 from train.explained.in_training import shower
 from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
-from train.loop import evaluate
+from train.loop import check_finite, evaluate
 from train.metrics import MetricLog
 from train.recipes import is_own
-from train.report import classification_summary, write_report
+from train.report import calibration, classification_summary, write_report
 from train.run_directory import RunDirectory
 from train.tuning import choose_trainable, count_parameters, layer_rates
 from zoo.text import printable
 
-# Settings that change what is written on the way, not what comes out.
-_HARMLESS = ("checkpoint_every", "explained_images", "learning_rates", "published")
 # To count the classes of more, as of all ImageNet, would take minutes of reading.
 _COUNTED_EXAMPLES = 200_000
 
@@ -41,7 +40,8 @@ def run(
     """Trains a model, or goes on where a killed run left off.
 
     With several hosts each of them calls it, and the first writes the files, which
-    all of them must be able to read.
+    all of them must be able to read. Keras's precision and the random numbers of Python
+    and NumPy are afterwards as they were.
 
     Args:
         recipe: `train.recipes.Recipe`.
@@ -56,16 +56,23 @@ def run(
         Dict of the results, as in `report.json`; None on all hosts but the first.
 
     Raises:
-        RunError: data, weights, checkpoints or directory are not as needed; the
-            message says what to do.
+        RunError: data, weights, checkpoints or directory are not as needed, another run
+            is using the directory, or the loss is not finite; the message says what to
+            do.
     """
     devices = devices or alone()
+    with begun(recipe, run_dir, devices) as directory:
+        return _run(
+            recipe, directory, data_dir, skip_corrupt, keep_weights, devices, command
+        )
+
+
+def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, command):
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
     changes = pipeline.Changes(
         recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
     )
     _check_devices(recipe, changes, devices)
-    directory = begin(recipe, run_dir, devices)
     tell = print if devices.is_chief else (lambda line: None)
     source = load_source(recipe, data_dir, skip_corrupt, tell)
     _check_classes(source)
@@ -141,6 +148,7 @@ def run(
         )
         with bar, session.watched(devices):
             tested = evaluated(source.test, lambda done: bar.update(done - bar.n))
+        check_finite("The test loss", tested[2])
         if not devices.is_chief:
             return None
         save_model(model, directory, source.class_names)
@@ -171,30 +179,28 @@ def _check_classes(source):
         )
 
 
-def begin(recipe, run_dir, devices):
-    """Claims the directory of a run, and fixes its random numbers and precision.
+@contextlib.contextmanager
+def begun(recipe, run_dir, devices):
+    """Has the directory of a run to itself, with its random numbers and precision.
 
     Args:
         recipe: `train.recipes.Recipe`.
         run_dir: path.
         devices: `train.distribution.Devices`.
 
-    Returns:
+    Yields:
         `train.run_directory.RunDirectory`.
 
     Raises:
-        RunError: the directory cannot be written, or holds another run.
+        RunError: the directory cannot be written, holds another run, or is being used.
     """
-    settings = dataclasses.asdict(recipe)
-    deciding = {key: settings[key] for key in settings if key not in _HARMLESS}
-    if not recipe.early_stopping:
-        deciding.pop("eval_every")
     directory = RunDirectory(run_dir)
-    if devices.is_chief:
-        directory.claim(deciding)
-    keras.utils.set_random_seed(recipe.seed)
-    keras.config.set_dtype_policy(recipe.precision)
-    return directory
+    with contextlib.ExitStack() as stack:
+        if devices.is_chief:
+            stack.enter_context(directory.locked())
+            directory.claim(recipe.deciding)
+        stack.enter_context(repeatable.settled(recipe.seed, recipe.precision))
+        yield directory
 
 
 def load_source(recipe, data_dir, skip_corrupt, tell=print):
@@ -297,6 +303,7 @@ def _report(recipe, source, model, directory, tested, command):
     log = MetricLog(directory.metrics)
     results = {
         "test_loss": loss,
+        **about_loss(recipe),
         "train_examples": source.train.num_examples,
         "steps": _steps(recipe, log),
         "parameters": count_parameters(model.weights),
@@ -307,6 +314,7 @@ def _report(recipe, source, model, directory, tested, command):
         results["validation_examples"] = source.validation.num_examples
     results.update(speed(log))
     summary = classification_summary(labels, probabilities, source.class_names)
+    summary["calibration"] = calibration(labels, probabilities)
     if source.train.num_examples <= _COUNTED_EXAMPLES:
         counts = source.train.class_counts(len(source.class_names))
         for row, count in zip(summary["per_class"], counts, strict=True):
@@ -332,8 +340,27 @@ def _report(recipe, source, model, directory, tested, command):
     }
 
 
+def about_loss(recipe):
+    """Returns what the report says of the loss of training and of validation.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Returns:
+        Dict of `loss_function`, the same in both, and `training_only`, what its
+        training values are of besides.
+    """
+    return {
+        "loss_function": building.loss_name(recipe),
+        "training_only": building.training_only(recipe),
+    }
+
+
 def speed(log):
-    """Returns the seconds of all steps and the images of each, by their log.
+    """Returns the wall time of all steps, and the images learned from in a second.
+
+    The time is that from the first batch to the end of the last step: with waiting for
+    images, compiling, validations and checkpoints, but without what a kill undid.
 
     Args:
         log: `train.metrics.MetricLog`.
@@ -345,9 +372,10 @@ def speed(log):
     if not len(seconds):
         return {}
     _, rates = log.series("images_per_second")
+    total = float(seconds.sum())
     return {
-        "seconds": float(seconds.sum()),
-        "images_per_second": float(np.median(rates)),
+        "seconds": total,
+        "images_per_second": float((rates * seconds).sum()) / total,
     }
 
 

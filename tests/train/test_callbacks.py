@@ -93,6 +93,16 @@ def test_a_run_without_progress_ends_with_its_best_weights(tmp_path):
     assert kept == [1, 2, 4]
 
 
+def test_the_log_says_that_a_run_is_over(tmp_path):
+    log = MetricLog(tmp_path / "metrics.jsonl")
+    assert not EarlyStopping(log, 2, None).is_over()
+    for step, accuracy in enumerate([0.2, 0.6, 0.5, 0.6], start=1):
+        assert not EarlyStopping(log, 2, None).is_over()
+        log.append(step, val_accuracy=accuracy)
+    assert EarlyStopping(log, 2, None).is_over()
+    assert not EarlyStopping(log, 0, None).is_over()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_after_the_step_once_saved(number):
     before = signal.getsignal(number)

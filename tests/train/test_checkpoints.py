@@ -136,6 +136,40 @@ def test_a_damaged_file_is_named(checkpoints, how):
     assert checkpoints.restore(variables) == 5
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_that_are_not_finite_are_not_saved(checkpoints, number, dtype):
+    checkpoints.save(5, values(5))
+    variables = [keras.Variable([1.0, number], dtype=dtype, name="kernel")]
+    for save, step in ((checkpoints.save, [10]), (checkpoints.save_best, [])):
+        with pytest.raises(RunError) as caught:
+            save(*step, variables)
+        message = str(caught.value)
+        assert "kernel is not finite" in message and "--learning_rate" in message
+        assert "before it are kept" in message
+    assert os.listdir(checkpoints.folder) == ["step-00000005.npz"]
+
+
+def test_a_missing_or_damaged_best_is_told_with_what_helps(checkpoints):
+    variables = values(1)
+    checkpoints.save(5, variables)
+    with pytest.raises(RunError) as caught:
+        checkpoints.restore_best(variables)
+    message = str(caught.value)
+    best = checkpoints.folder / "best.npz"
+    assert f"{best} is missing" in message and "best validation" in message
+    assert f"delete {checkpoints.folder} " in message and "--run_dir" in message
+    checkpoints.save_best(variables)
+    checkpoints.restore_best(variables)
+    damage(best, "cut")
+    with pytest.raises(RunError) as caught:
+        checkpoints.restore_best(variables)
+    message = str(caught.value)
+    # Without it there is none before to go on from.
+    assert "best.npz is damaged" in message and "the one before" not in message
+    assert f"delete {checkpoints.folder} " in message
+
+
 def test_nothing_is_unpickled(checkpoints, tmp_path):
     class Trap:
         def __reduce__(self):

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -98,6 +99,7 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
     assert found["test_examples"] == own["test_examples"] == 360
     assert found["test_accuracy"] == own["test_accuracy"] == results["test_accuracy"]
     assert found["test_loss"] == pytest.approx(own["test_loss"], rel=1e-5)
+    assert found["loss_function"] == own["loss_function"] == "softmax cross-entropy"
     for row in own["per_class"]:
         assert row.pop("train_examples") > 0
     assert found["per_class"] == own["per_class"]
@@ -132,6 +134,19 @@ def test_the_numbers_by_hand(weights, tmp_path):
             error += abs(gap) * here.mean()
     assert found["test_calibration_error"] == pytest.approx(error, rel=1e-4)
     assert sum(row["examples"] for row in found["calibration"]) == 360
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_a_model_that_diverged_is_named(number):
+    batch = np.zeros((3, 2, 2, 3), "float32"), np.array([0, 1, 1])
+    batches = tf.data.Dataset.from_tensors(batch)
+    split = types.SimpleNamespace(num_examples=3)
+
+    def predictor(images):
+        return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
+
+    with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
+        given_model.answers(predictor, batches, split)
 
 
 @pytest.mark.parametrize(("split", "examples"), [("validation", 144), ("train", 1293)])

@@ -155,6 +155,7 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
         "metrics.jsonl",
         "model.keras",
         "predictions.png",
+        "reliability.png",
         "report.json",
         "report.md",
         "tensorboard",
@@ -170,7 +171,12 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
     assert report["test_examples"] == 360
     assert (report["train_examples"], report["validation_examples"]) == (1293, 144)
     assert (report["steps"], report["parameters"]) == (40, parameters_by_hand())
-    assert report["images_per_second"] > 0
+    assert 0 <= report["test_calibration_error"] <= 1
+    assert sum(row["examples"] for row in report["calibration"]) == 360
+    assert report["loss_function"] == "softmax cross-entropy"
+    assert report["training_only"] == "shift crop"
+    images = report["images_per_second"] * report["seconds"]
+    assert images == pytest.approx(40 * 16)
     assert f"--run_dir={run_dir}" in report["command"]
     assert report["config"]["warmup_steps"] == 4
 
@@ -412,6 +418,10 @@ MISTAKES = {
     "warm-up": (
         ["--steps=10", "--warmup_steps=10"],
         ["warmup_steps=10", "less than steps=10"],
+    ),
+    "learning rate": (
+        ["--learning_rate=nan"],
+        ["learning_rate must be finite", "got nan"],
     ),
     "RandAugment": (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
     "mixup and CutMix": (

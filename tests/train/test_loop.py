@@ -1,3 +1,6 @@
+import functools
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -6,6 +9,7 @@ import tensorflow as tf
 import keras_vit
 from train.errors import RunError
 from train.loop import evaluate, fit
+from train.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.optimizers import MomentumSGD
 from train.schedules import WarmupCosine
 from train.trainer import Trainer
@@ -178,6 +182,42 @@ def test_evaluate_covers_the_ragged_last_batch():
     assert loss == pytest.approx(expected, abs=1e-6)
 
 
+def sigmoid_loss_by_hand(logits, labels):
+    """Summed over the classes, smoothed by 0.3 and weighted by class."""
+    targets = 0.7 * np.eye(CLASSES)[labels] + 0.3 / CLASSES
+    chances = 1 / (1 + np.exp(-logits))
+    losses = -targets * np.log(chances) - (1 - targets) * np.log(1 - chances)
+    return losses.sum(axis=1) * np.array([0.5, 1.0, 4.0])[labels]
+
+
+def softmax_loss_by_hand(logits, labels):
+    targets = 0.7 * np.eye(CLASSES)[labels] + 0.3 / CLASSES
+    losses = -(targets * np.log(softmax(logits))).sum(axis=1)
+    return losses * np.array([0.5, 1.0, 4.0])[labels]
+
+
+@pytest.mark.parametrize(
+    ("loss", "by_hand"),
+    [
+        (sigmoid_cross_entropy, sigmoid_loss_by_hand),
+        (softmax_cross_entropy, softmax_loss_by_hand),
+    ],
+)
+def test_evaluation_has_the_loss_that_is_optimized(loss, by_hand):
+    model = two_matrices()
+    loss = functools.partial(loss, label_smoothing=0.3, class_weights=(0.5, 1.0, 4.0))
+    trainer = Trainer(model, MomentumSGD(0.1), loss=loss)
+    (images, labels), *_ = batches_of(1, 10, 2)
+    batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(4)
+    weights = [weight.numpy().astype("float64") for weight in model.weights]
+    logits = forward(weights, images.numpy().astype("float64"))[1]
+    expected = by_hand(logits, labels.numpy()).mean()
+    assert evaluate(trainer, batches)[2] == pytest.approx(expected, rel=1e-6)
+    # Before a step it is that of the same images in training.
+    told = trainer.step(images, labels)
+    assert float(told["loss"]) == pytest.approx(expected, rel=1e-6)
+
+
 def test_dropout_is_on_in_steps_and_off_in_evaluation():
     model = tiny_vit(dropout_rate=0.5)
     trainer = Trainer(model, MomentumSGD(0.0))
@@ -213,6 +253,43 @@ def test_fit_tells_callbacks_of_the_steps_that_are_left():
         assert metrics["learning_rate"] == pytest.approx(float(schedule(step - 1)))
         assert metrics["seconds"] > 0
     assert int(optimizer.iterations) == 6
+
+
+def test_seconds_are_wall_time(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    taken = []
+
+    def slow_batches():
+        for batch in batches_of(3, 8, 2):
+            clock[0] += 10.0  # images are waited for
+            yield batch
+
+    def slow_callback(step, metrics):
+        taken.append(metrics["seconds"])
+        clock[0] += 100.0  # as validation is
+
+    fit(trainer, slow_batches(), start_step=0, steps=3, callbacks=[slow_callback])
+    assert taken == [10.0, 110.0, 110.0]
+
+
+def test_fit_stops_at_a_learning_rate_that_is_no_number():
+    class Broken(keras.optimizers.schedules.LearningRateSchedule):
+        def __call__(self, step):
+            return keras.ops.cast(np.inf, "float32")
+
+    trainer = Trainer(two_matrices(), MomentumSGD(Broken()))
+    told = []
+    with pytest.raises(RunError, match="The learning_rate of step 1 is inf: lower"):
+        fit(
+            trainer,
+            batches_of(1, 8, 2),
+            start_step=0,
+            steps=1,
+            callbacks=[lambda step, _: told.append(step)],
+        )
+    assert told == []
 
 
 def test_fit_stops_when_the_loss_is_no_number():

@@ -326,6 +326,9 @@ def test_the_papers_recipe_is_the_papers():
     assert (paper.crop, paper.flip, paper.image_size) == ("inception", True, 224)
     assert paper.published.startswith("79.9 on ImageNet")
     assert recipes.for_dataset("photos", "paper").published == ""
+    for change in ({"corrupted_fraction": 0.15}, {"flip": False}):
+        assert paper.override(**change).published == ""
+    assert paper.override(corrupted_fraction=0.5, seed=1).published
     assert recipes.for_dataset("imagenet2012").steps == 100_000
     assert recipes.for_dataset("cifar100").model == "ViT-Ti_16"
     for fraction in (0.0, 1.1):
@@ -424,6 +427,8 @@ def test_a_run_its_resume_and_fine_tuning(runs):
     assert report["validation_loss"] < report["uniform_loss"]
     assert report["config"]["corrupted_fraction"] == 0.5
     page = (whole / "report.md").read_text()
+    assert report["loss_function"] == "softmax cross-entropy"
+    assert "the one that was optimized, softmax cross-entropy," in page
     assert f"**Validation loss {report['validation_loss']:.3f}**" in page
     assert f"the {report['validation_constant_loss']:.3f} of chance" in page
     for name in ("predictions.png", "learning_curve.png"):

@@ -117,7 +117,19 @@ def test_only_a_torn_line(log):
     assert log.records() == [{"step": 1, "loss": 2.0}]
 
 
-@pytest.mark.parametrize("line", ["oops", "[1, 2]", '{"loss": 1.0}', "7"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "oops",
+        "[1, 2]",
+        '{"loss": 1.0}',
+        "7",
+        '{"step": 1e999}',
+        '{"step": 1, "loss": "x"}',
+        '{"step": 1, "loss": [2]}',
+        "[" * 100_000,
+    ],
+)
 def test_a_broken_line_in_the_middle_is_named(log, line):
     log.append(1, loss=1.0)
     with open(log.path, "a") as file:

@@ -1,6 +1,7 @@
 import dataclasses
 import importlib
 import json
+import math
 import pathlib
 import re
 
@@ -153,6 +154,11 @@ def test_override_leaves_the_rest_and_the_original():
         ({"warmup_steps": -1}, "warmup_steps=-1"),
         ({"validation_fraction": 1.0}, r"validation_fraction .*got 1\.0"),
         ({"validation_fraction": -0.1}, r"validation_fraction .*got -0\.1"),
+        ({"learning_rate": 0.0}, r"learning_rate must be above 0, got 0\.0"),
+        ({"learning_rate": -0.1}, "learning_rate must be above 0"),
+        ({"momentum": 1.0}, "momentum must be in"),
+        ({"seed": -1}, "seed must be from 0 to 4294967295, got -1"),
+        ({"seed": 2**32}, "seed must be from 0"),
         ({"schedule": "step"}, "schedule must be one of cosine, linear, got 'step'"),
         ({"loss": "hinge"}, "loss must be one of softmax, sigmoid"),
         ({"weight_decay": 0.1}, r"weight_decay=0\.1 is Adam's"),
@@ -217,6 +223,118 @@ def test_the_published_number_goes_where_it_is_anothers():
         assert recipe.override(**kept).published == recipe.published != ""
     for dropped in ({"steps": 400}, {"model": "ViT-L_16"}, {"image_size": 224}):
         assert recipe.override(**dropped).published == ""
+
+
+# Another value of every field of which the result is a function.
+OTHERS = {
+    "dataset": "cifar10",
+    "model": "ViT-S_16",
+    "weights": None,
+    "image_size": 224,
+    "steps": 400,
+    "batch_size": 256,
+    "optimizer": "adam",
+    "learning_rate": 0.01,
+    "schedule": "linear",
+    "warmup_steps": 100,
+    "weight_decay": 0.1,
+    "momentum": 0.8,
+    "momentum_dtype": "bfloat16",
+    "clip_norm": None,
+    "average_decay": 0.9,
+    "layer_decay": 0.75,
+    "frozen": True,
+    "lora_rank": 4,
+    "loss": "sigmoid",
+    "label_smoothing": 0.1,
+    "class_weights": "balanced",
+    "head_bias": -1.0,
+    "pre_logits": True,
+    "dropout_rate": 0.1,
+    "stochastic_depth_rate": 0.1,
+    "early_stopping": 5,
+    "validation_fraction": 0.1,
+    "train_examples": 1_000,
+    "test_examples": 1_000,
+    "crop": "resize",
+    "flip": False,
+    "rand_augment": (2, 15.0),
+    "random_erasing": 0.5,
+    "mixup": 0.2,
+    "cutmix": 1.0,
+    "precision": "mixed_bfloat16",
+}
+HARMLESS = {
+    "micro_batches": 32,
+    "learning_rates": (0.1,),
+    "remat": True,
+    "seed": 1,
+    "eval_every": 7,
+    "checkpoint_every": 7,
+    "explained_images": 4,
+}
+
+
+def test_the_published_number_depends_on_every_other_field():
+    names = {field.name for field in dataclasses.fields(Recipe)}
+    assert names == {*OTHERS, *HARMLESS, "published"}
+    recipe = recipes.for_dataset("cifar100")
+    for name, value in OTHERS.items():
+        others = {"optimizer": "adam"} if name == "weight_decay" else {}
+        assert recipe.override(**{name: value}, **others).published == "", name
+    for name, value in HARMLESS.items():
+        assert recipe.override(**{name: value}).published, name
+    # Given, but not changed.
+    assert recipe.override(learning_rate=0.03, steps=10_000).published
+
+
+def test_the_published_number_is_not_that_of_a_folder(tmp_path, monkeypatch):
+    assert recipes.for_dataset("cifar100:3.*.*").published
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar100").mkdir()
+    assert recipes.for_dataset("cifar100", "cifar100").published == ""
+
+
+def test_what_decides_a_run():
+    decides = BASE.deciding
+    assert decides.keys() == {*OTHERS, *HARMLESS} - {
+        "learning_rates",
+        "eval_every",
+        "checkpoint_every",
+        "explained_images",
+    }
+    stopping = BASE.override(early_stopping=3, eval_every=10).deciding
+    assert stopping.keys() - decides.keys() == {"eval_every"}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e39])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "learning_rate",
+        "weight_decay",
+        "momentum",
+        "clip_norm",
+        "head_bias",
+        "mixup",
+        "label_smoothing",
+        "dropout_rate",
+        "average_decay",
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be finite"):
+        BASE.override(**{name: value})
+
+
+def test_tuples_with_a_number_that_is_not_finite_are_refused():
+    for name, value in [
+        ("rand_augment", (2, math.nan)),
+        ("class_weights", (1.0, math.inf)),
+        ("learning_rates", (0.1, math.nan)),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} must be finite"):
+            BASE.override(**{name: value})
 
 
 def test_a_run_of_middling_length_pauses_every_ten_steps():

@@ -12,12 +12,14 @@ from train import figures as drawing
 from train import markdown
 from train.figures import draw_batch, write_predictions_picture
 from train.metrics import MetricLog
+from train.recipes import for_dataset
 from train.report import (
     calibration,
     classification_summary,
     interval,
     write_report,
 )
+from train.training import about_loss
 
 
 def random_split(classes, examples, seed=0):
@@ -429,6 +431,44 @@ def test_the_learning_curve_shows_what_was_logged(tmp_path, figures):
     # Away from the ends, the mean of a straight line is that line, half a step aside.
     np.testing.assert_allclose(smooth.get_ydata()[4:-4], np.arange(5, 97) - 0.5)
     assert validation.get_xydata().tolist() == [[50, 7]]
+
+
+def test_the_report_names_the_loss(tmp_path, figures):
+    recipe = for_dataset("digits").override(
+        loss="sigmoid", label_smoothing=0.1, class_weights="balanced", mixup=0.2
+    )
+    named = "sigmoid cross-entropy, label smoothing 0.1, balanced class weights"
+    about = about_loss(recipe)
+    assert about == {"loss_function": named, "training_only": "shift crop, mixup 0.2"}
+    data, page = written(tmp_path, results=about)
+    assert data["loss_function"] == named
+    assert f"the one that was optimized, {named}, in training and validation" in page
+    assert "Only training has: shift crop, mixup 0.2." in page
+    loss, accuracy, _ = figures[1].axes
+    assert (loss.get_title(), accuracy.get_title()) == (named, "")
+
+
+def test_what_only_training_has():
+    recipe = for_dataset("cifar100").override(
+        model="ViT-L_16",
+        rand_augment=(2, 15),
+        random_erasing=0.5,
+        cutmix=1,
+        stochastic_depth_rate=0.1,
+        average_decay=0.99,
+        class_weights=(1.0,) * 100,
+    )
+    assert about_loss(recipe) == {
+        "loss_function": "softmax cross-entropy, class weights",
+        "training_only": "inception crop, flip, RandAugment 2 x 15, random erasing "
+        "0.5, CutMix 1, dropout 0.1, stochastic depth 0.1, weights that are not "
+        "averaged",
+    }
+    # A probe has no dropout.
+    probe = for_dataset("cifar100").override(
+        frozen=True, dropout_rate=0.1, crop="resize", flip=False
+    )
+    assert about_loss(probe)["training_only"] == "nothing"
 
 
 @pytest.mark.parametrize("size", [(16, 16), (384, 384), (24, 40)])

@@ -1,4 +1,7 @@
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -89,8 +92,8 @@ def test_a_finished_run_is_not_overwritten_either(tmp_path):
 
 def test_a_run_does_not_go_on_with_other_data(tmp_path):
     data = {"training images": 36, "classes": ("ä", "b")}
+    RunDirectory(tmp_path).claim_data(data)
     directory = begun(tmp_path)
-    directory.claim_data(data)
     RunDirectory(tmp_path).claim_data(data)
     with pytest.raises(RunError, match=r"other data: training images 36 \(now 180\)"):
         RunDirectory(tmp_path).claim_data(data | {"training images": 180})
@@ -105,11 +108,132 @@ def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
     assert json.loads(directory.config.read_text())["image_size"] == [32, 48]
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_checkpoints_without_settings_are_not_taken_for_a_new_run(tmp_path):
+    directory = begun(tmp_path)
+    directory.config.unlink()
+    with pytest.raises(RunError) as caught:
+        RunDirectory(tmp_path).claim(SETTINGS)
+    message = str(caught.value)
+    assert f"{tmp_path} holds a run without its config.json" in message
+    assert "backup" in message and "--run_dir" in message
+    assert not directory.config.exists()
+
+
+def test_checkpoints_without_notes_of_the_data_are_not_taken_for_others(tmp_path):
+    directory = begun(tmp_path)
+    with pytest.raises(RunError, match=r"without its data\.json, so its data are not"):
+        directory.claim_data({"training images": 36})
+    assert not directory.data.exists()
+
+
+def in_a_process(code, path):
+    """Starts a process that says a line once it is where it should be."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "there\n"
+    return process
+
+
+LOCKED = """
+import sys, time
+from train.run_directory import RunDirectory
+with RunDirectory(sys.argv[1]).locked():
+    print("there", flush=True)
+    time.sleep(600)
+"""
+# In the midst of a write: of a checkpoint and of the settings.
+WRITING = """
+import sys, time
+from train.files import make_folder, whole_file
+from train.run_directory import RunDirectory
+directory = RunDirectory(sys.argv[1])
+make_folder(directory.checkpoints)
+with directory.locked():
+    with whole_file(directory.checkpoints / "step-00000010.npz") as one:
+        with whole_file(directory.config) as other:
+            one.write_bytes(b"PK half")
+            print("there", flush=True)
+            time.sleep(600)
+"""
+
+
+def killed(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
+    process = in_a_process(LOCKED, tmp_path / "run")
+    try:
+        for _ in range(2):
+            with (
+                pytest.raises(RunError) as caught,
+                RunDirectory(tmp_path / "run").locked(),
+            ):
+                pass
+            message = str(caught.value)
+            assert f"process {process.pid} on " in message
+            assert str(tmp_path / "run") in message and "--run_dir" in message
+        with RunDirectory(tmp_path / "other").locked():
+            pass
+    finally:
+        killed(process)
+    directory = RunDirectory(tmp_path / "run")
+    other = RunDirectory(tmp_path / "run").locked()
+    with directory.locked(), pytest.raises(RunError, match="Another run"), other:
+        pass
+    assert not list(directory.path.iterdir()), "the lock is gone"
+
+
+def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
+    directory = begun(tmp_path)
+    killed(in_a_process(WRITING, tmp_path))
+    old = directory.checkpoints / ".step-00000010-x8k2abcd.npz"
+    old.write_bytes(b"of an earlier version")
+    (tmp_path / ".notes-of-mine.md").touch()
+    temporary = [path.name for path in tmp_path.rglob(".*.tmp.*")]
+    assert len(temporary) == 2, "the kill came in the midst of the writes"
+    with directory.locked():
+        left = {path.name for path in tmp_path.rglob("*")}
+    assert left == {
+        ".run.lock",
+        ".notes-of-mine.md",
+        "config.json",
+        "checkpoints",
+        "step-00000005.npz",
+    }
+
+
+DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_settings_are_named(tmp_path, text):
     begun(tmp_path).config.write_text(text)
     with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+        RunDirectory(tmp_path).read_config()
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
         RunDirectory(tmp_path).claim(SETTINGS)
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_notes_of_the_data_are_named(tmp_path, text):
+    directory = begun(tmp_path)
+    directory.data.write_text(text)
+    with pytest.raises(RunError, match=r"data\.json is damaged .*--run_dir"):
+        directory.claim_data({"training images": 36})
+
+
+def test_settings_are_read(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.read_config() == {}
+    directory.config.write_text('{"dataset": "digits"}')
+    with pytest.raises(RunError, match="it has no validation_fraction"):
+        directory.read_config()
+    settings = {"dataset": "digits", "validation_fraction": 0.1}
+    directory.config.write_text(json.dumps(settings))
+    assert directory.read_config() == settings
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
@@ -118,3 +242,12 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
         with pytest.raises(RunError) as caught:
             RunDirectory(path).claim(SETTINGS)
         assert f"{path}: " in str(caught.value) and "--run_dir" in str(caught.value)
+
+
+def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
+    directory = RunDirectory(tmp_path)
+    with directory.locked():
+        directory.lock.write_text("\x1b[2J" * 10_000)
+        with pytest.raises(RunError) as caught, RunDirectory(tmp_path).locked():
+            pass
+    assert str(caught.value).startswith(f"Another run is using {tmp_path}: ")

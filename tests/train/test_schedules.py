@@ -91,3 +91,10 @@ def test_config_round_trip_of_the_line():
     assert isinstance(again, WarmupLinear)
     assert again.get_config() == schedule.get_config()
     assert float(again(499)) == float(schedule(499)) > 2e-5
+
+
+@pytest.mark.parametrize("schedule", [WarmupCosine, WarmupLinear])
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -0.1])
+def test_rates_that_are_none_are_refused(schedule, rate):
+    with pytest.raises(ValueError, match="learning_rate must be finite and not"):
+        schedule(rate, steps=10)

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import random
 
 import keras
+import numpy as np
 import pytest
 
 from train import recipes, training
@@ -44,10 +46,13 @@ def marked(names):
 
 @pytest.fixture(autouse=True)
 def policy():
-    before = keras.config.dtype_policy()
+    before = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
     yield
-    keras.config.set_dtype_policy(before)
+    after = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
     keras.backend.clear_session()
+    assert after[:2] == before[:2], "a run leaves them as they were"
+    for one, other in zip(before[2], after[2], strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def recipe_of(name):

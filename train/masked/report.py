@@ -8,7 +8,7 @@ from train import markdown
 from train.figures import draw_learning_curve, write_image_table
 from train.files import whole_file
 from train.masked.patches import LEVELS
-from train.report_page import figure_text, flat
+from train.report_page import about_curve, figure_text, flat
 
 # Beside the results of each split; the names of those that chance has begin so.
 _ROWS = {
@@ -35,10 +35,12 @@ def write_report(directory, *, splits, settings, results, history):
     Raises:
         RunError: a file cannot be written.
     """
-    draw_learning_curve(directory.path / "learning_curve.png", history)
     page = _page(directory, splits, settings, results)
-    report = json.dumps(results | {"config": settings}, indent=2) + "\n"
-    for path, text in ((directory.report, page), (directory.results, report)):
+    report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
+    draw_learning_curve(
+        directory.path / "learning_curve.png", history, results["loss_function"]
+    )
+    for path, text in ((directory.report, page), (directory.results, f"{report}\n")):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -67,6 +69,7 @@ def _page(directory, splits, settings, results):
         "## Settings",
         markdown.table(("Setting", "Value"), flat(settings)),
         "## Learning curve",
+        about_curve(results),
         markdown.embedded("learning_curve.png"),
         "## Hidden and told",
         markdown.embedded(directory.predictions.name),

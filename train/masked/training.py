@@ -10,13 +10,15 @@ from train.data import pipeline
 from train.data.splits import pick
 from train.devices import alone
 from train.explained.in_training import shower
+from train.loop import check_finite
 from train.masked import patches
 from train.masked.evaluation import by_chance, evaluate, training_frequencies
 from train.masked.report import write_picture, write_report
 from train.metrics import MetricLog
 from train.training import (
+    about_loss,
     announcement,
-    begin,
+    begun,
     check_source,
     load_source,
     speed,
@@ -38,7 +40,8 @@ def run(
     """Trains a model to tell hidden patches, or goes on where a killed run left off.
 
     With several hosts each of them calls it, and the first writes the files, which
-    all of them must be able to read. No label is looked at.
+    all of them must be able to read. No label is looked at. Keras's precision and the
+    random numbers of Python and NumPy are afterwards as they were.
 
     Args:
         recipe: `train.recipes.masking.MaskingRecipe`.
@@ -53,12 +56,17 @@ def run(
         Dict of the results, as in `report.json`; None on all hosts but the first.
 
     Raises:
-        RunError: data, weights, checkpoints or directory are not as needed; the
-            message says what to do.
+        RunError: data, weights, checkpoints or directory are not as needed, another run
+            is using the directory, or the loss is not finite; the message says what to
+            do.
     """
     devices = devices or alone()
+    with begun(recipe, run_dir, devices) as directory:
+        return _run(recipe, directory, data_dir, skip_corrupt, devices, command)
+
+
+def _run(recipe, directory, data_dir, skip_corrupt, devices, command):
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
-    directory = begin(recipe, run_dir, devices)
     tell = print if devices.is_chief else (lambda line: None)
     source = load_source(recipe, data_dir, skip_corrupt, tell)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
@@ -138,6 +146,7 @@ def run(
                 found[name] = evaluated(
                     split, lambda done, before=before: bar.update(before + done - bar.n)
                 )
+                check_finite(f"The {name} loss", found[name]["loss"])
         if not devices.is_chief:
             return None
         keras_vit.save_released_weights(vit, directory.weights)
@@ -154,6 +163,7 @@ def run(
         },
         "uniform_loss": float(np.log(patches.COLOURS)),
         "uniform_accuracy": 1 / patches.COLOURS,
+        **about_loss(recipe),
         "train_examples": source.train.num_examples,
         "corrupted_patches": corruption.count,
         "patches": corruption.patches,

@@ -1,13 +1,20 @@
 """Recipes: one small file a data set or a source of recipes."""
 
-import dataclasses
 import importlib
 import pkgutil
 
 from train.data.kinds import kind_of
-from train.recipes.recipe import Recipe
+from train.recipes.recipe import Recipe, base_name, is_own
 
-__all__ = ["Recipe", "for_dataset", "in_package", "names", "named"]
+__all__ = [
+    "Recipe",
+    "base_name",
+    "for_dataset",
+    "in_package",
+    "is_own",
+    "names",
+    "named",
+]
 
 # Taken for data sets without a recipe of their own.
 _OWN_DATA = "own_data"
@@ -61,19 +68,7 @@ def named(recipes, name, dataset):
     if kind_of(dataset) == kind_of(stripped) in ("folder", "tfrecord"):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped
-    if recipe.dataset and base_name(dataset) != base_name(recipe.dataset):
-        recipe = dataclasses.replace(recipe, published="")
-    return dataclasses.replace(recipe, dataset=dataset)
-
-
-def base_name(dataset):
-    """Returns the name of a TFDS data set without version and configuration."""
-    return dataset.partition(":")[0].partition("/")[0]
-
-
-def is_own(dataset):
-    """Returns whether the data are files of the user's, whatever they are called."""
-    return kind_of(dataset) in ("folder", "csv", "tfrecord")
+    return recipe.override(dataset=dataset)
 
 
 def for_dataset(dataset, name=None):

@@ -1,33 +1,39 @@
 """What a run does, as data."""
 
 import dataclasses
+import numbers
 import pathlib
 import re
 
 from keras_vit import VARIANTS, ViTConfig
+from train.data.kinds import kind_of
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
-# What a published number depends on: with another value there is none to expect.
-_PUBLISHED_WITH = {
-    "model",
-    "weights",
-    "image_size",
-    "steps",
-    "batch_size",
-    "learning_rate",
-    "warmup_steps",
-    "train_examples",
-    "frozen",
-    "lora_rank",
-}
+# Fields that do not decide the result say so in their metadata, and nowhere else.
+# Those of the first kind change only what is written on the way; those of the second
+# change random numbers and rounding, which a published number does not depend on.
+_OUTPUT = {"changes": "output"}
+_NOISE = {"changes": "noise"}
+# What float32 can hold.
+_LARGEST = 3.4e38
 _CHOICES = {
     "optimizer": ("momentum", "adam"),
     "schedule": ("cosine", "linear"),
     "loss": ("softmax", "sigmoid"),
     "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
 }
+
+
+def base_name(dataset):
+    """Returns the name of a TFDS data set without version and configuration."""
+    return dataset.partition(":")[0].partition("/")[0]
+
+
+def is_own(dataset):
+    """Returns whether the data are files of the user's, whatever they are called."""
+    return kind_of(dataset) in ("folder", "csv", "tfrecord")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Recipe:
         published: str, the accuracy to expect and its source.
 
     Raises:
-        ValueError: a value is out of range, or does not fit the others.
+        ValueError: a value is out of range or not finite, or does not fit the others.
 
     Example:
 
@@ -105,10 +111,12 @@ class Recipe:
     image_size: int | tuple[int, int]
     steps: int
     batch_size: int = 512
-    micro_batches: int = 8
+    micro_batches: int = dataclasses.field(default=8, metadata=_NOISE)
     optimizer: str = "momentum"
     learning_rate: float = 0.03
-    learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03)
+    learning_rates: tuple[float, ...] = dataclasses.field(
+        default=(0.001, 0.003, 0.01, 0.03), metadata=_OUTPUT
+    )
     schedule: str = "cosine"
     warmup_steps: int = 500
     weight_decay: float = 0.0
@@ -137,12 +145,12 @@ class Recipe:
     mixup: float = 0.0
     cutmix: float = 0.0
     precision: str = "float32"
-    remat: bool = False
-    seed: int = 0
-    eval_every: int | None = None
-    checkpoint_every: int | None = None
-    explained_images: int = 0
-    published: str = ""
+    remat: bool = dataclasses.field(default=False, metadata=_NOISE)
+    seed: int = dataclasses.field(default=0, metadata=_NOISE)
+    eval_every: int | None = dataclasses.field(default=None, metadata=_OUTPUT)
+    checkpoint_every: int | None = dataclasses.field(default=None, metadata=_OUTPUT)
+    explained_images: int = dataclasses.field(default=0, metadata=_OUTPUT)
+    published: str = dataclasses.field(default="", metadata=_OUTPUT)
 
     def __post_init__(self):
         self._check_ranges()
@@ -189,7 +197,18 @@ class Recipe:
             )
 
     def _check_ranges(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            for number in value if isinstance(value, (tuple, list)) else (value,):
+                # Not a number compares as false.
+                if isinstance(number, numbers.Real) and not abs(number) <= _LARGEST:
+                    raise ValueError(
+                        f"{field.name} must be finite, and at most {_LARGEST:g}, got "
+                        f"{value}."
+                    )
         ranges = [
+            ("above 0", lambda v: v > 0, "learning_rate"),
+            ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
             ("at least 1", lambda v: v >= 1, "steps batch_size micro_batches"),
             (
                 "at least 1, or None for all",
@@ -199,7 +218,8 @@ class Recipe:
             (
                 "in [0, 1)",
                 lambda v: v is None or 0.0 <= v < 1.0,
-                "validation_fraction average_decay dropout_rate stochastic_depth_rate",
+                "validation_fraction average_decay dropout_rate stochastic_depth_rate "
+                "momentum",
             ),
             (
                 "in [0, 1]",
@@ -224,8 +244,9 @@ class Recipe:
         """Returns the recipe with other values.
 
         What is not given follows: the warm-up keeps its share of the steps, the
-        micro-batches about their size, and the published number is dropped where it
-        is another's.
+        micro-batches about their size, and the published number is dropped where the
+        result may be another: it stays if all that changes is the seed, how the same
+        step is computed (micro-batches, remat), or what is written on the way.
 
         Args:
             **values: fields of the recipe.
@@ -252,9 +273,40 @@ class Recipe:
             values.setdefault(
                 "micro_batches", next(n for n in parts if batch_size % n == 0)
             )
-        if values.keys() & _PUBLISHED_WITH:
-            values.setdefault("published", "")
-        return dataclasses.replace(self, **values)
+        changed = dataclasses.replace(self, **values)
+        given = "published" in values
+        if given or not self.published or self._is_published_for(changed):
+            return changed
+        return dataclasses.replace(changed, published="")
+
+    def _is_published_for(self, other):
+        """Whether the published number of this recipe is that of another one, too."""
+        names = {
+            field.name
+            for field in dataclasses.fields(self)
+            if "changes" not in field.metadata
+        }
+        return (
+            all(
+                getattr(self, name) == getattr(other, name)
+                for name in names - {"dataset"}
+            )
+            and base_name(self.dataset) == base_name(other.dataset)
+            and not is_own(other.dataset)
+        )
+
+    @property
+    def deciding(self):
+        """The settings that decide the result, a dict: all but those of the output."""
+        output = {
+            field.name
+            for field in dataclasses.fields(self)
+            if field.metadata == _OUTPUT
+        }
+        if self.early_stopping:
+            output.remove("eval_every")
+        settings = dataclasses.asdict(self)
+        return {name: settings[name] for name in settings if name not in output}
 
     def smoke(self):
         """Returns the recipe cut down to a minute, to see that all of it works.

@@ -7,6 +7,7 @@ from train.compute import multiply_adds
 from train.data import vtab
 from train.errors import RunError
 from train.recipes import pretraining
+from train.run_directory import RunDirectory
 from train.studies import points as study_points
 from train.studies import report
 from train.studies.points import Options
@@ -70,7 +71,11 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     >>> recipe = recipe_for("positions", "digits").smoke()
     >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
-    options = options or Options()
+    with RunDirectory(run_dir).locked():
+        return _run(study, recipe, options or Options(), run_dir, settings)
+
+
+def _run(study, recipe, options, run_dir, settings):
     report.claim(run_dir, study)
     runs, found = STUDIES[study](recipe, options, {"run_dir": run_dir, **settings})
     found = {

@@ -139,7 +139,8 @@ class Runs:
         return {"run": label, **found}
 
     def _result(self, path, recipe, few_shot):
-        directory = training.begin(recipe, path, self.devices)
+        with training.begun(recipe, path, self.devices) as directory:
+            pass  # the run is this one, or there is none yet
         is_new = not (directory.results.is_file() and directory.model.is_file())
         if is_new:
             keras.utils.clear_session()
