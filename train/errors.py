@@ -1,5 +1,7 @@
 """Errors that a person at the command line can mend."""
 
+_LONGEST = 300
+
 
 class RunError(Exception):
     """A run cannot start or go on; the message says what to do.
@@ -14,3 +16,19 @@ class Stopped(RunError):
 
 class Preempted(Stopped):
     """The machine is wanted back, by SIGTERM."""
+
+
+def brief(reason):
+    r"""Returns what another library says, fit for a message of one line.
+
+    Args:
+        reason: str or exception.
+
+    Example:
+
+    >>> brief(ValueError("no such layer\nFull config: ..."))
+    'no such layer'
+    """
+    line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
+    text = line if line.isprintable() else ascii(line)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -17,6 +17,7 @@ from keras_vit.weights import read_weights
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.errors import RunError
+from train.keras_files import load_model
 from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
 from zoo import registry
@@ -124,14 +125,29 @@ def image_size_of(given):
 def _of_run(run, image_size, features):
     run.require(run.model)
     given = _of_keras_file(run.model, image_size, features)
-    config = json.loads(run.config.read_text()) if run.config.is_file() else {}
     return dataclasses.replace(
-        given, name=_name(run.path.resolve().name), config=config
+        given, name=_name(run.path.resolve().name), config=_config(run)
     )
 
 
+def _config(run):
+    if not run.config.is_file():
+        return {}
+    try:
+        config = json.loads(run.config.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it holds no settings")
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"{run.config} is damaged ({error}): pass {run.model}, which does without "
+            "it, and --dataset."
+        ) from error
+    return config
+
+
 def _of_keras_file(path, image_size, features):
-    model = keras.saving.load_model(path)
+    model = load_model(path)
+    _check_ends(path, model)
     if image_size is not None and model.input_shape[1:3] != pair(
         image_size, "image_size"
     ):
@@ -142,6 +158,18 @@ def _of_keras_file(path, image_size, features):
     run = RunDirectory(path.parent)
     class_names = run.read_class_names() if run.class_names.is_file() else None
     return GivenModel(_name(path.stem), model, class_names)
+
+
+def _check_ends(path, model):
+    inputs, outputs = (
+        getattr(model, ends, None) or () for ends in ("inputs", "outputs")
+    )
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise RunError(
+            f"The model {path} cannot be used: it has {len(inputs)} known inputs and "
+            f"{len(outputs)} outputs, and one of each is needed: save a functional "
+            "keras.Model from images to logits."
+        )
 
 
 def _of_weights(source, image_size, features):
