@@ -8,6 +8,7 @@ import zlib
 
 import keras
 
+import keras_vit  # noqa: F401 - whose layers the files name
 from train.errors import RunError, brief
 from train.run_directory import RunDirectory
 from zoo.formats.h5 import is_h5
@@ -159,7 +160,11 @@ def _is_foreign(found):
         return False
     if isinstance(registered, str) and keras.saving.get_registered_object(registered):
         return False
-    return str(found["module"]).partition(".")[0] not in ("keras", "builtins")
+    return str(found["module"]).partition(".")[0] not in (
+        "keras",
+        "keras_vit",
+        "builtins",
+    )
 
 
 def _objects(config):
