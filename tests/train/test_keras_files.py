@@ -72,11 +72,11 @@ def test_flipped_bits(whole, tmp_path):
 
 
 @pytest.mark.soak
-def test_every_bit_of_the_archive(whole, tmp_path):
+def test_every_byte_of_the_archive(whole, tmp_path):
     data = whole.read_bytes()
     size = len(data)
     places = [*range(120), *range(data.index(b"PK\x01\x02"), size)]
-    bits = [8 * place + bit for place in places for bit in range(8)]
+    bits = [8 * place + place % 8 for place in places]
     assert check_flips(whole, tmp_path / "flipped.keras", bits) > len(bits) / 2
 
 
