@@ -1,17 +1,13 @@
 """Checkpoints of a run: every variable, written whole, read without unpickling."""
 
 import re
-import zipfile
-import zlib
 
 import numpy as np
 from keras import ops
 
-from train.errors import RunError
+from train.errors import RunError, brief
 from train.files import make_folder, whole_file
-
-# What NumPy and zipfile raise, by where the damage is.
-_DAMAGED = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+from zoo.archive import Archive, CheckpointError
 
 
 class Checkpoints:
@@ -75,7 +71,7 @@ class Checkpoints:
     def restore_best(self, variables):
         """Assigns the best of the run to the variables, as `restore` does."""
         self.require_best()
-        self._read(self._best, variables, remedy=self._of_best)
+        self._read(self._best, variables)
 
     def require_best(self):
         """Makes sure that the best of the run is there.
@@ -86,15 +82,8 @@ class Checkpoints:
         if not self._best.is_file():
             raise RunError(
                 f"{self._best} is missing, which holds the weights of the best "
-                f"validation: {self._of_best}"
+                f"validation: {self._remedy(self._best)}."
             )
-
-    @property
-    def _of_best(self):
-        return (
-            f"copy it from a backup, or delete {self.folder} and give the command "
-            "again to train anew, or pass another --run_dir."
-        )
 
     @property
     def _best(self):
@@ -114,31 +103,45 @@ class Checkpoints:
         with whole_file(path) as temporary:
             np.savez(temporary, **arrays)
 
-    def _read(
-        self,
-        path,
-        variables,
-        remedy="delete it to go on from the one before, or pass another --run_dir.",
-    ):
+    def _read(self, path, variables):
         targets = _keyed(variables)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
-        except _DAMAGED as error:
-            raise RunError(
-                f"The checkpoint {path} is damaged ({error}): {remedy}"
-            ) from error
         shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
-        if shapes != {key: array.shape for key, array in arrays.items()}:
+        try:
+            file = Archive(path)
+            # A run whose weights are not finite goes on as it would have.
+            arrays = {key: file.check(key, finite=False) for key in file.keys}
+            if shapes != {key: tuple(array.shape) for key, array in arrays.items()}:
+                raise RunError(
+                    f"The checkpoint {path} is of another model than this run's: pass "
+                    "another --run_dir."
+                )
+            for key, variable in targets.items():
+                variable.assign(np.asarray(arrays[key]))
+        except (CheckpointError, OSError) as error:
             raise RunError(
-                f"The checkpoint {path} is of another model than this run's: pass "
-                "another --run_dir."
+                f"The checkpoint {path} is damaged ({_reason(error, path)}): "
+                f"{self._remedy(path)}."
+            ) from error
+
+    def _remedy(self, path):
+        if path == self._best:
+            return (
+                f"copy it from a backup, or delete {self.folder} and give the command "
+                "again to train anew, or pass another --run_dir"
             )
-        for key, variable in targets.items():
-            variable.assign(arrays[key])
+        others = [step for step in self.steps() if self._path(step) != path]
+        goes_on = f"go on after step {others[-1]:,}" if others else "begin again"
+        return f"delete it to {goes_on}, or pass another --run_dir"
 
     def _path(self, step):
         return self.folder / f"step-{step:08d}.npz"
+
+
+def _reason(error, path):
+    """What is wrong with a file, without the advice for those that are downloaded."""
+    if error.__cause__ is not None:
+        return brief(error.__cause__)
+    return brief(str(error).removeprefix(f"{path} ").partition(": ")[0])
 
 
 def _to_numpy(variable):

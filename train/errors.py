@@ -1,6 +1,8 @@
 """Errors that a person at the command line can mend."""
 
-from zoo.text import PrintableError
+from zoo.text import PrintableError, printable
+
+_LONGEST = 300
 
 
 class RunError(PrintableError):
@@ -16,3 +18,18 @@ class Stopped(RunError):
 
 class Preempted(Stopped):
     """The machine is wanted back, by SIGTERM."""
+
+
+def brief(reason):
+    r"""Returns what another library says, fit for a message of one line.
+
+    Args:
+        reason: str or exception.
+
+    Example:
+
+    >>> brief(ValueError("no such layer\nFull config: ..."))
+    'no such layer'
+    """
+    line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
+    return printable(line, _LONGEST)

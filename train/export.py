@@ -11,7 +11,8 @@ hf://org/name.
   saved_model      TensorFlow, TensorFlow Hub and Serving
   tflite           LiteRT in float32
   tflite-float16   with weights in float16
-  tflite-dynamic   with matrices in int8, and products of int8: small, fast on a CPU
+  tflite-dynamic   with all matrices in int8, and products of int8: a quarter of the
+                   size, fast on a CPU
   tflite-int8      for accelerators: fixed scales, but where they would be wrong;
                    --dataset's training images calibrate it
   onnx             ONNX in float32
@@ -19,8 +20,8 @@ hf://org/name.
 
 Each is run in its own runtime beside the Keras model, on images of the data set or on
 generated ones: largest error, agreement, accuracy, latency and memory are in OUT's
-export.md and export.json. Where one agrees too little, nothing is written and the
-command fails.
+export.md and export.json. What agrees is written. What agrees too little, or cannot be
+made of the model, is left out and named, and the command fails at its end.
 """
 
 import os
@@ -67,8 +68,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "calibration_images",
     128,
-    "How many images of the training split calibrate int8, and tell how much dynamic "
-    "changes.",
+    "How many images of the training split calibrate int8, and tell what "
+    "--min_agreement takes.",
     lower_bound=1,
 )
 flags.DEFINE_float(
@@ -77,9 +78,9 @@ flags.DEFINE_float(
     "The share of images of whose class an export and the Keras model must agree, or "
     "with --features, or without data set, the mean cosine of what they answer. "
     + ", ".join(f"{name} {FORMATS[name].min_agreement}" for name in FORMATS)
-    + " if not given. With a data set, quantised TFLite keeps as many matrices in "
-    "float16 as this takes by an estimate, tflite-dynamic what 0.995 takes if not "
-    "given: 0 keeps none, 1 most.",
+    + " if not given. If given, and with a data set, quantised TFLite keeps as many "
+    "matrices in float16 as this takes by an estimate, 0 none and 1 most, and is "
+    "larger.",
     lower_bound=0.0,
     upper_bound=1.0,
 )
@@ -141,6 +142,8 @@ def main(argv):
         )
     except exporting.Refused as error:
         print(page.table(error.results))
+        if len(error.results["exports"]) > 1:
+            print(f"report   {os.path.join(given['out'], exporting.PAGE)}")
         sys.exit(f"error: {error}")
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")

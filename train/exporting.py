@@ -4,13 +4,14 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 
 import numpy as np
 
 from train import evaluation, given_model
 from train.earlier import check_replaceable
-from train.errors import RunError
+from train.errors import RunError, brief
 from train.exporters import page, parity, trial
 from train.exporters.formats import FORMATS, chosen, need_packages
 from train.exporters.precision import in_float32
@@ -23,10 +24,10 @@ PAGE, NUMBERS, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
 
 
 class Refused(RunError):
-    """An export answers too little as the model does.
+    """Some formats cannot be made of the model, or do not answer as it does.
 
     Attributes:
-        results: dict, what `export.json` would have held.
+        results: dict, what `export.json` holds of those that are written.
     """
 
     def __init__(self, message, results):
@@ -57,7 +58,8 @@ def export(
     """Exports a model, and compares every export with it in its own runtime.
 
     They are compared on images of a data set, spread evenly over the split, or else on
-    generated ones. Nothing is written to `out` unless all agree.
+    generated ones. What agrees is written to `out`, what does not is left out and
+    named by an error at the end.
 
     Args:
         model: str, see `train.given_model.load`.
@@ -76,10 +78,11 @@ def export(
         compared: int, how many images are compared; by default 500 of a data set, or
             64 that are generated.
         calibration: int, how many images of the training split calibrate int8, and
-            tell how much dynamic changes.
+            tell what `min_agreement` takes.
         min_agreement: float in [0, 1], for every export, see
             `train.exporters.parity.compare`; by default that of each format. Given,
-            quantised exports keep in higher precision what it takes to reach it.
+            quantised exports keep in float16 what it takes to reach it, by an estimate
+            from images of the data set.
         dynamic_batch: bool, whether TFLite takes any number of images at a time.
         uint8: bool, whether full int8 takes and gives uint8.
         threads: int, that the runtimes compute with; by default all cores.
@@ -90,7 +93,8 @@ def export(
 
     Raises:
         ValueError: a format is unknown, or an option without effect.
-        Refused: an export falls short of `min_agreement`; nothing is written.
+        Refused: a format cannot be made of the model, does not run, or falls short of
+            `min_agreement`; the others are written, unless there are none.
         RunError: model, data, packages or folder are not as needed; the message says
             what to do.
 
@@ -108,7 +112,8 @@ def export(
     if with_head:
         evaluation.classes_of(given)
     has_classes = with_head and len(given.model.output_shape) == 2
-    aims = _aims(names, min_agreement, has_classes)
+    # Of features no best class can change, so nothing tells what is to be kept.
+    aim = (min_agreement or None) if has_classes else None
     threads = threads or os.cpu_count()
     with tempfile.TemporaryDirectory() as scratch:
         tried = _tried_on(
@@ -116,7 +121,11 @@ def export(
             os.path.join(scratch, "images"),
             compared,
             calibration,
-            [name for name in names if name == "tflite-int8" or aims[name]],
+            [
+                name
+                for name in names
+                if name == "tflite-int8" or (FORMATS[name].is_quantised and aim)
+            ],
             central_crop,
             dataset=dataset,
             data_dir=data_dir,
@@ -157,30 +166,39 @@ def export(
             "dynamic_batch": dynamic_batch,
             "uint8": uint8,
             "exports": rows,
+            "refused": [],
         }
+
+        def exported(name, folder):
+            written = write(
+                name,
+                given.model,
+                folder,
+                tried,
+                min_agreement=aim,
+                dynamic_batch=dynamic_batch,
+                uint8=uint8,
+            )
+            kind, path = FORMATS[name].kind, folder / FORMATS[name].file
+            found, facts = parity.answers(
+                name, kind, path, tried.images, threads=threads
+            )
+            row = _row(name, facts, found, expected, top_1, tried.labels)
+            wanted = min_agreement
+            if wanted is None:
+                wanted = FORMATS[name].min_agreement
+            return row | written | {"min_agreement": wanted}
+
         with whole_folder(out) as folder:
             for name in names:
                 print(f"writing {name}", flush=True)
-                written = write(
-                    name,
-                    given.model,
-                    folder,
-                    tried,
-                    min_agreement=aims[name],
-                    dynamic_batch=dynamic_batch,
-                    uint8=uint8,
-                )
-                kind, path = FORMATS[name].kind, folder / FORMATS[name].file
-                found, facts = parity.answers(
-                    name, kind, path, tried.images, threads=threads
-                )
-                row = _row(name, facts, found, expected, top_1, tried.labels)
-                wanted = min_agreement
-                if wanted is None:
-                    wanted = FORMATS[name].min_agreement
-                rows.append(row | written | {"min_agreement": wanted})
-            _check_agreement(results, out)
+                _add(results, name, folder, exported)
+            if len(rows) == 1:
+                raise _refusal(results, f"Nothing was written to {out}")
             _describe(folder, results, tried.class_names)
+    if results["refused"]:
+        written = ", ".join(row["name"] for row in rows[1:])
+        raise _refusal(results, f"Written to {out}: {written}")
     return results
 
 
@@ -188,18 +206,6 @@ def _files_of(earlier):
     """Of the `export.json` of an earlier export."""
     own = {file["path"] for row in earlier["exports"] for file in row["files"]}
     return own | {PAGE, CLASS_NAMES}
-
-
-def _aims(names, min_agreement, has_classes):
-    """Returns the agreement that each quantised export is written for, None for any."""
-    aims = dict.fromkeys(names)
-    for name in names:
-        export = FORMATS[name]
-        if export.is_quantised and has_classes:
-            aims[name] = (
-                export.aim if min_agreement is None else min_agreement
-            ) or None
-    return aims
 
 
 def _tried_on(given, path, compared, calibration, calibrated, central_crop, **data):
@@ -228,27 +234,49 @@ def _row(name, facts, found, expected, top_1, labels):
     return {"name": name} | facts | compared
 
 
-def _check_agreement(results, out):
-    low = [
-        row
-        for row in results["exports"]
-        if row["agreement"] < row.get("min_agreement", 0.0)
-    ]
-    if low:
-        named = ", ".join(
-            f"{row['name']} {page.agreement(results, row['agreement'])} (at least "
-            f"{page.agreement(results, row['min_agreement'])} wanted)"
-            for row in low
-        )
-        remedy = "leave these out of --format, or lower --min_agreement"
-        if any(FORMATS[row["name"]].is_quantised for row in low):
-            remedy += "; with a data set, --min_agreement=1 keeps most in float16"
-        raise Refused(
-            f"Too little of what the exports answer to {results['images']['count']} "
-            f"images agrees with the model: {named}. Nothing was written to {out}: "
-            f"{remedy}.",
-            results,
-        )
+def _add(results, name, folder, exported):
+    """Writes one format and runs it; what fails leaves the others as they are."""
+    before, row = set(folder.iterdir()), {"name": name}
+    try:
+        row = exported(name, folder)
+        why = _too_little(results, row)
+    except RunError as error:
+        why = str(error).removeprefix(f"{name} ")
+    # A mistake in one format, of ours or of a library, is no reason to lose the others.
+    except Exception as error:
+        why = f"{type(error).__name__}: {brief(error)}"
+    if why is None:
+        results["exports"].append(row)
+        if row.get("aim") is not None:
+            print(page.matrices(row), flush=True)
+        return
+    results["refused"].append(row | {"why": why, "files": []})
+    for path in set(folder.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    print(f"{name} is refused: {why}", flush=True)
+
+
+def _too_little(results, row):
+    """Says what is wrong with an export that agrees too little, None if it does not."""
+    if row["agreement"] >= row["min_agreement"]:
+        return None
+    remedy = "leave it out, or lower --min_agreement if its accuracy is enough"
+    if FORMATS[row["name"]].is_quantised and row["aim"] is None:
+        remedy += "; with a data set, --min_agreement=0.995 keeps matrices in float16"
+    return (
+        f"it agrees with the model by {page.agreement(results, row['agreement'], row)} "
+        f"on {results['images']['count']} images, and "
+        f"{page.agreement(results, row['min_agreement'])} is wanted: {remedy}."
+    )
+
+
+def _refusal(results, written):
+    refused = results["refused"]
+    reasons = "".join(f"\n{row['name']}: {row['why']}" for row in refused)
+    count = len(refused) + len(results["exports"]) - 1
+    return Refused(
+        f"{len(refused)} of {count} exports failed. {written}.{reasons}", results
+    )
 
 
 def _describe(folder, results, class_names):

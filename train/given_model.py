@@ -16,6 +16,7 @@ from keras_vit.weights import read_weights
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.errors import RunError
+from train.keras_files import load_model
 from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
 from zoo import registry
@@ -140,7 +141,8 @@ def _of_run(run, image_size, features):
 
 
 def _of_keras_file(path, image_size, features):
-    model = keras.saving.load_model(path)
+    model = load_model(path)
+    _check_ends(path, model)
     if image_size is not None and model.input_shape[1:3] != pair(
         image_size, "image_size"
     ):
@@ -164,6 +166,18 @@ def _names_beside(path, model, features):
             "another model."
         )
     return names
+
+
+def _check_ends(path, model):
+    inputs, outputs = (
+        getattr(model, ends, None) or () for ends in ("inputs", "outputs")
+    )
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise RunError(
+            f"The model {path} cannot be used: it has {len(inputs)} known inputs and "
+            f"{len(outputs)} outputs, and one of each is needed: save a functional "
+            "keras.Model from images to logits."
+        )
 
 
 def _of_weights(source, image_size, features):

@@ -17,6 +17,7 @@ from keras_vit.weights import computed, released_variables, saved_variables
 from train.errors import RunError
 from train.exporters.saved_model import write_saved_model
 from train.files import make_folder, whole_file, whole_folder
+from train.keras_files import load_model
 from train.model_page import PICTURES, data_set_name, model_page
 from train.run_directory import RunDirectory
 from zoo import registry
@@ -114,8 +115,8 @@ def _finished(run):
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{run.results} is damaged ({error!r}): run again.") from error
     class_names = run.read_class_names()
+    model = load_model(run.model)
     try:
-        model = keras.saving.load_model(run.model)
         saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error

@@ -15,6 +15,7 @@ from train.errors import RunError
 from train.explained.in_training import shower
 from train.figures import PICTURES, draw_batch, write_predictions_picture
 from train.files import whole_file
+from train.keras_files import load_model
 from train.loop import check_finite, evaluate
 from train.metrics import MetricLog
 from train.recipes import is_own
@@ -422,7 +423,7 @@ def _picture(source, directory, model):
     # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
     trained, loaded = (
         keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))
-        for one in (model, keras.saving.load_model(directory.model))
+        for one in (model, load_model(directory.model))
     )
     if not np.allclose(loaded, trained, atol=1e-3):
         raise RunError(

@@ -330,11 +330,12 @@ class Archive(OpenFile):
         """The names of the arrays, twice where there are two of a name."""
         return [name.removesuffix(".npy") for name in self._zip.namelist()]
 
-    def check(self, key: str) -> StoredArray | np.ndarray:
+    def check(self, key: str, *, finite: bool = True) -> StoredArray | np.ndarray:
         """Makes sure of every byte of an array.
 
         Args:
             key: str, one of `keys`.
+            finite: bool, whether NaN and infinity are refused too.
 
         Returns:
             A `StoredArray`; or the array itself where the file holds it compressed, or
@@ -362,18 +363,18 @@ class Archive(OpenFile):
                 header = StoredArray(self, start, np.dtype("u1"), (header_size,))
                 checksum = zlib.crc32(np.asarray(header))
                 array = StoredArray(self, start + header_size, dtype, shape)
-                finite = True
+                is_finite = True
                 for block in self._blocks(array):
                     checksum = zlib.crc32(block, checksum)
-                    finite = finite and _all_finite(block, dtype)
+                    is_finite = is_finite and _all_finite(block, dtype)
                 if checksum != member.CRC:
                     raise ValueError(f"{key} has another CRC-32")
-                if not finite:
+                if finite and not is_finite:
                     self._refuse_infinite(key)
                 return array
             with self._zip.open(member) as stream:
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-            return self._finite(key, array)
+            return self._finite(key, array) if finite else array
 
     def _header(self, key, stream):
         if key in _OF_KERAS:

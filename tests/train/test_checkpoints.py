@@ -1,5 +1,6 @@
 import errno
 import os
+import random
 
 import keras
 import numpy as np
@@ -170,6 +171,81 @@ def test_a_missing_or_damaged_best_is_told_with_what_helps(checkpoints):
     assert f"delete {checkpoints.folder} " in message
 
 
+def large(number):
+    """Of more than zipfile reads at once: a header is parsed before the checksum."""
+    return [keras.Variable(np.full((1100,), number, "float32"), name="large")]
+
+
+def check_flips(checkpoints, bits):
+    """Each is one clear error, or was in what a zip archive says besides."""
+    checkpoints.save(5, large(5))
+    checkpoints.save(10, large(7))
+    path = checkpoints.folder / "step-00000010.npz"
+    data = path.read_bytes()
+    variables = large(1)
+    refused = 0
+    for bit in bits(data):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        try:
+            checkpoints.restore(variables)
+        except RunError as error:
+            message = str(error)
+            assert str(path) in message and "--run_dir" in message
+            assert len(message) < 1000 and message.isprintable()
+            refused += 1
+        else:
+            np.testing.assert_array_equal(variables[0].numpy(), [7] * 1100)
+    for size in range(0, len(data), 97):
+        path.write_bytes(data[:size])
+        with pytest.raises(RunError, match="damaged"):
+            checkpoints.restore(variables)
+    return refused
+
+
+def test_flipped_bits_and_files_cut_short(checkpoints):
+    def bits(data):
+        # NumPy reads the header of an array as Python.
+        start = data.index(b"{'descr'")
+        header = range(8 * start, 8 * (start + 60))
+        return [*random.Random(0).sample(range(8 * len(data)), 150), *header]
+
+    assert check_flips(checkpoints, bits) > 150 + 480 - 20
+
+
+@pytest.mark.soak
+def test_every_flipped_bit(checkpoints):
+    assert check_flips(checkpoints, lambda data: range(8 * len(data))) > 35_000
+
+
+def test_the_remedy_is_one(checkpoints):
+    checkpoints.save(5, values(5))
+    checkpoints.save_best(values(5))
+    for path in (checkpoints.folder / "step-00000005.npz", checkpoints._best):
+        damage(path, "cut")
+    with pytest.raises(RunError, match="delete it to begin again, or pass another"):
+        checkpoints.restore(values(1))
+    with pytest.raises(RunError, match="best.npz is damaged .*copy it from a backup"):
+        checkpoints.restore_best(values(1))
+    checkpoints.save(1234, values(5))
+    checkpoints.save(1240, values(5))
+    damage(checkpoints.folder / "step-00001240.npz", "text")
+    with pytest.raises(RunError, match=r"<htm.*delete it to go on after step 1,234"):
+        checkpoints.restore(values(1))
+
+
+def test_a_run_that_diverged_goes_on_as_it_would_have(checkpoints):
+    checkpoints.save(5, values(0, 0))
+    path = checkpoints.folder / "step-00000005.npz"
+    with np.load(path) as file:
+        changed = zip(file.files, (np.nan, np.inf), strict=True)
+        np.savez(path, **{key: file[key] + number for key, number in changed})
+    variables = values(1, 2)
+    assert checkpoints.restore(variables) == 5
+    assert np.isnan(variables[0].numpy()).all() and np.isinf(variables[1].numpy()).all()
+
+
 def test_nothing_is_unpickled(checkpoints, tmp_path):
     class Trap:
         def __reduce__(self):
@@ -181,7 +257,7 @@ def test_nothing_is_unpickled(checkpoints, tmp_path):
     with np.load(path) as file:
         (key,) = file.files
     np.savez(path, **{key: np.array([Trap()] * 3, dtype=object)})
-    with pytest.raises(RunError, match="damaged.*allow_pickle"):
+    with pytest.raises(RunError, match="damaged.*pickled"):
         checkpoints.restore(variables)
     assert not (tmp_path / "sprung").exists()
     with np.load(path, allow_pickle=True) as file:

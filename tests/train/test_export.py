@@ -18,7 +18,17 @@ import keras_vit
 from train import exporting, given_model
 from train.data import sources
 from train.errors import RunError
-from train.exporters import formats, onnx, page, parity, runtimes, tflite, trial
+from train.exporters import (
+    formats,
+    onnx,
+    page,
+    parity,
+    runtimes,
+    saved_model,
+    tflite,
+    trial,
+)
+from train.report import interval
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -149,7 +159,7 @@ def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("options", "aims"),
     [
-        ({}, {"dynamic": 0.995, "int8": None}),
+        ({}, {"dynamic": None, "int8": None}),
         ({"min_agreement": 0.25}, {"dynamic": 0.25, "int8": 0.25}),
         ({"min_agreement": 0.0}, {"dynamic": None, "int8": None}),
         ({"features": True}, {"dynamic": None, "int8": None}),
@@ -190,25 +200,96 @@ def test_features_of_a_run_whose_classes_have_names(quick, model_file, tmp_path)
     assert not (tmp_path / "out" / "class_names.txt").exists()
 
 
-def test_one_that_disagrees_is_refused(quick, damaged, model_file, tmp_path):
+def test_each_format_stands_for_itself(
+    quick, damaged, model_file, tmp_path, monkeypatch, capsys
+):
+    def fail(model, path, **options):
+        path.mkdir(parents=True)
+        (path / "saved_model.pb").write_bytes(b"half of it")
+        raise MemoryError
+
+    monkeypatch.setattr(saved_model, "write_saved_model", fail)
     out = tmp_path / "out"
     arguments = {"dataset": "digits", "compared": 20}
-    exporting.export(model_file, ["tflite"], out, **arguments)
-    before = {path: (out / path).read_bytes() for path in files(out)}
     with pytest.raises(
         exporting.Refused,
-        match=r"20 images.*: onnx [\d.]+% \(at least 99.50% wanted\)\. Nothing",
+        match=r"2 of 3 exports failed\. Written to .*out: tflite\.\n"
+        r"saved_model: MemoryError: .*\n"
+        r"onnx: it agrees with the model by [\d.]+% \([\d.]+% to [\d.]+%\) on 20 "
+        r"images, and 99.50% is wanted: leave it out, or lower --min_agreement",
     ) as refused:
-        exporting.export(model_file, ["tflite", "onnx"], out, **arguments)
-    assert {path: (out / path).read_bytes() for path in files(out)} == before
+        exporting.export(
+            model_file, ["saved_model", "tflite", "onnx"], out, **arguments
+        )
+    assert "saved_model is refused: MemoryError" in capsys.readouterr().out
+    # What agrees is whole, and nothing is left of what does not.
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    rows = refused.value.results["exports"]
-    assert [row["name"] for row in rows] == ["keras", "tflite", "onnx"]
-    assert rows[1]["agreement"] == 1 > rows[2]["agreement"]
-    assert "| onnx | " in page.table(refused.value.results)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "class_names.txt",
+        "export.json",
+        "export.md",
+        "model.tflite",
+    ]
+    results = json.loads((out / "export.json").read_text())
+    assert results == refused.value.results
+    assert [row["name"] for row in results["exports"]] == ["keras", "tflite"]
+    assert results["exports"][1]["agreement"] == 1
+    failed = {row["name"]: row for row in results["refused"]}
+    assert list(failed) == ["saved_model", "onnx"]
+    assert failed["onnx"]["agreement"] < 0.995
+    text = (out / "export.md").read_text()
+    assert "**onnx is not here:** it agrees" in text and "model.onnx" not in text
+    assert "| onnx (refused) | " in text and "| saved" not in text
+    # An earlier export stays where nothing is to take its place.
+    before = {path: (out / path).read_bytes() for path in files(out)}
+    with pytest.raises(exporting.Refused, match="1 of 1 .*Nothing was written to"):
+        exporting.export(model_file, ["onnx"], out, **arguments)
+    assert {path: (out / path).read_bytes() for path in files(out)} == before
     # Unless somebody wants it.
     exporting.export(model_file, ["onnx"], out, min_agreement=0.0, **arguments)
     assert "model.onnx" in files(out) and "model.tflite" not in files(out)
+
+
+def test_a_runtime_that_fails_loses_no_other_format(
+    quick, model_file, tmp_path, monkeypatch
+):
+    run = parity.answers
+
+    def answers(name, *arguments, **options):
+        if name == "onnx":
+            raise RunError("onnx does not run in its runtime: signal 9")
+        return run(name, *arguments, **options)
+
+    monkeypatch.setattr(parity, "answers", answers)
+    with pytest.raises(exporting.Refused, match="onnx: does not run .*signal 9"):
+        exporting.export(model_file, ["tflite", "onnx"], tmp_path / "out", compared=8)
+    found = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "model.tflite" in found and "model.onnx" not in found
+
+
+def test_dynamic_is_small_unless_more_agreement_is_asked_for(
+    quick, model_file, tmp_path, capsys
+):
+    arguments = {"dataset": "digits", "compared": 40, "calibration": 16}
+    out = tmp_path / "out"
+    rows = []
+    for options in ({}, {"min_agreement": 1.0}):
+        results = exporting.export(
+            model_file, ["tflite-dynamic"], out, **arguments, **options
+        )
+        [_, row] = results["exports"]
+        low, high = interval(round(40 * row["agreement"]), 40)
+        assert (row["agreement_low"], row["agreement_high"]) == (low, high)
+        text = f"{row['agreement']:.2%} ({low:.2%} to {high:.2%})"
+        assert text in page.table(results) and text in (out / "export.md").read_text()
+        rows.append(row)
+    small, agreeing = rows
+    assert "float16" not in small["matrices"] and small["aim"] is None
+    assert agreeing["matrices"]["float16"] > 0 and agreeing["aim"] == 1
+    assert small["bytes"] < agreeing["bytes"]
+    told = page.matrices(agreeing)
+    assert "of 8 stay in float16 for --min_agreement=1" in told
+    assert told in capsys.readouterr().out and told in (out / "export.md").read_text()
 
 
 def test_features_without_a_data_set(quick, model_file, tmp_path):
@@ -337,7 +418,7 @@ def test_a_model_that_a_writer_refuses(quick, model_file, tmp_path, monkeypatch)
         raise ValueError("no operation Erf")
 
     monkeypatch.setattr(tflite, "write_tflite", refuse)
-    with pytest.raises(RunError, match="tflite cannot be made of this model: no op"):
+    with pytest.raises(RunError, match="tflite: cannot be made of this model: no op"):
         exporting.export(model_file, ["tflite"], tmp_path / "out", compared=8)
     assert not (tmp_path / "out").exists()
 

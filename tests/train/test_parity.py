@@ -160,6 +160,12 @@ def test_top_1_and_accuracy_by_hand():
     assert compared["agreement"] == 3 / 4 and compared["accuracy"] == 2 / 4
     assert compared["largest_error"] == 4.5 and compared["not_finite"] == 0
     assert compared["accuracy_low"] < 1 / 2 < compared["accuracy_high"]
+    # Wilson's interval of 3 of 4, by its formula.
+    z, n, p = 1.959964, 4, 3 / 4
+    middle = (p + z**2 / 2 / n) / (1 + z**2 / n)
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / 4 / n**2) / (1 + z**2 / n)
+    assert compared["agreement_low"] == pytest.approx(middle - half, abs=1e-6)
+    assert compared["agreement_high"] == pytest.approx(middle + half, abs=1e-6)
 
 
 def test_features_by_their_cosine():
@@ -168,7 +174,7 @@ def test_features_by_their_cosine():
     rows = zip(found.reshape(6, -1), expected.reshape(6, -1), strict=True)
     own = np.mean([1 - cosine(*row) for row in rows])
     assert compared["agreement"] == pytest.approx(own, abs=1e-12)
-    assert "accuracy" not in compared
+    assert "accuracy" not in compared and "agreement_low" not in compared
     zeros = np.zeros((2, 3))
     assert parity.compare(zeros, zeros, top_1=False)["agreement"] == 1
     assert parity.compare(zeros, zeros + 1, top_1=False)["agreement"] == 0

@@ -6,7 +6,7 @@ from train.exporters.runtimes import BATCH
 
 
 def table(results):
-    """Returns the table of the exports, the model itself first.
+    """Returns the table of the exports, the model itself first, the refused ones last.
 
     Args:
         results: dict, see `train.exporting.export`.
@@ -14,28 +14,28 @@ def table(results):
     Returns:
         str, Markdown.
     """
-    rows = results["exports"]
+    rows = [*results["exports"], *filter(_is_measured, results["refused"])]
     top_1 = results["agreement_of"] == "top-1"
     header = [
         "Export",
         "MB",
         "Largest error",
-        "Top-1 agreement" if top_1 else "Mean cosine",
+        "Top-1 agreement (95% interval)" if top_1 else "Mean cosine",
         "ms at batch 1",
         f"ms at batch {BATCH}",
         "Peak memory, MB",
     ]
     cells = [
         [
-            row["name"],
+            f"{row['name']} (refused)" if "why" in row else row["name"],
             _short(row["bytes"] / 1e6),
             _error(row),
-            agreement(results, row["agreement"]),
+            agreement(results, row["agreement"], row if index else None),
             _milliseconds(row, 1),
             _milliseconds(row, BATCH),
             f"{row['peak_bytes'] / 1e6:,.0f}",
         ]
-        for row in rows
+        for index, row in enumerate(rows)
     ]
     if "accuracy" in rows[0]:
         header.insert(4, "Accuracy (95% interval)")
@@ -48,14 +48,35 @@ def table(results):
     return markdown.table(header, cells)
 
 
-def agreement(results, value):
+def agreement(results, value, row=None):
     """Returns how much an export agrees, as text: a share, or a cosine.
 
     Args:
         results: dict, see `train.exporting.export`.
         value: float.
+        row: dict of the export whose 95% interval is given too, None for none.
     """
-    return f"{value:.2%}" if results["agreement_of"] == "top-1" else f"{value:.6f}"
+    if results["agreement_of"] != "top-1":
+        return f"{value:.6f}"
+    if row is None:
+        return f"{value:.2%}"
+    low, high = (row[f"agreement_{end}"] for end in ("low", "high"))
+    return f"{value:.2%} ({low:.2%} to {high:.2%})"
+
+
+def matrices(row):
+    """Returns how many matrices of a quantised export are computed how, a sentence.
+
+    Args:
+        row: dict of the export, see `train.exporting.export`.
+    """
+    kinds = row["matrices"]
+    text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    text = f"The matrices of {row['name']}: {text}"
+    if row["aim"] is not None:
+        kept = f"{kinds.get('float16', 0)} of {sum(kinds.values())}"
+        text += f"; {kept} stay in float16 for --min_agreement={row['aim']:g}"
+    return f"{text}."
 
 
 def export_page(results, class_names):
@@ -74,6 +95,10 @@ def export_page(results, class_names):
         markdown.code(results["command"]) if results["command"] else "",
         table(results),
         _how_measured(results),
+        *(
+            f"**{row['name']} is not here:** {markdown.escape(row['why'])}"
+            for row in results["refused"]
+        ),
         _caution(results),
         "## Use them",
         _interface(results, class_names),
@@ -90,6 +115,10 @@ def export_page(results, class_names):
         ),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _is_measured(row):
+    return "agreement" in row
 
 
 def _error(row):
@@ -139,8 +168,7 @@ def _how_measured(results):
         )
     for row in results["exports"]:
         if row["name"] in FORMATS and FORMATS[row["name"]].is_quantised:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in row["matrices"].items())
-            parts.append(f"The matrices of {row['name']}: {kinds}.")
+            parts.append(matrices(row))
     if "no_accuracy" in images:
         parts.append(f"No accuracy is known: {images['no_accuracy']}")
     versions = dict.fromkeys(row["version"] for row in results["exports"])

@@ -90,8 +90,9 @@ def compare(found, expected, *, top_1, labels=None):
 
     Returns:
         Dict of "largest_error", the largest absolute difference, None where an answer
-        is not finite; "agreement"; "not_finite", how many answers; and, with labels,
-        "accuracy" with its 95% interval "accuracy_low" and "accuracy_high".
+        is not finite; "agreement", of classes with its 95% interval "agreement_low" and
+        "agreement_high"; "not_finite", how many answers; and, with labels, "accuracy"
+        with "accuracy_low" and "accuracy_high".
 
     Raises:
         ValueError: the answers are of different shapes.
@@ -118,6 +119,9 @@ def compare(found, expected, *, top_1, labels=None):
         "agreement": float(np.where(finite, agrees, 0).mean()),
         "not_finite": int(np.sum(~finite)),
     }
+    if top_1:
+        low, high = interval(np.sum(finite & agrees), len(agrees))
+        compared |= {"agreement_low": low, "agreement_high": high}
     if finite.all():
         compared["largest_error"] = float(np.abs(found - expected).max())
     if labels is not None:

@@ -15,14 +15,14 @@ def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
         folder: `pathlib.Path` of the exports.
         tried: `train.exporters.trial.Trial`.
         min_agreement: float, what quantised exports should reach at the price of size
-            and speed, where there are images to calibrate; None for no such aim.
+            and speed, where there are images to calibrate; None for the smallest file.
         dynamic_batch: bool, of TFLite.
         uint8: bool, of full int8.
 
     Returns:
         Dict of what is known of the files: "bytes", "files", a list of dicts with
         "path", "bytes" and "sha256"; and of TFLite "matrices", how many of them are
-        computed how.
+        computed how, and "aim", the `min_agreement` that some may be in float16 for.
 
     Raises:
         RunError: the format has no room for this model, or it cannot be written.
@@ -39,12 +39,13 @@ def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
             from train.exporters.tflite import write_tflite
 
             quantised = export.is_quantised and tried.calibration is not None
+            known["aim"] = min_agreement if quantised else None
             known["matrices"] = write_tflite(
                 model,
                 path,
                 precision=export.precision,
                 calibration=tried.calibration if quantised else None,
-                min_agreement=min_agreement if quantised else None,
+                min_agreement=known["aim"],
                 dynamic_batch=dynamic_batch,
                 uint8=uint8 and export.precision == "int8",
                 **named,

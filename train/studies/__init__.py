@@ -1,11 +1,10 @@
 """Studies: several runs of a recipe that differ in one thing, and what it does."""
 
-import keras
-
 from train import recipes, training
 from train.compute import multiply_adds
 from train.data import vtab
 from train.errors import RunError
+from train.keras_files import load_model
 from train.recipes import pretraining
 from train.run_directory import RunDirectory
 from train.studies import points as study_points
@@ -167,7 +166,7 @@ def _compute(recipe, options, settings):
     points = study_points.of_compute(recipe, options)
     runs, found = _measure(points, recipe, options, settings)
     for row in found["rows"]:
-        model = keras.saving.load_model(runs.path / row["runs"][0] / "model.keras")
+        model = load_model(runs.path / row["runs"][0] / "model.keras")
         row["multiply_adds"] = multiply_adds(model)
         row["flops"] = training_flops(row["multiply_adds"], row["images"])
     return runs, found

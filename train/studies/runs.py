@@ -174,7 +174,7 @@ class Runs:
                 out_dir=written.parent,
                 command=self.command,
             )
-        return _read(written)["rows"][0]["mean"]
+        return _read(written, lambda found: float(found["rows"][0]["mean"]))
 
 
 def measured(runs, points, seeds, few_shot=None):
@@ -245,7 +245,7 @@ def read_report(directory):
         RunError: it is damaged.
     """
     directory.require(directory.results)
-    return _read(directory.results)
+    return _read(directory.results, _report_of)
 
 
 def last_validation(path, *, best=False):
@@ -283,10 +283,16 @@ def _steps_taken(directory):
     return int(steps[-1]) if len(steps) else 0
 
 
-def _read(path):
+def _report_of(found):
+    float(found["test_accuracy"]), int(found["parameters"])
+    return dict(found)
+
+
+def _read(path, part):
+    """Returns what a function takes out of a file of JSON."""
     try:
-        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        return part(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
+    except (ValueError, OSError, LookupError, TypeError, RecursionError) as error:
         raise RunError(
-            f"{path} is damaged ({error}): remove it and give the command again."
+            f"{path} is damaged ({error!r}): remove it and give the command again."
         ) from error
