@@ -70,7 +70,7 @@ def decode_image(
         pixels = tf.cond(is_jpeg, jpeg, other)
     else:
         pixels = tf.cond(
-            is_jpeg & exif.is_bare(image),
+            is_jpeg & ~exif.may_be_in(image),
             jpeg,
             exif.apart(
                 lambda: tf.cond(is_jpeg, lambda: jpeg(exif.orientation(image)), other)

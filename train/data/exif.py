@@ -13,22 +13,24 @@ _ENTRY = 12  # bytes
 # Of a JPEG: its description comes first. A PNG may end with it.
 _SEARCHED = 2**17
 _WHOLE = 2**31 - 1
+_JPEG_MARKER = b"Exif\0\0"
 
 
-def is_bare(jpeg: tf.Tensor) -> tf.Tensor:
-    """Tells by two bytes that a JPEG has nothing but JFIF's header before its tables.
-
-    Most are such, and looking at them closer would cost a tenth of their decoding.
+def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
+    """Tells quickly that a JPEG has no EXIF, as most that are not from a camera.
 
     Args:
         jpeg: Scalar string, the bytes of a file.
 
     Returns:
-        Scalar bool; False does not mean that there is EXIF.
+        Scalar bool; True does not mean that there is EXIF.
     """
-    # JFIF's segment ends there; inside of EXIF this would be 56,319 or more entries.
+    # Nothing but JFIF's header is before the tables: inside of EXIF these two bytes
+    # would be a count of 56,319 or more entries.
     start = tf.minimum(20, tf.strings.length(jpeg))
-    return tf.strings.substr(jpeg, start, 2) == b"\xff\xdb"
+    is_bare = tf.strings.substr(jpeg, start, 2) == b"\xff\xdb"
+    searched = tf.strings.substr(jpeg, 0, tf.where(is_bare, 0, _SEARCHED))
+    return tf.size(_split(searched, _JPEG_MARKER)) > 1
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
@@ -45,8 +47,7 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     """
     is_jpeg = tf.io.is_jpeg(encoded)
     searched = tf.strings.substr(encoded, 0, tf.where(is_jpeg, _SEARCHED, _WHOLE))
-    marker = tf.where(is_jpeg, b"Exif\0\0", b"eXIf")
-    parts = tf.raw_ops.StringSplitV2(input=searched[None], sep=marker).values
+    parts = _split(searched, tf.where(is_jpeg, _JPEG_MARKER, b"eXIf"))
 
     def read():
         following = parts[1:]
@@ -157,6 +158,10 @@ def _flips(turn):
     up = (turn == 3) | (turn == 4) | (turn == 6) | (turn == 7)
     left = (turn == 2) | (turn == 3) | (turn == 7) | (turn == 8)
     return tf.stack([up, left])
+
+
+def _split(text, marker):
+    return tf.raw_ops.StringSplitV2(input=text[None], sep=marker).values
 
 
 def _bytes(text):
