@@ -24,6 +24,7 @@ TRAINING = [name for name in keras_vit_start.COMMANDS if name != "zoo"]
 ASKED_FOR_ELSEWHERE = {
     *("tensorflow_datasets", "keras_cv", "jax", "torch", "huggingface_hub"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
+    "pillow_heif",
 }
 # What a module that a command imports needs in functions that it does not call.
 NOT_CALLED = {

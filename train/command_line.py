@@ -14,19 +14,20 @@ from train.errors import RunError
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
-_TRAINING = ("tensorflow", "matplotlib", "scipy", "sklearn", "tensorboard")
+_DATA = ("tensorflow", "PIL")
+_TRAINING = (*_DATA, "matplotlib", "scipy", "sklearn", "tensorboard")
 # What each command imports at some time, beside what some data and formats need.
 _NEEDED = {
     "finetune": _TRAINING,
     "pretrain": _TRAINING,
-    "masked_patches": ("tensorflow", "matplotlib", "tensorboard"),
+    "masked_patches": (*_DATA, "matplotlib", "tensorboard"),
     "study": (*_TRAINING, "yaml"),
-    "evaluate": ("tensorflow", "matplotlib", "scipy", "sklearn", "yaml"),
-    "few_shot": ("tensorflow", "yaml"),
-    "compare": ("tensorflow",),
-    "explain": ("tensorflow", "jinja2", "matplotlib", "PIL", "scipy", "yaml"),
-    "export": ("tensorflow", "scipy", "yaml"),
-    "publish": ("tensorflow", "yaml"),
+    "evaluate": (*_DATA, "matplotlib", "scipy", "sklearn", "yaml"),
+    "few_shot": (*_DATA, "yaml"),
+    "compare": _DATA,
+    "explain": (*_DATA, "jinja2", "matplotlib", "scipy", "yaml"),
+    "export": (*_DATA, "scipy", "yaml"),
+    "publish": (*_DATA, "yaml"),
 }
 
 

@@ -177,11 +177,12 @@ class RunDirectory:
         """
         if not self.config.is_file():
             return {}
-        config = _read(self.config)
+        remedy = f"pass {self.model}, which does without it, and --dataset"
+        config = _read(self.config, remedy)
         if missing := {"dataset", "validation_fraction"} - config.keys():
             raise RunError(
                 f"{self.config} is damaged (it has no {', '.join(sorted(missing))}): "
-                "copy it from a backup, or pass another run."
+                f"copy it from a backup, or {remedy}."
             )
         return config
 
@@ -218,14 +219,13 @@ def _agree(name, earlier, now):
     return earlier == now
 
 
-def _read(file):
+def _read(file, remedy="pass another --run_dir"):
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(found, dict):
             raise ValueError("it is not a JSON object")
     except (ValueError, OSError, RecursionError) as error:
         raise RunError(
-            f"{file} is damaged ({error}): copy it from a backup, or pass another "
-            "--run_dir."
+            f"{file} is damaged ({error}): copy it from a backup, or {remedy}."
         ) from error
     return found
