@@ -5,7 +5,7 @@ import dataclasses
 import keras
 from harness import randomize
 
-from keras_vit import PatchPooling, VisionTransformer, ViTConfig
+from keras_vit import PatchPooling, TransformerBlock, VisionTransformer, ViTConfig
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 HYBRID = dataclasses.replace(PLAIN, patch_size=1, resnet_stages=(1, 1), resnet_width=32)
@@ -64,3 +64,15 @@ def made(config=PLAIN, image_size=SIZE, **arguments):
     model = VisionTransformer(config, image_size=image_size, **arguments)
     randomize(model)
     return model
+
+
+def seen_by(monkeypatch):
+    """A list that grows by whether each block called computes one token alone."""
+    seen, encode = [], TransformerBlock._encode
+
+    def watched(block, tokens, training, weights, class_token_only):
+        seen.append(class_token_only)
+        return encode(block, tokens, training, weights, class_token_only)
+
+    monkeypatch.setattr(TransformerBlock, "_encode", watched)
+    return seen

@@ -18,18 +18,6 @@ def images_of(model):
     return normal((2, *model.input_shape[1:]))
 
 
-def seen_by(monkeypatch):
-    """A list that grows by whether each block called computes one token alone."""
-    seen, encode = [], layers.TransformerBlock._encode
-
-    def watched(block, tokens, training, weights, class_token_only):
-        seen.append(class_token_only)
-        return encode(block, tokens, training, weights, class_token_only)
-
-    monkeypatch.setattr(layers.TransformerBlock, "_encode", watched)
-    return seen
-
-
 @pytest.mark.parametrize("kind", ["plain", "without head", "hybrid", "relative"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layer_gives_all_tokens(kind, name):
@@ -51,7 +39,7 @@ def test_the_least_arithmetic_gives_the_same(kind, monkeypatch):
     model = small_models.made(**small_models.POOLED[kind])
     images = images_of(model)
     expected = numpy(model(images))
-    seen = seen_by(monkeypatch)
+    seen = small_models.seen_by(monkeypatch)
     with lean(model)():
         found = numpy(model(images))
     assert seen == [False, True]
@@ -123,7 +111,7 @@ def test_models_made_of_ours_are_served(change, monkeypatch):
     model = change(small_models.made())
     images = images_of(model)
     expected = numpy(model(images))
-    seen = seen_by(monkeypatch)
+    seen = small_models.seen_by(monkeypatch)
     found = keras_vit.Predictor(model)(images)
     assert seen == [False, True]
     np.testing.assert_allclose(found, expected, atol=2e-6)

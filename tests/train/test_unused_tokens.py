@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import small_models
 
-from keras_vit import layers
 from train.exporters.onnx import write_onnx
 from train.optimizers import MomentumSGD
 from train.trainer import Trainer
@@ -13,15 +12,7 @@ from train.trainer import Trainer
 
 @pytest.fixture
 def seen(monkeypatch):
-    """A list that grows by whether each block called computes one token alone."""
-    found, encode = [], layers.TransformerBlock._encode
-
-    def watched(block, tokens, training, weights, class_token_only):
-        found.append(class_token_only)
-        return encode(block, tokens, training, weights, class_token_only)
-
-    monkeypatch.setattr(layers.TransformerBlock, "_encode", watched)
-    return found
+    return small_models.seen_by(monkeypatch)
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])

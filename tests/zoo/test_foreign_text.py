@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from test_registry import CARD
 
 import zoo
 from train import markdown
@@ -19,23 +20,6 @@ from zoo.formats import description
 GOLDENS = pathlib.Path(__file__).parents[1] / "goldens"
 # A cleared screen, a title, a line like ours, text in reverse, half a character.
 NASTY = "a\x1b[2J\x9b1m\x1b]0;b\x07\r\n\u2028ok\u202etxt.exe\ud800\0"
-CARD = {
-    "name": "flowers",
-    "architecture": {"hidden_size": 48, "patch_size": 16},
-    "image_size": [32, 48],
-    "channels": 3,
-    "classes": 2,
-    "class_names": ["daisy", "rose"],
-    "parameters": 10,
-    "weights": "model.npz",
-    "file_size": 40,
-    "sha256": 64 * "0",
-    "data_set": "photos",
-    "metrics": {"test_accuracy": 0.5},
-    "base": None,
-    "variant": None,
-    "licence": "apache-2.0",
-}
 WRONG = [
     10**400,
     -(10**400),
