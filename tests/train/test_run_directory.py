@@ -275,7 +275,7 @@ DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
 @pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_settings_are_named(tmp_path, text):
     begun(tmp_path).config.write_text(text)
-    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--dataset"):
         RunDirectory(tmp_path).read_config()
     with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
         RunDirectory(tmp_path).claim(SETTINGS)
