@@ -10,6 +10,7 @@ import numpy as np
 import keras_vit
 from train import given_model, markdown
 from train.compute import multiply_adds
+from train.data.kinds import is_same
 from train.errors import RunError
 from train.files import make_folder, whole_file
 from train.loop import explaining_full_memory
@@ -177,8 +178,7 @@ def _check_same_test(reports):
     for name, report in others:
         pair = f"The runs {first} and {name} cannot be compared: "
         ours, theirs = (each["config"]["dataset"] for each in (expected, report))
-        # Of folders the same one may be written in several ways.
-        if pathlib.Path(ours).resolve() != pathlib.Path(theirs).resolve():
+        if not is_same(ours, theirs):
             raise RunError(
                 f"{pair}their data sets are {ours} and {theirs}. Give runs of one data "
                 "set."

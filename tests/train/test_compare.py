@@ -209,8 +209,12 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, make, message):
     assert not (tmp_path / "compare.md").exists()
 
 
-def test_the_same_folder_written_otherwise(runs, tmp_path):
-    dataset = f"{pathlib.Path.cwd()}/photos/"
+@pytest.mark.parametrize("dataset", ["{}/photos/", "~/photos", "./photos"])
+def test_the_same_folder_written_otherwise(runs, tmp_path, monkeypatch, dataset):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dataset = dataset.format(tmp_path)
     other = make_run(tmp_path / "other", conv_net(), 0, dataset=dataset)
     comparison.compare([runs[0], other], output=tmp_path / "compare.md")
 
