@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import keras
 import numpy as np
@@ -19,6 +20,7 @@ from train.data import vtab
 from train.data.sources import DataError
 from train.errors import Preempted, RunError, Stopped
 from train.metrics import MetricLog
+from train.run_directory import RunDirectory
 from train.studies import points as study_points
 from train.studies import report as study_report
 from train.studies import runs as study_runs
@@ -362,6 +364,16 @@ def test_what_cannot_be_studied(tmp_path, study, recipe, options, message):
         studies.run(study, recipe, Options(**options), run_dir=tmp_path / "run")
     assert message in str(raised.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_every_host_is_told_that_a_study_is_of_one_machine(tmp_path):
+    """Even while the first of them holds the directory."""
+    hosts = types.SimpleNamespace(has_hosts=True)
+    directory = RunDirectory(tmp_path / "study")
+    told = pytest.raises(RunError, match="A study is made by one machine")
+    with directory.locked(), told:
+        studies.run("positions", DIGITS, run_dir=directory.path, devices=hosts)
+    assert not directory.path.exists()
 
 
 def test_arithmetic_of_training():

@@ -63,13 +63,21 @@ def run(study, recipe, options=None, *, run_dir, **settings):
         Dict as in `study.json`, with `page`, the path of `study.md`.
 
     Raises:
-        RunError: a run failed; where others did not, they are in the table.
+        RunError: a run failed; where others did not, they are in the table. Or there
+            are several hosts.
 
     Example:
 
     >>> recipe = recipe_for("positions", "digits").smoke()
     >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
+    devices = settings.get("devices")
+    # The other hosts would find the directory locked.
+    if devices is not None and devices.has_hosts:
+        raise RunError(
+            "A study is made by one machine: leave --strategy=multiworker out, or give "
+            "its runs one by one to keras-vit finetune."
+        )
     with RunDirectory(run_dir).locked():
         return _run(study, recipe, options or Options(), run_dir, settings)
 
