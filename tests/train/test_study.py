@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -234,6 +235,26 @@ def test_the_first_run_fails_for_all(monkeypatch, tmp_path):
 
 
 VTAB = studies.recipe_for("vtab", "vtab")
+
+
+def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
+    clear_session = keras.utils.clear_session
+    Trainings(monkeypatch, lambda recipe: (0.5, 0.5, 1.0))
+
+    def cleared():
+        clear_session()
+        random.random(), np.random.random()
+
+    monkeypatch.setattr(keras.utils, "clear_session", cleared)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    try:
+        studies.run("learning_rates", DIGITS, Options(seeds=1), run_dir=tmp_path)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 def test_vtab(monkeypatch, tmp_path):
