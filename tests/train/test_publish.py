@@ -21,7 +21,7 @@ import keras_vit
 import zoo
 from train import publishing, recipes, training
 from train.errors import RunError
-from train.model_page import data_set_name
+from train.model_page import data_set_name, model_page
 from zoo.__main__ import main as zoo_command
 
 tf = pytest.importorskip("tensorflow")
@@ -147,6 +147,16 @@ def test_the_page_is_what_the_hub_reads(registry, run_dir):
     assert results["Accuracy"].dataset_split == "test"
     assert "@article{dosovitskiy2020vit" in card.text
     assert f"{report['test_accuracy']:.2%} accuracy" in card.text
+
+
+def test_the_page_names_the_loss(registry, run_dir):
+    report = json.loads((run_dir / "report.json").read_text())
+    value = f"{report['test_loss']:.4g}"
+    page = (registry / "digits" / "README.md").read_text()
+    assert f"| test_loss (softmax cross-entropy) | {value} |" in page
+    del report["loss_function"]
+    older = model_page(zoo.get(str(registry / "digits")), report, [])
+    assert f"| test_loss | {value} |" in older
 
 
 def test_the_pages_header_is_yaml(registry):
