@@ -280,7 +280,17 @@ def test_runs_that_cannot_be_published(run_dir, tmp_path):
             (broken / name).write_text(text)
         with pytest.raises(RunError, match="broken-"):
             publishing.publish(broken, tmp_path / "registry")
+    broken = shutil.copytree(run_dir, tmp_path / "broken-name")
+    names = (broken / "class_names.txt").read_text().replace("7", "sev\u202een")
+    (broken / "class_names.txt").write_text(names)
+    with pytest.raises(
+        RunError, match=r"class 'sev\\u202een' cannot .* in .*broken-name/class_names"
+    ):
+        publishing.publish(broken, tmp_path / "registry")
     assert not list((tmp_path).glob("registry/*"))
+    with pytest.raises(RunError, match=r"cannot be published: 'm\\x07it' has control"):
+        publishing.publish(run_dir, tmp_path / "registry", licence="m\ait")
+    assert not (tmp_path / "registry" / "digits").exists()
 
 
 def test_what_an_npz_cannot_say_goes_into_safetensors(run_dir, tmp_path):
