@@ -10,6 +10,7 @@ import numpy as np
 import keras_vit
 from train import given_model, markdown
 from train.compute import multiply_adds
+from train.data.kinds import is_same
 from train.errors import RunError
 from train.files import make_folder, whole_file
 from train.loop import explaining_full_memory
@@ -51,7 +52,9 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         (a list, None of classes without test images), `parameters`, `multiply_adds` of
         one image at the run's size (None where they cannot be counted),
         `training_images_per_second` and `training_seconds` (None where the run does
-        not tell), and `measured_images_per_second` (None unless measured).
+        not tell), `is_wall_time` (False where these two leave out what was between the
+        steps, as in reports of earlier versions), and `measured_images_per_second`
+        (None unless measured).
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or
@@ -177,8 +180,7 @@ def _check_same_test(reports):
     for name, report in others:
         pair = f"The runs {first} and {name} cannot be compared: "
         ours, theirs = (each["config"]["dataset"] for each in (expected, report))
-        # Of folders the same one may be written in several ways.
-        if pathlib.Path(ours).resolve() != pathlib.Path(theirs).resolve():
+        if not is_same(ours, theirs):
             raise RunError(
                 f"{pair}their data sets are {ours} and {theirs}. Give runs of one data "
                 "set."
@@ -228,6 +230,8 @@ def _row(name, report, model):
         "multiply_adds": arithmetic,
         "training_images_per_second": report.get("images_per_second"),
         "training_seconds": report.get("seconds"),
+        # Reports name the loss since their times are wall times.
+        "is_wall_time": "loss_function" in report,
         "measured_images_per_second": None,
     }
 
@@ -242,8 +246,7 @@ def _page(found):
         "of the single runs.",
         markdown.table(("", *names), _results(found)),
         "Multiply-adds are those of products and convolutions for one image at the "
-        "run's size; parameters, those of the whole model. "
-        + _about_speed(found["measured_batch_size"]),
+        "run's size; parameters, those of the whole model. " + _about_speed(found),
         "## F1 of each class",
         *_class_section(found, names),
     ]
@@ -270,13 +273,20 @@ def _class_section(found, names):
     yield (shown if len(rows) > TABLE_ROWS else "") + "Greatest differences first."
 
 
-def _about_speed(batch_size):
-    text = "Training images a second are the median of the run's own steps, on the "
-    text += "machine where it ran."
-    if batch_size is not None:
+def _about_speed(found):
+    text = "Training seconds and images a second are by wall time, from the first "
+    text += "batch to the end of the last step, on the machine where the run was made."
+    timed = [row for row in found["runs"] if row["training_seconds"] is not None]
+    if older := [row["run"] for row in timed if not row["is_wall_time"]]:
+        text += (
+            f" Not so those of {', '.join(map(markdown.escape, older))}, whose "
+            "reports are of an earlier version: they are the seconds of the steps "
+            "alone, without validations and checkpoints, and the steps' median speed."
+        )
+    if found["measured_batch_size"] is not None:
         text += (
             " Answered images a second were measured now, the models in turns, in "
-            f"batches of {batch_size}."
+            f"batches of {found['measured_batch_size']}."
         )
     return text
 

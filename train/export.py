@@ -78,7 +78,8 @@ flags.DEFINE_float(
     "The share of images of whose class an export and the Keras model must agree, or "
     "with --features, or without data set, the mean cosine of what they answer. "
     + ", ".join(f"{name} {FORMATS[name].min_agreement}" for name in FORMATS)
-    + " if not given. If given, and with a data set, quantised TFLite keeps as many "
+    + " if not given, which the upper end of the share's 95% interval must reach. If "
+    "given, the share itself must; and with a data set, quantised TFLite keeps as many "
     "matrices in float16 as this takes by an estimate, 0 none and 1 most, and is "
     "larger.",
     lower_bound=0.0,

@@ -170,7 +170,11 @@ def _results(card, report):
         **card.metrics,
         "test_examples": report["test_examples"],
     }.items():
-        yield name, figure_text(name, value)
+        label = name
+        # Reports of earlier versions do not name it.
+        if name == "test_loss" and "loss_function" in report:
+            label = f"{name} ({report['loss_function']})"
+        yield label, figure_text(name, value)
 
 
 def _started_from(card):

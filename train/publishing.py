@@ -23,6 +23,7 @@ from train.run_directory import RunDirectory
 from zoo import registry
 from zoo.semantics import Semantics
 from zoo.store import digest
+from zoo.text import brief, is_safe
 
 # Between what the SavedModel and the model compute, of the largest logit.
 _TOLERANCE = 1e-4
@@ -115,6 +116,12 @@ def _finished(run):
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{run.results} is damaged ({error!r}): run again.") from error
     class_names = run.read_class_names()
+    for name in class_names:
+        if not is_safe(name):
+            raise RunError(
+                f"The class {brief(name)} cannot be published, its name has control "
+                f"characters: rename it in {run.class_names}."
+            )
     model = load_model(run.model)
     try:
         saved_variables(model)
@@ -148,7 +155,8 @@ def _fill(folder, run, name, licence, report, class_names, trained):
     write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
     config = report["config"]
-    card = zoo.PublishedModel(
+    card = _card(
+        run,
         name=name,
         architecture=_architecture(config["model"]),
         image_size=model.input_shape[1:3],
@@ -180,6 +188,13 @@ def _fill(folder, run, name, licence, report, class_names, trained):
     ):
         with whole_file(folder / file) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _card(run, **fields):
+    try:
+        return zoo.PublishedModel(**fields)
+    except ValueError as error:
+        raise RunError(f"{run.path} cannot be published: {error}.") from error
 
 
 def _loaded(path, trained):

@@ -19,12 +19,19 @@ def settled(seed, precision):
         seed: int, from 0 to 2^32 - 1.
         precision: str, a policy of `keras.config.set_dtype_policy`.
     """
-    policy = keras.config.dtype_policy()
-    states = random.getstate(), np.random.get_state()
-    try:
+    with left_as_found():
         random.seed(seed)
         np.random.seed(seed)
         keras.config.set_dtype_policy(precision)
+        yield
+
+
+@contextlib.contextmanager
+def left_as_found():
+    """Restores at its end the random numbers of Python and NumPy, and the precision."""
+    policy = keras.config.dtype_policy()
+    states = random.getstate(), np.random.get_state()
+    try:
         yield
     finally:
         keras.config.set_dtype_policy(policy)

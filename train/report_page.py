@@ -37,7 +37,8 @@ def page(run_dir, config, summary, results, split):
         parts.append(markdown.embedded("reliability.png"))
     if (run_dir / "learning_curve.png").exists():
         parts.append("## Learning curve")
-        if "loss_function" in results:
+        # The curve may be of a training that other results are of.
+        if "training_only" in results:
             parts.append(about_curve(results))
         parts.append(markdown.embedded("learning_curve.png"))
     parts += ["## Classes, the worst first", *_class_sections(summary)]

@@ -19,6 +19,8 @@ import pytest
 from fork_server import ForkServer
 
 PAGES = doc_blocks.pages()
+TUTORIALS = sorted((doc_blocks.ROOT / "docs" / "tutorials").glob("*.md"))
+ALL_PAGES = [*PAGES, *TUTORIALS]
 # What CI lacks; a page that needs it is skipped there.
 OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
 # What a reader's own model says to a photo is printed there, and not shown.
@@ -107,6 +109,17 @@ def test_blocks_have_a_language(page):
         )
         if block.language == "console":
             assert doc_blocks.commands(block), f"{block.at()}: no command"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=doc_blocks.name)
+def test_photos_are_opened_upright(page):
+    """As phones take them, and as the commands read them."""
+    for block in doc_blocks.blocks(page):
+        for number, line in enumerate(block.text.splitlines(), 1):
+            opens = "Image.open(" in line or "load_img(" in line
+            assert not opens or "exif_transpose(" in line, (
+                f"{block.at(number)}: turn the photo by ImageOps.exif_transpose"
+            )
 
 
 def test_every_rule_is_of_use():

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -128,6 +129,26 @@ def test_without_measuring(runs, tmp_path):
     assert json.loads((tmp_path / "compare.json").read_text()) == found
 
 
+def test_how_the_training_was_timed(runs, tmp_path):
+    """Reports of earlier versions do not name the loss, nor hold wall times."""
+    for folder in runs:
+        other = shutil.copytree(folder, tmp_path / folder.name)
+        report = json.loads((other / "report.json").read_text())
+        report["loss_function"] = "softmax cross-entropy"
+        if folder == runs[1]:
+            del report["seconds"], report["images_per_second"]
+        (other / "report.json").write_text(json.dumps(report))
+    page = tmp_path / "compare.md"
+    by_wall_time = "by wall time, from the first batch to the end of the last step"
+    comparison.compare([tmp_path / folder.name for folder in runs], output=page)
+    assert by_wall_time in page.read_text()
+    assert "Not so" not in page.read_text() and "median" not in page.read_text()
+    found = comparison.compare([tmp_path / "vi_t", runs[1]], output=page)
+    assert [row["is_wall_time"] for row in found["runs"]] == [True, False]
+    assert by_wall_time in page.read_text()
+    assert "Not so those of resnet, whose reports are of an earlier" in page.read_text()
+
+
 def test_runs_of_one_name(runs, tmp_path):
     other = make_run(tmp_path / "vi_t", conv_net(), 0)
     found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
@@ -209,8 +230,12 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, make, message):
     assert not (tmp_path / "compare.md").exists()
 
 
-def test_the_same_folder_written_otherwise(runs, tmp_path):
-    dataset = f"{pathlib.Path.cwd()}/photos/"
+@pytest.mark.parametrize("dataset", ["{}/photos/", "~/photos", "./photos"])
+def test_the_same_folder_written_otherwise(runs, tmp_path, monkeypatch, dataset):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dataset = dataset.format(tmp_path)
     other = make_run(tmp_path / "other", conv_net(), 0, dataset=dataset)
     comparison.compare([runs[0], other], output=tmp_path / "compare.md")
 

@@ -250,6 +250,40 @@ def test_each_format_stands_for_itself(
     assert "model.onnx" in files(out) and "model.tflite" not in files(out)
 
 
+@pytest.mark.parametrize(
+    ("name", "agreeing", "count", "exact", "is_enough"),
+    [
+        ("tflite-dynamic", 14, 15, False, True),  # 93.3%, to 98.8%
+        ("tflite-dynamic", 14, 15, True, False),
+        ("tflite-dynamic", 468, 500, False, True),  # 93.6%, to 95.4%
+        ("tflite-dynamic", 450, 500, False, False),  # 90.0%, to 92.3%
+        ("tflite-int8", 10, 15, False, False),  # 66.7%, to 84.8%
+        ("onnx", 496, 500, False, True),  # 99.2%, to 99.7%
+        ("onnx", 490, 500, False, False),  # 98.0%, to 98.9%
+    ],
+)
+def test_few_images_do_not_tell_rounded_from_broken(
+    name, agreeing, count, exact, is_enough
+):
+    expected = np.eye(2)[np.zeros(count, int)]
+    found = np.eye(2)[np.where(np.arange(count) < agreeing, 0, 1)]
+    row = {
+        "name": name,
+        "aim": None,
+        "min_agreement": formats.FORMATS[name].min_agreement,
+    }
+    row |= parity.compare(found, expected, top_1=True)
+    results = {"agreement_of": "top-1", "images": {"count": count}}
+    why = exporting._too_little(results, row, exact)
+    assert (why is None) == is_enough, why
+
+
+def test_cosines_have_no_interval():
+    row = {"name": "onnx", "agreement": 0.99, "min_agreement": 0.995}
+    results = {"agreement_of": "cosine", "images": {"count": 64}}
+    assert "by 0.990000 on 64" in exporting._too_little(results, row, False)
+
+
 def test_a_runtime_that_fails_loses_no_other_format(
     quick, model_file, tmp_path, monkeypatch
 ):

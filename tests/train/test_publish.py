@@ -21,7 +21,7 @@ import keras_vit
 import zoo
 from train import publishing, recipes, training
 from train.errors import RunError
-from train.model_page import data_set_name
+from train.model_page import data_set_name, model_page
 from zoo.__main__ import main as zoo_command
 
 tf = pytest.importorskip("tensorflow")
@@ -149,6 +149,16 @@ def test_the_page_is_what_the_hub_reads(registry, run_dir):
     assert f"{report['test_accuracy']:.2%} accuracy" in card.text
 
 
+def test_the_page_names_the_loss(registry, run_dir):
+    report = json.loads((run_dir / "report.json").read_text())
+    value = f"{report['test_loss']:.4g}"
+    page = (registry / "digits" / "README.md").read_text()
+    assert f"| test_loss (softmax cross-entropy) | {value} |" in page
+    del report["loss_function"]
+    older = model_page(zoo.get(str(registry / "digits")), report, [])
+    assert f"| test_loss | {value} |" in older
+
+
 def test_the_pages_header_is_yaml(registry):
     text = (registry / "digits" / "README.md").read_text()
     header = yaml.safe_load(text.split("---\n")[1])
@@ -270,7 +280,17 @@ def test_runs_that_cannot_be_published(run_dir, tmp_path):
             (broken / name).write_text(text)
         with pytest.raises(RunError, match="broken-"):
             publishing.publish(broken, tmp_path / "registry")
+    broken = shutil.copytree(run_dir, tmp_path / "broken-name")
+    names = (broken / "class_names.txt").read_text().replace("7", "sev\u202een")
+    (broken / "class_names.txt").write_text(names)
+    with pytest.raises(
+        RunError, match=r"class 'sev\\u202een' cannot .* in .*broken-name/class_names"
+    ):
+        publishing.publish(broken, tmp_path / "registry")
     assert not list((tmp_path).glob("registry/*"))
+    with pytest.raises(RunError, match=r"cannot be published: 'm\\x07it' has control"):
+        publishing.publish(run_dir, tmp_path / "registry", licence="m\ait")
+    assert not (tmp_path / "registry" / "digits").exists()
 
 
 def test_what_an_npz_cannot_say_goes_into_safetensors(run_dir, tmp_path):

@@ -448,6 +448,15 @@ def test_the_report_names_the_loss(tmp_path, figures):
     assert (loss.get_title(), accuracy.get_title()) == (named, "")
 
 
+def test_an_evaluation_beside_the_curve_of_a_training(tmp_path, figures):
+    (tmp_path / "learning_curve.png").touch()
+    results = {"test_loss": 1.0, "loss_function": "softmax cross-entropy"}
+    data, page = written(tmp_path, history=None, results=results)
+    assert data["loss_function"] == "softmax cross-entropy"
+    assert "![learning curve](learning_curve.png)" in page
+    assert "the one that was optimized" not in page
+
+
 def test_what_only_training_has():
     recipe = for_dataset("cifar100").override(
         model="ViT-L_16",

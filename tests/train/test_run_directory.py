@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -6,6 +7,7 @@ import sys
 import pytest
 
 from train.errors import RunError
+from train.files import whole_file, whole_folder
 from train.run_directory import RunDirectory
 
 SETTINGS = {"dataset": "digits", "steps": 10, "image_size": (32, 48), "weights": None}
@@ -126,10 +128,12 @@ def test_checkpoints_without_notes_of_the_data_are_not_taken_for_others(tmp_path
     assert not directory.data.exists()
 
 
-def in_a_process(code, path):
+def in_a_process(code, *arguments):
     """Starts a process that says a line once it is where it should be."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "there\n"
     return process
@@ -205,13 +209,73 @@ def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     }
 
 
+# In the midst of an export, or of putting it in its place.
+WRITING_A_FOLDER = """
+import pathlib, sys, time
+from train.files import whole_folder
+rename = pathlib.Path.rename
+def stopping(self, target):
+    rename(self, target)
+    print("there", flush=True)
+    time.sleep(600)
+with whole_folder(sys.argv[1]) as folder:
+    (folder / "model.onnx").write_text("half")
+    if len(sys.argv) > 2:
+        pathlib.Path.rename = stopping
+    else:
+        print("there", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("between_the_renames", [False, True])
+def test_what_a_killed_export_left_goes_with_the_next(tmp_path, between_the_renames):
+    out = tmp_path / "exported [1]"
+    with whole_folder(out) as folder:
+        (folder / "model.onnx").write_text("old")
+    (tmp_path / ".exported [1]-notesof7").mkdir()
+    (tmp_path / ".exported [1]-notesof7" / "mine.md").touch()
+    process = in_a_process(WRITING_A_FOLDER, out, *["renames"] * between_the_renames)
+    [hidden] = set(tmp_path.glob(".*")) - {tmp_path / ".exported [1]-notesof7"}
+    assert out.exists() != between_the_renames
+    try:
+        # What another process is writing stays, even where it is the same.
+        with whole_folder(tmp_path / "other"):
+            pass
+        with pytest.raises(RuntimeError), whole_folder(out):
+            raise RuntimeError
+        assert hidden.is_dir()
+        assert out.exists() != between_the_renames
+    finally:
+        killed(process)
+    with pytest.raises(RuntimeError), whole_folder(out):
+        assert (out / "model.onnx").read_text() == "old"
+        raise RuntimeError
+    assert (out / "model.onnx").read_text() == "old"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {".exported [1]-notesof7", "exported [1]", "other"}
+
+
+def test_a_temporary_file_goes_a_day_after_a_kill(tmp_path):
+    page = tmp_path / "compare.md"
+    left = [tmp_path / f".compare-{name}.tmp.md" for name in ("abcd_123", "efgh4567")]
+    others = [tmp_path / ".compare-notes.tmp.md", tmp_path / ".other-abcd1234.tmp.md"]
+    for path in (*left, *others):
+        path.touch()
+        if path != left[1]:
+            os.utime(path, (1, 1))
+    with whole_file(page) as temporary:
+        temporary.write_text("whole")
+    assert set(tmp_path.iterdir()) == {page, left[1], *others}
+
+
 DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_settings_are_named(tmp_path, text):
     begun(tmp_path).config.write_text(text)
-    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--dataset"):
         RunDirectory(tmp_path).read_config()
     with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
         RunDirectory(tmp_path).claim(SETTINGS)

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import time
+import types
 
 import keras
 import numpy as np
@@ -19,6 +21,7 @@ from train.data import vtab
 from train.data.sources import DataError
 from train.errors import Preempted, RunError, Stopped
 from train.metrics import MetricLog
+from train.run_directory import RunDirectory
 from train.studies import points as study_points
 from train.studies import report as study_report
 from train.studies import runs as study_runs
@@ -234,6 +237,26 @@ def test_the_first_run_fails_for_all(monkeypatch, tmp_path):
 VTAB = studies.recipe_for("vtab", "vtab")
 
 
+def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
+    clear_session = keras.utils.clear_session
+    Trainings(monkeypatch, lambda recipe: (0.5, 0.5, 1.0))
+
+    def cleared():
+        clear_session()
+        random.random(), np.random.random()
+
+    monkeypatch.setattr(keras.utils, "clear_session", cleared)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    try:
+        studies.run("learning_rates", DIGITS, Options(seeds=1), run_dir=tmp_path)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
 def test_vtab(monkeypatch, tmp_path):
     accuracies = {task: place / 20 for place, task in enumerate(vtab.TASKS)}
     runs = Trainings(
@@ -362,6 +385,16 @@ def test_what_cannot_be_studied(tmp_path, study, recipe, options, message):
         studies.run(study, recipe, Options(**options), run_dir=tmp_path / "run")
     assert message in str(raised.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_every_host_is_told_that_a_study_is_of_one_machine(tmp_path):
+    """Even while the first of them holds the directory."""
+    hosts = types.SimpleNamespace(has_hosts=True)
+    directory = RunDirectory(tmp_path / "study")
+    told = pytest.raises(RunError, match="A study is made by one machine")
+    with directory.locked(), told:
+        studies.run("positions", DIGITS, run_dir=directory.path, devices=hosts)
+    assert not directory.path.exists()
 
 
 def test_arithmetic_of_training():

@@ -1,6 +1,6 @@
 """Studies: several runs of a recipe that differ in one thing, and what it does."""
 
-from train import recipes, training
+from train import recipes, repeatable, training
 from train.compute import multiply_adds
 from train.data import vtab
 from train.errors import RunError
@@ -50,6 +50,9 @@ def recipe_for(study, dataset, name=None):
 def run(study, recipe, options=None, *, run_dir, **settings):
     """Makes the runs of a study that are missing, and writes table and plot.
 
+    Keras's precision and the random numbers of Python and NumPy are afterwards as they
+    were; the rest of Keras's session, with the names it gives to layers, begins anew.
+
     Args:
         study: str, one of `STUDIES`.
         recipe: `train.recipes.Recipe`, what the runs have in common.
@@ -63,14 +66,23 @@ def run(study, recipe, options=None, *, run_dir, **settings):
         Dict as in `study.json`, with `page`, the path of `study.md`.
 
     Raises:
-        RunError: a run failed; where others did not, they are in the table.
+        RunError: a run failed; where others did not, they are in the table. Or there
+            are several hosts.
 
     Example:
 
     >>> recipe = recipe_for("positions", "digits").smoke()
     >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
-    with RunDirectory(run_dir).locked():
+    devices = settings.get("devices")
+    # The other hosts would find the directory locked.
+    if devices is not None and devices.has_hosts:
+        raise RunError(
+            "A study is made by one machine: leave --strategy=multiworker out, or give "
+            "its runs one by one to keras-vit finetune."
+        )
+    # The runs begin with new Keras sessions, and their models are loaded after them.
+    with RunDirectory(run_dir).locked(), repeatable.left_as_found():
         return _run(study, recipe, options or Options(), run_dir, settings)
 
 

@@ -67,7 +67,7 @@ class Runs:
         failed: dict of label to what is wrong.
 
     Raises:
-        RunError: the directory cannot be made, or there are several hosts.
+        RunError: the directory cannot be made.
     """
 
     def __init__(
@@ -82,11 +82,6 @@ class Runs:
         skips_missing_data=False,
     ):
         self.devices = devices or alone()
-        if self.devices.has_hosts:
-            raise RunError(
-                "A study is made by one machine: leave --strategy=multiworker out, or "
-                "give its runs one by one to keras-vit finetune."
-            )
         self.path = make_folder(run_dir)
         self.total = total
         self.data_dir = data_dir
