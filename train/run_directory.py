@@ -126,15 +126,21 @@ class RunDirectory:
         self._claim(self.config, settings, "settings")
         return self
 
-    def claim_data(self, facts):
+    def claim_data(self, facts, since=()):
         """Makes sure that a run goes on with the data that it began with.
 
         Args:
             facts: dict of what is known of the data, to JSON.
+            since: dict of further facts, which runs of earlier versions did not note.
 
         Raises:
             RunError: the directory cannot be written, or holds a run on other data.
         """
+        facts = {**facts, **dict(since)}
+        if self._is_begun() and self.data.exists():
+            known = _read(self.data)
+            for name in dict(since).keys() - known.keys():
+                del facts[name]
         self._claim(self.data, facts, "data")
 
     def _claim(self, file, settings, kind):

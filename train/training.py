@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import hashlib
+import pathlib
 
 import keras
 import numpy as np
@@ -261,13 +263,28 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     if source.train.num_examples == recipe.train_examples:
         # Runs from before this was written had others, and cannot go on with these.
         facts["choice of training images"] = "by class"
-    directory.claim_data(facts)
+    directory.claim_data(facts, since=_parts(source))
     if source.skipped:
         with whole_file(directory.skipped) as temporary:
             temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
     is_new = not any(directory.checkpoints.glob("step-*.npz"))
     if is_new and is_own(recipe.dataset) and not is_decoded:
         pipeline.check_readable(source.validation, source.test)
+
+
+def _parts(source):
+    """How many images the test has, and which are in which part where files are."""
+    facts = {"test images": source.test.num_examples}
+    for part in ("train", "validation", "test"):
+        split = getattr(source, part)
+        records = split.arrays[0] if split and split.arrays else ()
+        if not len(records) or not isinstance(records[0], str):
+            continue
+        # A folder may be moved, and its classes stay with their files.
+        names = ("/".join(pathlib.Path(path).parts[-2:]) for path in records)
+        text = "\n".join(names).encode("utf-8", "surrogateescape")
+        facts[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
+    return facts
 
 
 def announcement(recipe, source, model, directory):

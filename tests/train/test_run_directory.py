@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from train import recipes, training
+from train.data import sources
+from train.devices import alone
 from train.errors import RunError
 from train.files import whole_file, whole_folder
 from train.run_directory import RunDirectory
@@ -315,3 +318,29 @@ def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
         with pytest.raises(RunError) as caught, RunDirectory(tmp_path).locked():
             pass
     assert str(caught.value).startswith(f"Another run is using {tmp_path}: ")
+
+
+def test_photos_that_change_parts_are_other_data(tmp_path):
+    def check(folder):
+        source = sources.load(str(folder))
+        training.check_source(recipe, source, directory, alone(), is_decoded=True)
+
+    folder = tmp_path / "photos"
+    for name in ("daisy", "tulip"):
+        (folder / name).mkdir(parents=True)
+        for number in range(9):
+            (folder / name / f"{number}.jpg").touch()
+    recipe = recipes.for_dataset(str(folder))
+    directory = RunDirectory(tmp_path / "run").claim(SETTINGS)
+    check(folder)
+    noted = json.loads(directory.data.read_text())
+    directory.model.touch()
+    check(folder.rename(tmp_path / "moved"))
+    # As many of each class, but not the same ones.
+    (tmp_path / "moved" / "daisy" / "0.jpg").rename(tmp_path / "moved/daisy/95.jpg")
+    with pytest.raises(RunError, match="other data: files of t"):
+        check(tmp_path / "moved")
+    # What an earlier version noted is less.
+    old = {name: noted[name] for name in ("training images", "classes")}
+    directory.data.write_text(json.dumps(old | {"validation images": 0}))
+    check(tmp_path / "moved")
