@@ -16,6 +16,7 @@ from keras_vit.weights import read_weights
 from train.callbacks import progress_bar
 from train.data import pipeline
 from train.errors import RunError
+from train.heads import has_head
 from train.keras_files import load_model
 from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
@@ -160,6 +161,8 @@ def _names_beside(path, model, features):
         return None
     names, outputs = run.read_class_names(), model.output_shape[-1]
     if len(names) != outputs:
+        if not has_head(model):
+            return None
         raise RunError(
             f"{run.class_names} has {len(names)} lines, but {path} tells {outputs} "
             "classes apart: write one name a line, or move away what belongs to "

@@ -246,7 +246,7 @@ def test_finetune(executed):
     assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
     assert "tensorboard-frame" in "".join(shown(notebook, "text/html"))
     assert "accuracy** (95% interval" in "".join(shown(notebook, "text/markdown"))
-    assert len(shown(notebook, "image/png")) == 4
+    assert len(shown(notebook, "image/png")) == 5
     assert len(re.findall(r"^ +[\d.]+%  \d$", said, re.M)) == 3
     assert pathlib.Path("runs/finetuned/model.keras").is_file()
 

@@ -32,7 +32,7 @@ def file_of(tmp_path):
         (PLAIN, {}, {}),
         (PLAIN, {}, {"classes": 5, "image_size": (48, 64)}),
         (PLAIN, {}, {"include_top": False, "channels": 1}),
-        (PLAIN, {}, {"pooling": "gap"}),
+        (PLAIN, {}, {"pooling": "gap", "new_head": True}),
         (PLAIN, {}, {"pooling": None}),
         (PLAIN, {"representation_size": 16}, {}),
         (PLAIN, {"representation_size": 16}, {"classes": 5, "representation_size": 16}),

@@ -151,7 +151,8 @@ def report(model_file, photos, tmp_path_factory):
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "report new/report/report.html\n"
+    ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
+    assert done.stdout == f"{ignored}\nreport new/report/report.html\n"
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"
 

@@ -297,7 +297,7 @@ class Recipe:
 
     @property
     def deciding(self):
-        """The settings that decide the result, a dict: all but those of the output."""
+        """Dict of the settings that decide the result: all but those of the output."""
         output = {
             field.name
             for field in dataclasses.fields(self)
