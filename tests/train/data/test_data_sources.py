@@ -14,6 +14,7 @@ from train.data.kinds import kind_of
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
+from train.data.subset import limited
 from train.explained.photos import Photos
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
@@ -436,8 +437,21 @@ def test_prepared_data_need_no_network_and_say_nothing(monkeypatch, capfd):
     assert "%|" not in err
 
 
-def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"}), **info):
-    """Writes the files of a TFDS data set without code, "tiny_images"."""
+def write_tfds(
+    data_dir,
+    splits,
+    label=("classLabel", {"numClasses": "2"}),
+    shards=None,
+    image=None,
+    **info,
+):
+    """Writes the files of a TFDS data set without code, "tiny_images".
+
+    Labels of each split, in the order of its files; their lengths where there are
+    several, by split; and the bytes of all images, by default PNG whose pixels are
+    their place.
+    """
+    shards = {name: [len(labels)] for name, labels in splits.items()} | (shards or {})
     folder = data_dir / "tiny_images" / "1.0.0"
     folder.mkdir(parents=True)
     python = "tensorflow_datasets.core.features"
@@ -469,29 +483,35 @@ def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"}), **in
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
                 "name": name,
                 "numBytes": "1000",
-                "shardLengths": [str(len(labels))],
+                "shardLengths": [str(length) for length in shards[name]],
             }
-            for name, labels in splits.items()
+            for name in splits
         ],
     }
     (folder / "dataset_info.json").write_text(json.dumps(info))
     for name, labels in splits.items():
-        path = folder / f"tiny_images-{name}.tfrecord-00000-of-00001"
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for i, value in enumerate(labels):
-                png = tf.io.encode_png(np.full((3, 2, 1), i, np.uint8)).numpy()
-                if value == "corrupt":
-                    png, value = png[:30], 0
-                feature = {
-                    "image": tf.train.Feature(
-                        bytes_list=tf.train.BytesList(value=[png])
-                    ),
-                    "label": tf.train.Feature(
-                        int64_list=tf.train.Int64List(value=[value])
-                    ),
-                }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                writer.write(example.SerializeToString())
+        ends = np.cumsum(shards[name])
+        for shard, end in enumerate(ends):
+            path = f"tiny_images-{name}.tfrecord-{shard:05}-of-{len(ends):05}"
+            with tf.io.TFRecordWriter(str(folder / path)) as writer:
+                for i in range(end - shards[name][shard], end):
+                    content = image or gray_png(i)
+                    writer.write(tfds_example(content, labels[i]))
+
+
+def gray_png(value):
+    return tf.io.encode_png(np.full((3, 2, 1), value, np.uint8)).numpy()
+
+
+def tfds_example(image, label):
+    if label == "corrupt":
+        image, label = image[:30], 0
+    feature = {
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    return example.SerializeToString()
 
 
 def test_tfds_gray_images_and_its_own_test_split(tmp_path):
@@ -536,6 +556,81 @@ def test_large_tfds_data_are_read_in_pieces(tmp_path, monkeypatch, is_in_order):
     resumed = pipeline.training_batches(split, start_step=5, **options).take(4)
     for (_, again), once in zip(resumed, labels[5:], strict=True):
         np.testing.assert_array_equal(again, once)
+
+
+# Uneven, one a whole number of blocks, and more of them than are read at a time.
+SHARDS = [[50, 17, 32, 70, 33], [33, *[5, 17, 16, 1] * 4, 20, 9]]
+
+
+def values_of(split):
+    return [int(split.decode(record)[0, 0, 0]) for record, _ in split.records()]
+
+
+def epoch_of(split):
+    """The values and labels of one epoch of training."""
+    options = {"image_size": (1, 1), "batch_size": split.num_examples, "crop": "resize"}
+    [batch] = (
+        pipeline.training_batches(split, seed=0, flip=False, **options)
+        .take(1)
+        .as_numpy_iterator()
+    )
+    values = np.rint((batch[0][:, 0, 0, 0] + 1) * 127.5).astype(int)
+    return sorted(zip(values.tolist(), batch[1].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "is_in_order"), [(SHARDS[0], True), (SHARDS[1], False)]
+)
+def test_an_index_means_one_example_in_every_order(
+    tmp_path, monkeypatch, lengths, is_in_order
+):
+    labels = np.arange(sum(lengths)) % 2
+    write_tfds(
+        tmp_path,
+        {"train": labels.tolist(), "test": [0]},
+        shards={"train": lengths},
+        disableShuffling=is_in_order,
+    )
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    # Both parts have a piece of one file.
+    source = load("tiny_images", tmp_path, validation_fraction=0.25)
+    for split in (source.train, source.validation):
+        values = values_of(split)
+        assert (values == sorted(values)) == is_in_order
+        found = split.pieces()
+        seen = {
+            int(index): int(split.decode(record)[0, 0, 0])
+            for index, (record, _) in tf.data.Dataset.range(found.count).flat_map(
+                found.read
+            )
+        }
+        assert [seen[index] for index in range(split.num_examples)] == values
+    part = limited(source.train, 90)
+    kept = sorted(values_of(part))
+    assert len(kept) == 90
+    assert epoch_of(part) == [(value, value % 2) for value in kept]
+    few = limited(part, 45)
+    assert [value for value, _ in epoch_of(few)] == sorted(values_of(few))
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_corrupt_images_of_large_tfds_data_are_left_out(
+    tmp_path, monkeypatch, is_in_order
+):
+    labels = [0, 1] * 101
+    write_tfds(
+        tmp_path,
+        {"train": [*labels[:60], "corrupt", *labels[61:]], "test": [0]},
+        shards={"train": SHARDS[0]},
+        disableShuffling=is_in_order,
+    )
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    source = load("tiny_images", tmp_path, skip_corrupt=True)
+    # The eleventh of the second file.
+    index = 60 if is_in_order else 16 + 10
+    assert source.skipped == (f"example {index} of tiny_images train",)
+    whole = sorted(set(range(202)) - {60})
+    assert [value for value, _ in epoch_of(source.train)] == whole
 
 
 def test_tfds_takes_validation_where_test_has_no_labels(tmp_path):
