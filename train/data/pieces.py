@@ -5,6 +5,7 @@ are larger than the buffer, it is to be filled from everywhere. Folders and CSV 
 need none of this, for their whole list of files is in memory.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -81,13 +82,18 @@ def find_offsets(path: str) -> np.ndarray:
         path: Of an uncompressed TFRecord file on this machine.
 
     Returns:
-        As `offsets_of`.
+        As `offsets_of`, of the whole records before the end or the first damage.
     """
     lengths = []
+    left = os.path.getsize(path)
     with open(path, "rb") as file:
         while header := file.read(_HEADER):
-            lengths.append(int.from_bytes(header[:8], "little"))
-            file.seek(lengths[-1] + _FOOTER, 1)
+            length = int.from_bytes(header[:8], "little")
+            left -= _HEADER + length + _FOOTER
+            if left < 0:
+                break
+            lengths.append(length)
+            file.seek(length + _FOOTER, 1)
     return offsets_of(lengths)
 
 

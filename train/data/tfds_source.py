@@ -239,8 +239,21 @@ def _record_files(builder, instruction):
             path,
             skip=file.skip,
             take=rest if file.take == -1 else file.take,
-            offsets=find_offsets(path) if is_searched else None,
+            offsets=_offsets(path, file.examples_in_shard) if is_searched else None,
         )
+
+
+def _offsets(path, count):
+    try:
+        offsets = find_offsets(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if len(offsets) != count + 1:
+        raise DataError(
+            f"{path} is damaged: it has {len(offsets) - 1} whole records and should "
+            f"have {count}; prepare or copy it again"
+        )
+    return offsets
 
 
 def _is_labelled(split):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from train.data import pipeline, splits
 from train.data.kinds import kind_of
+from train.data.pieces import find_offsets
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
@@ -631,6 +632,30 @@ def test_corrupt_images_of_large_tfds_data_are_left_out(
     assert source.skipped == (f"example {index} of tiny_images train",)
     whole = sorted(set(range(202)) - {60})
     assert [value for value, _ in epoch_of(source.train)] == whole
+
+
+# A byte of a record's length: up to 255 too long, 16 MB, beyond any file, and a file
+# that ends early.
+@pytest.mark.parametrize("place", [0, 3, 7, None])
+def test_a_damaged_length_in_a_large_tfds_file(tmp_path, monkeypatch, place):
+    write_tfds(tmp_path, {"train": [0, 1] * 20, "test": [0]}, disableShuffling=True)
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
+    split = load("tiny_images", tmp_path).train
+    path = next(tmp_path.glob("*/*/*train*"))
+    content = bytearray(path.read_bytes())
+    start = find_offsets(str(path))[10]
+    if place is None:
+        del content[-7:]
+    else:
+        content[start + place] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(
+        DataError, match="train.tfrecord-00000-of-00001 is damaged.* 40;"
+    ):
+        pipeline.training_batches(split, image_size=(1, 1), batch_size=2, seed=0)
+    path.unlink()
+    with pytest.raises(DataError, match="cannot read .*train.tfrecord-00000-of-00001"):
+        split.pieces()
 
 
 def test_tfds_takes_validation_where_test_has_no_labels(tmp_path):
