@@ -107,7 +107,7 @@ class Source:
         test: The examples to report on.
         skipped: Names the images of all splits that were left out because they
             cannot be read.
-        ignored: Names the files and folders among the images that are not used.
+        ignored: Names what else is in the folders of the data, and is not used.
     """
 
     name: str
@@ -263,7 +263,8 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
 
     if split.arrays is not None:
         records, labels = (values[indices] for values in split.arrays)
-        return in_memory(split.name, records, labels, split.read, locate)
+        part = in_memory(split.name, records, labels, split.read, locate)
+        return replace(part, honour_exif=split.honour_exif)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
     known = split.known_labels

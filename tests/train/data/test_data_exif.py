@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
+from test_data_sources import write_tfds
 
 from train.data import exif, pipeline
 from train.data.decoding import decode_image
 from train.data.folder_source import file_split
-from train.data.splits import Split
+from train.data.sources import load
+from train.data.splits import in_memory, pick
 
 HEIGHT, WIDTH = 43, 67
 TURNS = range(1, 9)
@@ -198,11 +200,21 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_tfds_decodes_as_published():
-    split = dataclasses.replace(
-        Split("x", 1, None, tf.identity, None), honour_exif=False
-    )
-    encoded = tf.constant(encode(6, format="JPEG"))
-    assert split.decode(encoded).shape == (HEIGHT, WIDTH, 3)
-    window = split.decode(encoded, lambda shape: tf.constant([40, 60, 3, 7]))
-    assert window.shape == (3, 7, 3)
+def test_tfds_decodes_as_published(tmp_path):
+    write_tfds(tmp_path, {"train": [0], "test": [0]}, image=encode(6, format="JPEG"))
+    split = load("tiny_images", tmp_path).train
+    for part in (split, pick(split, [0])):
+        [(record, _)] = part.records()
+        assert exif.orientation(record) == 6
+        assert part.decode(record).shape == (HEIGHT, WIDTH, 3)
+        window = part.decode(record, lambda shape: tf.constant([40, 60, 3, 7]))
+        assert window.shape == (3, 7, 3)
+
+
+def test_a_part_of_images_in_memory_stands_as_the_whole_does():
+    encoded = np.array([encode(6, format="JPEG")], object)
+    whole = in_memory("x", encoded, np.zeros(1, int), tf.identity, None)
+    for split in (whole, dataclasses.replace(whole, honour_exif=False)):
+        shape = split.decode(tf.constant(encoded[0])).shape
+        assert shape == ((HEIGHT, WIDTH, 3), (WIDTH, HEIGHT, 3))[split.honour_exif]
+        assert pick(split, [0]).decode(tf.constant(encoded[0])).shape == shape
