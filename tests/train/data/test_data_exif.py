@@ -41,13 +41,14 @@ def photo(mode="RGB"):
 
 def tiff(turn, order="<", kind=3, before=0):
     """EXIF by hand: entries before the orientation, then the directory's end."""
-    entry = {"<": "<HHIHH", ">": ">HHIHH"}[order]
+    # A value of two bytes or of four.
+    entry = f"{order}HHI{'I' if kind == 4 else 'Hxx'}"
     count = before + 1
     content = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", 10)
     content += b"??" + struct.pack(f"{order}H", count)
     for number in range(before):
-        content += struct.pack(entry, 0x0100 + number, 3, 1, 8, 0)
-    return content + struct.pack(entry, 0x0112, kind, 1, turn, 0) + b"\0\0\0\0"
+        content += struct.pack(entry, 0x0100 + number, 3, 1, 8)
+    return content + struct.pack(entry, 0x0112, kind, 1, turn) + b"\0\0\0\0"
 
 
 def encode(turn=None, mode="RGB", exif_bytes=None, **options):
@@ -120,6 +121,11 @@ HEADS = {
     "after a long JFIF": (segment(0xE0, JFIF[4:] + bytes(300)) + EXIF, 6),
     "after a comment": (JFIF + segment(0xFE, b"hello") + EXIF, 6),
     "after 64 kB of colour profile": (JFIF + segment(0xE2, bytes(65_000)) + EXIF, 6),
+    "after 16 segments": (JFIF + 16 * segment(0xE2, bytes(65_000)) + EXIF, 6),
+    "long": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=4)), 6),
+    "long, big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">", 4)), 8),
+    "too long": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0x10006, kind=4)), 1),
+    "too long, big": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0x60000, ">", 4)), 1),
     "big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">")), 8),
     "among others": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(3, before=9)), 3),
     "not a short": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=2)), 1),
