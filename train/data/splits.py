@@ -39,7 +39,7 @@ class Split:
             `tf.data` maps.
         locate: Names a record for a person, from its index and its NumPy value.
         known_labels: The labels in the order of `records`, where they are known
-            without reading these; None otherwise.
+            without reading these, or `labels` has read them; None otherwise.
         arrays: The records and the labels as arrays, where they are in memory; None
             otherwise.
         pieces: Returns parts of `records` that can be read in any order; None where
@@ -58,7 +58,9 @@ class Split:
     honour_exif: bool = True
 
     def labels(self) -> np.ndarray:
-        """Reads the label of every example, and no image.
+        """Finds the label of every example; no image is decoded.
+
+        Where they are not known, all records are read, once.
 
         Returns:
             Integers `(num_examples,)`, in the order of `records`.
@@ -68,7 +70,9 @@ class Split:
         if known is not None and len(known) == self.num_examples:
             return known
         batches = self.records().map(lambda _, label: label).batch(4096)
-        return np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
+        labels = np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
+        object.__setattr__(self, "known_labels", labels)
+        return labels
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each class; no image is decoded.
