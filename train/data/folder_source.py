@@ -14,10 +14,10 @@ from train.data.splits import (
     Split,
     check_name,
     divide,
-    escaped,
     hold_out,
     in_memory,
 )
+from zoo.text import printable
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
@@ -94,7 +94,7 @@ def entries(folder: Path) -> list[Path]:
 def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
     """Names for a person what is not used of a folder, such as `daisy/older/`."""
     return tuple(
-        f"{escaped(path.relative_to(folder).as_posix())}{'/' if path.is_dir() else ''}"
+        printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
         for path in paths
     )
 

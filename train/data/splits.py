@@ -1,7 +1,6 @@
 """What every data set looks like to the trainer: splits of undecoded examples."""
 
 import os
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +12,11 @@ from train.callbacks import progress_bar
 from train.data.decoding import ChooseWindow, decode_image
 from train.data.pieces import Pieces, some
 from train.errors import RunError
+from zoo.text import is_safe, printable
 
 HOLD_OUT_SEED = 0
 NAMED = 10
 UNWATCHED = 5_000
-# Control characters, halves of characters, line and paragraph separators.
-_REFUSED = {"Cc", "Cs", "Zl", "Zp"}
 
 
 class DataError(RunError):
@@ -348,28 +346,15 @@ def check_name(name: str, place: str) -> None:
         place: Where it is, for the error message.
 
     Raises:
-        DataError: it has line breaks or other control characters, or is not UTF-8.
+        DataError: it has line breaks or other control characters, such as those that
+            reorder the text after them, or is not UTF-8.
     """
     # Surrogates stand for bytes that are not UTF-8.
-    if any(unicodedata.category(letter) in _REFUSED for letter in name):
+    if not is_safe(name):
         raise DataError(
-            f"{escaped(place)} has line breaks or other control characters in its "
+            f"{printable(place)} has line breaks or other control characters in its "
             "name, or is not UTF-8: rename it"
         )
-
-
-def escaped(text: str) -> str:
-    r"""Writes a text on one line, with backslashes for what cannot be shown.
-
-    Example:
-
-    >>> print(escaped("two\nlines"))
-    two\nlines
-    """
-    return "".join(
-        repr(letter)[1:-1] if unicodedata.category(letter) in _REFUSED else letter
-        for letter in text
-    )
 
 
 def named(names: Sequence[str]) -> str:

@@ -17,6 +17,8 @@ from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
 from train.data.subset import limited
 from train.explained.photos import Photos
+from zoo.registry import PublishedModel
+from zoo.text import printable
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 PARTS = ("train", "validation", "test")
@@ -788,12 +790,18 @@ def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatc
 
 
 NAMES = {
-    b"two\nlines": r"two\nlines",
-    b"return\r": r"return\r",
+    b"two\nlines": r"two\x0alines",
+    b"return\r": r"return\x0d",
     b"\x1b[31mred": r"\x1b[31mred",
     b"latin\xff": r"latin\udcff",
     "paragraph\u2029": r"paragraph\u2029",
+    "\u202egpj": r"\u202egpj",
+    "\u2067\u05e9\u2069": "\\u2067\u05e9\\u2069",
 }
+
+
+# With the marks that Hebrew and Arabic names have.
+MARKED = ("\u05e9\u05dc\u05d5\u05dd\u200f (1)", "\u061cعبّاد", "a\u200e")
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -815,9 +823,38 @@ def test_names_that_no_list_could_hold_are_refused_by_path(photos, name, is_clas
 
 
 def test_names_in_every_script_are_taken(photos):
-    for name in ("Gänse blümchen", "向日葵\u3000", "👩\u200d🌾", "عبّاد\u200c"):
+    names = ("Gänse blümchen", "向日葵\u3000", "👩\u200d🌾", "عبّاد\u200c", *MARKED)
+    for name in names:
         shutil.copytree(photos / "daisy", photos / name)
-    assert len(load(str(photos)).class_names) == 6
+    classes = load(str(photos)).class_names
+    assert {"daisy", "tulip", *names} == set(classes)
+    # What a data set takes, a card takes when the model is published.
+    card = PublishedModel(
+        name="flowers",
+        architecture={"hidden_size": 48},
+        image_size=(32, 32),
+        channels=3,
+        classes=len(classes),
+        class_names=classes,
+        parameters=10,
+        weights="model.npz",
+        file_size=40,
+        sha256=64 * "0",
+        data_set="photos",
+        metrics={},
+        base=None,
+        variant=None,
+        licence="apache-2.0",
+    )
+    assert card.class_names == classes
+
+
+def test_ignored_names_are_printable(photos):
+    for name in (*NAMES, *MARKED):
+        (photos / os.fsdecode(name)).write_bytes(b"")
+    shown = load(str(photos)).ignored
+    assert set(shown) == {*NAMES.values(), *MARKED}
+    assert all(printable(name) == name for name in shown)
 
 
 def test_ignored_files_of_photos_to_explain(photos):
