@@ -8,10 +8,11 @@ import unicodedata
 # Of an error message; of one value within it.
 MOST_OF_MESSAGE = 2000
 MOST_OF_VALUE = 100
-# The joiners within words and emoji.
-_JOINERS = "\u200c\u200d"
-# What reorders the text around it.
-_REORDERING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# The joiners within words and emoji, and the marks that names in Hebrew and Arabic have
+# beside digits and brackets: each is a letter without width, and turns no others.
+_JOINERS = "\u200c\u200d\u061c\u200e\u200f"
+# What reorders the text that follows, up to the end of the line.
+_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
@@ -57,6 +58,8 @@ def brief(value: object) -> str:
 
 def is_safe(text: str) -> bool:
     r"""Says whether text has neither control characters nor halves of others.
+
+    Those that reorder the text that follows are among the former.
 
     Example:
         >>> from zoo import text

@@ -60,10 +60,11 @@ def test_what_is_spelled_out():
         r"a\x1b[2J\x9b1m\x1b]0;b\x07\x0d\x0a\u2028ok\u202etxt.exe\ud800\x00"
     )
     assert text.printable("a\nb\r", lines=True) == "a\nb\\x0d"
-    for fine in ("Öl", "日本語", "👩‍🌾", "می‌خواهم", "a\xa0b", ""):
+    marked = ("\u05e9\u05dc\u05d5\u05dd\u200f (1)", "\u061cعبّاد", "a\u200e")
+    for fine in ("Öl", "日本語", "👩‍🌾", "می‌خواهم", "a\xa0b", "", *marked):
         assert text.printable(fine) == fine
         assert text.is_safe(fine)
-    for character in NASTY:
+    for character in f"{NASTY}\u202a\u202b\u202c\u202d\u2066\u2067\u2068\u2069":
         assert text.is_safe(character) == (text.printable(character) == character)
     for size in (10, 100, 1999, 2000, 2001, 10**6):
         for character in ("a", "\0", "\U000e0041"):

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-_ORIENTATION, _SHORT = 0x0112, 3
+_ORIENTATION, _SHORT, _LONG = 0x0112, 3, 4
 _ENTRY = 12  # bytes
-# Of a JPEG: its description comes first. A PNG may end with it.
-_SEARCHED = 2**17
+# Of a JPEG: its description comes first, though colour profiles and what programs
+# store may be before EXIF. A PNG may end with it.
+_SEARCHED = 2**20
 _WHOLE = 2**31 - 1
 _JPEG_MARKER = b"Exif\0\0"
 
@@ -94,10 +95,15 @@ def _of_tiff(tiff):
     count = short(content[start], content[start + 1])
     entries = content[start + 2 : start + 2 + _ENTRY * count]
     entries = tf.reshape(entries[: tf.size(entries) // _ENTRY * _ENTRY], [-1, _ENTRY])
+    kind = short(entries[:, 2], entries[:, 3])
     is_orientation = (short(entries[:, 0], entries[:, 1]) == _ORIENTATION) & (
-        short(entries[:, 2], entries[:, 3]) == _SHORT
+        (kind == _SHORT) | (kind == _LONG)
     )
-    values = tf.boolean_mask(short(entries[:, 8], entries[:, 9]), is_orientation)
+    values = short(entries[:, 8], entries[:, 9])
+    rest = short(entries[:, 10], entries[:, 11])
+    longs = tf.where(is_big_endian, 2**16 * values + rest, values + 2**16 * rest)
+    values = tf.where(kind == _LONG, longs, values)
+    values = tf.boolean_mask(values, is_orientation)
     value = tf.concat([values, [1]], axis=0)[0]
     return tf.where((value >= 1) & (value <= 8), value, 1)
 

@@ -14,10 +14,10 @@ from train.data.splits import (
     Split,
     check_name,
     divide,
-    escaped,
     hold_out,
     in_memory,
 )
+from zoo.text import printable
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
@@ -69,7 +69,7 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     ignored = []
     if parts:
         used = {path.name for path in parts.values()}
-        ignored += [path for path in _entries(folder) if path.name not in used]
+        ignored += [path for path in entries(folder) if path.name not in used]
         files = {part: _list_images(path, ignored) for part, path in parts.items()}
         _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
@@ -79,11 +79,24 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
     source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
-    names = [
-        f"{escaped(path.relative_to(folder).as_posix())}{'/' if path.is_dir() else ''}"
-        for path in ignored
-    ]
-    return dataclasses.replace(source, ignored=tuple(names))
+    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+
+
+def entries(folder: Path) -> list[Path]:
+    """Returns what is in a folder and not hidden, sorted."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and path.name.lower() not in _OF_SYSTEMS
+    )
+
+
+def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+    """Names for a person what is not used of a folder, such as `daisy/older/`."""
+    return tuple(
+        printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
+        for path in paths
+    )
 
 
 def image_endings() -> tuple[str, ...]:
@@ -160,14 +173,14 @@ def _list_images(folder, ignored):
     endings = image_endings()
     files = {}
     unused = {}
-    for entry in _entries(folder):
+    for entry in entries(folder):
         if not entry.is_dir():
             ignored.append(entry)
             continue
         check_name(entry.name, str(entry))
         files[entry.name] = []
         unused[entry.name] = []
-        for path in _entries(entry):
+        for path in entries(entry):
             if path.suffix.lower() in endings and path.is_file():
                 check_name(path.name, str(path))
                 files[entry.name].append(str(path))
@@ -181,15 +194,6 @@ def _list_images(folder, ignored):
             remedy = heic_remedy(unused[name])
             raise DataError(f"{folder / name} has no images: {LAYOUT}{remedy}")
     return files
-
-
-def _entries(folder):
-    """Returns what is in a folder and not hidden, sorted."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if not path.name.startswith(".") and path.name.lower() not in _OF_SYSTEMS
-    )
 
 
 def _flatten(files):

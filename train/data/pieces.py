@@ -5,7 +5,8 @@ are larger than the buffer, it is to be filled from everywhere. Folders and CSV 
 need none of this, for their whole list of files is in memory.
 """
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,24 +82,64 @@ def find_offsets(path: str) -> np.ndarray:
         path: Of an uncompressed TFRecord file on this machine.
 
     Returns:
-        As `offsets_of`.
+        As `offsets_of`, of the whole records before the end or the first damage.
     """
     lengths = []
+    left = os.path.getsize(path)
     with open(path, "rb") as file:
         while header := file.read(_HEADER):
-            lengths.append(int.from_bytes(header[:8], "little"))
-            file.seek(lengths[-1] + _FOOTER, 1)
+            length = int.from_bytes(header[:8], "little")
+            left -= _HEADER + length + _FOOTER
+            if left < 0:
+                break
+            lengths.append(length)
+            file.seek(length + _FOOTER, 1)
     return offsets_of(lengths)
 
 
+def interleaved(
+    counts: Sequence[int], cycle_length: int, block_length: int
+) -> np.ndarray:
+    """Finds where `tf.data.Dataset.interleave` of several files has their records.
+
+    Args:
+        counts: How many records each file has.
+        cycle_length: How many files are read at a time.
+        block_length: How many records are read of one before the next has its turn.
+
+    Returns:
+        Integers `(records,)`, the index of each in the interleaved order; the first
+        file's come first.
+
+    Example:
+
+    >>> interleaved([3, 2], cycle_length=2, block_length=1).tolist()
+    [0, 2, 4, 1, 3]
+    """
+    ends = np.cumsum(counts, dtype=np.int64)
+    order = tf.data.Dataset.from_tensor_slices((ends - counts, ends)).interleave(
+        tf.data.Dataset.range, cycle_length=cycle_length, block_length=block_length
+    )
+    indices = np.empty(ends[-1], np.int64)
+    indices[np.concatenate(list(order.batch(4096).as_numpy_iterator()))] = np.arange(
+        ends[-1]
+    )
+    return indices
+
+
 def cut(
-    files: Iterable[RecordFile], example: Callable[[tf.Tensor, tf.Tensor], tuple]
+    files: Sequence[RecordFile],
+    example: Callable[[tf.Tensor, tf.Tensor], tuple],
+    indices: np.ndarray | None = None,
 ) -> Pieces:
     """Cuts files into pieces of 16 records, or leaves whole what must be read whole.
 
     Args:
-        files: In the order of the split.
+        files: The files of the split.
         example: Turns the index of a record and its bytes into an example.
+        indices: Integers `(examples,)`, the index in the split of each record of the
+            first file, then of the second, and so on; None where the split has them
+            in this very order.
 
     Returns:
         The pieces.
@@ -124,6 +165,7 @@ def cut(
     with tf.device("CPU:0"):
         names = tf.constant(paths), tf.constant(compressions)
         pieces = tf.constant(table)
+        index_of = None if indices is None else tf.constant(indices)
 
     def read(piece):
         row = tf.gather(pieces, piece)
@@ -139,10 +181,13 @@ def cut(
             ),
             tf.TensorSpec((), tf.string),
         )
-        indices = tf.data.Dataset.range(first, first + count)
-        return tf.data.Dataset.zip(indices, records.skip(skip).take(count)).map(
-            lambda index, record: (index, example(index, record))
-        )
+        places = tf.data.Dataset.range(first, first + count)
+
+        def numbered(place, record):
+            index = place if index_of is None else tf.gather(index_of, place)
+            return index, example(index, record)
+
+        return tf.data.Dataset.zip(places, records.skip(skip).take(count)).map(numbered)
 
     return Pieces(len(table), read)
 

@@ -95,9 +95,12 @@ def load(
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:
         count = len(source.ignored)
+        used = "images in class folders"
+        if kind == "tfrecord":
+            used = "TFRecord files of train, validation or test by their names"
         tell(
             f"{source.name}: {count} {'entry is' if count == 1 else 'entries are'} "
-            f"ignored, no images in class folders: {named(source.ignored)}"
+            f"ignored, no {used}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
         )
     if not skip_corrupt:

@@ -1,7 +1,6 @@
 """What every data set looks like to the trainer: splits of undecoded examples."""
 
 import os
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +12,11 @@ from train.callbacks import progress_bar
 from train.data.decoding import ChooseWindow, decode_image
 from train.data.pieces import Pieces, some
 from train.errors import RunError
+from zoo.text import is_safe, printable
 
 HOLD_OUT_SEED = 0
 NAMED = 10
 UNWATCHED = 5_000
-# Control characters, halves of characters, line and paragraph separators.
-_REFUSED = {"Cc", "Cs", "Zl", "Zp"}
 
 
 class DataError(RunError):
@@ -39,7 +37,7 @@ class Split:
             `tf.data` maps.
         locate: Names a record for a person, from its index and its NumPy value.
         known_labels: The labels in the order of `records`, where they are known
-            without reading these; None otherwise.
+            without reading these, or `labels` has read them; None otherwise.
         arrays: The records and the labels as arrays, where they are in memory; None
             otherwise.
         pieces: Returns parts of `records` that can be read in any order; None where
@@ -58,7 +56,9 @@ class Split:
     honour_exif: bool = True
 
     def labels(self) -> np.ndarray:
-        """Reads the label of every example, and no image.
+        """Finds the label of every example; no image is decoded.
+
+        Where they are not known, all records are read, once.
 
         Returns:
             Integers `(num_examples,)`, in the order of `records`.
@@ -68,7 +68,9 @@ class Split:
         if known is not None and len(known) == self.num_examples:
             return known
         batches = self.records().map(lambda _, label: label).batch(4096)
-        return np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
+        labels = np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
+        object.__setattr__(self, "known_labels", labels)
+        return labels
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each class; no image is decoded.
@@ -107,7 +109,7 @@ class Source:
         test: The examples to report on.
         skipped: Names the images of all splits that were left out because they
             cannot be read.
-        ignored: Names the files and folders among the images that are not used.
+        ignored: Names what else is in the folders of the data, and is not used.
     """
 
     name: str
@@ -263,7 +265,8 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
 
     if split.arrays is not None:
         records, labels = (values[indices] for values in split.arrays)
-        return in_memory(split.name, records, labels, split.read, locate)
+        part = in_memory(split.name, records, labels, split.read, locate)
+        return replace(part, honour_exif=split.honour_exif)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
     known = split.known_labels
@@ -343,28 +346,15 @@ def check_name(name: str, place: str) -> None:
         place: Where it is, for the error message.
 
     Raises:
-        DataError: it has line breaks or other control characters, or is not UTF-8.
+        DataError: it has line breaks or other control characters, such as those that
+            reorder the text after them, or is not UTF-8.
     """
     # Surrogates stand for bytes that are not UTF-8.
-    if any(unicodedata.category(letter) in _REFUSED for letter in name):
+    if not is_safe(name):
         raise DataError(
-            f"{escaped(place)} has line breaks or other control characters in its "
+            f"{printable(place)} has line breaks or other control characters in its "
             "name, or is not UTF-8: rename it"
         )
-
-
-def escaped(text: str) -> str:
-    r"""Writes a text on one line, with backslashes for what cannot be shown.
-
-    Example:
-
-    >>> print(escaped("two\nlines"))
-    two\nlines
-    """
-    return "".join(
-        repr(letter)[1:-1] if unicodedata.category(letter) in _REFUSED else letter
-        for letter in text
-    )
 
 
 def named(names: Sequence[str]) -> str:

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from train.data.pieces import RecordFile, cut, find_offsets
+from train.data.pieces import RecordFile, cut, find_offsets, interleaved
 from train.data.splits import DataError, Source, Split, validation_size
 
 UNLABELLED = -1
+# TFDS's own, of files that it shuffled; others are read one after the other.
+FILES_AT_ONCE, BLOCK = 16, 16
 
 
 def load_tfds(
@@ -182,14 +184,23 @@ def tfds_split(
         dict.fromkeys((image, *label_features), True),
         decoders={image: tfds.decode.SkipDecoding()},
     )
+    # What `records` and `pieces` share, so that an index means one example in both.
+    order = {
+        "cycle_length": 1 if builder.info.disable_shuffling else FILES_AT_ONCE,
+        "block_length": BLOCK,
+    }
 
     def records():
         examples = builder.as_dataset(
             split=instruction,
             shuffle_files=False,
             decoders=decoders,
-            # The training pipeline caches and prefetches by itself.
-            read_config=tfds.ReadConfig(try_autocache=False, skip_prefetch=True),
+            read_config=tfds.ReadConfig(
+                # The training pipeline caches and prefetches by itself.
+                try_autocache=False,
+                skip_prefetch=True,
+                **{f"interleave_{name}": number for name, number in order.items()},
+            ),
         )
         return examples.map(lambda example: (example[image], label(example)))
 
@@ -200,7 +211,8 @@ def tfds_split(
             example = features.deserialize_example(record, decoders=decoders.decoders)
             return example[image], label(example)
 
-        return cut(_record_files(builder, instruction), parsed)
+        files = list(_record_files(builder, instruction))
+        return cut(files, parsed, interleaved([file.take for file in files], **order))
 
     # Others have no records that can be told apart in a file.
     is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
@@ -227,8 +239,21 @@ def _record_files(builder, instruction):
             path,
             skip=file.skip,
             take=rest if file.take == -1 else file.take,
-            offsets=find_offsets(path) if is_searched else None,
+            offsets=_offsets(path, file.examples_in_shard) if is_searched else None,
         )
+
+
+def _offsets(path, count):
+    try:
+        offsets = find_offsets(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if len(offsets) != count + 1:
+        raise DataError(
+            f"{path} is damaged: it has {len(offsets) - 1} whole records and should "
+            f"have {count}; prepare or copy it again"
+        )
+    return offsets
 
 
 def _is_labelled(split):

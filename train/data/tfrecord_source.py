@@ -1,5 +1,6 @@
 """TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.callbacks import progress_bar
+from train.data.folder_source import entries, ignored_names
 from train.data.kinds import PARTS, record_files
 from train.data.pieces import RecordFile, cut, offsets_of
 from train.data.splits import DataError, Source, Split, check_name, divide
@@ -45,7 +47,7 @@ def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
 
     Returns:
         The source, with `tf.train.Example` as records, in the order of the sorted
-        files.
+        files. It names what else is in the folder, or is called by the pattern.
 
     Raises:
         DataError: when there are no such files, they are damaged, their records have
@@ -72,7 +74,14 @@ def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
         for part in PARTS
         if part in files
     }
-    return divide(dataset, names, splits, validation_fraction, LAYOUT)
+    used = {CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
+    ignored = [
+        path
+        for path in entries(folder)
+        if path.match(pattern) and path.name not in used
+    ]
+    source = divide(dataset, names, splits, validation_fraction, LAYOUT)
+    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
 
 
 def _compression(path):

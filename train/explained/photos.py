@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from train.data import pipeline
 from train.data.folder_source import file_split, heic_remedy, image_endings
-from train.data.splits import DataError, check_name, escaped, find_corrupt, named
+from train.data.splits import DataError, check_name, find_corrupt, named
 from train.errors import RunError
 from train.evaluation import centred
+from zoo.text import printable
 
 # Of a photo in a figure, in pixels.
 LONGER_SIDE = 640
@@ -75,7 +76,7 @@ class Photos:
                 check_name(str(file), str(file))
                 found.setdefault(file.resolve(), file)
         self.paths = tuple(found.values())
-        self.ignored = tuple(escaped(str(path)) for path in ignored)
+        self.ignored = tuple(printable(str(path)) for path in ignored)
         if missing := [str(path) for path in self.paths if not path.is_file()]:
             raise DataError(f"There is no image {named(missing)}: check the path.")
         self.names = _names(self.paths)

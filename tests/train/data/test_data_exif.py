@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
+from test_data_sources import write_tfds
 
 from train.data import exif, pipeline
 from train.data.decoding import decode_image
 from train.data.folder_source import file_split
-from train.data.splits import Split
+from train.data.sources import load
+from train.data.splits import in_memory, pick
 
 HEIGHT, WIDTH = 43, 67
 TURNS = range(1, 9)
@@ -39,13 +41,14 @@ def photo(mode="RGB"):
 
 def tiff(turn, order="<", kind=3, before=0):
     """EXIF by hand: entries before the orientation, then the directory's end."""
-    entry = {"<": "<HHIHH", ">": ">HHIHH"}[order]
+    # A value of two bytes or of four.
+    entry = f"{order}HHI{'I' if kind == 4 else 'Hxx'}"
     count = before + 1
     content = {"<": b"II*\0", ">": b"MM\0*"}[order] + struct.pack(f"{order}I", 10)
     content += b"??" + struct.pack(f"{order}H", count)
     for number in range(before):
-        content += struct.pack(entry, 0x0100 + number, 3, 1, 8, 0)
-    return content + struct.pack(entry, 0x0112, kind, 1, turn, 0) + b"\0\0\0\0"
+        content += struct.pack(entry, 0x0100 + number, 3, 1, 8)
+    return content + struct.pack(entry, 0x0112, kind, 1, turn) + b"\0\0\0\0"
 
 
 def encode(turn=None, mode="RGB", exif_bytes=None, **options):
@@ -118,6 +121,11 @@ HEADS = {
     "after a long JFIF": (segment(0xE0, JFIF[4:] + bytes(300)) + EXIF, 6),
     "after a comment": (JFIF + segment(0xFE, b"hello") + EXIF, 6),
     "after 64 kB of colour profile": (JFIF + segment(0xE2, bytes(65_000)) + EXIF, 6),
+    "after 16 segments": (JFIF + 16 * segment(0xE2, bytes(65_000)) + EXIF, 6),
+    "long": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=4)), 6),
+    "long, big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">", 4)), 8),
+    "too long": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0x10006, kind=4)), 1),
+    "too long, big": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(0x60000, ">", 4)), 1),
     "big endian": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(8, ">")), 8),
     "among others": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(3, before=9)), 3),
     "not a short": (JFIF + segment(0xE1, b"Exif\0\0" + tiff(6, kind=2)), 1),
@@ -198,11 +206,21 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_tfds_decodes_as_published():
-    split = dataclasses.replace(
-        Split("x", 1, None, tf.identity, None), honour_exif=False
-    )
-    encoded = tf.constant(encode(6, format="JPEG"))
-    assert split.decode(encoded).shape == (HEIGHT, WIDTH, 3)
-    window = split.decode(encoded, lambda shape: tf.constant([40, 60, 3, 7]))
-    assert window.shape == (3, 7, 3)
+def test_tfds_decodes_as_published(tmp_path):
+    write_tfds(tmp_path, {"train": [0], "test": [0]}, image=encode(6, format="JPEG"))
+    split = load("tiny_images", tmp_path).train
+    for part in (split, pick(split, [0])):
+        [(record, _)] = part.records()
+        assert exif.orientation(record) == 6
+        assert part.decode(record).shape == (HEIGHT, WIDTH, 3)
+        window = part.decode(record, lambda shape: tf.constant([40, 60, 3, 7]))
+        assert window.shape == (3, 7, 3)
+
+
+def test_a_part_of_images_in_memory_stands_as_the_whole_does():
+    encoded = np.array([encode(6, format="JPEG")], object)
+    whole = in_memory("x", encoded, np.zeros(1, int), tf.identity, None)
+    for split in (whole, dataclasses.replace(whole, honour_exif=False)):
+        shape = split.decode(tf.constant(encoded[0])).shape
+        assert shape == ((HEIGHT, WIDTH, 3), (WIDTH, HEIGHT, 3))[split.honour_exif]
+        assert pick(split, [0]).decode(tf.constant(encoded[0])).shape == shape

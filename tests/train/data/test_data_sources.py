@@ -11,10 +11,14 @@ from PIL import Image
 
 from train.data import pipeline, splits
 from train.data.kinds import kind_of
+from train.data.pieces import find_offsets
 from train.data.pipeline import evaluation_batches, explained
 from train.data.sources import DataError, find_corrupt, load
 from train.data.splits import hold_out
+from train.data.subset import limited
 from train.explained.photos import Photos
+from zoo.registry import PublishedModel
+from zoo.text import printable
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 PARTS = ("train", "validation", "test")
@@ -436,8 +440,21 @@ def test_prepared_data_need_no_network_and_say_nothing(monkeypatch, capfd):
     assert "%|" not in err
 
 
-def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"}), **info):
-    """Writes the files of a TFDS data set without code, "tiny_images"."""
+def write_tfds(
+    data_dir,
+    splits,
+    label=("classLabel", {"numClasses": "2"}),
+    shards=None,
+    image=None,
+    **info,
+):
+    """Writes the files of a TFDS data set without code, "tiny_images".
+
+    Labels of each split, in the order of its files; their lengths where there are
+    several, by split; and the bytes of all images, by default PNG whose pixels are
+    their place.
+    """
+    shards = {name: [len(labels)] for name, labels in splits.items()} | (shards or {})
     folder = data_dir / "tiny_images" / "1.0.0"
     folder.mkdir(parents=True)
     python = "tensorflow_datasets.core.features"
@@ -469,29 +486,35 @@ def write_tfds(data_dir, splits, label=("classLabel", {"numClasses": "2"}), **in
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
                 "name": name,
                 "numBytes": "1000",
-                "shardLengths": [str(len(labels))],
+                "shardLengths": [str(length) for length in shards[name]],
             }
-            for name, labels in splits.items()
+            for name in splits
         ],
     }
     (folder / "dataset_info.json").write_text(json.dumps(info))
     for name, labels in splits.items():
-        path = folder / f"tiny_images-{name}.tfrecord-00000-of-00001"
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for i, value in enumerate(labels):
-                png = tf.io.encode_png(np.full((3, 2, 1), i, np.uint8)).numpy()
-                if value == "corrupt":
-                    png, value = png[:30], 0
-                feature = {
-                    "image": tf.train.Feature(
-                        bytes_list=tf.train.BytesList(value=[png])
-                    ),
-                    "label": tf.train.Feature(
-                        int64_list=tf.train.Int64List(value=[value])
-                    ),
-                }
-                example = tf.train.Example(features=tf.train.Features(feature=feature))
-                writer.write(example.SerializeToString())
+        ends = np.cumsum(shards[name])
+        for shard, end in enumerate(ends):
+            path = f"tiny_images-{name}.tfrecord-{shard:05}-of-{len(ends):05}"
+            with tf.io.TFRecordWriter(str(folder / path)) as writer:
+                for i in range(end - shards[name][shard], end):
+                    content = image or gray_png(i)
+                    writer.write(tfds_example(content, labels[i]))
+
+
+def gray_png(value):
+    return tf.io.encode_png(np.full((3, 2, 1), value, np.uint8)).numpy()
+
+
+def tfds_example(image, label):
+    if label == "corrupt":
+        image, label = image[:30], 0
+    feature = {
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    return example.SerializeToString()
 
 
 def test_tfds_gray_images_and_its_own_test_split(tmp_path):
@@ -536,6 +559,105 @@ def test_large_tfds_data_are_read_in_pieces(tmp_path, monkeypatch, is_in_order):
     resumed = pipeline.training_batches(split, start_step=5, **options).take(4)
     for (_, again), once in zip(resumed, labels[5:], strict=True):
         np.testing.assert_array_equal(again, once)
+
+
+# Uneven, one a whole number of blocks, and more of them than are read at a time.
+SHARDS = [[50, 17, 32, 70, 33], [33, *[5, 17, 16, 1] * 4, 20, 9]]
+
+
+def values_of(split):
+    return [int(split.decode(record)[0, 0, 0]) for record, _ in split.records()]
+
+
+def epoch_of(split):
+    """The values and labels of one epoch of training."""
+    options = {"image_size": (1, 1), "batch_size": split.num_examples, "crop": "resize"}
+    [batch] = (
+        pipeline.training_batches(split, seed=0, flip=False, **options)
+        .take(1)
+        .as_numpy_iterator()
+    )
+    values = np.rint((batch[0][:, 0, 0, 0] + 1) * 127.5).astype(int)
+    return sorted(zip(values.tolist(), batch[1].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "is_in_order"), [(SHARDS[0], True), (SHARDS[1], False)]
+)
+def test_an_index_means_one_example_in_every_order(
+    tmp_path, monkeypatch, lengths, is_in_order
+):
+    labels = np.arange(sum(lengths)) % 2
+    write_tfds(
+        tmp_path,
+        {"train": labels.tolist(), "test": [0]},
+        shards={"train": lengths},
+        disableShuffling=is_in_order,
+    )
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    # Both parts have a piece of one file.
+    source = load("tiny_images", tmp_path, validation_fraction=0.25)
+    for split in (source.train, source.validation):
+        values = values_of(split)
+        assert (values == sorted(values)) == is_in_order
+        found = split.pieces()
+        seen = {
+            int(index): int(split.decode(record)[0, 0, 0])
+            for index, (record, _) in tf.data.Dataset.range(found.count).flat_map(
+                found.read
+            )
+        }
+        assert [seen[index] for index in range(split.num_examples)] == values
+    part = limited(source.train, 90)
+    kept = sorted(values_of(part))
+    assert len(kept) == 90
+    assert epoch_of(part) == [(value, value % 2) for value in kept]
+    few = limited(part, 45)
+    assert [value for value, _ in epoch_of(few)] == sorted(values_of(few))
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_corrupt_images_of_large_tfds_data_are_left_out(
+    tmp_path, monkeypatch, is_in_order
+):
+    labels = [0, 1] * 101
+    write_tfds(
+        tmp_path,
+        {"train": [*labels[:60], "corrupt", *labels[61:]], "test": [0]},
+        shards={"train": SHARDS[0]},
+        disableShuffling=is_in_order,
+    )
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 40)
+    source = load("tiny_images", tmp_path, skip_corrupt=True)
+    # The eleventh of the second file.
+    index = 60 if is_in_order else 16 + 10
+    assert source.skipped == (f"example {index} of tiny_images train",)
+    whole = sorted(set(range(202)) - {60})
+    assert [value for value, _ in epoch_of(source.train)] == whole
+
+
+# A byte of a record's length: up to 255 too long, 16 MB, beyond any file, and a file
+# that ends early.
+@pytest.mark.parametrize("place", [0, 3, 7, None])
+def test_a_damaged_length_in_a_large_tfds_file(tmp_path, monkeypatch, place):
+    write_tfds(tmp_path, {"train": [0, 1] * 20, "test": [0]}, disableShuffling=True)
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 20)
+    split = load("tiny_images", tmp_path).train
+    path = next(tmp_path.glob("*/*/*train*"))
+    content = bytearray(path.read_bytes())
+    start = find_offsets(str(path))[10]
+    if place is None:
+        del content[-7:]
+    else:
+        content[start + place] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(
+        DataError, match="train.tfrecord-00000-of-00001 is damaged.* 40;"
+    ):
+        pipeline.training_batches(split, image_size=(1, 1), batch_size=2, seed=0)
+    path.unlink()
+    with pytest.raises(DataError, match="cannot read .*train.tfrecord-00000-of-00001"):
+        split.pieces()
 
 
 def test_tfds_takes_validation_where_test_has_no_labels(tmp_path):
@@ -668,12 +790,18 @@ def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatc
 
 
 NAMES = {
-    b"two\nlines": r"two\nlines",
-    b"return\r": r"return\r",
+    b"two\nlines": r"two\x0alines",
+    b"return\r": r"return\x0d",
     b"\x1b[31mred": r"\x1b[31mred",
     b"latin\xff": r"latin\udcff",
     "paragraph\u2029": r"paragraph\u2029",
+    "\u202egpj": r"\u202egpj",
+    "\u2067\u05e9\u2069": "\\u2067\u05e9\\u2069",
 }
+
+
+# With the marks that Hebrew and Arabic names have.
+MARKED = ("\u05e9\u05dc\u05d5\u05dd\u200f (1)", "\u061cعبّاد", "a\u200e")
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -695,9 +823,38 @@ def test_names_that_no_list_could_hold_are_refused_by_path(photos, name, is_clas
 
 
 def test_names_in_every_script_are_taken(photos):
-    for name in ("Gänse blümchen", "向日葵\u3000", "👩\u200d🌾", "عبّاد\u200c"):
+    names = ("Gänse blümchen", "向日葵\u3000", "👩\u200d🌾", "عبّاد\u200c", *MARKED)
+    for name in names:
         shutil.copytree(photos / "daisy", photos / name)
-    assert len(load(str(photos)).class_names) == 6
+    classes = load(str(photos)).class_names
+    assert {"daisy", "tulip", *names} == set(classes)
+    # What a data set takes, a card takes when the model is published.
+    card = PublishedModel(
+        name="flowers",
+        architecture={"hidden_size": 48},
+        image_size=(32, 32),
+        channels=3,
+        classes=len(classes),
+        class_names=classes,
+        parameters=10,
+        weights="model.npz",
+        file_size=40,
+        sha256=64 * "0",
+        data_set="photos",
+        metrics={},
+        base=None,
+        variant=None,
+        licence="apache-2.0",
+    )
+    assert card.class_names == classes
+
+
+def test_ignored_names_are_printable(photos):
+    for name in (*NAMES, *MARKED):
+        (photos / os.fsdecode(name)).write_bytes(b"")
+    shown = load(str(photos)).ignored
+    assert set(shown) == {*NAMES.values(), *MARKED}
+    assert all(printable(name) == name for name in shown)
 
 
 def test_ignored_files_of_photos_to_explain(photos):

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,24 @@ def test_a_part_knows_its_size_labels_and_names(train):
 
 def test_more_than_all_is_all(train):
     assert limited(train, 10_000) is train
+
+
+def test_labels_are_read_once_and_not_for_all(train):
+    reads = []
+
+    def records():
+        reads.append(1)
+        return train.records()
+
+    # As that of a TFDS data set, which does not know its labels.
+    split = dataclasses.replace(train, records=records, known_labels=None, arrays=None)
+    limited(split, None), limited(split, split.num_examples)
+    assert not reads
+    parts = [limited(split, count) for count in (50, 200)]
+    assert [part.class_counts(10).sum() for part in parts] == [50, 200]
+    assert split.class_counts(10).sum() == split.num_examples
+    assert len(reads) == 1
+    np.testing.assert_array_equal(split.labels(), train.labels())
 
 
 def of_sizes(sizes):

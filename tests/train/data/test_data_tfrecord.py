@@ -99,6 +99,26 @@ def test_a_pattern_takes_some_of_the_files(folder):
         load(str(folder / "none*"))
 
 
+def test_files_of_other_names_are_named(folder, capsys):
+    (folder / "class_names.txt").write_text("a\nb\nc\n")
+    (folder / ".hidden.tfrecord").write_bytes(b"")
+    assert load(str(folder)).ignored == ()
+    assert capsys.readouterr().out == ""
+    for name in ("train_2.tfrecord", "Train-3.tfrecord", "val-0.tfrecord"):
+        write(folder / name, [example(8, 0)])
+    (folder / "older").mkdir()
+    source = load(str(folder))
+    assert source.train.num_examples == 5
+    names = ("Train-3.tfrecord", "older/", "train_2.tfrecord", "val-0.tfrecord")
+    assert source.ignored == names
+    assert capsys.readouterr().out == (
+        f"{folder}: 4 entries are ignored, no TFRecord files of train, validation or "
+        f"test by their names: {', '.join(names)}\n"
+    )
+    # Of a pattern, what it means.
+    assert load(str(folder / "t*")).ignored == ("train_2.tfrecord",)
+
+
 def test_files_for_validation(folder):
     write(folder / "validation.tfrecord", [example(6, 1)])
     source = load(str(folder), validation_fraction=0.1)
