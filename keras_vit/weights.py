@@ -19,7 +19,8 @@ from keras_vit.released_places import (
     check_loadable,
     placed,
 )
-from zoo.locate import EXTENSIONS, fetch_card
+from zoo.catalog import EXTENSIONS
+from zoo.locate import fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
