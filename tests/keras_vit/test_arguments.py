@@ -451,5 +451,24 @@ def test_warnings_point_at_the_caller(tmp_path, goldens):
         assert record[0].filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("classes", "variant", "advised"),
+    [
+        (21843, "ViT-B_16", True),
+        (21843, "ViT-H_14", False),
+        (21843, None, False),
+        (5, "ViT-B_16", False),
+    ],
+)
+def test_zero_heads_advise_what_was_released(
+    classes, variant, advised, tmp_path, monkeypatch
+):
+    path = keras_vit.save_released_weights(vit(classes=classes), tmp_path / "zero.npz")
+    monkeypatch.setattr("keras_vit.weights._variant", lambda _: variant)
+    with pytest.warns(UserWarning, match="all zeros") as record:
+        of_file(path)
+    assert ("augreg-imagenet21k" in str(record[0].message)) == advised
+
+
 def test_made_models_have_a_head_or_none():
     assert made(include_top=False).output_shape == (None, 24)
