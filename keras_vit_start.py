@@ -110,8 +110,7 @@ def run(module):
     Args:
         module: str, in one of `PACKAGES`.
     """
-    if _OurPackages not in sys.meta_path:
-        sys.meta_path.insert(0, _OurPackages)
+    _take_ours(*PACKAGES)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
@@ -128,6 +127,8 @@ def python(module, *arguments):
 def need_ours(*names):
     """Makes sure that `import NAME` takes our package, without importing it.
 
+    A folder without Python, of photos say, is passed over.
+
     Args:
         names: str each, of `PACKAGES`.
 
@@ -140,6 +141,9 @@ def need_ours(*names):
         except ValueError:  # a module that somebody made by hand
             spec = importlib.machinery.ModuleSpec(name, None, origin="sys.modules")
         if spec is None:
+            continue
+        if spec.origin is None and name not in sys.modules:
+            _take_ours(name)
             continue
         path = spec.origin or next(iter(spec.submodule_search_locations))
         folder = os.path.dirname(path) if spec.origin else path
@@ -183,12 +187,21 @@ def need_backend():
         ) from error
 
 
-class _OurPackages:
-    """Finds our packages beside this file, before the path is searched."""
+def _take_ours(*names):
+    """Makes `import NAME` take our package from now on."""
+    _OurPackages.names.update(names)
+    if _OurPackages not in sys.meta_path:
+        sys.meta_path.insert(0, _OurPackages)
 
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name not in PACKAGES:
+
+class _OurPackages:
+    """Finds packages of ours beside this file, before the path is searched."""
+
+    names: set[str] = set()
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name not in cls.names:
             return None
         return importlib.machinery.PathFinder.find_spec(name, [HERE])
 

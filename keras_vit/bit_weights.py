@@ -75,7 +75,7 @@ def load_bit_weights(model, source, *, new_head=False):
         ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's or int8
             weights.
         zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
-            missing, unknown or of other shapes; all of them are listed, and no
+            missing, unknown or of other shapes; the first of them are listed, and no
             variable is changed.
         zoo.StoreError: the file cannot be had.
 

@@ -19,7 +19,8 @@ from keras_vit.released_places import (
     check_loadable,
     placed,
 )
-from zoo.locate import EXTENSIONS, fetch_card
+from zoo.catalog import EXTENSIONS
+from zoo.locate import fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -30,6 +31,8 @@ from zoo.semantics import Semantics
 
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
+# Of the original files, whose heads are zeros.
+_IMAGENET21K_CLASSES = 21843
 _HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys()
 
 
@@ -384,11 +387,18 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         array = fitted[key] if key in fitted else checkpoint.arrays[key]
         variable.assign(array.reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
+        remedies = (
+            "classes=K for a new head to fine-tune, include_top=False for features"
+        )
+        own = _variant(checkpoint)
+        releases = () if own is None else zoo.releases(own)
+        is_original = checkpoint.classes == _IMAGENET21K_CLASSES
+        if is_original and "augreg-imagenet21k" in releases:
+            remedies += ', or weights="augreg-imagenet21k" for ImageNet-21k logits'
         warnings.warn(
             f"The head in {checkpoint.path} is all zeros, as new heads and those of "
             "the original ImageNet-21k files are, and so will be the logits: pass "
-            "classes=K for a new head to fine-tune, include_top=False for features, or "
-            'weights="augreg-imagenet21k" for ImageNet-21k logits.',
+            f"{remedies}.",
             stacklevel=stacklevel(),
         )
 

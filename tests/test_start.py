@@ -146,6 +146,30 @@ def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("importing", ["keras_vit", "train.errors"])
+def test_a_folder_without_python_hides_nothing(importing, tmp_path):
+    # Ours are found as an editable install gives them: after the path.
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "a.jpg").touch()
+    (tmp_path / "mine.py").write_text(
+        "import sys\n"
+        "from importlib.machinery import PathFinder\n"
+        "class Editable:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if path is None:\n"
+        f"            return PathFinder.find_spec(name, [{str(ROOT)!r}])\n"
+        "sys.meta_path.append(Editable)\n"
+        f"import {importing}\n"
+        "import zoo\n"
+        "print(zoo.__file__)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": ""}
+    done = run(sys.executable, "mine.py", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{ROOT / 'zoo' / '__init__.py'}\n"
+
+
 def test_ours_are_not_refused():
     keras_vit_start.need_ours(*keras_vit_start.PACKAGES)
     assert train.__file__ == str(ROOT / "train" / "__init__.py")

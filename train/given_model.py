@@ -20,7 +20,7 @@ from train.heads import has_head
 from train.keras_files import load_model
 from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
-from zoo import registry
+from zoo import hub, registry
 
 # What to do where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
@@ -190,18 +190,26 @@ def _of_weights(source, image_size, features):
         options["include_top"] = False
         options["representation_size"] = checkpoint.representation_size
     model = keras_vit.load_model(checkpoint, **options)
-    with contextlib.suppress(zoo.CatalogError):
-        card = zoo.get(str(source))
-        if isinstance(card, zoo.PublishedModel):
-            return GivenModel(card.name, model, card.class_names)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
+    with contextlib.suppress(zoo.CatalogError):
+        card = _card(source, file)
+        if isinstance(card, zoo.PublishedModel):
+            return GivenModel(card.name, model, card.class_names)
     class_names = None
     if file.is_file():
         class_names = _names_beside(file, model, features)
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return GivenModel(_name(place), model, class_names)
+
+
+def _card(source, folder):
+    """Returns the card of what was loaded, None where it has none."""
+    text = source if isinstance(source, str) else ""
+    if zoo.catalog.is_name(text) or hub.is_handle(text):
+        return zoo.get(text)
+    return registry.read(folder) if (folder / registry.CARD).is_file() else None
 
 
 def _name(text):

@@ -219,9 +219,10 @@ class OpenFile:
 
     def _refuse_checksum(self, what):
         raise CheckpointError(
-            f"{self.path} is damaged: {what} has another CRC-32 than when it was "
-            "written. Delete it and download or save it again; if another program "
-            "changed it and kept its metadata, have that program leave them out."
+            f"{self.path} was changed by another program that kept its metadata, or is "
+            f"damaged: {what} has another CRC-32 than when it was written. Have that "
+            "program leave the metadata out, or delete the file and download or save "
+            "it again."
         )
 
     def _blocks(self, array):

@@ -31,6 +31,8 @@ from zoo.cards import CARDS
 from zoo.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.registry import PublishedModel
 
+# A text that ends so is a path.
+EXTENSIONS = (".npz", ".safetensors", ".h5")
 _WORDNET = "https://storage.googleapis.com/bit_models/imagenet21k_wordnet"
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 
@@ -93,7 +95,10 @@ def get(handle: str) -> ModelCard | PublishedModel:
 
 
 def is_name(text: str) -> bool:
-    """Says whether a text names a model, whatever files and folders are there.
+    """Says whether a text names a model, whatever folders are there.
+
+    The registries are asked only for what can be no path of a file: a text without the
+    ending of a file, at which there is none.
 
     Args:
         text: str.
@@ -102,8 +107,8 @@ def is_name(text: str) -> bool:
         True for a handle of the catalogue and for the name of a published model.
 
     Raises:
-        CatalogError: a registry is damaged.
-        StoreError: a registry cannot be had.
+        CatalogError: a registry is asked and damaged.
+        StoreError: a registry is asked and cannot be had.
 
     Example:
         >>> from zoo import catalog
@@ -114,7 +119,9 @@ def is_name(text: str) -> bool:
         return False
     if _released(text) is not None:
         return True
-    return registry.is_name(text) and text in registry.models()
+    if not registry.is_name(text) or text.endswith((*EXTENSIONS, ".keras")):
+        return False
+    return not os.path.isfile(text) and text in registry.models()
 
 
 def is_release(text: str) -> bool:

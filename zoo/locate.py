@@ -6,10 +6,9 @@ import os
 import pathlib
 
 from zoo import augreg, catalog, hub, store
+from zoo.catalog import EXTENSIONS
 from zoo.model_card import CatalogError, ModelCard
 from zoo.registry import PublishedModel
-
-EXTENSIONS = (".npz", ".safetensors", ".h5")
 
 
 def locate(source: str | os.PathLike) -> pathlib.Path:
@@ -20,7 +19,7 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
     1. where a variant is known, as in `keras_vit.ViT_B16(weights=...)`, one of the
        releases that `zoo.releases` gives, with or without its resolution;
     2. a name of the zoo: a handle of the catalogue, such as ``vit-b16/sam``, or a
-       published model;
+       published model, but where the text ends as files do or there is such a file;
     3. a path at which there is a file or a folder, ``~`` being the home folder;
     4. `hf://org/name`, a URL, or the name of an AugReg file.
 

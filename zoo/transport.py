@@ -49,6 +49,10 @@ class TransferError(PrintableError, OSError):
     """A transfer that failed; its text says why and what to do."""
 
 
+class _SilenceError(TransferError):
+    """A server that did not begin to answer."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     """The bytes of a URL so far, and the headers of the answer they began with.
@@ -169,7 +173,12 @@ def download(part: Part, label: str, most_bytes: int) -> None:
     furthest, failures = part.size, 0
     while True:
         begun = time.monotonic()
-        reason = _go_on(part, label, most_bytes)
+        try:
+            reason = _go_on(part, label, most_bytes)
+        except _SilenceError:
+            if not part.size:
+                raise
+            reason = f"no answer began within {FIRST_BYTE_SECONDS} seconds"
         if reason is None:
             return
         enough = max(1, LOWEST_SPEED * (time.monotonic() - begun))
@@ -448,7 +457,7 @@ class _Answer:
         item = self._take(self._deadline - time.monotonic())
         if item is None:
             host = urllib.parse.urlsplit(url).netloc
-            raise TransferError(
+            raise _SilenceError(
                 f"{host} did not begin to send {url} within {FIRST_BYTE_SECONDS} "
                 "seconds: check the network and try again later."
             )

@@ -10,8 +10,10 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
         weights: name of a release ({releases}), None for random weights, the path or
             URL of a file of the released code, timm, transformers or keras-hub, or a
             `zoo.Checkpoint`. `"default"` is {whole!r} as it was released, for images
-            of {image_size}x{image_size}{usable}; and {base!r} with `classes`,
-            `new_head=True` or `include_top=False`.
+            of {image_size}x{image_size}{usable}; and the pre-trained {base!r} where
+            its head of {whole_classes:,} classes is not kept: with other `classes`,
+            `new_head=True` or `include_top=False`. `pooling="gap"`,
+            `representation_size` and `head_bias_init` go with one of these.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
@@ -73,8 +75,15 @@ def _variant_function(variant):
         name=None,
     ):
         if isinstance(weights, str) and weights == "default":
-            as_released = include_top and classes is None and not new_head
-            weights = whole if as_released else base
+            weights, new_head = _default(
+                variant,
+                include_top=include_top,
+                classes=classes,
+                new_head=new_head,
+                pooling=pooling,
+                representation_size=representation_size,
+                head_bias_init=head_bias_init,
+            )
         return VisionTransformer(
             variant,
             weights,
@@ -107,10 +116,59 @@ def _variant_function(variant):
         whole=whole,
         base=base,
         image_size=card.image_size,
+        whole_classes=card.classes,
         usable="" if card.usable_head else ", whose head is all zeros",
         function=build.__name__,
     )
     return build
+
+
+def _default(
+    variant,
+    *,
+    include_top,
+    classes,
+    new_head,
+    pooling,
+    representation_size,
+    head_bias_init,
+):
+    """Returns the release that is the default, and whether its head is made anew.
+
+    Raises:
+        ValueError: no release fits; it is said before one is downloaded.
+    """
+    whole = zoo.find(variant, zoo.default_classifier(variant))
+    base = zoo.find(variant, zoo.default_release(variant))
+    pre_logits = f"representation_size={representation_size!r}"
+    if representation_size not in (None, base.representation_size):
+        raise ValueError(
+            f"{pre_logits} does not fit the default weights of {variant}, "
+            f"{base.release!r}, whose own is {base.representation_size}: pass that, "
+            "or weights=None."
+        )
+    if representation_size is not None and pooling == "gap":
+        raise ValueError(
+            f"{pre_logits} of the default weights of {variant} was trained on the "
+            'class token: leave it out with pooling="gap", or pass weights=None.'
+        )
+    if new_head or not include_top:
+        return base.release, new_head
+    asked = {
+        'pooling="gap"': pooling == "gap",
+        pre_logits: representation_size not in (None, whole.representation_size),
+        f"head_bias_init={head_bias_init!r}": head_bias_init != 0.0,
+    }
+    asked = [argument for argument, is_asked in asked.items() if is_asked]
+    if asked and classes is None:
+        raise ValueError(
+            f"{' and '.join(asked)} needs a new head, and the default weights of "
+            f"{variant} come with one: pass classes=K for a new one of K classes, or "
+            "weights=None."
+        )
+    if not asked and classes in (None, whole.classes):
+        return whole.release, False
+    return base.release, bool(asked)
 
 
 ViT_Ti16 = _variant_function("ViT-Ti_16")

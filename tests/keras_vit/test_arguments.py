@@ -357,6 +357,54 @@ class TestDefaults:
             assert asked(function, **options) == zoo.default_release(variant)
         assert asked(function, weights="sam") == "sam"
 
+    def test_the_classifiers_own_count_keeps_its_head(self, asked):
+        whole = zoo.default_classifier("ViT-B_16")
+        for classes in (None, 1000, np.int64(1000)):
+            assert asked(keras_vit.ViT_B16, classes=classes) == whole
+        for classes in (1000, 10):
+            assert asked(keras_vit.ViT_H14, classes=classes) == "imagenet21k"
+        again = {"classes": 1000, "new_head": True}
+        assert asked(keras_vit.ViT_B16, **again) == "imagenet21k"
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"pooling": "gap"}, {"representation_size": 768}, {"head_bias_init": -1.0}],
+        ids=str,
+    )
+    def test_what_needs_a_new_head(self, options, asked):
+        (name,) = options
+        for classes in (10, 1000):
+            assert asked(keras_vit.ViT_B16, classes=classes, **options) == "imagenet21k"
+        assert asked(keras_vit.ViT_B16, new_head=True, **options) == "imagenet21k"
+        # Nothing is asked for: `asked` would raise something else.
+        with pytest.raises(ValueError, match=f"^{name}=.* pass classes=K"):
+            keras_vit.ViT_B16(**options)
+        if name != "head_bias_init":
+            found = asked(keras_vit.ViT_B16, include_top=False, **options)
+            assert found == "imagenet21k"
+
+    def test_pre_logits_that_no_default_has(self, asked):
+        for function, size in ((keras_vit.ViT_B16, 64), (keras_vit.ViT_S16, 384)):
+            for options in ({}, {"classes": 10}, {"include_top": False}):
+                with pytest.raises(ValueError, match=f"^representation_size={size} d"):
+                    function(representation_size=size, **options)
+        with pytest.raises(ValueError, match="class token: leave it out"):
+            keras_vit.ViT_B16(classes=10, representation_size=768, pooling="gap")
+        function = keras_vit.ViT_H14
+        assert asked(function, representation_size=1280) == "imagenet21k"
+
+    def test_what_the_defaults_become(self, files, monkeypatch):
+        """With a small file in the place of the pre-trained one."""
+        small = zoo.read(files[vit])
+        monkeypatch.setitem(keras_vit.VARIANTS, "ViT-B_16", PLAIN)
+        monkeypatch.setattr("keras_vit.weights.read_weights", lambda *_: small)
+        for options in ({"pooling": "gap"}, {"head_bias_init": -1.0}):
+            for classes in (3, small.classes):
+                model = keras_vit.ViT_B16(classes=classes, **options)
+                kernel, bias = model.get_layer("head").get_weights()
+                assert not kernel.any() and len(bias) == classes
+                assert (bias == options.get("head_bias_init", 0)).all()
+
     def test_augreg_goes_first(self):
         found = {name: zoo.default_classifier(name) for name in keras_vit.VARIANTS}
         assert found["ViT-B_16"] == "augreg-imagenet21k+imagenet2012"
@@ -401,6 +449,25 @@ def test_warnings_point_at_the_caller(tmp_path, goldens):
         with pytest.warns(UserWarning, match="all zeros") as record:
             load()
         assert record[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("classes", "variant", "advised"),
+    [
+        (21843, "ViT-B_16", True),
+        (21843, "ViT-H_14", False),
+        (21843, None, False),
+        (5, "ViT-B_16", False),
+    ],
+)
+def test_zero_heads_advise_what_was_released(
+    classes, variant, advised, tmp_path, monkeypatch
+):
+    path = keras_vit.save_released_weights(vit(classes=classes), tmp_path / "zero.npz")
+    monkeypatch.setattr("keras_vit.weights._variant", lambda _: variant)
+    with pytest.warns(UserWarning, match="all zeros") as record:
+        of_file(path)
+    assert ("augreg-imagenet21k" in str(record[0].message)) == advised
 
 
 def test_made_models_have_a_head_or_none():

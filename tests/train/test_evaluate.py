@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -147,6 +148,15 @@ def test_a_model_that_diverged_is_named(number):
 
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
         given_model.answers(predictor, batches, split)
+
+
+def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
+    shutil.copy(goldens / "token.npz", tmp_path / "best.npz")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zoo.transport.BACKOFF_SECONDS", 0)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
+    for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
+        assert given_model.load(path).name == "best"
 
 
 @pytest.mark.parametrize(("split", "examples"), [("validation", 144), ("train", 1293)])

@@ -156,19 +156,64 @@ def test_a_program_that_changes_arrays_and_keeps_the_metadata(tmp_path):
     path = written(tmp_path, "model.safetensors")
     table, data = header(path)
     with_header(path, table, data[:-4] + bytes(4))
-    with pytest.raises(zoo.CheckpointError, match="another CRC-32.*leave them out"):
+    with pytest.raises(zoo.CheckpointError, match="CRC-32 .*leave the metadata out"):
         zoo.read(path)
 
 
-def test_shards_that_keep_the_metadata_of_the_whole_are_named(tmp_path):
-    path = written(tmp_path, "model.safetensors", "timm")
+def split(path, folder):
+    """Makes two shards, each with the metadata of the whole, and returns the index."""
     table, data = header(path)
-    shard = tmp_path / "model-00001-of-00001.safetensors"
-    with_header(shard, table, data)
-    path.unlink()
-    places = dict.fromkeys(set(table) - {"__metadata__"}, shard.name)
-    index = tmp_path / "model.safetensors.index.json"
+    metadata, names = table.pop("__metadata__"), sorted(table)
+    places = {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        shard = folder / f"model-0000{number}-of-00002.safetensors"
+        held, content = {"__metadata__": metadata}, b""
+        for name in part:
+            start, end = table[name]["data_offsets"]
+            place = [len(content), len(content) + end - start]
+            held[name] = {**table[name], "data_offsets": place}
+            content += data[start:end]
+        with_header(shard, held, content)
+        places |= dict.fromkeys(part, shard.name)
+    index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": places}))
-    assert described(index) is not None
-    with_header(shard, table, data[:-4] + bytes(4))
-    assert described(index) is None
+    return index
+
+
+def test_shards_that_keep_the_metadata_of_the_whole(tmp_path):
+    path = written(tmp_path, "model.safetensors", "timm")
+    before = described(path)
+    index = split(path, tmp_path)
+    path.unlink()
+    assert described(index) == before is not None
+    for shard in tmp_path.glob("model-*"):
+        whole = shard.read_bytes()
+        shard.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+        with pytest.raises(zoo.CheckpointError, match=f"{shard.name} was changed by"):
+            zoo.read(index)
+        shard.write_bytes(whole)
+    # An array that the whole did not have is none of its own.
+    shard = tmp_path / "model-00001-of-00002.safetensors"
+    table, data = header(shard)
+    table["another"] = table.pop(next(name for name in table if name != "__metadata__"))
+    with_header(shard, table, data)
+    with pytest.raises(zoo.CheckpointError, match="its list of checksums has another"):
+        zoo.read(index)
+
+
+def test_metadata_of_other_programs_are_their_own(tmp_path):
+    path = written(tmp_path, "model.safetensors")
+    before = described(path)
+    table, data = header(path)
+    metadata = table["__metadata__"]
+    metadata["note"] = "x"
+    with_header(path, table, data)
+    assert described(path) == before
+    del metadata["format"]
+    with_header(path, table, data)
+    assert described(path) == before
+    # Ours are not.
+    metadata["keras_vit"] = metadata["keras_vit"].replace("1e-06", "1e-05")
+    with_header(path, table, data)
+    with pytest.raises(zoo.CheckpointError, match="its header has another CRC-32"):
+        zoo.read(path)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import zoo
-from zoo import catalog, store
+from zoo import catalog, registry, store, transport
 
 
 @pytest.fixture
@@ -48,6 +48,36 @@ def test_a_file_that_is_there_goes_before_the_index_of_augreg(here):
     assert fetched == "fetched" and name in url
     (here / f"{name}.npz").touch()
     assert zoo.locate(f"{name}.npz") == pathlib.Path(f"{name}.npz")
+
+
+@pytest.fixture
+def unreachable(here, monkeypatch):
+    """A registry that is down."""
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_files_need_no_registry(here, goldens):
+    for name in ("tiny.npz", "tiny.safetensors", "tiny"):
+        shutil.copy(goldens / "token.npz", here / name)
+        assert zoo.locate(name) == pathlib.Path(name)
+    assert not catalog.is_name("tiny.keras")
+    assert zoo.read(zoo.locate("tiny.npz")).classes == 10
+    with pytest.raises(zoo.StoreError, match="registry of KERAS_VIT_REGISTRY cannot"):
+        zoo.locate("published")
+
+
+def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
+    published = {"best.npz": None, "best": None}
+    monkeypatch.setattr(registry, "models", lambda: published)
+    assert catalog.is_name("best")
+    (here / "best").mkdir()
+    assert catalog.is_name("best")
+    (here / "best").rmdir()
+    for name in published:
+        (here / name).touch()
+        assert zoo.locate(name) == pathlib.Path(name)
 
 
 def test_home(here, goldens, monkeypatch):

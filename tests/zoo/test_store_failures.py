@@ -55,6 +55,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Retry-After", "3600")
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif mood == "mute":
+            self.server.go_on.wait(30)
+            self.close_connection = True
         elif mood == "hang up":
             self.close_connection = True
         else:
@@ -216,6 +219,21 @@ def test_a_stalled_transfer_does_not_hang(server, offer, cache, monkeypatch):
     assert_right(cache, url, zoo.fetch(url))
     assert ranges(server)[0] is None
     assert int(ranges(server)[1][6:-1]) > 0
+
+
+def test_an_answer_that_does_not_begin_is_asked_for_again(
+    server, offer, cache, monkeypatch
+):
+    monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 1)
+    monkeypatch.setattr(transport, "RETRIES", 1)
+    url = offer(moods=["cut", "mute"])
+    assert_right(cache, url, zoo.fetch(url))
+    assert ranges(server) == [None, *["bytes=150000-"] * 2]
+    url = offer("b.npz", moods=["cut", "mute", "mute"])
+    with pytest.raises(zoo.StoreError, match="no answer began .* goes on from there"):
+        zoo.fetch(url)
+    zoo.fetch(url)
+    assert ranges(server)[3:] == [None, *["bytes=150000-"] * 3]
 
 
 @pytest.mark.parametrize("etag", ['"one"', None])

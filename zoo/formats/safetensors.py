@@ -6,7 +6,11 @@ gap. Files that are written here carry checksums in their metadata, where other 
 leave them alone:
 
 - `keras_vit_crc32`: a JSON table, the CRC-32 of each array's bytes by its name;
-- `keras_vit_header_crc32`: that of all else in the header, as JSON with sorted keys.
+- `keras_vit_header_crc32`: that of the places of all arrays and of our own metadata, as
+  JSON with sorted keys. What other programs add to the metadata is their own.
+
+A program that splits a file and copies its metadata makes files of fewer arrays, of
+which those that are there are checked.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import zlib
 import numpy as np
 
 from zoo.archive import CheckpointError, OpenFile, StoredArray
+from zoo.formats.description import METADATA_KEY
 
 # bfloat16 is void of two bytes, as NumPy reads it from an .npz.
 _DTYPES = {
@@ -41,6 +46,8 @@ _MOST_AXES = 8
 _METADATA = "__metadata__"
 _CHECKSUMS = "keras_vit_crc32"
 _HEADER_CHECKSUM = "keras_vit_header_crc32"
+# Of the metadata, what the checksum of the header is computed of.
+_OWN_METADATA = (METADATA_KEY, _CHECKSUMS)
 _CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
@@ -110,18 +117,20 @@ class Safetensors(OpenFile):
         metadata = header.get(_METADATA)
         if not isinstance(metadata, dict):
             return {}
-        expected = metadata.pop(_HEADER_CHECKSUM, None)
-        if expected is not None and expected != _header_checksum(header):
-            self._refuse_checksum("its header")
-        if _CHECKSUMS not in metadata:
-            return {}
-        checksums = json.loads(metadata.pop(_CHECKSUMS))
         arrays = set(header) - {_METADATA}
-        if not isinstance(checksums, dict) or set(checksums) != arrays:
-            self._refuse_checksum("its list of checksums")
-        for text in checksums.values():
-            if not isinstance(text, str) or not _CHECKSUM.fullmatch(text):
+        checksums = json.loads(metadata.get(_CHECKSUMS, "{}"))
+        if _CHECKSUMS in metadata:
+            if not isinstance(checksums, dict) or not arrays <= set(checksums):
                 self._refuse_checksum("its list of checksums")
+            for text in checksums.values():
+                if not isinstance(text, str) or not _CHECKSUM.fullmatch(text):
+                    self._refuse_checksum("its list of checksums")
+        expected = metadata.get(_HEADER_CHECKSUM, _header_checksum(header))
+        is_part = len(arrays) < len(checksums)
+        if not is_part and expected != _header_checksum(header):
+            self._refuse_checksum("its header")
+        for name in (_CHECKSUMS, _HEADER_CHECKSUM):
+            metadata.pop(name, None)
         return {name: int(text, 16) for name, text in checksums.items()}
 
     def _stored(self, name, entry, start):
@@ -209,8 +218,13 @@ def write(
 
 
 def _header_checksum(header):
-    """The checksum of a header, however it is spelled, but for the checksum itself."""
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
+    """The checksum of what is ours in a header, however it is spelled."""
+    metadata = {
+        name: text for name, text in header[_METADATA].items() if name in _OWN_METADATA
+    }
+    text = json.dumps(
+        {**header, _METADATA: metadata}, sort_keys=True, separators=(",", ":")
+    )
     return f"{zlib.crc32(text.encode()):08x}"
 
 

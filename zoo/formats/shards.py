@@ -60,7 +60,8 @@ class Shards:
         """Returns an array, whose place was checked with all others.
 
         Raises:
-            CheckpointError: it holds NaN or infinity.
+            CheckpointError: it holds NaN or infinity, or is not what its checksum was
+                computed of.
         """
         return self._files[self._places[key]].check(key)
 
