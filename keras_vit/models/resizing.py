@@ -168,7 +168,7 @@ class _Copies:
             if isinstance(layer, _POSITIONS):
                 weights = [
                     _RESIZE[weight.name](
-                        value, layer.grid_size or old_grid, self.grid, method
+                        _as_float(value), layer.grid_size or old_grid, self.grid, method
                     )
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
@@ -195,6 +195,11 @@ class _Copies:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
+
+
+def _as_float(value):
+    """NumPy has no bfloat16 of its own; `set_weights` casts back."""
+    return value if value.dtype.kind == "f" else value.astype("float32")
 
 
 def _parts(layer, copy):

@@ -77,6 +77,26 @@ def test_rows_and_columns_lie_between_the_old_ones():
     )
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("kind", ["plain", "rows and columns before every block"])
+def test_models_of_every_dtype(kind, dtype):
+    model = small_models.made(**small_models.MODELS[kind], dtype=dtype)
+    name = "position_embedding" + ("" if kind == "plain" else "_1")
+    found = keras_vit.at_image_size(model, 64).get_layer(name)
+    again = small_models.made(**small_models.MODELS[kind])
+    again.set_weights([numpy(ops.cast(w, "float32")) for w in model.weights])
+    expected = keras_vit.at_image_size(again, 64).get_layer(name)
+    for one, other in zip(found.weights, expected.weights, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(
+            numpy(ops.cast(one, "float32")),
+            numpy(ops.cast(ops.cast(other, dtype), "float32")),
+            **{"bfloat16": {}, "float16": {"atol": 2e-3}, "float64": {"atol": 1e-5}}[
+                dtype
+            ],
+        )
+
+
 def test_int8_models_keep_their_kernels():
     model = keras_vit.quantize_weights(small_models.made())
     resized = keras_vit.at_image_size(model, 32)
