@@ -244,15 +244,20 @@ class _Walk:
         self.encoder = _patch_encoder(model)
         self.seen = []
         self._strides = {}
-        if not _is_graph(model):
+        inputs = model.inputs if _is_functional(model) else None
+        if isinstance(model, keras.Sequential):
+            # One that was not built yet takes images of the size given.
+            unknown = [keras.Input((None, None, None))]
+            inputs = getattr(model, "inputs", None) or unknown
+        if not inputs:
             self._refuse(model)
-        shapes = [tensor.shape for tensor in model.inputs]
+        shapes = [tensor.shape for tensor in inputs]
         image_shapes = [shape for shape in shapes if len(shape) == 4]
         if len(image_shapes) != 1:
             self._refuse(model)
         self.images = image_shapes[0][1:3] if image_size is None else tuple(image_size)
         given = []
-        for tensor in model.inputs:
+        for tensor in inputs:
             shape = tensor.shape
             if len(shape) == 4:
                 shape = (shape[0], *self.images, shape[3])
@@ -272,7 +277,7 @@ class _Walk:
 
     def _through(self, model, given):
         """Returns what a model gives for tensors."""
-        if not isinstance(model, keras.Sequential) and _is_graph(model):
+        if _is_functional(model):
             given = keras.tree.pack_sequence_as(model.input, given)
             return keras.models.clone_model(
                 model,
@@ -300,9 +305,10 @@ class _Walk:
             )
             self.stride = self._strides[id(tensors[0])]
             raise _Reached
-        if _is_graph(operation) or isinstance(operation, keras.layers.Pipeline):
+        in_row = isinstance(operation, (keras.Sequential, keras.layers.Pipeline))
+        if in_row or _is_functional(operation):
             given = tensors
-            if _is_graph(operation):
+            if not in_row:
                 given = [
                     keras.Input(batch_shape=tensor.shape, dtype=inner.dtype)
                     for tensor, inner in zip(tensors, operation.inputs, strict=True)
@@ -374,11 +380,12 @@ class _StandIn(keras.layers.Layer):
         )
 
 
-def _is_graph(model):
-    """Whether what a model calls is known: it is functional or sequential."""
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
-        return False
-    return isinstance(model, keras.Sequential) or hasattr(model, "operations")
+def _is_functional(model):
+    return (
+        isinstance(model, keras.Model)
+        and not isinstance(model, keras.Sequential)
+        and hasattr(model, "operations")
+    )
 
 
 def _sides(tensor):

@@ -622,6 +622,18 @@ def test_the_grid_is_that_of_what_is_cut(layer, size, stride):
     assert explain.patch_map(rollout, explain.grid_size(wrapper)).shape == (1, 4, 6)
 
 
+@pytest.mark.parametrize("config", [small_models.PLAIN, small_models.HYBRID])
+def test_the_grid_of_a_sequential_that_was_not_called_yet(config):
+    model = small_models.made(config)
+    wrapper = keras.Sequential(
+        [keras.Sequential([keras.layers.ZeroPadding2D(8)]), model]
+    )
+    assert explain.grid_size(wrapper, (16, 32)) == (4, 6)
+    assert patch_stride(wrapper, (16, 32)) == (8, 8)
+    with pytest.raises(ValueError, match="any size: pass image_size"):
+        explain.grid_size(wrapper)
+
+
 def test_models_of_a_class_of_their_own_have_no_known_grid():
     class Mine(keras.Model):
         def __init__(self):
