@@ -107,7 +107,8 @@ def save_bit_weights(model, path):
 
     Raises:
         ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
-            weights that have no released name; nothing is written then.
+            weights or layers that have no released name, or calls one twice; nothing
+            is written then.
         zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
             finite.
         OSError: the file cannot be written.

@@ -1,11 +1,39 @@
 """Where released arrays go: the variables of a model by the released keys."""
 
+import collections
 import operator
 import re
 
+import keras
+
+from keras_vit.layers import ClassTokenPooling, PatchPooling, StochasticDepth
 from keras_vit.quantization import is_quantized
 
 _LISTED = 10
+# What a model that answers computes alike without.
+_IDLE = (
+    keras.layers.ActivityRegularization,
+    keras.layers.Dropout,
+    keras.layers.GaussianDropout,
+    keras.layers.GaussianNoise,
+    keras.layers.Identity,
+    keras.layers.InputLayer,
+    keras.layers.SpatialDropout1D,
+    StochasticDepth,
+)
+# Layers without weights that models of ours and of BiT have, which their makers make.
+_WITHOUT_WEIGHTS = {
+    "pooling": (
+        ClassTokenPooling,
+        PatchPooling,
+        keras.layers.GlobalAveragePooling1D,
+        keras.layers.GlobalAveragePooling2D,
+    ),
+    "relu": keras.layers.ReLU,
+    "root_pad": keras.layers.ZeroPadding2D,
+    "root_pool": keras.layers.MaxPooling2D,
+    "root_relu": keras.layers.ReLU,
+}
 
 
 def placed(model, places_of_layers):
@@ -56,20 +84,23 @@ def check_complete(model, names, maker):
 
 
 def check_accounted(model, places_of_layers):
-    """Makes sure that a table has a place for every weight of a model.
+    """Makes sure that a table has a place for every weight and layer of a model.
 
-    Seeds of random layers are no weights.
+    Seeds of random layers are no weights, and what does nothing but in training needs
+    no place.
 
     Args:
         model: `keras.Model`.
         places_of_layers: as `placed` takes it.
 
     Raises:
-        ValueError: there is none for some; they are listed.
+        ValueError: there is none for some, which are named; or a layer is called more
+            than once.
     """
-    accounted = set()
-    for _, _, variable, _, holder in _placed(model, places_of_layers):
+    accounted, layers = set(), set()
+    for _, _, variable, layer, holder in _placed(model, places_of_layers):
         accounted.add(id(variable))
+        layers.add(id(layer))
         if _adds_lora(holder):
             accounted |= {
                 id(weight)
@@ -78,6 +109,7 @@ def check_accounted(model, places_of_layers):
             }
     others = [weight.path for weight in model.weights if id(weight) not in accounted]
     if not others:
+        _check_layers(model, layers)
         return
     more = len(others) - _LISTED
     listed = ", ".join(others[:_LISTED]) + (f" and {more} more" if more > 0 else "")
@@ -86,6 +118,31 @@ def check_accounted(model, places_of_layers):
         f"lost: {listed}. Keep it with Model.save, or pass a model without them, "
         "whose head is a Dense layer called 'head'."
     )
+
+
+def _check_layers(model, placed_layers):
+    """Makes sure that a model calls nothing but its layers of a place, each once."""
+    for operation in getattr(model, "operations", model.layers):
+        if id(operation) in placed_layers or isinstance(operation, _IDLE):
+            continue
+        if not isinstance(operation, _WITHOUT_WEIGHTS.get(operation.name, ())):
+            raise ValueError(
+                f"Model {model.name!r} has {operation.name!r}, a "
+                f"{type(operation).__name__}, which released files have no place for: "
+                "what is loaded from one would compute without it. Keep the model with "
+                "Model.save, or pass one without it."
+            )
+    calls = collections.Counter()
+    for layer in model.get_config()["layers"]:
+        # A Sequential calls each once, and notes no calls.
+        calls[layer["config"].get("name")] += len(layer.get("inbound_nodes", ()))
+    for layer in model.layers:
+        if calls[layer.name] > 1 and not isinstance(layer, _IDLE):
+            raise ValueError(
+                f"Model {model.name!r} calls {layer.name!r} {calls[layer.name]} times, "
+                "and what is loaded from a released file would call it once: keep the "
+                "model with Model.save."
+            )
 
 
 def check_loadable(model, places_of_layers):

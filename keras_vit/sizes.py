@@ -2,6 +2,8 @@
 
 import operator
 
+import numpy as np
+
 
 def positive_int(value, name, hint=""):
     """Returns `value` as a positive int.
@@ -19,10 +21,7 @@ def positive_int(value, name, hint=""):
     >>> positive_int(3, "classes")
     3
     """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
+    number = _positive_or_zero(value)
     if number < 1:
         raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
     return number
@@ -47,13 +46,20 @@ def pair(size, name):
     (16, 16)
     """
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    try:
-        sides = tuple(operator.index(side) for side in sides)
-    except TypeError:
-        sides = ()
+    sides = tuple(_positive_or_zero(side) for side in sides)
     if len(sides) != 2 or min(sides) < 1:
         raise ValueError(
             f"{name} must be a positive int or a (height, width) pair of them, "
             f"got {size!r}."
         )
     return sides
+
+
+def _positive_or_zero(value):
+    """An int above zero, or 0 for what is none, as flags are."""
+    if isinstance(value, (bool, np.bool_)):
+        return 0
+    try:
+        return max(operator.index(value), 0)
+    except TypeError:
+        return 0

@@ -55,12 +55,10 @@ class Composite(keras.layers.Layer):
             found[path].trainable = trainable
 
     def get_config(self):
-        parts = dict(self._trainable_parts)
-        if self.built:
-            parts = {
-                path: part.trainable
-                for path, owner, part in self.all_parts()
-                if part.trainable != owner.trainable
-            }
+        # Before `build`, what was asked for and what the parts there are say by now.
+        parts = {} if self.built else dict(self._trainable_parts)
+        for path, owner, part in self.all_parts():
+            if part.trainable != owner.trainable:
+                parts[path] = part.trainable
         config = super().get_config()
         return {**config, "trainable_parts": parts} if parts else config

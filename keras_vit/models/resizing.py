@@ -12,7 +12,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.composite import Composite
 from keras_vit.sizes import pair
-from keras_vit.structure import grid_size, layers_of, resizing_layers
+from keras_vit.structure import grid_size, layers_of, what_fixes_size
 
 _POSITIONS = (AddPositionEmbs, AddPositionEmbs2D)
 
@@ -55,9 +55,9 @@ def at_image_size(model, image_size, position_embedding_method="released"):
             f"The model {model.name} has relative positions, which belong to one "
             "number of tokens: build and train it at the image size that you need."
         )
-    if resizers := resizing_layers(model):
+    if fixed := what_fixes_size(model, image_size):
         raise ValueError(
-            f"The model {model.name} has the layer {resizers[0].name}, which makes "
+            f"The model {model.name} has the layer {fixed}, which makes "
             "images one size whatever they were: call at_image_size with the model "
             "behind it, and put what comes back behind a layer of the new size."
         )
@@ -168,7 +168,7 @@ class _Copies:
             if isinstance(layer, _POSITIONS):
                 weights = [
                     _RESIZE[weight.name](
-                        value, layer.grid_size or old_grid, self.grid, method
+                        _as_float(value), layer.grid_size or old_grid, self.grid, method
                     )
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
@@ -195,6 +195,11 @@ class _Copies:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
+
+
+def _as_float(value):
+    """NumPy has no bfloat16 of its own; `set_weights` casts back."""
+    return value if value.dtype.kind == "f" else value.astype("float32")
 
 
 def _parts(layer, copy):

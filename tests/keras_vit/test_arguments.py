@@ -53,7 +53,7 @@ class TestClasses:
     """How many, and whether the head is new."""
 
     @pytest.mark.parametrize("make", [vit, bit])
-    @pytest.mark.parametrize("classes", [0, -1, 2.5, "ten"])
+    @pytest.mark.parametrize("classes", [0, -1, 2.5, "ten", True])
     def test_no_classes(self, make, classes, files):
         message = (
             f"classes must be a positive int, got {classes!r}; .*include_top=False"

@@ -71,3 +71,14 @@ def test_an_unknown_part_is_named():
     block = keras_vit.TransformerBlock(3, 40, trainable_parts={"head": False})
     with pytest.raises(ValueError, match="no part 'head': .* attention.query"):
         block.build((None, 7, 24))
+
+
+@pytest.mark.parametrize("part", ["attention", "mlp"])
+def test_parts_frozen_before_they_are_built_stay_so(part):
+    block = keras_vit.TransformerBlock(3, 40)
+    getattr(block, part).trainable = False
+    copy = keras.models.clone_model(keras.Sequential([block])).layers[0]
+    for one in (block, copy):
+        one.build((None, 7, 24))
+        assert not getattr(one, part).trainable_weights
+    assert len(copy.trainable_weights) == len(block.trainable_weights) > 0

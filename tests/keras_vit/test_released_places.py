@@ -112,7 +112,7 @@ def test_heads_of_another_kind_are_refused(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_has_all_its_names_is_written(kind, tmp_path):
-    """Seeds of random layers, and layers without weights, are not in the way."""
+    """Seeds of random layers, and what works in training alone, are not in the way."""
     make, save, _ = KINDS[kind]
     model = make()
     outputs = keras.layers.Dropout(0.5, name="noise")(model.get_layer("pooling").output)
@@ -120,6 +120,49 @@ def test_what_has_all_its_names_is_written(kind, tmp_path):
     path = save(keras.Model(model.input, outputs), tmp_path / "model.npz")
     with np.load(path) as arrays:
         assert {a.shape[-1] for name, a in arrays.items() if "head/" in name} == {7}
+
+
+def around(model, before=None, after=None):
+    """A model's layers in a graph of their own, with others around them."""
+    images = keras.Input(model.input_shape[1:])
+    outputs = images if before is None else before(images)
+    for layer in model.layers[1:]:
+        outputs = layer(outputs)
+    return keras.Model(images, outputs if after is None else after(outputs))
+
+
+OTHERS = {
+    "in front": ({"before": keras.layers.Rescaling(2.0, name="own")}, "own"),
+    "an operation": ({"before": lambda images: images * 2.0}, "multiply.*"),
+    "behind": ({"after": keras.layers.Softmax(name="own")}, "own"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("others", "name"), OTHERS.values(), ids=OTHERS)
+def test_layers_without_a_place_are_refused(kind, others, name, tmp_path):
+    make, save, _ = KINDS[kind]
+    model = around(make(), **others)
+    with pytest.raises(ValueError, match=f"has '{name}.*released files have no place"):
+        save(model, tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
+    save(around(make(), keras.layers.GaussianNoise(0.1)), tmp_path / "noise.npz")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("vit", "encoder_block_0"), ("bit", "norm")]
+)
+def test_layers_called_twice_are_refused(kind, name, tmp_path):
+    make, save, _ = KINDS[kind]
+    model = make()
+    outputs = images = keras.Input(model.input_shape[1:])
+    for layer in model.layers[1:]:
+        outputs = layer(outputs)
+        if layer.name == name:
+            outputs = layer(outputs)
+    with pytest.raises(ValueError, match=f"calls '{name}' 2 times"):
+        save(keras.Model(images, outputs), tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", KINDS)

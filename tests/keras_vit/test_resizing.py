@@ -77,6 +77,26 @@ def test_rows_and_columns_lie_between_the_old_ones():
     )
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("kind", ["plain", "rows and columns before every block"])
+def test_models_of_every_dtype(kind, dtype):
+    model = small_models.made(**small_models.MODELS[kind], dtype=dtype)
+    name = "position_embedding" + ("" if kind == "plain" else "_1")
+    found = keras_vit.at_image_size(model, 64).get_layer(name)
+    again = small_models.made(**small_models.MODELS[kind])
+    again.set_weights([numpy(ops.cast(w, "float32")) for w in model.weights])
+    expected = keras_vit.at_image_size(again, 64).get_layer(name)
+    for one, other in zip(found.weights, expected.weights, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(
+            numpy(ops.cast(one, "float32")),
+            numpy(ops.cast(ops.cast(other, dtype), "float32")),
+            **{"bfloat16": {}, "float16": {"atol": 2e-3}, "float64": {"atol": 1e-5}}[
+                dtype
+            ],
+        )
+
+
 def test_int8_models_keep_their_kernels():
     model = keras_vit.quantize_weights(small_models.made())
     resized = keras_vit.at_image_size(model, 32)
@@ -189,14 +209,43 @@ def test_what_is_frozen_stays_so():
     [
         keras.layers.Resizing(32, 48, name="fixed"),
         keras.layers.CenterCrop(32, 48, name="fixed"),
+        lambda images: keras.layers.Pipeline(
+            [keras.layers.Resizing(32, 48, name="fixed")]
+        )(images),
+        lambda images: keras.ops.image.resize(
+            images, (32, 48), data_format="channels_last"
+        ),
     ],
-    ids=lambda layer: type(layer).__name__,
+    ids=["Resizing", "CenterCrop", "Pipeline", "operation"],
 )
 def test_models_behind_one_size_are_refused(layer):
     images = keras.Input((96, 96, 3))
     model = keras.Model(images, small_models.made()(layer(images)))
-    with pytest.raises(ValueError, match="the layer fixed, which makes images one"):
+    with pytest.raises(
+        ValueError, match="the layer (fixed|resize.*), which makes images"
+    ):
         keras_vit.at_image_size(model, 64)
+
+
+@pytest.mark.parametrize(
+    ("layer", "size", "grid"),
+    [
+        (keras.layers.ZeroPadding2D(4), (24, 40), (5, 5)),
+        (keras.layers.Cropping2D(4), (40, 56), (3, 3)),
+        (keras.layers.UpSampling2D(2), (16, 24), (8, 8)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_behind_layers_that_change_the_size(layer, size, grid):
+    images = keras.Input((*size, 3))
+    inner = small_models.made()
+    model = keras.Model(images, inner(layer(images)))
+    found = keras_vit.at_image_size(model, 32)
+    expected = keras_vit.at_image_size(inner, [8 * side for side in grid])
+    images = normal((2, 32, 32, 3))
+    np.testing.assert_allclose(
+        numpy(found(images)), numpy(expected(layer(images))), atol=1e-5
+    )
 
 
 def test_other_layers_are_refused_by_name():
