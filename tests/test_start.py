@@ -259,7 +259,7 @@ def test_packages_of_data_and_recipe(dataset, more, needed):
 def test_several_missing_packages_are_one_message(monkeypatch):
     for name in ("PIL", "jinja2"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SystemExit, match="needs jinja2 and pillow, which are not"):
+    with pytest.raises(SystemExit, match="needs pillow and jinja2, which are not"):
         command_line.need_packages("explain")
     with pytest.raises(RunError, match=r"pip install '.\[export\]'"):
         packages.need("Pictures", ["PIL"], extra="export")

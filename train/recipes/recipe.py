@@ -297,7 +297,7 @@ class Recipe:
 
     @property
     def deciding(self):
-        """Dict of the settings that decide the result: all but those of the output."""
+        """The settings that decide the result, not the output alone, as a dict."""
         output = {
             field.name
             for field in dataclasses.fields(self)
