@@ -21,6 +21,7 @@ from train.keras_files import load_model
 from train.loop import explaining_full_memory
 from train.run_directory import RunDirectory
 from zoo import hub, registry
+from zoo.locate import fetch_card
 
 # What to do where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
@@ -68,14 +69,14 @@ def load(source, *, image_size=None, features=False):
     """
     path = pathlib.Path(source).expanduser()
     try:
-        is_name = isinstance(source, str) and zoo.catalog.is_name(source)
-        if not is_name and path.is_dir() and not (path / registry.CARD).is_file():
+        card = zoo.catalog.named(source) if isinstance(source, str) else None
+        if card is None and path.is_dir() and not (path / registry.CARD).is_file():
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
                 return _of_run(run, image_size, features)
         if path.suffix == ".keras":
             return _of_keras_file(path, image_size, features)
-        return _of_weights(source, image_size, features)
+        return _of_weights(source, card, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
@@ -183,8 +184,8 @@ def _check_ends(path, model):
         )
 
 
-def _of_weights(source, image_size, features):
-    checkpoint = read_weights(source)
+def _of_weights(source, card, image_size, features):
+    checkpoint = read_weights(source if card is None else fetch_card(card))
     options = {"image_size": image_size}
     if features:
         options["include_top"] = False
@@ -192,10 +193,10 @@ def _of_weights(source, image_size, features):
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
-    with contextlib.suppress(zoo.CatalogError):
+    if card is None:
         card = _card(source, file)
-        if isinstance(card, zoo.PublishedModel):
-            return GivenModel(card.name, model, card.class_names)
+    if isinstance(card, zoo.PublishedModel):
+        return GivenModel(card.name, model, card.class_names)
     class_names = None
     if file.is_file():
         class_names = _names_beside(file, model, features)
@@ -205,11 +206,13 @@ def _of_weights(source, image_size, features):
 
 
 def _card(source, folder):
-    """Returns the card of what was loaded, None where it has none."""
-    text = source if isinstance(source, str) else ""
-    if zoo.catalog.is_name(text) or hub.is_handle(text):
-        return zoo.get(text)
-    return registry.read(folder) if (folder / registry.CARD).is_file() else None
+    """Returns the card beside what was loaded from elsewhere, None without one."""
+    with contextlib.suppress(zoo.CatalogError):
+        if isinstance(source, str) and hub.is_handle(source):
+            return zoo.get(source)
+        if (folder / registry.CARD).is_file():
+            return registry.read(folder)
+    return None
 
 
 def _name(text):

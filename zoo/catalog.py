@@ -94,8 +94,8 @@ def get(handle: str) -> ModelCard | PublishedModel:
     )
 
 
-def is_name(text: str) -> bool:
-    """Says whether a text names a model, whatever folders are there.
+def named(text: str) -> ModelCard | PublishedModel | None:
+    """Returns the card of the model that a text names, whatever folders are there.
 
     The registries are asked only for what can be no path of a file: a text without the
     ending of a file, at which there is none.
@@ -104,7 +104,8 @@ def is_name(text: str) -> bool:
         text: str.
 
     Returns:
-        True for a handle of the catalogue and for the name of a published model.
+        The card of a handle of the catalogue or of the name of a published model, None
+        for any other text.
 
     Raises:
         CatalogError: a registry is asked and damaged.
@@ -112,16 +113,28 @@ def is_name(text: str) -> bool:
 
     Example:
         >>> from zoo import catalog
+        >>> catalog.named("vit-b16/sam").variant, catalog.named("./vit-b16/sam")
+        ('ViT-B_16', None)
+    """
+    if augreg.is_file_name(text):
+        return None
+    if (card := _released(text)) is not None:
+        return card
+    is_file = text.endswith((*EXTENSIONS, ".keras")) or os.path.isfile(text)
+    if is_file or not registry.is_name(text):
+        return None
+    return registry.models().get(text)
+
+
+def is_name(text: str) -> bool:
+    """Says whether a text names a model, see `named`.
+
+    Example:
+        >>> from zoo import catalog
         >>> catalog.is_name("vit-b16/sam"), catalog.is_name("./vit-b16/sam")
         (True, False)
     """
-    if augreg.is_file_name(text):
-        return False
-    if _released(text) is not None:
-        return True
-    if not registry.is_name(text) or text.endswith((*EXTENSIONS, ".keras")):
-        return False
-    return not os.path.isfile(text) and text in registry.models()
+    return named(text) is not None
 
 
 def is_release(text: str) -> bool:
@@ -219,11 +232,8 @@ def default_classifier(variant: str) -> str:
         >>> catalog.default_classifier("ViT-S_16")
         'augreg-imagenet21k+imagenet2012'
     """
-    names = releases(variant)
-    for name in ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012"):
-        if name in names:
-            return name
-    return default_release(variant)
+    wanted = ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012")
+    return _first_released(variant, wanted) or default_release(variant)
 
 
 def default_release(variant: str) -> str:
@@ -243,13 +253,13 @@ def default_release(variant: str) -> str:
         >>> catalog.default_release("ViT-S_16")
         'augreg-imagenet21k'
     """
-    names = releases(variant)
-    for name in ("imagenet21k", "augreg-imagenet21k"):
-        if name in names:
-            return name
-    raise CatalogError(
-        f"{variant} was not pre-trained on ImageNet-21k: choose {either(names)}."
-    )
+    found = _first_released(variant, ("imagenet21k", "augreg-imagenet21k"))
+    if found is None:
+        raise CatalogError(
+            f"{variant} was not pre-trained on ImageNet-21k: choose "
+            f"{either(releases(variant))}."
+        )
+    return found
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -279,6 +289,12 @@ def list_models(pattern: str = "*") -> list[str]:
     else:
         handles = [*CARDS, *registry.models()]
     return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
+
+
+def _first_released(variant, wanted):
+    """Returns the first of the names in `wanted` that a variant has, or None."""
+    names = releases(variant)
+    return next((name for name in wanted if name in names), None)
 
 
 def _slug(card):

@@ -45,8 +45,8 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
         path = pathlib.Path(source).expanduser()
         return path if path.exists() else store.fetch(path)
     text = source
-    if catalog.is_name(text):
-        return fetch_card(catalog.get(text))
+    if (card := catalog.named(text)) is not None:
+        return fetch_card(card)
     path = pathlib.Path(text).expanduser()
     if text and path.exists():
         return path

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import sys
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_files_need_no_registry(here, goldens):
 
 
 def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
-    published = {"best.npz": None, "best": None}
+    published = dict.fromkeys(("best.npz", "best"), "its card")
     monkeypatch.setattr(registry, "models", lambda: published)
     assert catalog.is_name("best")
     (here / "best").mkdir()
@@ -78,6 +79,16 @@ def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
     for name in published:
         (here / name).touch()
         assert zoo.locate(name) == pathlib.Path(name)
+
+
+def test_registries_are_asked_once(here, monkeypatch):
+    asked = []
+    monkeypatch.setattr(registry, "models", lambda: asked.append(1) or {"best": "card"})
+    # In zoo itself the name is the function's.
+    module = sys.modules["zoo.locate"]
+    monkeypatch.setattr(module, "fetch_card", lambda card: card)
+    assert zoo.locate("best") == "card"
+    assert asked == [1]
 
 
 def test_home(here, goldens, monkeypatch):
