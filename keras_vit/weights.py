@@ -19,6 +19,7 @@ from keras_vit.released_places import (
     check_loadable,
     placed,
 )
+from keras_vit.structure import layers_of
 from zoo.catalog import EXTENSIONS
 from zoo.locate import fetch_card
 from zoo.released_names import (
@@ -173,7 +174,8 @@ def save_released_weights(model, path, naming="released"):
     'tiny.npz'
     """
     path = pathlib.Path(path).expanduser()
-    if _pools_patches(model) and _HEADS & released_variables(model).keys():
+    variables = saved_variables(model)
+    if layers_of(model, PatchPooling) and _HEADS & variables.keys():
         raise ValueError(
             f"Model {model.name!r} has a class token and a head on the mean of the "
             "patches, and files of released names cannot say so: keep it with "
@@ -181,7 +183,7 @@ def save_released_weights(model, path, naming="released"):
         )
     arrays = {
         key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
-        for key, (variable, shape) in saved_variables(model).items()
+        for key, (variable, shape) in variables.items()
     }
     grid_size = model.get_layer("position_embedding").grid_size
     zoo.write(
@@ -358,7 +360,7 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         if not targets.keys() & PRE_LOGITS_ARRAYS.keys():
             names -= PRE_LOGITS_ARRAYS.keys()
     _check_keys(checkpoint, targets, names)
-    if _pools_patches(model) and _HEADS & targets.keys():
+    if layers_of(model, PatchPooling) and _HEADS & targets.keys():
         what = "pre_logits were" if new_head else "head was"
         raise zoo.CheckpointError(
             f"The {what} trained on the class token in {checkpoint.path}, and the "
@@ -438,11 +440,6 @@ def _check_semantics(checkpoint, model):
             f"{', '.join(differences)}. Build the model with the file as its weights, "
             "or with these in its ViTConfig."
         )
-
-
-def _pools_patches(model):
-    """Whether a model has a class token and answers from the mean of the patches."""
-    return any(isinstance(layer, PatchPooling) for layer in model.layers)
 
 
 def _classes(targets):

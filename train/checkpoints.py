@@ -5,7 +5,7 @@ import re
 import numpy as np
 from keras import ops
 
-from train.errors import RunError, brief
+from train.errors import DIVERGED, RunError, first_line
 from train.files import make_folder, whole_file
 from zoo.archive import Archive, CheckpointError
 
@@ -96,9 +96,7 @@ class Checkpoints:
         for key, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise RunError(
-                    f"{path} was not written, for {key} is not finite: lower "
-                    "--learning_rate, raise --warmup_steps or use "
-                    "--precision=float32. The checkpoints before it are kept."
+                    f"{path} was not written, for {key} is not finite: {DIVERGED}"
                 )
         with whole_file(path) as temporary:
             np.savez(temporary, **arrays)
@@ -140,8 +138,8 @@ class Checkpoints:
 def _reason(error, path):
     """What is wrong with a file, without the advice for those that are downloaded."""
     if error.__cause__ is not None:
-        return brief(error.__cause__)
-    return brief(str(error).removeprefix(f"{path} ").partition(": ")[0])
+        return first_line(error.__cause__)
+    return first_line(str(error).removeprefix(f"{path} ").partition(": ")[0])
 
 
 def _to_numpy(variable):

@@ -53,6 +53,11 @@ class Devices:
         """Whether this process writes the files of the run and talks to people."""
         return self.host == 0
 
+    def tell(self, line):
+        """Prints a line, by one process alone."""
+        if self.is_chief:
+            print(line)
+
     @property
     def has_hosts(self):
         """Whether other processes take part."""

@@ -2,6 +2,11 @@
 
 from zoo.text import PrintableError, printable
 
+# What to do where a number is not finite.
+DIVERGED = (
+    "lower --learning_rate, raise --warmup_steps or use --precision=float32. The "
+    "checkpoints before it are kept."
+)
 _LONGEST = 300
 
 
@@ -20,7 +25,7 @@ class Preempted(Stopped):
     """The machine is wanted back, by SIGTERM."""
 
 
-def brief(reason):
+def first_line(reason):
     r"""Returns what another library says, fit for a message of one line.
 
     Args:
@@ -28,7 +33,7 @@ def brief(reason):
 
     Example:
 
-    >>> brief(ValueError("no such layer\nFull config: ..."))
+    >>> first_line(ValueError("no such layer\nFull config: ..."))
     'no such layer'
     """
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)

@@ -11,7 +11,7 @@ import numpy as np
 
 from train import evaluation, given_model
 from train.earlier import check_replaceable
-from train.errors import RunError, brief
+from train.errors import RunError, first_line
 from train.exporters import page, parity, trial
 from train.exporters.formats import FORMATS, chosen, need_packages
 from train.exporters.precision import in_float32
@@ -245,7 +245,7 @@ def _add(results, name, folder, exported, *, exact):
         why = str(error).removeprefix(f"{name} ")
     # A mistake in one format, of ours or of a library, is no reason to lose the others.
     except Exception as error:
-        why = f"{type(error).__name__}: {brief(error)}"
+        why = f"{type(error).__name__}: {first_line(error)}"
     if why is None:
         results["exports"].append(row)
         if row.get("aim") is not None:

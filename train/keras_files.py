@@ -2,33 +2,18 @@
 
 import json
 import pathlib
-import struct
 import zipfile
-import zlib
 
 import keras
 
 import keras_vit  # noqa: F401 - whose layers the files name
-from train.errors import RunError, brief
+from train.errors import RunError, first_line
 from train.run_directory import RunDirectory
+from zoo.archive import DAMAGE, MOST_UNPACKED
 from zoo.formats.h5 import is_h5
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
 _WEIGHTS = {"model.weights.h5", "model.weights.npz"}
-# What zipfile raises, by where the damage is.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    RuntimeError,
-    OverflowError,
-)
-# Keras compresses nothing, and weights compress badly.
-_MOST_UNPACKED = 10
 # That of a ViT-H/14 has 0.2 MB.
 _MOST_CONFIG_BYTES = 2**25
 
@@ -92,9 +77,9 @@ def _checked(path):
             )
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _refusal(
-            path, f"it is damaged or cut short ({brief(error)}): {again}."
+            path, f"it is damaged or cut short ({first_line(error)}): {again}."
         ) from error
 
 
@@ -110,7 +95,7 @@ def _read(archive, path):
     if len(set(names)) < len(names):
         raise ValueError("two of its members have one name")
     size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
-    if unpacked > _MOST_UNPACKED * size:
+    if unpacked > MOST_UNPACKED * size:
         raise ValueError(f"{size} bytes hold {unpacked}")
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -143,13 +128,13 @@ def _why_not(config, version, error):
     )
     if foreign:
         return (
-            f"its {brief(', '.join(foreign))} is neither of Keras nor of keras_vit: "
-            "load it in Python with the library that it comes from."
+            f"its {first_line(', '.join(foreign))} is neither of Keras nor of "
+            "keras_vit: load it in Python with the library that it comes from."
         )
     return (
         f"Keras {version} saved it, and Keras {keras.__version__} cannot load it "
-        f"({type(error).__name__}: {brief(error)}): install that Keras, or save the "
-        "model again."
+        f"({type(error).__name__}: {first_line(error)}): install that Keras, or save "
+        "the model again."
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.pipeline import NO_LABEL
-from train.errors import RunError
+from train.errors import DIVERGED, RunError
 
 
 @contextlib.contextmanager
@@ -83,10 +83,7 @@ def check_finite(name, value):
         RunError: it is NaN or infinite.
     """
     if not np.isfinite(value):
-        raise RunError(
-            f"{name} is {value}: lower --learning_rate, raise --warmup_steps or use "
-            "--precision=float32. The checkpoints before it are kept."
-        )
+        raise RunError(f"{name} is {value}: {DIVERGED}")
 
 
 def evaluate(trainer, batches, on_batch=None):

@@ -126,7 +126,7 @@ class RunDirectory:
         self._claim(self.config, settings, "settings")
         return self
 
-    def claim_data(self, facts, since=()):
+    def claim_data(self, facts, since=None):
         """Makes sure that a run goes on with the data that it began with.
 
         Args:
@@ -136,12 +136,11 @@ class RunDirectory:
         Raises:
             RunError: the directory cannot be written, or holds a run on other data.
         """
-        facts = {**facts, **dict(since)}
+        since = since or {}
         if self._is_begun() and self.data.exists():
             known = _read(self.data)
-            for name in dict(since).keys() - known.keys():
-                del facts[name]
-        self._claim(self.data, facts, "data")
+            since = {name: since[name] for name in since if name in known}
+        self._claim(self.data, facts | since, "data")
 
     def _claim(self, file, settings, kind):
         # Tuples become lists as they will when read back.

@@ -76,8 +76,7 @@ def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, comma
         recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
     )
     _check_devices(recipe, changes, devices)
-    tell = print if devices.is_chief else (lambda line: None)
-    source = load_source(recipe, data_dir, skip_corrupt, tell)
+    source = load_source(recipe, data_dir, skip_corrupt, devices.tell)
     _check_classes(source)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():

@@ -25,7 +25,7 @@ from zoo import dialects
 from zoo.text import PrintableError
 
 # What zipfile and NumPy's header parser raise on damaged bytes.
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -44,7 +44,7 @@ _DAMAGE = (
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
 # Weights compress badly; a higher ratio is a decompression bomb.
-_MOST_UNPACKED = 10
+MOST_UNPACKED = 10
 # Many times those of the largest model with its optimizer's state; in memory each takes
 # 2 KB.
 _MOST_MEMBERS = 10_000
@@ -249,7 +249,7 @@ class OpenFile:
             yield
         except CheckpointError:
             raise
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise CheckpointError(
                 f"{self.path} is damaged or cut short ({error}): delete it and "
                 "download or save it again."
@@ -314,7 +314,7 @@ class Archive(OpenFile):
             size = os.fstat(self._file.fileno()).st_size
             members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
             unpacked = sum(member.file_size for member in members)
-            if unpacked > _MOST_UNPACKED * size:
+            if unpacked > MOST_UNPACKED * size:
                 raise ValueError(f"{size} bytes hold {unpacked}")
             self._members, end = {}, 0
             for member in members:

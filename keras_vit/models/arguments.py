@@ -118,7 +118,8 @@ def head_dtype():
     return "float64" if compute_dtype == "float64" else "float32"
 
 
-def input_dtype():
-    """Returns that of images: Keras's own, float64 where all is computed in float64."""
+def images_input(image_size, channels):
+    """Returns the input of a model, in Keras's own dtype, or float64 where all is."""
     compute_dtype = keras.config.dtype_policy().compute_dtype
-    return "float64" if compute_dtype == "float64" else keras.config.floatx()
+    dtype = "float64" if compute_dtype == "float64" else keras.config.floatx()
+    return keras.Input((*image_size, channels), dtype=dtype, name="images")

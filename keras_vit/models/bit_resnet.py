@@ -1,7 +1,6 @@
 """BiT's ResNets as functional models, to compare a Vision Transformer with."""
 
 import dataclasses
-from contextlib import ExitStack
 
 import keras
 
@@ -13,7 +12,7 @@ from keras_vit.models.arguments import (
     check_without_head,
     dtype_policy,
     head_dtype,
-    input_dtype,
+    images_input,
     takes_own_arguments,
 )
 from keras_vit.sizes import pair, positive_int
@@ -134,13 +133,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         )
     classes = classes or of_file or 1000
 
-    with ExitStack() as stack:
-        stack.enter_context(dtype_policy(dtype))
-        if released is not None:
-            stack.enter_context(initial_values.left_out())
-        images = keras.Input(
-            (*image_size, channels), dtype=input_dtype(), name="images"
-        )
+    with dtype_policy(dtype), initial_values.left_out(released is not None):
+        images = images_input(image_size, channels)
         outputs = _body(images, config)
         if include_top:
             outputs = keras.layers.Dense(

@@ -1,7 +1,5 @@
 """The Vision Transformer as a functional model."""
 
-from contextlib import ExitStack
-
 import keras
 
 from keras_vit import weights as released
@@ -21,7 +19,7 @@ from keras_vit.models.arguments import (
     check_without_head,
     dtype_policy,
     head_dtype,
-    input_dtype,
+    images_input,
     takes_own_arguments,
 )
 from keras_vit.models.config import VARIANTS
@@ -186,13 +184,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     grid_size = config.grid_size(image_size, name=variant or name)
     classes = 1000 if classes is None else classes
 
-    with ExitStack() as stack:
-        stack.enter_context(dtype_policy(dtype))
-        if checkpoint is not None:
-            stack.enter_context(initial_values.left_out())
-        images = keras.Input(
-            (*image_size, channels), dtype=input_dtype(), name="images"
-        )
+    with dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
+        images = images_input(image_size, channels)
         features = images
         if config.is_hybrid:
             features = resnet(

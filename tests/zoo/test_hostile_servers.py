@@ -16,6 +16,8 @@ import pytest
 import zoo
 from zoo import registry, store, transport
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 CONTENT = random.Random(0).randbytes(300_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -93,19 +95,6 @@ def safe(certificate, monkeypatch):
     context.load_cert_chain(*certificate)
     with running(context) as server:
         yield server
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(folder))
-    for name in ("KERAS_VIT_OFFLINE", "KERAS_VIT_MIRROR", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
-    return folder
 
 
 def answer(body=CONTENT, status="200 OK", length=None, **headers):

@@ -12,6 +12,8 @@ import pytest
 import zoo
 from zoo import store, transport
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 BUCKETS = "https://storage.googleapis.com"
@@ -67,17 +69,6 @@ def server():
         yield running
         running.shutdown()
         thread.join()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(folder))
-    for name in ("KERAS_VIT_OFFLINE", "KERAS_VIT_MIRROR", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
-    return folder
 
 
 def files(folder):

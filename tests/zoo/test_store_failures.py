@@ -23,6 +23,8 @@ import pytest
 import zoo
 from zoo import store, transport
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 ROOT = pathlib.Path(__file__).parents[2]
 CONTENT = random.Random(0).randbytes(300_000)
 OTHER = random.Random(1).randbytes(300_000)
@@ -147,19 +149,6 @@ def offer(server):
         return f"{server.url}/{name}"
 
     return put
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(folder))
-    for name in ("KERAS_VIT_OFFLINE", "KERAS_VIT_MIRROR", "HTTP_PROXY", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
-    return folder
 
 
 def ranges(server):

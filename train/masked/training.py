@@ -67,8 +67,7 @@ def run(
 
 def _run(recipe, directory, data_dir, skip_corrupt, devices, command):
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
-    tell = print if devices.is_chief else (lambda line: None)
-    source = load_source(recipe, data_dir, skip_corrupt, tell)
+    source = load_source(recipe, data_dir, skip_corrupt, devices.tell)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
     with devices.scope():
         model, vit, corruption = patches.build(recipe)

@@ -1,0 +1,19 @@
+"""What the tests of downloads share."""
+
+import pytest
+
+from zoo import transport
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of its own for a test, and no setting of the machine's."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(folder))
+    for name in ("KERAS_VIT_OFFLINE", "KERAS_VIT_MIRROR", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
+    return folder
