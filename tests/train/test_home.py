@@ -3,7 +3,6 @@
 import json
 import pathlib
 import shutil
-import sys
 
 import keras
 import pytest
