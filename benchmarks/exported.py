@@ -33,7 +33,7 @@ from benchmarks.exported_jobs import OURS, PEERS, RUNTIMES
 from benchmarks.process import Worker, WorkerError
 from benchmarks.selection import choose
 from benchmarks.summary import round_medians
-from train.exporters.formats import FORMATS, chosen
+from train.export.formats import FORMATS, chosen
 
 command.define_flags()
 flags.DEFINE_string("weights", None, "Needed: whatever keras_vit.load_model takes.")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.exported_images import scaled
-from train.exporters import runtimes
-from train.exporters.formats import FORMATS
+from train.export import runtimes
+from train.export.formats import FORMATS
 
 WEIGHTS = "weights.safetensors"
 IMAGES, CALIBRATION = "images.npy", "calibration.npy"
@@ -96,15 +96,15 @@ def ours(folder, form, path):
     model = _ours(folder)
     kind, precision = FORMATS[form].kind, FORMATS[form].precision
     if kind == "saved_model":
-        from train.exporters.saved_model import write_saved_model
+        from train.export.saved_model import write_saved_model
 
         write_saved_model(model, path)
     elif kind == "onnx":
-        from train.exporters.onnx import write_onnx
+        from train.export.onnx import write_onnx
 
         write_onnx(model, path, precision=precision)
     else:
-        from train.exporters.tflite import write_tflite
+        from train.export.tflite import write_tflite
 
         images = scaled(_calibration(folder)) if precision == "int8" else None
         write_tflite(model, path, precision=precision, calibration=images)
@@ -213,8 +213,8 @@ def _keras_hub(folder):
     import keras_hub
 
     import zoo
-    from zoo.formats import keras_hub as written
-    from zoo.formats.names import foreign_name
+    from zoo.files import keras_hub as written
+    from zoo.files.names import foreign_name
 
     checkpoint = zoo.read(pathlib.Path(folder, WEIGHTS))
     if checkpoint.resnet_stages is not None or len(set(checkpoint.patch_size)) > 1:

@@ -2,7 +2,7 @@
 
 import math
 
-from keras_vit.sizes import pair
+from keras_vit.layers.sizes import pair
 
 CHANNELS = 3
 

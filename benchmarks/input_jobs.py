@@ -92,7 +92,7 @@ def _windows(paths):
     import numpy as np
     import tensorflow as tf
 
-    from train.data.preprocessing import inception_window
+    from train.data.transforms.preprocessing import inception_window
 
     return np.stack(
         [

@@ -37,7 +37,7 @@ INFERENCE = {
 TRAINING = Choice(
     "keras_vit",
     "benchmarks.ours:training_step",
-    ("tensorflow", "keras_vit", "train.trainer"),
+    ("tensorflow", "keras_vit", "train.engine.trainer"),
 )
 
 
@@ -124,12 +124,12 @@ def keras_predict(sizes, image_size, batch):
 
 
 def training_step(sizes, image_size, batch, micro_batches, remat):
-    """`train.trainer.Trainer.step`, set up as `train.finetune` does."""
+    """`train.engine.trainer.Trainer.step`, set up as `train.finetune` does."""
     import tensorflow as tf
 
-    from train import repeatable
-    from train.optimizers import MomentumSGD
-    from train.trainer import Trainer
+    from train.engine import repeatable
+    from train.engine.optimizers import MomentumSGD
+    from train.engine.trainer import Trainer
 
     repeatable.one_operation_at_a_time()
     trainer = Trainer(

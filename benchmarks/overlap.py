@@ -11,8 +11,8 @@ from benchmarks.selection import Choice, contender
 _IMPORTS = (
     "tensorflow",
     "keras_vit",
-    "train.loop",
-    "train.trainer",
+    "train.engine.loop",
+    "train.engine.trainer",
     "train.data.pipeline",
 )
 
@@ -37,7 +37,7 @@ def contenders(settings, steps):
 
 
 def training(folder, image_size, batch, sizes, waits, steps, in_memory):
-    """`train.loop.fit` for a few training steps, set up as `train.finetune` does.
+    """`train.engine.loop.fit` for a few steps, set up as `train.finetune` does.
 
     Args:
         folder: str, as of `benchmarks.photos`.
@@ -51,11 +51,11 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
     import tensorflow as tf
 
     from benchmarks.ours import build
-    from train import repeatable
     from train.data import pipeline, sources
-    from train.loop import fit
-    from train.optimizers import MomentumSGD
-    from train.trainer import Trainer
+    from train.engine import repeatable
+    from train.engine.loop import fit
+    from train.engine.optimizers import MomentumSGD
+    from train.engine.trainer import Trainer
 
     repeatable.one_operation_at_a_time()
     split = sources.load(folder).train

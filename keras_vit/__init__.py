@@ -7,7 +7,6 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain
-from keras_vit.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.layers import (
     MLP,
     AddPositionEmbs,
@@ -46,9 +45,10 @@ from keras_vit.models.variants import (
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
-from keras_vit.quantization import quantize_weights
 from keras_vit.version import __version__
 from keras_vit.weights import load_released_weights, save_released_weights
+from keras_vit.weights.bit_weights import load_bit_weights, save_bit_weights
+from keras_vit.weights.quantization import quantize_weights
 
 __all__ = [
     "BIT_VARIANTS",

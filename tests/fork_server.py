@@ -67,8 +67,10 @@ def perform(argv, cwd, environment, output, until):
 
 def leave_out_the_work():
     """Makes the commands end where it would begin."""
-    from train import explaining, given_model, session
-    from train.exporters import parity
+    from train.engine import session
+    from train.explain import explaining
+    from train.export import parity
+    from train.inference import given_model
 
     def train(*args, announce, **kwargs):
         announce(0)
@@ -147,8 +149,8 @@ def serve():
     import tensorflow_datasets  # noqa: F401
 
     import keras_vit  # noqa: F401
-    from train import evaluation, explaining, exporting, training  # noqa: F401
-    from train.masked import training as masked_training  # noqa: F401
+    from train.masked_patches import training as masked_training  # noqa: F401
+    from train.run import training  # noqa: F401
 
     matplotlib.use("agg")
     for line in sys.stdin:

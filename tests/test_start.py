@@ -13,9 +13,11 @@ import pytest
 import keras_vit_start
 import train
 import zoo
-from train import command_line, packages, recipe_flags, recipes
-from train.errors import RunError
-from train.exporters import parity
+from train import recipes
+from train.common import command_line, packages
+from train.common.errors import RunError
+from train.export import parity
+from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
@@ -129,7 +131,9 @@ def test_command_imports_nothing_before_it_knows_which():
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
 
 
-@pytest.mark.parametrize("importing", ["keras_vit", "keras_vit.layers", "train.errors"])
+@pytest.mark.parametrize(
+    "importing", ["keras_vit", "keras_vit.layers", "train.common.errors"]
+)
 @pytest.mark.parametrize("hiding", ["zoo.py", "zoo/__init__.py"])
 def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
     file = tmp_path / hiding
@@ -146,7 +150,7 @@ def test_a_file_that_hides_ours_is_named(hiding, importing, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("importing", ["keras_vit", "train.errors"])
+@pytest.mark.parametrize("importing", ["keras_vit", "train.common.errors"])
 def test_a_folder_without_python_hides_nothing(importing, tmp_path):
     # Ours are found as an editable install gives them: after the path.
     (tmp_path / "zoo").mkdir()

@@ -19,7 +19,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
-from train import command_line, recipe_flags  # noqa: E402
+from train.common import command_line
+from train.run import recipe_flags  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes/pretraining",
@@ -39,7 +40,7 @@ def _choose(given):
 
 
 def _run(recipe, **settings):
-    from train import training
+    from train.run import training
 
     return training.run(recipe, **settings, keep_weights=True)
 

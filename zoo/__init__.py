@@ -8,25 +8,26 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
     224
 """
 
-from zoo import augreg, registry
-from zoo.architectures import ARCHITECTURES, Architecture
 from zoo.catalog import (
     LABEL_FILES,
     CatalogError,
     ModelCard,
+    augreg,
     default_classifier,
     default_release,
     find,
     get,
     list_models,
+    registry,
     releases,
 )
-from zoo.checkpoint import Checkpoint, CheckpointError, read, write
-from zoo.labels import class_names
-from zoo.locate import locate
-from zoo.model_card import Accuracy, Citation, Inference
+from zoo.catalog.labels import class_names
+from zoo.catalog.locate import locate
+from zoo.catalog.model_card import Accuracy, Citation, Inference
+from zoo.catalog.registry import PublishedModel
+from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
+from zoo.network import ARCHITECTURES, Architecture
 from zoo.position_embedding import resize
-from zoo.registry import PublishedModel
 from zoo.store import StoreError, fetch, verify
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import zoo
 from keras_vit_start import typed
 from zoo import commands
-from zoo.checkpoint import NAMINGS
+from zoo.files.checkpoint import NAMINGS
 
 
 class _Command(NamedTuple):

@@ -12,8 +12,9 @@ import sys
 
 import zoo
 from keras_vit_start import typed
-from zoo import augreg, cards, facts, registry, store
-from zoo.locate import fetch_card
+from zoo import store
+from zoo.catalog import augreg, cards, facts, registry
+from zoo.catalog.locate import fetch_card
 from zoo.text import printable
 
 # Where output is not read on a terminal nothing is folded.

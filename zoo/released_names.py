@@ -4,7 +4,7 @@ One table for the whole package: every name of a released array is written here 
 nowhere else. A shape is a tuple of sizes; a size is an int, the name of a quantity
 ("hidden_size") that must be the same wherever it appears, or an (int, name) product.
 The names are those of the files in ``gs://vit_models`` (written by Flax before its
-Linen API); `zoo.dialects` translates the others.
+Linen API); `zoo.files.dialects` translates the others.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class _Int8Kernel:
         return ops.cast(kernel, self.compute_dtype)
 
     def assign_int8(self, kernel, scale):
-        """Takes the values of `keras_vit.quantization.int8_and_scale`."""
+        """Takes the values of `keras_vit.weights.quantization.int8_and_scale`."""
         self._kernel.assign(kernel)
         self.kernel_scale.assign(scale)
 

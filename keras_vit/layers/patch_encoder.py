@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.initial_values import initializer
-from keras_vit.sizes import pair
+from keras_vit.layers.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

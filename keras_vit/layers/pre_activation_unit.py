@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_vit.layers.composite import Composite
 from keras_vit.layers.residual_unit import bottleneck_shape, group_norm
+from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
-from keras_vit.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_vit.layers.composite import Composite
+from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
-from keras_vit.sizes import pair
 
 _EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
 

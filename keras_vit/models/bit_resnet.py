@@ -4,10 +4,10 @@ import dataclasses
 
 import keras
 
-from keras_vit import bit_weights
 from keras_vit.layers import StdConv2D, initial_values
 from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import group_norm
+from keras_vit.layers.sizes import pair, positive_int
 from keras_vit.models.arguments import (
     check_without_head,
     dtype_policy,
@@ -15,7 +15,7 @@ from keras_vit.models.arguments import (
     images_input,
     takes_own_arguments,
 )
-from keras_vit.sizes import pair, positive_int
+from keras_vit.weights import bit_weights
 
 
 @dataclasses.dataclass(frozen=True)

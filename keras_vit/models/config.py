@@ -1,10 +1,10 @@
-"""The architectures; `zoo.architectures` has the table, one row a variant."""
+"""The architectures; `zoo.network` has the table, one row a variant."""
 
 import dataclasses
 import math
 
 import zoo
-from keras_vit.sizes import pair, positive_int
+from keras_vit.layers.sizes import pair, positive_int
 from zoo.semantics import COMPUTED, Semantics
 
 _SIZES = ("hidden_size", "num_layers", "num_heads", "mlp_dim")

@@ -11,7 +11,7 @@ from keras_vit.layers import (
     initial_values,
 )
 from keras_vit.layers.composite import Composite
-from keras_vit.sizes import pair
+from keras_vit.layers.sizes import pair
 from keras_vit.structure import grid_size, layers_of, what_fixes_size
 
 _POSITIONS = (AddPositionEmbs, AddPositionEmbs2D)

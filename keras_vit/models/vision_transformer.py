@@ -14,6 +14,7 @@ from keras_vit.layers import (
     TransformerBlock,
     initial_values,
 )
+from keras_vit.layers.sizes import pair, positive_int
 from keras_vit.models.arguments import (
     check_pooling,
     check_without_head,
@@ -24,7 +25,6 @@ from keras_vit.models.arguments import (
 )
 from keras_vit.models.config import VARIANTS
 from keras_vit.models.resnet import resnet
-from keras_vit.sizes import pair, positive_int
 from zoo.position_embedding import METHODS
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 import keras_vit
 import zoo
-from zoo import augreg_index, catalog
+from zoo import catalog
+from zoo.catalog import index_file
 
 # What stands in the index beside `Row`'s own columns is not read.
-COLUMNS = augreg_index.Row._fields
+COLUMNS = index_file.Row._fields
 UPSTREAM = "{model}-i21k-300ep-lr_0.001-aug_{aug}-wd_{decay}-do_0.0-sd_0.0"
 MODELS = {"Ti_16": "Ti/16", "B_16": "B/16"}
 # The last is the file that the catalogue recommends for Ti/16.
@@ -40,7 +41,7 @@ def serve_into(folder):
     names = {str(n): [f"n{n:08}", f"class_{n}"] for n in range(1000)}
     labels = _place(folder, catalog.LABEL_FILES["imagenet2012"])
     labels.write_text(json.dumps(names))
-    with open(_place(folder, augreg_index.INDEX_URL), "w", newline="") as file:
+    with open(_place(folder, index_file.INDEX_URL), "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(_rows())

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 import zoo
 from train.baselines import BASELINES
-from zoo.architectures import ARCHITECTURES
+from zoo.network import ARCHITECTURES
 
 TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.study")
 # The commands of a given model, and the flag that says where they write, or where.
@@ -260,7 +260,7 @@ def remove_a_run_of_ours(reader, given):
 
 def prepare(reader, given, name):
     """Prepares the data set of a command, if it is one of TensorFlow Datasets."""
-    from train.data.vtab import TASKS
+    from train.data.sources.vtab import TASKS
 
     dataset = given.get(name, "digits")
     if dataset == "digits" or glob.glob(dataset, root_dir=reader.folder):

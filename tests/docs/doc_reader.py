@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image
 
 import zoo
-from zoo.architectures import ARCHITECTURES
 from zoo.catalog import LABEL_FILES
+from zoo.network import ARCHITECTURES
 from zoo.released_names import (
     BLOCK,
     BLOCK_ARRAYS,

@@ -64,6 +64,6 @@ def test_what_docstrings_name_is_there(package):
 
 def test_a_name_that_is_not_there():
     assert exists("zoo.read") and exists("zoo.Checkpoint.stored_grid")
-    assert not exists("zoo.formats.names.sizes") and not exists("zoo.none.at_all")
-    (name,) = REFERENCE.findall("as `zoo.formats.names.sizes` gives them, or `zoo`")
-    assert name == "zoo.formats.names.sizes"
+    assert not exists("zoo.files.names.sizes") and not exists("zoo.none.at_all")
+    (name,) = REFERENCE.findall("as `zoo.files.names.sizes` gives them, or `zoo`")
+    assert name == "zoo.files.names.sizes"

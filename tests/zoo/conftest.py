@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo import transport
+from zoo.store import transport
 
 
 @pytest.fixture

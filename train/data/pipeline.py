@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from train.data import augmentation, mixing, preprocessing
 from train.data.share import ALL, Share
-from train.data.splits import DataError, Split, find_corrupt, named, pick
+from train.data.sources.splits import DataError, Split, find_corrupt, named, pick
+from train.data.transforms import augmentation, mixing, preprocessing
 
 SHUFFLE_BUFFER = 50_000
 CORES = os.cpu_count()
@@ -444,7 +444,7 @@ def _options():
     # Its thread sleeps ever longer, and an iterator at its end often waits until it
     # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
     options.autotune.enabled = False
-    # Not the pool that runs the model, which may have one thread (train.repeatable).
+    # Not the pool that runs the model, which may have one thread (engine.repeatable).
     options.threading.private_threadpool_size = CORES
     # Images are prepared side by side: sharing one among threads only takes them away
     # from the model.

@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from train.data.kinds import kind_of
+from train.data.sources.kinds import kind_of
 from train.recipes.recipe import Recipe, base_name, is_own
 
 __all__ = [

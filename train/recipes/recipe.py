@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from keras_vit import VARIANTS, ViTConfig
-from train.data.kinds import kind_of
+from train.data.sources.kinds import kind_of
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -78,7 +78,7 @@ class Recipe:
         validation_fraction: float in [0, 1), the part of train held out.
         train_examples: int, how many of the others are learned from, None for all.
         test_examples: int, how many are tested and validated at most, None for all.
-        crop: str, the training crop, see `train.data.preprocessing`.
+        crop: str, the training crop, see `train.data.transforms.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
         rand_augment: None, or (layers, magnitude) of RandAugment.
         random_erasing: float in [0, 1], how often a part of an image is erased.

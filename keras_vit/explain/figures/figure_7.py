@@ -13,7 +13,7 @@ from keras_vit.explain.figures.canvas import (
     show_mosaic,
     tile_axes,
 )
-from keras_vit.sizes import pair
+from keras_vit.layers.sizes import pair
 
 # The palette of Okabe and Ito, told apart with every kind of colour vision; heads
 # beyond it take the next marker.

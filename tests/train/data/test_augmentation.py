@@ -9,9 +9,9 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance
 from scipy import stats
 
-from train.data import image_ops
-from train.data.augmentation import rand_augment, random_erasing
-from train.data.mixing import cutmix, mixup
+from train.data.transforms import image_ops
+from train.data.transforms.augmentation import rand_augment, random_erasing
+from train.data.transforms.mixing import cutmix, mixup
 
 NAMES = [op.__name__ for op in image_ops.OPS]
 MAGNITUDES = [0, 7, 10, 15, 20]

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data.decoding import decode_image
+from train.data.transforms.decoding import decode_image
 
 # Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
 HEIGHT, WIDTH = 43, 67

@@ -11,11 +11,12 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from test_data_sources import write_tfds
 
-from train.data import exif, pipeline
-from train.data.decoding import decode_image
-from train.data.folder_source import file_split
+from train.data import pipeline
 from train.data.sources import load
-from train.data.splits import in_memory, pick
+from train.data.sources.folder_source import file_split
+from train.data.sources.splits import in_memory, pick
+from train.data.transforms import exif
+from train.data.transforms.decoding import decode_image
 
 HEIGHT, WIDTH = 43, 67
 TURNS = range(1, 9)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import pieces, pipeline
+from train.data import pipeline
 from train.data.pipeline import (
     NO_LABEL,
     Changes,
@@ -17,8 +17,8 @@ from train.data.pipeline import (
     training_batches,
     training_samples,
 )
-from train.data.sources import DataError, Split, load
-from train.data.splits import in_memory, pick
+from train.data.sources import DataError, Split, load, pieces
+from train.data.sources.splits import in_memory, pick
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 OPTIONS = {"image_size": (6, 5), "batch_size": 4, "seed": 7}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from train.data import preprocessing
-from train.data.decoding import decode_image
+from train.data.transforms import preprocessing
+from train.data.transforms.decoding import decode_image
 
 SIDE = 256
 SAMPLES = 3000

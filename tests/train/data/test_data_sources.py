@@ -9,15 +9,15 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data import pipeline, splits
-from train.data.kinds import kind_of
-from train.data.pieces import find_offsets
+from train.data import pipeline
 from train.data.pipeline import evaluation_batches, explained
-from train.data.sources import DataError, find_corrupt, load
-from train.data.splits import hold_out
-from train.data.subset import limited
-from train.explained.photos import Photos
-from zoo.registry import PublishedModel
+from train.data.sources import DataError, find_corrupt, load, splits
+from train.data.sources.kinds import kind_of
+from train.data.sources.pieces import find_offsets
+from train.data.sources.splits import hold_out
+from train.data.sources.subset import limited
+from train.explain.photos import Photos
+from zoo.catalog.registry import PublishedModel
 from zoo.text import printable
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
@@ -762,7 +762,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     write_image(photos / "daisy" / "older" / "1.png")
     (photos / "daisy" / "gone.png").symlink_to("nowhere")
     lines = []
-    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: False)
+    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: False)
     source = load(str(photos), tell=lines.append)
     names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
     assert source.ignored == names
@@ -772,7 +772,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
         "pillow-heif"
     ]
     assert source.train.num_examples + source.test.num_examples == 6
-    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: True)
+    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: True)
     assert load(str(photos), tell=str).ignored == names[:-1]
 
 
@@ -782,7 +782,7 @@ def test_nothing_ignored_is_nothing_said(photos, capsys):
 
 
 def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.data.folder_source.reads_heic", lambda: False)
+    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: False)
     (tmp_path / "daisy").mkdir()
     (tmp_path / "daisy" / "1.HEIC").write_bytes(b"")
     with pytest.raises(DataError, match="no images: .*pip install pillow-heif"):

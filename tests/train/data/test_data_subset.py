@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from train.data.digits_source import load_digits
-from train.data.splits import in_memory
-from train.data.subset import limited, shares
+from train.data.sources.digits_source import load_digits
+from train.data.sources.splits import in_memory
+from train.data.sources.subset import limited, shares
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from train.data import vtab
-from train.data.sources import DataError, load
-from train.data.vtab import GROUPS, TASKS, mean_by_group
+from train.data.sources import DataError, load, vtab
+from train.data.sources.vtab import GROUPS, TASKS, mean_by_group
 
 # Of the splits of the data set that stands in for those of VTAB.
 SIZES = {"train": 2400, "validation": 230, "test": 600}

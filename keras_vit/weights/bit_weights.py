@@ -1,0 +1,255 @@
+"""BiT's released arrays into a model's variables, and back.
+
+The names are those that the released code of BiT, timm and big_vision read; no file of
+BiT's own has been opened with this yet.
+"""
+
+import collections
+import os
+import pathlib
+import tempfile
+import warnings
+
+import numpy as np
+from keras import ops
+
+import zoo
+from keras_vit.weights.callers import stacklevel
+from keras_vit.weights.released_places import (
+    check_accounted,
+    check_complete,
+    check_loadable,
+    placed,
+)
+from zoo.files import dialects
+from zoo.files.archive import Archive, CheckpointError, StoredArrays
+
+_LISTED = 20
+_HEAD = "resnet/head/conv2d"
+
+
+def _norm(module, attribute=""):
+    return {
+        f"resnet/{module}group_norm/{part}": f"{attribute}.{part}".lstrip(".")
+        for part in ("gamma", "beta")
+    }
+
+
+# Layer of a model -> {released key: the variable's place in the layer}. Numbers in a
+# layer's name fill the braces of its keys.
+_LAYERS = {
+    r"root_conv": {"resnet/root_block/standardized_conv2d/kernel": "kernel"},
+    r"block(\d)_unit(\d\d)": {
+        **{
+            key: place
+            for part, number in (("a", 1), ("b", 2), ("c", 3))
+            for key, place in {
+                f"resnet/block{{}}/unit{{}}/{part}/standardized_conv2d/kernel": (
+                    f"conv{number}.kernel"
+                ),
+                **_norm(f"block{{}}/unit{{}}/{part}/", f"gn{number}"),
+            }.items()
+        },
+        "resnet/block{}/unit{}/a/proj/standardized_conv2d/kernel": "conv_proj.kernel",
+    },
+    r"norm": _norm(""),
+    r"head": {f"{_HEAD}/kernel": "kernel", f"{_HEAD}/bias": "bias"},
+}
+
+
+def load_bit_weights(model, source, *, new_head=False):
+    """Loads a released checkpoint of BiT into a model, every array accounted for.
+
+    The head is loaded if the model and the file have one of the same size, else the
+    model's stays as it is and the file's is left out.
+
+    Args:
+        model: a model of `BiTResNet`.
+        source: path or URL of an `.npz` in the released naming of BiT.
+        new_head: bool, leave the file's head out even if it fits.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's or int8
+            weights.
+        zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
+            missing, unknown or of other shapes; the first of them are listed, and no
+            variable is changed.
+        zoo.StoreError: the file cannot be had.
+
+    Source:
+        The `.npz` files of https://github.com/google-research/big_transfer
+
+    Example:
+
+    >>> model = BiT_R50x1(image_size=32, classes=10)
+    >>> path = save_bit_weights(model, "bit.npz")
+    >>> load_bit_weights(BiT_R50x1(image_size=64, classes=5), path).output_shape
+    (None, 5)
+    """
+    assign(model, BiTArrays(source), new_head=new_head)
+    return model
+
+
+def save_bit_weights(model, path):
+    """Writes a model's weights in the released naming of BiT, which timm reads too.
+
+    LoRA's products are written as a part of the kernels that they are added to.
+
+    Args:
+        model: a model of `BiTResNet`, every weight of which has a released name.
+        path: str or path of the `.npz` to write or replace.
+
+    Returns:
+        `pathlib.Path` of the file.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
+            weights or layers that have no released name, or calls one twice; nothing
+            is written then.
+        zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
+            finite.
+        OSError: the file cannot be written.
+
+    Source:
+        The `.npz` files of https://github.com/google-research/big_transfer
+
+    Example:
+
+    >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
+    'bit.npz'
+    """
+    path = pathlib.Path(path).expanduser()
+    if path.suffix != ".npz":
+        raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
+    arrays = {
+        key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
+        for key, (variable, shape) in saved_variables(model).items()
+    }
+    problems = [
+        f"{key} holds NaN or infinity"
+        for key, array in arrays.items()
+        if not np.isfinite(array).all()
+    ]
+    _refuse(path, "a checkpoint of BiT", problems)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
+        part = os.path.join(folder, path.name)
+        np.savez(part, **arrays)
+        os.replace(part, path)
+    return path
+
+
+class BiTArrays:
+    """The arrays of a released file of BiT, read one by one.
+
+    Args:
+        source: path or URL of an `.npz`.
+
+    Raises:
+        zoo.CheckpointError: it is no `.npz`, damaged or holds pickled objects.
+        zoo.StoreError: the file cannot be had.
+    """
+
+    def __init__(self, source):
+        file = Archive(zoo.locate(source))
+        self.path = file.path
+        counts = collections.Counter(file.keys)
+        problems = [f"two arrays are called {key}" for key in counts if counts[key] > 1]
+        parts = {key: file.check(key) for key in counts}
+        for key, part in parts.items():
+            try:
+                dialects.to_float32(np.empty(0, part.dtype))
+            except TypeError as error:
+                problems.append(f"{key} has {error}")
+        _refuse(self.path, "a checkpoint of BiT", problems)
+        self.arrays = StoredArrays(parts)
+
+    @property
+    def classes(self):
+        """The size of the head, None without one."""
+        shape = self.arrays.shapes.get(f"{_HEAD}/kernel")
+        return shape[-1] if shape else None
+
+
+def released_variables(model):
+    """Returns {released key: (variable, released shape)} of a model.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`.
+    """
+    check_complete(
+        model, ("root_conv", "norm"), "keras_vit.BiTResNet or keras_vit.BiT_R50x1"
+    )
+    found = {}
+    for key, _, variable, _ in placed(model, _LAYERS):
+        shape = tuple(variable.shape)
+        if key == f"{_HEAD}/kernel":
+            # The released head is a convolution of 1x1.
+            shape = (1, 1, *shape)
+        found[key] = (variable, shape)
+    return found
+
+
+def saved_variables(model):
+    """Returns {released key: (variable, released shape)} of all weights of a model.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, or has weights besides.
+    """
+    found = released_variables(model)
+    check_accounted(model, _LAYERS)
+    return found
+
+
+def assign(model, released, *, new_head):
+    """Assigns the arrays of a file to a model's variables; see the loader above.
+
+    Args:
+        model: a model of `BiTResNet`.
+        released: `BiTArrays`.
+        new_head: bool, leave the file's head out even if it fits.
+
+    Raises:
+        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's products.
+        zoo.CheckpointError: the file does not fit; no variable is changed then.
+    """
+    targets = released_variables(model)
+    check_loadable(model, _LAYERS)
+    shapes = dict(released.arrays.shapes)
+    head = {f"{_HEAD}/kernel", f"{_HEAD}/bias"}
+    own = targets[f"{_HEAD}/kernel"][1][-1] if head <= targets.keys() else None
+    if new_head or own is None or own != released.classes:
+        for key in head:
+            targets.pop(key, None)
+            shapes.pop(key, None)
+    problems = [f"missing {key}" for key in targets if key not in shapes]
+    problems += [f"unknown {key}" for key in shapes if key not in targets]
+    problems += [
+        f"{key} has shape {shapes[key]}, not {shape}"
+        for key, (_, shape) in targets.items()
+        if key in shapes and shapes[key] != shape
+    ]
+    _refuse(released.path, f"a checkpoint of BiT that fits {model.name!r}", problems)
+    for key, (variable, _) in targets.items():
+        variable.assign(released.arrays[key].reshape(variable.shape))
+    if f"{_HEAD}/kernel" in targets and not released.arrays[f"{_HEAD}/kernel"].any():
+        warnings.warn(
+            f"The head in {released.path} is all zeros, and so will be the logits: "
+            "pass classes=K for a new head to fine-tune, or include_top=False for "
+            "features.",
+            stacklevel=stacklevel(),
+        )
+
+
+def _refuse(path, what, problems):
+    """Raises an error that lists the problems, if there are any."""
+    if not problems:
+        return
+    listed = "".join(f"\n  {problem}" for problem in problems[:_LISTED])
+    more = len(problems) - _LISTED
+    raise CheckpointError(
+        f"{path} is not {what}, under the names BiT was released with:{listed}"
+        + (f"\n  and {more} more" if more > 0 else "")
+    )

@@ -1,0 +1,57 @@
+"""Every package that the code imports is one that setup.cfg asks for."""
+
+import ast
+import configparser
+import pathlib
+import re
+import sys
+from importlib import metadata
+
+ROOT = pathlib.Path(__file__).parents[3]
+OURS = ("keras_vit", "zoo", "train")
+
+
+def imported():
+    """The first names of what the code imports, with a file of each."""
+    found = {}
+    for path in (path for name in OURS for path in (ROOT / name).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in names:
+                found[name.partition(".")[0]] = path.relative_to(ROOT)
+    return found
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared():
+    """What setup.cfg asks for, for any of its extras."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    lists = [
+        setup["options"]["install_requires"],
+        *(text for name, text in setup["options.extras_require"].items()),
+    ]
+    lines = [line for text in lists for line in text.splitlines()]
+    return {normal(re.match(r"[\w.-]*", line)[0]) for line in lines} - {""}
+
+
+def test_what_is_imported_is_declared():
+    owners = metadata.packages_distributions()
+    known = declared()
+    assert {"scipy", "scikit-learn"} <= known
+    missing = {
+        name: str(path)
+        for name, path in imported().items()
+        if name not in sys.stdlib_module_names
+        and name not in OURS
+        # One that is not installed is imported where it is optional, by its own name.
+        and not known & set(map(normal, owners.get(name, [name])))
+    }
+    assert not missing

@@ -1,0 +1,100 @@
+"""Every path may begin with ~, which shells leave as it is after an equals sign."""
+
+import json
+import pathlib
+import shutil
+
+import keras
+import pytest
+
+import keras_vit
+import zoo
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the commands need TensorFlow"
+)
+
+from train.common.errors import RunError  # noqa: E402
+from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
+from train.compare import comparison  # noqa: E402
+from train.explain.photos import Photos  # noqa: E402
+from train.export import exporting  # noqa: E402
+from train.inference import given_model, real_labels  # noqa: E402
+from train.inference.run_directory import RunDirectory  # noqa: E402
+from train.study import report as study_report  # noqa: E402
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home folder, beside an empty current one that stays empty."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    yield tmp_path / "home"
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_what_is_written(home):
+    assert make_folder("~/runs/one") == home / "runs" / "one"
+    with whole_file("~/runs/a.txt") as temporary:
+        temporary.write_text("a")
+    with whole_folder("~/exported") as temporary:
+        (temporary / "b.txt").write_text("b")
+    assert (home / "runs" / "a.txt").read_text() == "a"
+    assert (home / "exported" / "b.txt").read_text() == "b"
+    assert RunDirectory("~/runs/one").claim({"steps": 1}).config.is_file()
+    assert (home / "runs" / "one" / "config.json").is_file()
+
+
+def test_what_is_read(home):
+    (home / "real.json").write_text("[[970]]")
+    assert real_labels.read("~/real.json") == [{970}]
+    (home / "runs").mkdir()
+    (home / "runs" / "study.json").write_text(json.dumps({"study": "other"}))
+    with pytest.raises(RunError, match="holds the study other"):
+        study_report.claim("~/runs", "one")
+    with pytest.raises(RunError, match=f"{home}/none"):
+        comparison.compare(["~/none", "~/other"], output="~/compare.md")
+
+
+def test_photos(home):
+    image = pytest.importorskip("PIL.Image")
+    (home / "photos").mkdir()
+    image.new("RGB", (4, 4)).save(home / "photos" / "a.png")
+    for given in ("~/photos", "~/photos/a.png"):
+        assert Photos([given]).paths == (home / "photos" / "a.png",)
+    (home / "more").mkdir()
+    image.new("RGB", (4, 4)).save(home / "more" / "b.png")
+    assert len(Photos(["~/more"])) == 1
+
+
+def test_models(home, goldens):
+    shutil.copy(goldens / "token.npz", home / "token.npz")
+    assert given_model.load("~/token.npz").name == "token"
+    keras_vit.load_model("~/token.npz").save(home / "model.keras")
+    assert given_model.load("~/model.keras").model.output_shape == (None, 10)
+    (home / "run").mkdir()
+    shutil.copy(home / "model.keras", home / "run" / "model.keras")
+    assert given_model.load("~/run").name == "run"
+    with pytest.raises(RunError, match="There is no file|cannot be used"):
+        exporting.export("~/none.npz", ["tflite"], "~/out")
+
+
+def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):
+    """The rule of zoo.locate is that of --model too."""
+    monkeypatch.chdir(tmp_path)
+    keras_vit.load_model(goldens / "token.npz").save("model.keras")
+    run = pathlib.Path("vit-b16", "sam")
+    run.mkdir(parents=True)
+    shutil.copy("model.keras", run / "model.keras")
+
+    def fetch(card):
+        raise zoo.StoreError(f"would fetch {card.handle}")
+
+    monkeypatch.setattr(given_model, "fetch_card", fetch)
+    with pytest.raises(RunError, match="would fetch vit-b16/sam"):
+        given_model.load("vit-b16/sam")
+    given = given_model.load("./vit-b16/sam")
+    assert given.name == "sam" and given.model.output_shape == (None, 10)

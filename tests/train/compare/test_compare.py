@@ -1,0 +1,252 @@
+"""Runs side by side, as a user compares them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from benchmarks import flops
+from train.common.errors import RunError
+from train.compare import comparison
+from train.reports.report import classification_summary, interval, write_report
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+CONFIG = keras_vit.ViTConfig(
+    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
+)
+NAMES = ("cat", "d|g", "emu", "fox")
+# No image of a fox is in the test set.
+LABELS = np.repeat([0, 1, 2], [10, 20, 30])
+
+
+def vit():
+    return keras_vit.VisionTransformer(CONFIG, image_size=(16, 24), classes=4)
+
+
+def conv_net():
+    images = keras.Input((24, 24, 3))
+    features = keras.layers.Conv2D(4, 3, name="conv")(images)
+    features = keras.layers.GlobalAveragePooling2D()(features)
+    return keras.Model(images, keras.layers.Dense(4, name="head")(features))
+
+
+def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config):
+    """Leaves what a run leaves that takes the first `mistakes` images for emus."""
+    guesses = np.where(np.arange(len(labels)) < mistakes, 2, labels)
+    write_report(
+        folder,
+        config={"model": "net", "dataset": "photos", "weights": None, **config},
+        summary=classification_summary(labels, np.eye(len(names))[guesses], names),
+        results={
+            "parameters": network.count_params(),
+            "seconds": 12.5,
+            "images_per_second": 640.0,
+        },
+    )
+    network.save(folder / "model.keras")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs: four cats wrong, and all of them with five dogs."""
+    folder = tmp_path_factory.mktemp("runs")
+    first = make_run(folder / "vi_t", vit(), 4, model={"hidden_size": 32})
+    return first, make_run(folder / "resnet", conv_net(), 15, weights="imagenet")
+
+
+def compare(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "train.compare", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_page_and_its_numbers(runs, tmp_path):
+    process = compare(*runs, "--output=out/both.md", "--measure", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert "vi_t: vision_transformer, 93.33% accuracy" in process.stdout
+    assert process.stdout.endswith("page out/both.md\n")
+    found = json.loads((tmp_path / "out/both.json").read_text())
+    assert (found["dataset"], found["test_examples"]) == ("photos", 60)
+    first, second = found["runs"]
+    assert (first["run"], second["run"]) == ("vi_t", "resnet")
+    assert first["test_accuracy"] == 56 / 60 and second["test_accuracy"] == 45 / 60
+    low, high = interval(45, 60)
+    assert (second["test_accuracy_low"], second["test_accuracy_high"]) == (low, high)
+    # Of 10 cats 6 found, none too many; of 34 called emu 30 are.
+    assert first["per_class_f1"] == [
+        pytest.approx(value) if value else value
+        for value in (2 * 6 / 16, 1.0, 2 * 30 / 64, None)
+    ]
+    assert found["classes"][1] == {"name": "d|g", "examples": 20}
+    assert first["test_macro_f1"] == pytest.approx((0.75 + 1 + 60 / 64) / 3)
+    assert first["parameters"] == vit().count_params()
+    assert first["multiply_adds"] == flops.multiply_adds(CONFIG, (16, 24), 4)
+    assert second["multiply_adds"] == 22 * 22 * (3 * 3 * 3 * 4) + 4 * 4
+    assert first["image_size"] == [16, 24] and second["weights"] == "imagenet"
+    assert first["training_seconds"] == 12.5
+    assert first["training_images_per_second"] == 640
+    assert first["measured_images_per_second"] > 0
+
+    page = (tmp_path / "out/both.md").read_text()
+    lines = page.splitlines()
+    assert "|  | vi_t | resnet |" in lines
+    assert (
+        "| Accuracy | 93.33% (84.07% to 97.38%) | 75.00% (62.77% to 84.22%) |" in lines
+    )
+    assert "| Weights | random | imagenet |" in lines
+    assert f"| Parameters | {vit().count_params():,} | 132 |" in lines
+    assert any(line.startswith("| Answered images/s | ") for line in lines)
+    # The greatest difference first, and nothing of foxes, of which there are none.
+    places = [lines.index(line) for line in lines if line.startswith(("| cat", "| d"))]
+    assert lines[places[0]] == "| cat | 75.00% | 0.00% | 10 |"
+    assert places == sorted(places) and lines[places[1]].startswith("| d\\|g | 100.00%")
+    assert "fox" not in page
+    assert "python -m train.compare" in page
+
+
+def test_without_measuring(runs, tmp_path):
+    found = comparison.compare(runs, output=tmp_path / "compare.md")
+    assert found["runs"][0]["measured_images_per_second"] is None
+    page = (tmp_path / "compare.md").read_text()
+    assert "Answered" not in page and "```sh" not in page
+    assert json.loads((tmp_path / "compare.json").read_text()) == found
+
+
+def test_how_the_training_was_timed(runs, tmp_path):
+    """Reports of earlier versions do not name the loss, nor hold wall times."""
+    for folder in runs:
+        other = shutil.copytree(folder, tmp_path / folder.name)
+        report = json.loads((other / "report.json").read_text())
+        report["loss_function"] = "softmax cross-entropy"
+        if folder == runs[1]:
+            del report["seconds"], report["images_per_second"]
+        (other / "report.json").write_text(json.dumps(report))
+    page = tmp_path / "compare.md"
+    by_wall_time = "by wall time, from the first batch to the end of the last step"
+    comparison.compare([tmp_path / folder.name for folder in runs], output=page)
+    assert by_wall_time in page.read_text()
+    assert "Not so" not in page.read_text() and "median" not in page.read_text()
+    found = comparison.compare([tmp_path / "vi_t", runs[1]], output=page)
+    assert [row["is_wall_time"] for row in found["runs"]] == [True, False]
+    assert by_wall_time in page.read_text()
+    assert "Not so those of resnet, whose reports are of an earlier" in page.read_text()
+
+
+def test_runs_of_one_name(runs, tmp_path):
+    other = make_run(tmp_path / "vi_t", conv_net(), 0)
+    found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+    assert [row["run"] for row in found["runs"]] == [str(runs[0]), str(other)]
+
+
+def test_a_model_whose_arithmetic_is_unknown(runs, tmp_path):
+    images = keras.Input((8, 8, 3))
+    features = keras.layers.SeparableConv2D(4, 3)(images)
+    features = keras.layers.GlobalAveragePooling2D()(features)
+    model = keras.Model(images, keras.layers.Dense(4)(features))
+    other = make_run(tmp_path / "own", model, 0)
+    found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+    assert found["runs"][1]["multiply_adds"] is None
+    count = flops.multiply_adds(CONFIG, (16, 24), 4)
+    page = (tmp_path / "compare.md").read_text()
+    assert f"| Multiply-adds | {count:,} | - |" in page
+
+
+def test_many_classes(tmp_path):
+    names = [f"class {index:03d}" for index in range(150)]
+    labels = np.arange(150)
+    folders = [
+        make_run(tmp_path / name, conv_net(), mistakes, labels=labels, names=names)
+        for name, mistakes in (("a", 0), ("b", 40))
+    ]
+    comparison.compare(folders, output=tmp_path / "compare.md")
+    page = (tmp_path / "compare.md").read_text()
+    assert page.count("\n| class ") == 100 and "\n| class 039 |" in page
+    assert "100 of 150 classes; the .json has all. Greatest differences" in page
+
+
+def damaged(folder, text):
+    (folder / "report.json").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda folder: make_run(folder, conv_net(), 0, dataset="digits"),
+            "their data sets are photos and digits. Give runs of one data set",
+        ),
+        (
+            lambda folder: make_run(folder, conv_net(), 0, labels=LABELS[1:]),
+            "class 1 of their tests is 'cat' with 10 images and 'cat' with 9 images",
+        ),
+        (
+            lambda folder: make_run(
+                folder, conv_net(), 0, names=("cat", "dog", "emu", "fox")
+            ),
+            "class 2 of their tests is 'd|g' with 20 images and 'dog' with 20 images",
+        ),
+        (
+            lambda folder: make_run(folder, conv_net(), 0, names=NAMES[:3]),
+            "class 4 of their tests is 'fox' with 0 images and none",
+        ),
+        (lambda folder: folder, "has no report.json, so it holds no finished run"),
+        (
+            lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
+            "is not the report of a finished run (Expecting",
+        ),
+        (
+            lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
+            "is not the report of a finished run (it has no config, per_class",
+        ),
+        (
+            lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
+            "is not the report of a finished run (",
+        ),
+    ],
+)
+def test_runs_that_cannot_be_compared(runs, tmp_path, make, message):
+    other = make(tmp_path / "other")
+    with pytest.raises(RunError) as raised:
+        comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+    assert message in str(raised.value)
+    assert not (tmp_path / "compare.md").exists()
+
+
+@pytest.mark.parametrize("dataset", ["{}/photos/", "~/photos", "./photos"])
+def test_the_same_folder_written_otherwise(runs, tmp_path, monkeypatch, dataset):
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    dataset = dataset.format(tmp_path)
+    other = make_run(tmp_path / "other", conv_net(), 0, dataset=dataset)
+    comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+
+
+def test_bad_arguments(runs, tmp_path):
+    with pytest.raises(RunError, match="vi_t is given twice"):
+        comparison.compare([runs[0], runs[0]], output=tmp_path / "compare.md")
+    with pytest.raises(RunError, match="an --output that ends in .md"):
+        comparison.compare(runs, output=tmp_path / "compare.json")
+    process = compare(runs[0], tmp_path / "none", cwd=tmp_path)
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/none has no")
+    process = compare(runs[0], cwd=tmp_path)
+    assert process.returncode == 1 and "Give two runs or more" in process.stderr

@@ -1,0 +1,182 @@
+"""What the trainer does under the JAX backend, on all devices there are.
+
+Each check is a function; all are run, and nothing is printed but the names.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from train.common.errors import RunError
+from train.engine import devices, loop
+from train.engine.jax_devices import JaxDevices
+from train.engine.jax_trainer import JaxTrainer
+from train.engine.optimizers import MomentumSGD
+
+DEVICES = devices.start()
+CONFIG = keras_vit.ViTConfig(
+    hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+)
+
+
+class Source:
+    """Batches of noise, as a `tf.data.Dataset` has them."""
+
+    def __init__(self, batch_size, examples=None):
+        self.sizes = [batch_size // DEVICES.count] * DEVICES.count
+        if examples is not None:
+            self.sizes = [min(examples, batch_size), max(examples - batch_size, 0)]
+
+    def __call__(self, share):
+        return self
+
+    def as_numpy_iterator(self):
+        generator = np.random.default_rng(0)
+        for size in filter(None, self.sizes):
+            images = generator.normal(0, 1, (size, 32, 32, 3)).astype("float32")
+            yield images, generator.integers(0, 10, size).astype("int32")
+
+
+def made(micro_batches=1, devices=DEVICES, **settings):
+    keras.utils.set_random_seed(0)
+    with devices.scope():
+        model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=10)
+        return devices.trainer(
+            model, MomentumSGD(0.1), micro_batches=micro_batches, **settings
+        )
+
+
+def values(trainer):
+    return [keras.ops.convert_to_numpy(variable) for variable in trainer.variables]
+
+
+def micro_batches_need_less_memory_and_old_values_leave_theirs():
+    [(images, labels)] = DEVICES.batches(Source(512))
+    temporary = []
+    for parts in (1, 8):
+        trainer = made(parts)
+        state = [[one.value for one in group] for group in trainer._groups]
+        lowered = trainer._compiled_step.lower(state, images, labels)
+        used = lowered.compile().memory_analysis()
+        assert used.alias_size_in_bytes == sum(one.nbytes for one in sum(state, []))
+        temporary.append(used.temp_size_in_bytes)
+    assert temporary[1] < temporary[0] / 2, temporary
+
+
+def variables_are_on_all_devices_and_batches_spread():
+    [(images, labels)] = DEVICES.batches(Source(16))
+    trainer = made()
+    trainer.step(images, labels)
+    for variable in trainer.variables:
+        assert variable.value.sharding.is_fully_replicated
+        assert len(variable.value.sharding.device_set) == DEVICES.count
+    rows = 16 // DEVICES.count
+    for array in (images, labels):
+        assert array.sharding.shard_shape(array.shape)[0] == rows
+
+
+def overflow_changes_nothing_but_the_scale():
+    [batch] = DEVICES.batches(Source(16))
+    keras.config.set_dtype_policy("mixed_float16")
+    with pytest.raises(RunError, match="no float16 .*mixed_bfloat16"):
+        made()
+    with DEVICES.scope():
+        layers = [keras.layers.Flatten(), keras.layers.Dense(10, dtype="mixed_float16")]
+        trainer = JaxTrainer(
+            keras.Sequential([keras.Input((32, 32, 3)), *layers]),
+            MomentumSGD(0.1),
+            average_decay=0.9,
+            strategy=DEVICES.strategy,
+        )
+    keras.config.set_dtype_policy("float32")
+    trainer.loss_scale.scale.assign(2.0**40)
+    before = values(trainer)
+    told = trainer.step(*batch)
+    assert float(told["loss_scale"]) == 2.0**40 and float(told["gradient_norm"]) == 0
+    for old, new in zip(before[:-2], values(trainer)[:-2], strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert float(trainer.loss_scale.scale) == 2.0**39
+    trainer.loss_scale.scale.assign(2.0**4)
+    trainer.loss_scale.good_steps.assign(1_999)
+    told = trainer.step(*batch)
+    assert float(told["gradient_norm"]) > 0 and float(trainer.loss_scale.scale) == 32
+    assert int(trainer.optimizer.iterations) == 1
+
+
+def the_whole_gradient_is_clipped():
+    [batch] = DEVICES.batches(Source(16))
+    for clip_norm in (0.01, 1e6):
+        trainer = made(clip_norm=clip_norm)
+        told = trainer.step(*batch)
+        norm = np.sqrt(
+            sum(
+                np.square(keras.ops.convert_to_numpy(velocity), dtype="float64").sum()
+                for velocity in trainer.optimizer.velocities
+            )
+        )
+        np.testing.assert_allclose(norm, min(clip_norm, told["gradient_norm"]), 1e-5)
+
+
+def a_smaller_last_batch_is_whole():
+    one = JaxDevices(keras.distribution.DataParallel(devices=["cpu:0"]))
+    trainer = made(devices=one)
+    head = trainer.model.get_layer("head").kernel
+    head.assign(np.random.default_rng(1).normal(0, 1, head.shape))
+    batches = list(one.batches(Source(16, 21)))
+    assert [len(labels) for _, labels in batches] == [16, 5]
+    labels, probabilities, _ = loop.evaluate(trainer, batches)
+    images = np.concatenate([np.asarray(images) for images, _ in batches])
+    expected = keras.ops.softmax(trainer.model(images, training=False))
+    np.testing.assert_allclose(probabilities, np.asarray(expected), atol=1e-5)
+    assert len(labels) == 21
+
+
+def averages_take_the_place_of_weights_and_leave_it():
+    [batch] = DEVICES.batches(Source(16))
+    trainer = made(average_decay=0.9)
+    for _ in range(3):
+        trainer.step(*batch)
+    before = values(trainer)
+    with trainer.averaged():
+        kernel = keras.ops.convert_to_numpy(trainer.model.get_layer("head").kernel)
+        assert np.abs(kernel - before[-2]).max() == 0
+    trainer.step(*batch)
+    again = made(average_decay=0.9)
+    for _ in range(4):
+        again.step(*batch)
+    for one, other in zip(values(trainer), values(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def what_cannot_be_is_told():
+    with pytest.raises(RunError, match=f"{DEVICES.count} devices .*--batch_size"):
+        DEVICES.parts(DEVICES.count * 2 + 1, 1)
+    for name, told in [
+        ("multiworker", "unset KERAS_BACKEND"),
+        ("tpu", r"needs a TPU, and JAX sees cpu:0.*jax\[tpu\]"),
+    ]:
+        with pytest.raises(RunError, match=told):
+            devices.start(name)
+    remedy = "lower --batch_size"
+    for error, told in [
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory."), RunError),
+        (RuntimeError("another"), RuntimeError),
+    ]:
+        with pytest.raises(told), loop.explaining_full_memory(remedy):
+            raise error
+
+
+if __name__ == "__main__":
+    assert DEVICES.count > 1 and devices.alone().count == 1
+    for check in (
+        micro_batches_need_less_memory_and_old_values_leave_theirs,
+        variables_are_on_all_devices_and_batches_spread,
+        overflow_changes_nothing_but_the_scale,
+        the_whole_gradient_is_clipped,
+        a_smaller_last_batch_is_whole,
+        averages_take_the_place_of_weights_and_leave_it,
+        what_cannot_be_is_told,
+    ):
+        check()
+        print(check.__name__)

@@ -1,0 +1,116 @@
+"""Steps of a small model on either backend; writes what came of them.
+
+python jax_steps.py FOLDER CASE,...
+
+FOLDER gets a checkpoint and CASE.npz of each case, a key of CASES.
+"""
+
+import pathlib
+import sys
+
+import keras
+import numpy as np
+
+import keras_vit
+from train.data import pipeline
+from train.data.sources import digits_source
+from train.engine.checkpoints import Checkpoints
+from train.engine.devices import start
+from train.engine.loop import evaluate, fit
+from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
+from train.engine.optimizers import Adam, MomentumSGD
+from train.engine.schedules import WarmupCosine
+from train.run.tuning import layer_rates
+
+BATCH = 16
+STEPS = 20
+IMAGE_SIZE = (16, 24)
+# Micro-batches of the whole, dropout, and what else differs.
+CASES = {
+    "whole": (1, 0.0, "momentum"),
+    "parts": (16, 0.0, "momentum"),
+    "dropout": (1, 0.3, "momentum"),
+    "adam": (1, 0.0, "adam"),
+}
+
+
+def main(folder, names):
+    devices = start()
+    source = digits_source.load_digits(validation_fraction=0.05)
+    for name in names.split(","):
+        take_steps(devices, source, pathlib.Path(folder, name), *CASES[name])
+
+
+def take_steps(devices, source, folder, micro_batches, dropout, optimizer):
+    keras.utils.set_random_seed(0)
+    config = keras_vit.ViTConfig(
+        hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+    )
+    is_adam = optimizer == "adam"
+    schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 5)
+    with devices.scope():
+        model = keras_vit.VisionTransformer(
+            config, image_size=IMAGE_SIZE, classes=10, dropout_rate=dropout
+        )
+        # Backends draw other numbers from the same seed.
+        draw_weights(model)
+        trainer = devices.trainer(
+            model,
+            Adam(schedule, kernel_decay=0.1) if is_adam else MomentumSGD(schedule),
+            micro_batches=devices.parts(BATCH, micro_batches),
+            loss=sigmoid_cross_entropy if is_adam else softmax_cross_entropy,
+            rate_scales=layer_rates(model, 0.8),
+            average_decay=0.9,
+        )
+    trainer.spread_seeds()
+    batches = devices.batches(
+        lambda share: pipeline.training_batches(
+            source.train,
+            image_size=IMAGE_SIZE,
+            batch_size=BATCH,
+            seed=0,
+            share=share,
+            changes=pipeline.Changes(mixup=0.2 if is_adam else 0.0),
+            classes=10,
+        )
+    )
+    told = []
+    fit(
+        trainer,
+        batches,
+        start_step=0,
+        steps=STEPS,
+        callbacks=[lambda step, metrics: told.append(metrics)],
+    )
+    Checkpoints(folder).save(STEPS, trainer.variables)
+    with trainer.averaged():
+        labels, probabilities, loss = evaluate(
+            trainer,
+            devices.batches(
+                lambda share: pipeline.evaluation_batches(
+                    source.test, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
+                )
+            ),
+        )
+    for metrics in told:
+        del metrics["seconds"]
+    np.savez(
+        f"{folder}.npz",
+        labels=labels,
+        probabilities=probabilities,
+        test_loss=loss,
+        devices=devices.count,
+        **{key: [metrics[key] for metrics in told] for key in told[0]},
+    )
+
+
+def draw_weights(model):
+    generator = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        if keras.ops.convert_to_numpy(variable).std() > 0:
+            deviation = np.prod(variable.shape[:-1]) ** -0.5
+            variable.assign(generator.normal(0, deviation, variable.shape))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,144 @@
+import os
+import signal
+
+import pytest
+import tensorflow as tf
+
+from train.common.errors import Preempted, RunError
+from train.engine.callbacks import EarlyStopping, Every, Progress, StepLog, StopOnSignal
+from train.engine.metrics import MetricLog
+
+
+def metrics_of(step):
+    return {
+        "loss": 1.0 / step,
+        "accuracy": step / 10,
+        "gradient_norm": 2.0 * step,
+        "learning_rate": 0.01 * step,
+        "seconds": 0.25 * step,
+    }
+
+
+def events_of(folder):
+    """The scalars that TensorBoard will show: {name: [(step, value)]}."""
+    events = {}
+    for path in sorted(folder.iterdir()):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor))
+                events.setdefault(value.tag, []).append((event.step, number))
+    return events
+
+
+def test_step_log_writes_means_over_its_window(tmp_path):
+    log = MetricLog(tmp_path / "metrics.jsonl")
+    step_log = StepLog(log, tmp_path / "tensorboard", every=2, batch_size=8)
+    for step in (1, 2, 3):
+        step_log(step, metrics_of(step))
+    assert [record["step"] for record in log.records()] == [2]
+    step_log.flush(3)
+    step_log.flush(3)
+    step_log.write(3, val_loss=0.5)
+
+    first, second, validation = log.records()
+    assert first == {
+        "step": 2,
+        "loss": pytest.approx(0.75),
+        "accuracy": pytest.approx(0.15),
+        "gradient_norm": pytest.approx(3.0),
+        "learning_rate": pytest.approx(0.015),
+        "seconds": pytest.approx(0.75),
+        "images_per_second": pytest.approx(16 / 0.75),
+    }
+    assert second["step"] == 3 and second["loss"] == pytest.approx(1 / 3)
+    assert second["images_per_second"] == pytest.approx(8 / 0.75)
+    assert validation == {"step": 3, "val_loss": 0.5}
+
+    events = events_of(tmp_path / "tensorboard")
+    assert events.keys() == first.keys() - {"step"} | {"val_loss"}
+    assert events["loss"] == [(2, pytest.approx(0.75)), (3, pytest.approx(1 / 3))]
+    assert events["val_loss"] == [(3, 0.5)]
+
+
+def test_every_so_many_steps_and_after_the_last():
+    called = []
+    every = Every(4, 10, called.append)
+    for step in range(1, 11):
+        every(step, {})
+    assert called == [4, 8, 10]
+    called.clear()
+    for step in range(1, 9):
+        Every(4, 8, called.append)(step, {})
+    assert called == [4, 8]
+
+
+def test_a_run_without_progress_ends_with_its_best_weights(tmp_path):
+    accuracies = [0.2, 0.5, 0.4, 0.6, 0.6, 0.5, 0.9]
+    log, kept, ended = MetricLog(tmp_path / "metrics.jsonl"), [], []
+    stopping = EarlyStopping(log, 2, lambda: kept.append(steps))
+    for steps, accuracy in enumerate(accuracies, start=1):
+        log.append(steps, val_accuracy=accuracy)
+        if stopping.after(steps):
+            ended.append(steps)
+            break
+    # The second 0.6 is no progress.
+    assert (kept, ended) == ([1, 2, 4], [6])
+
+    # A run that goes on after step 4 decides the same.
+    log.rewind(4)
+    again = EarlyStopping(log, 2, lambda: kept.append(steps))
+    for steps, accuracy in enumerate(accuracies[4:6], start=5):
+        log.append(steps, val_accuracy=accuracy)
+        assert again.after(steps) == (steps == 6)
+    assert kept == [1, 2, 4]
+
+
+def test_the_log_says_that_a_run_is_over(tmp_path):
+    log = MetricLog(tmp_path / "metrics.jsonl")
+    assert not EarlyStopping(log, 2, None).is_over()
+    for step, accuracy in enumerate([0.2, 0.6, 0.5, 0.6], start=1):
+        assert not EarlyStopping(log, 2, None).is_over()
+        log.append(step, val_accuracy=accuracy)
+    assert EarlyStopping(log, 2, None).is_over()
+    assert not EarlyStopping(log, 0, None).is_over()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_after_the_step_once_saved(number):
+    before = signal.getsignal(number)
+    saved = []
+    with StopOnSignal(saved.append) as stop:
+        stop(1, {})
+        assert saved == []
+        os.kill(os.getpid(), number)
+        with pytest.raises(RunError) as caught:
+            stop(2, {})
+    assert saved == [2]
+    assert isinstance(caught.value, Preempted) == (number == signal.SIGTERM)
+    message = str(caught.value)
+    assert signal.Signals(number).name in message and "step 2" in message
+    assert "the same command goes on" in message
+    assert signal.getsignal(number) == before
+
+
+def test_the_signals_are_handed_back_after_an_error():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyError), StopOnSignal(print):
+        assert signal.getsignal(signal.SIGTERM) != before
+        raise KeyError
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_progress_shows_where_a_resumed_run_is(capsys):
+    progress = Progress(steps=10, start_step=6, batch_size=8)
+    for step in range(7, 11):
+        progress(step, metrics_of(step))
+    progress.close()
+    shown = capsys.readouterr().err
+    assert "6/10" in shown and "10/10" in shown
+    # 8 images in the last step's 2.5 seconds.
+    last = shown.rsplit("\r", 1)[-1]
+    for part in ("loss=0.100", "accuracy=100.0%", "images/s=3"):
+        assert part in last
+    # In a log file: the first, the last, not one line a step.
+    assert shown.count("\r") <= 3

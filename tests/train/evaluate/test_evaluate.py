@@ -1,0 +1,529 @@
+"""The evaluation of models that are named in all possible ways."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import types
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.special import log_softmax, softmax
+
+import keras_vit
+import zoo
+from train import recipes
+from train.common.errors import RunError
+from train.data import sources
+from train.evaluate import evaluation
+from train.inference import given_model, real_labels
+from train.inference.class_matching import match_classes
+from train.run import training
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+CONFIG = keras_vit.ViTConfig(
+    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
+)
+WRITTEN = {
+    "confusion_matrix.png",
+    "predictions.png",
+    "reliability.png",
+    "report.json",
+    "report.md",
+}
+COLOURS = {"blue": (20, 20, 220), "green": (20, 220, 20), "Red_Hot": (220, 20, 20)}
+
+
+def tiny(classes, seed=0, **options):
+    """A small model whose answers differ from image to image."""
+    keras.utils.set_random_seed(seed)
+    model = keras_vit.VisionTransformer(
+        CONFIG, image_size=32, classes=classes, **options
+    )
+    head = model.get_layer("head")
+    head.kernel.assign(np.random.default_rng(seed).normal(size=head.kernel.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A short run on the digits."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    recipe = recipes.for_dataset("digits").override(
+        steps=20, batch_size=16, validation_fraction=0.1
+    )
+    training.run(recipe, run_dir=folder, command="python -m train.finetune ...")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
+    keras_vit.save_released_weights(tiny(10), path)
+    (path.parent / "class_names.txt").write_text("\n".join("0123456789"))
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Photos of odd sizes in three classes."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 3), ("test", 5)):
+        for name, colour in COLOURS.items():
+            folder = tmp_path / "photos" / part / name
+            folder.mkdir(parents=True)
+            for index in range(count):
+                noise = rng.integers(-20, 20, (30 + index, 61, 3))
+                image = Image.fromarray((noise + colour).astype("uint8"))
+                image.save(folder / f"{index}.png")
+    return tmp_path / "photos"
+
+
+def report_of(folder):
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_a_run_on_its_own_data(run_dir, tmp_path):
+    before = (run_dir / "report.json").read_bytes()
+    results = evaluation.evaluate(
+        str(run_dir), batch_size=50, out_dir=tmp_path, command="python ..."
+    )
+    own, found = report_of(run_dir), report_of(tmp_path)
+    # 360 images in batches of 50: the last one counts too.
+    assert found["test_examples"] == own["test_examples"] == 360
+    assert found["test_accuracy"] == own["test_accuracy"] == results["test_accuracy"]
+    assert found["test_loss"] == pytest.approx(own["test_loss"], rel=1e-5)
+    assert found["loss_function"] == own["loss_function"] == "softmax cross-entropy"
+    for row in own["per_class"]:
+        assert row.pop("train_examples") > 0
+    assert found["per_class"] == own["per_class"]
+    assert found["parameters"] == own["parameters"]
+    assert found["images_per_second"] > 0 < found["images_per_second_model_alone"]
+    assert {path.name for path in tmp_path.iterdir()} == WRITTEN
+    page = (tmp_path / "report.md").read_text()
+    assert "# digits on digits" in page and "## Calibration" in page
+    assert "(95% interval " in page and "(reliability.png)" in page
+    assert (run_dir / "report.json").read_bytes() == before
+
+
+def test_the_numbers_by_hand(weights, tmp_path):
+    evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
+    split = sources.load("digits").test
+    images, labels = zip(*split.records(), strict=True)
+    images = tf.image.resize(np.stack([split.decode(i) for i in images]), (32, 32))
+    labels = np.array(labels)
+    logits = keras_vit.load_model(weights).predict(images / 127.5 - 1, verbose=0)
+    chances, guesses = softmax(logits, axis=1), logits.argmax(axis=1)
+    found = report_of(tmp_path)
+    assert found["test_accuracy"] == np.mean(guesses == labels)
+    first = np.argsort(-logits, axis=1)[:, :5]
+    assert found["test_top5_accuracy"] == np.mean((first == labels[:, None]).any(1))
+    losses = -log_softmax(logits, axis=1)[np.arange(360), labels]
+    assert found["test_loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    confidence, error = chances.max(axis=1), 0
+    for low in np.arange(15) / 15:
+        here = (low < confidence) & (confidence <= low + 1 / 15)
+        if here.any():
+            gap = np.mean(guesses[here] == labels[here]) - confidence[here].mean()
+            error += abs(gap) * here.mean()
+    assert found["test_calibration_error"] == pytest.approx(error, rel=1e-4)
+    assert sum(row["examples"] for row in found["calibration"]) == 360
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_a_model_that_diverged_is_named(number):
+    batch = np.zeros((3, 2, 2, 3), "float32"), np.array([0, 1, 1])
+    batches = tf.data.Dataset.from_tensors(batch)
+    split = types.SimpleNamespace(num_examples=3)
+
+    def predictor(images):
+        return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
+
+    with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
+        given_model.answers(predictor, batches, split)
+
+
+def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
+    shutil.copy(goldens / "token.npz", tmp_path / "best.npz")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zoo.store.transport.BACKOFF_SECONDS", 0)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
+    for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
+        assert given_model.load(path).name == "best"
+
+
+@pytest.mark.parametrize(("split", "examples"), [("validation", 144), ("train", 1293)])
+def test_other_splits(run_dir, tmp_path, split, examples):
+    results = evaluation.evaluate(str(run_dir), split=split, out_dir=tmp_path)
+    assert results[f"{split}_examples"] == examples
+    found = report_of(tmp_path)
+    assert f"{split}_top5_accuracy" in found and "test_accuracy" not in found
+    assert f"{examples:,} {split} examples" in (tmp_path / "report.md").read_text()
+
+
+def test_ways_to_name_a_model(run_dir, tmp_path, monkeypatch):
+    from train.publish import publishing
+
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    published = publishing.publish(run_dir, tmp_path / "registry", name="mine")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path / "registry"))
+    digits = tuple(map(str, range(10)))
+    for source, name, names in (
+        (str(run_dir), "digits", digits),
+        (str(run_dir / "model.keras"), "model", digits),
+        (str(published), "mine", digits),
+        ("mine", "mine", digits),
+        (str(published / "model.npz"), "model", digits),
+    ):
+        given = given_model.load(source)
+        assert (given.name, given.class_names) == (name, names), source
+        assert given.model.output_shape == (None, 10)
+    assert given_model.load(str(run_dir)).config["dataset"] == "digits"
+
+
+def test_another_image_size_keeps_what_the_model_computes(run_dir):
+    exact = keras_vit.VisionTransformer(
+        keras_vit.ViTConfig(32, 1, 2, 32, 8, activation="gelu"),
+        image_size=32,
+        classes=3,
+    )
+    path = run_dir.parent / "exact.keras"
+    exact.get_layer("head").kernel.assign(np.eye(32, 3))
+    exact.save(path)
+    images = np.random.default_rng(0).normal(size=(2, 48, 48, 3)).astype("float32")
+    given = given_model.load(str(path), image_size=48)
+    weights = path.with_suffix(".safetensors")
+    keras_vit.save_released_weights(exact, weights)
+    expected = keras_vit.load_model(weights, image_size=48)(images)
+    np.testing.assert_allclose(given.model(images), expected, atol=1e-6)
+    assert given.model.get_layer("encoder_block_0").activation == "gelu"
+
+
+def test_classes_are_matched_by_name(photos, tmp_path):
+    """A run's model on a folder that has some of its classes, named a bit otherwise."""
+    run = tmp_path / "run"
+    run.mkdir()
+    model = tiny(5)
+    model.save(run / "model.keras")
+    names = ["yellow", "red-hot", "Blue", "grey", "green"]
+    (run / "class_names.txt").write_text("".join(f"{name}\n" for name in names))
+    out = tmp_path / "out"
+    evaluation.evaluate(str(run), dataset=str(photos), out_dir=out)
+    found = report_of(out)
+    assert [row["name"] for row in found["per_class"]] == names
+    assert [row["examples"] for row in found["per_class"]] == [0, 5, 5, 0, 5]
+    assert found["absent_classes"] == ["yellow", "grey"]
+    source = sources.load(str(photos)).test
+    hits = []
+    for record, label in source.records():
+        image = tf.image.resize(source.decode(record), (32, 32)) / 127.5 - 1
+        place = [1, 2, 4][int(label)]  # Red_Hot, blue, green: capitals come first
+        hits.append(model(image[None]).numpy().argmax() == place)
+    assert found["test_accuracy"] == np.mean(hits)
+
+
+def test_imagenet_classes_by_id_and_by_name(monkeypatch):
+    names = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
+    names += [("n00000998", "crane"), ("n00000999", "crane")]
+    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
+    shown, places = match_classes(1000, None, ["n00000998", "Thing 7", "n00000003"])
+    assert places.tolist() == [998, 7, 3] and shown[7] == "thing_7"
+    with pytest.raises(RunError, match="1 of the data set's 2 classes.*crane;"):
+        match_classes(1000, None, ["crane", "thing_1"])
+    many = [f"n{index:08d}" for index in range(1000)]
+    assert match_classes(1000, None, many)[1].tolist() == list(range(1000))
+
+    def offline(data_set):
+        raise zoo.StoreError("no network")
+
+    monkeypatch.setattr(zoo, "class_names", offline)
+    with pytest.raises(RunError, match="no network"):
+        match_classes(1000, None, ["tench"])
+
+
+def test_as_many_classes_are_not_the_same_classes(monkeypatch):
+    """In the order of the data set, ImageNet's would be taken for others."""
+    names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
+    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
+    turned = [f"thing {index}" for index in reversed(range(1000))]
+    shown, places = match_classes(1000, None, turned)
+    assert places.tolist() == list(reversed(range(1000))) and shown[3] == "thing_3"
+    with pytest.raises(RunError, match="1000 of the data set's 1000 classes are not"):
+        match_classes(1000, None, [f"bird {index}" for index in range(1000)])
+    with pytest.raises(RunError, match="class_names.txt beside the model's"):
+        match_classes(2, None, ["ant", "bee"])
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".npz", ".safetensors"])
+def test_names_beside_a_model_of_ones_own(photos, tmp_path, suffix):
+    model, path = tiny(3), tmp_path / f"own{suffix}"
+    if suffix == ".keras":
+        model.save(path)
+    else:
+        keras_vit.save_released_weights(model, path)
+    arguments = {"dataset": str(photos), "out_dir": tmp_path / "out"}
+    with pytest.raises(RunError, match="not known.*write the names.*class_names.txt"):
+        evaluation.evaluate(str(path), **arguments)
+    # As an editor leaves it, on Windows too: no line break at the end.
+    names = tmp_path / "class_names.txt"
+    names.write_bytes("\ufeffgreen\r\nred hot\r\nblue".encode())
+    given = given_model.load(str(path))
+    assert given.class_names == ("green", "red hot", "blue")
+    evaluation.evaluate(str(path), **arguments)
+    rows = report_of(tmp_path / "out")["per_class"]
+    assert [row["name"] for row in rows] == ["green", "red hot", "blue"]
+    names.write_text("green\nblue\n")
+    with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* tells 3"):
+        evaluation.evaluate(str(path), **arguments)
+    assert given_model.load(str(path), features=True).class_names is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["photos", "photos/", "./photos", "{here}/photos", "link", "moved/photos"],
+)
+def test_a_folder_has_one_validation_however_it_is_written(
+    photos, tmp_path, monkeypatch, written
+):
+    """With a slash the validation was another part, which the run had learnt from."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(photos)
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "photos").symlink_to(photos)
+    config = {"dataset": "photos", "validation_fraction": 0.34}
+    given = given_model.GivenModel("run", None, None, config)
+    learnt, held = (
+        evaluation.data_of(
+            given, dataset and dataset.format(here=tmp_path), None, False, split
+        )[1]
+        for dataset, split in ((None, "train"), (written, "validation"))
+    )
+    learnt, held = (
+        {pathlib.Path(path.numpy().decode()).resolve() for path, _ in part.records()}
+        for part in (learnt, held)
+    )
+    assert len(held) == 3 and len(learnt) == 6 and not held & learnt
+
+
+def test_classes_that_do_not_match():
+    with pytest.raises(RunError, match="tells 7 classes apart.*data set has 10"):
+        match_classes(7, None, list("0123456789"))
+    with pytest.raises(RunError, match="2 of the data set's 3 classes.*cow, emu;.*ant"):
+        match_classes(2, ["ant", "bee"], ["ant", "cow", "emu"])
+
+
+def test_a_central_crop(tmp_path):
+    """Of a photo with a shorter side of 8/7 of the model's, pixels and no others."""
+    pixels = np.random.default_rng(0).integers(0, 256, (96, 64, 3)).astype("uint8")
+    for part in ("train", "test"):
+        (tmp_path / part / "a").mkdir(parents=True)
+        Image.fromarray(pixels).save(tmp_path / part / "a" / "0.png")
+    split = sources.load(str(tmp_path)).test
+    for size, expected in (((56, 56), pixels[20:76, 4:60]), ((84, 28), None)):
+        centred = evaluation.centred(split, size)
+        [(record, _)] = centred.records()
+        found = centred.decode(record).numpy()
+        assert found.shape == (*size, 3)
+        if expected is not None:
+            np.testing.assert_array_equal(found, expected)
+    # Larger: the mean over the area, as resize_small has it.
+    halved = evaluation.centred(split, (28, 28)).decode(record).numpy()
+    means = pixels.reshape(48, 2, 32, 2, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(halved, means[10:38, 2:30], atol=1e-3)
+
+
+@pytest.fixture
+def imagenet(tmp_path):
+    """Photos named as those of ImageNet's validation set, of two classes."""
+    numbers = {"a": [4, 2], "b": [1, 5, 3]}
+    for part in ("train", "test"):
+        for name, found in numbers.items():
+            folder = tmp_path / "imagenet" / part / name
+            folder.mkdir(parents=True)
+            for number in found:
+                image = np.full((9, 9, 3), 40 * number, "uint8")
+                Image.fromarray(image).save(
+                    folder / f"ILSVRC2012_val_{number:08d}.JPEG"
+                )
+    return tmp_path / "imagenet"
+
+
+def test_reassessed_labels(imagenet, tmp_path, monkeypatch):
+    names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
+    names[5], names[9] = ("n5", "a"), ("n9", "b")
+    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
+    model = tiny(1000)
+    model.get_layer("head").kernel.assign(np.zeros((32, 1000)))
+    model.get_layer("head").bias.assign(np.eye(1000)[7])  # it always answers 7
+    path = tmp_path / "seven.npz"
+    keras_vit.save_released_weights(model, path)
+    file = tmp_path / "real.json"
+    file.write_text("[[7, 8], [], [6], [1, 7], [7]]")
+    arguments = {"dataset": str(imagenet), "out_dir": tmp_path / "out"}
+    evaluation.evaluate(str(path), real_labels_file=file, **arguments)
+    found = report_of(tmp_path / "out")
+    assert found["test_accuracy"] == 0 and found["test_examples"] == 5
+    assert (found["test_real_accuracy"], found["test_real_examples"]) == (3 / 4, 4)
+    assert found["test_real_accuracy_low"] < 3 / 4 < found["test_real_accuracy_high"]
+    assert "test_real_accuracy | 75.00%" in (tmp_path / "out/report.md").read_text()
+
+    file.write_text("[[7], [7], [7], [7]]")
+    with pytest.raises(RunError, match="00000005.JPEG is none of the 4 images"):
+        evaluation.evaluate(str(path), real_labels_file=file, **arguments)
+
+
+def test_reassessed_labels_find_their_images(imagenet):
+    names = real_labels.file_names(sources.load(str(imagenet)).test, str(imagenet))
+    labels = real_labels.of_files([{1}, {2}, {3}, {4}, {5}], names)
+    assert labels == [{2}, {4}, {1}, {3}, {5}]  # as the files are sorted
+
+
+def test_reassessed_labels_of_a_tfds_data_set(tmp_path):
+    """TFDS shuffles the images, and tells their names."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class TinyImagenet(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Image(shape=(2, 2, 3)),
+                "label": tfds.features.ClassLabel(names=["a", "b"]),
+                "file_name": tfds.features.Text(),
+            }
+            return tfds.core.DatasetInfo(
+                builder=self,
+                features=tfds.features.FeaturesDict(features),
+                supervised_keys=("image", "label"),
+            )
+
+        def _split_generators(self, manager):
+            del manager
+            return {part: self._generate_examples() for part in ("train", "validation")}
+
+        def _generate_examples(self):
+            for number in range(1, 31):
+                name = f"ILSVRC2012_val_{number:08d}.JPEG"
+                image = np.full((2, 2, 3), number, "uint8")
+                yield name, {"image": image, "label": 0, "file_name": name}
+
+    TinyImagenet(data_dir=tmp_path).download_and_prepare()
+    part = sources.load("tiny_imagenet", tmp_path).test
+    names = real_labels.file_names(part, "tiny_imagenet", tmp_path)
+    right = real_labels.of_files([{number} for number in range(1, 31)], names)
+    pixels = [{int(part.decode(image)[0, 0, 0])} for image, _ in part.records()]
+    assert right == pixels and right != sorted(right, key=min)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "[[1000]]", '[["dog"]]', "[]", "{}"])
+def test_labels_that_are_none(tmp_path, text):
+    file = tmp_path / "real.json"
+    file.write_text(text)
+    with pytest.raises(RunError, match=re.escape(str(file))):
+        real_labels.read(file)
+
+
+def test_mistakes(run_dir, weights, tmp_path):
+    def refused(told, model, **arguments):
+        with pytest.raises(RunError, match=told):
+            evaluation.evaluate(
+                str(model), **{"dataset": "digits", "out_dir": tmp_path} | arguments
+            )
+
+    refused(r"no/such\.npz", "no/such.npz")
+    refused("not a run's.*--dataset", weights, dataset=None)
+    refused("did you mean cifar100", weights, dataset="cifr100")
+    refused("multiples of the patch size 8", weights, image_size=33)
+    refused("holds a run.*--out_dir", weights, out_dir=run_dir)
+    refused("1000 classes, but the model tells 10", weights, real_labels_file="r.json")
+    unfinished = tmp_path / "unfinished"
+    (unfinished / "checkpoints").mkdir(parents=True)
+    refused("unfinished has no model.keras", unfinished)
+    for name, model, told in (
+        ("softmax", tiny(10, classifier_activation="softmax"), "ends in softmax"),
+        ("tokens", keras_vit.VisionTransformer(CONFIG, pooling=None), "shape"),
+        ("gray", tiny(10, channels=1), r"\(32, 32, 1\)"),
+    ):
+        model.save(tmp_path / f"{name}.keras")
+        refused(f"{name}.*{told}", tmp_path / f"{name}.keras")
+    (tmp_path / "broken.keras").write_text("PK")
+    refused("broken.keras", tmp_path / "broken.keras")
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_nothing_was_held_out(weights, photos, tmp_path, monkeypatch):
+    keras_vit.save_released_weights(tiny(3), tmp_path / "three.npz")
+    monkeypatch.setattr(
+        recipes,
+        "for_dataset",
+        lambda dataset: recipes.Recipe(
+            dataset, "x", None, 32, 999, validation_fraction=0
+        ),
+    )
+    with pytest.raises(RunError, match="held out for validation: pass --split=test"):
+        evaluation.evaluate(
+            str(tmp_path / "three.npz"), dataset=str(photos), split="validation"
+        )
+
+
+def test_memory_that_is_full(weights, tmp_path, monkeypatch):
+    def full(self, images):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
+
+    monkeypatch.setattr(keras_vit.Predictor, "__call__", full)
+    with pytest.raises(RunError, match="memory is full: lower --batch_size"):
+        evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
+
+
+def command(*arguments, cwd=ROOT, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "train.evaluate", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={
+            **os.environ,
+            "KERAS_BACKEND": "tensorflow",
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        },
+    )
+
+
+@pytest.mark.slow
+def test_the_command(run_dir, tmp_path):
+    done = command(run_dir, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = pathlib.Path("runs/evaluations/digits-digits-test/report.md")
+    own = report_of(run_dir)["test_accuracy"]
+    assert re.fullmatch(
+        rf"test accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on all 360 images, "
+        rf"report {page}\n",
+        done.stdout,
+    )
+    assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
+    assert f"python -m train.evaluate {run_dir}" in (tmp_path / page).read_text()
+
+
+@pytest.mark.slow
+def test_mistakes_at_the_command_line(weights, tmp_path):
+    for arguments, told, environment in (
+        (["--dataset=digits"], "one model", {}),
+        ([weights], "--dataset", {}),
+        ([weights, "--dataset=digits", "--split=dev"], "test|validation|train", {}),
+        ([weights, "--dataset=digits"], "TensorFlow", {"KERAS_BACKEND": "jax"}),
+    ):
+        done = command(*arguments, f"--out_dir={tmp_path / 'out'}", **environment)
+        assert done.returncode != 0 and told in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,664 @@
+"""What the report of a model and photos holds, and what is refused."""
+
+import csv
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import PIL.Image
+import pytest
+import small_models
+
+import keras_vit
+from keras_vit import explain
+from train.common.errors import RunError
+from train.explain import book, explaining, looks
+from train.explain.photos import LONGER_SIDE, Photos
+from train.inference import given_model
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="TensorFlow reads the images"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+NAMES = ("cat", "dog", "red fox", "<b>owl</b> & co", "crow")
+OF_PHOTOS = ("rollout", "gradient", "layers", "features", "heads")
+OF_MODEL = ("figure_7", "filters", "position_similarity", "attention_distance")
+# What a file of each format begins with.
+PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
+
+
+def save(model, folder, names=NAMES):
+    """Saves a model, and the names of its classes beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / "tiny.keras")
+    if names is not None:
+        lines = "".join(f"{name}\n" for name in names)
+        (folder / "class_names.txt").write_text(lines)
+    return str(folder / "tiny.keras")
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    return save(small_models.made(), tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Photos of several shapes and formats, and what is to be left out."""
+    folder = tmp_path_factory.mktemp("photos")
+    (folder / "deep" / ".cache").mkdir(parents=True)
+    sizes = {
+        "wide.png": (900, 300),
+        "<i>&tall.jpg": (40, 90),
+        "deep/square.gif": (64, 64),
+        "deep/grey.bmp": (30, 50),
+        "deep/.hidden.png": (8, 8),
+        "deep/.cache/thumb.png": (8, 8),
+    }
+    random = np.random.default_rng(0)
+    for name, (width, height) in sizes.items():
+        pixels = random.integers(0, 256, (4, 6, 3), "uint8")
+        image = PIL.Image.fromarray(pixels).resize((width, height))
+        if "grey" in name:
+            image = image.convert("L")
+        image.save(folder / name)
+    (folder / "notes.txt").write_text("not an image")
+    return folder
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Figures are drawn, but not rendered."""
+
+    def savefig(figure, path, **options):
+        if path.suffix == ".png":
+            PIL.Image.new("RGB", (9, 9)).save(path)
+        else:
+            path.write_bytes(PDF)
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+
+
+def numbers(out, name):
+    """The arrays behind a figure, read as a user would."""
+    with np.load(out / "numbers" / f"{name}.npz", allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def prepared(path, channels=3):
+    """An image as the model takes it, without our own code for that."""
+    image = tf.io.decode_image(path.read_bytes(), 3, expand_animations=False)
+    image = tf.image.resize(image, small_models.SIZE)[None] / 127.5 - 1
+    return (image if channels == 3 else tf.image.rgb_to_grayscale(image)).numpy()
+
+
+class Page(html.parser.HTMLParser):
+    """Collects what a page refers to, and its text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.references, self.ids, self.alts, self.said = [], set(), [], []
+        self.tags = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = re.sub(r"\s+", " ", " ".join(self.said))
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "srcset", "action", "data", "poster"):
+                self.references.append(value)
+            if name == "id":
+                self.ids.add(value)
+            if name == "alt":
+                self.alts.append(value)
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] not in ("style", "script"):
+            self.said.append(data)
+
+
+def command(*arguments, cwd):
+    """Runs the command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "train.explain", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.fixture(scope="module")
+def report(model_file, photos, tmp_path_factory):
+    """What the command leaves."""
+    folder = tmp_path_factory.mktemp("work")
+    done = command(
+        f"--model={model_file}",
+        "--images",
+        photos / "wide.png",
+        photos,
+        "--shown=2",
+        "--out=new/report",
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
+    assert done.stdout == f"{ignored}\nreport new/report/report.html\n"
+    assert [path.name for path in (folder / "new").iterdir()] == ["report"]
+    return folder / "new" / "report"
+
+
+# Each file once, in the order given, folders sorted; none that is hidden.
+SEEN = ("wide.png", "<i>&tall.jpg", "deep/grey.bmp", "deep/square.gif")
+SHOWN = {"01-wide": "wide.png", "02-square": "deep/square.gif"}
+
+
+@pytest.mark.slow
+def test_files_of_the_command(report):
+    figures = {f"{photo}-{kind}" for photo in SHOWN for kind in OF_PHOTOS}
+    figures |= {"attention", *OF_MODEL}
+    drawn = {path.stem for path in (report / "figures").iterdir()}
+    assert drawn == figures
+    for name in figures:
+        png = (report / "figures" / f"{name}.png").read_bytes()
+        assert png.startswith(PNG)
+        assert (report / "figures" / f"{name}.pdf").read_bytes().startswith(PDF)
+    found = {path.stem for path in (report / "numbers").iterdir()}
+    assert found == figures | {"predictions"}
+    facts = json.loads((report / "report.json").read_text())
+    assert [photo["name"] for photo in facts["photos"]] == list(SEEN)
+    files = {p.relative_to(report).as_posix() for p in report.rglob("*.*")}
+    assert set(facts["files"]) == files and facts["missing"] == {}
+
+
+@pytest.mark.slow
+def test_numbers_of_the_command(report, model_file, photos):
+    model = keras.saving.load_model(model_file)
+    grid = explain.grid_size(model)
+    every = np.concatenate([prepared(photos / name) for name in SEEN])
+    close = {"rtol": 1e-4, "atol": 1e-6}
+
+    predictions = numbers(report, "predictions")
+    expected = keras.ops.softmax(model(every)).numpy()
+    np.testing.assert_allclose(predictions["probabilities"], expected, **close)
+    assert tuple(predictions["class_names"]) == NAMES
+    assert tuple(predictions["photos"]) == SEEN
+    with (report / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(SEEN) * 5
+    for row, image in zip(rows[::5], range(len(SEEN)), strict=True):
+        best = expected[image].argmax()
+        assert row["photo"] == str(photos / SEEN[image]) and row["rank"] == "1"
+        assert (int(row["class_number"]), row["class"]) == (best, NAMES[best])
+        assert float(row["probability"]) == pytest.approx(expected[image, best], 1e-4)
+
+    maps = []
+    for photo, name in SHOWN.items():
+        image = every[SEEN.index(name)][None]
+        attention = explain.attention_maps(model, image)[:, 0]
+        best = int(model(image).numpy().argmax())
+        features = explain.token_features(model, image)
+        of_kind = {
+            "rollout": ("map", explain.attention_rollout(model, image)[0]),
+            "gradient": ("map", explain.gradient_attention(model, image, best)[0]),
+            "layers": ("maps", attention.mean(axis=1)),
+            "heads": ("maps", attention),
+        }
+        for kind, (key, matrix) in of_kind.items():
+            found = numbers(report, f"{photo}-{kind}")
+            assert str(found["photo"]) == name and str(found["unit"])
+            expected = explain.patch_map(matrix, grid)
+            np.testing.assert_allclose(found[key], expected, **close)
+        assert numbers(report, f"{photo}-gradient")["class_name"] == NAMES[best]
+        maps.append(numbers(report, f"{photo}-rollout")["map"])
+        found = numbers(report, f"{photo}-features")
+        for key, expected in {
+            "patches": features.patches[0],
+            "class_token": features.class_token[0],
+            "colors": explain.principal_colors(features.patches)[0],
+        }.items():
+            np.testing.assert_allclose(found[key], expected, rtol=1e-3, atol=1e-3)
+    found = numbers(report, "attention")
+    np.testing.assert_array_equal(found["maps"], maps)
+    assert list(found["photos"]) == list(SHOWN.values())
+
+    filters = explain.embedding_filters(model)
+    expected = {
+        "components": filters.components,
+        "explained_variance_ratio": filters.explained_variance_ratio,
+        "similarity": explain.position_embedding_similarity(model),
+        "distance": explain.attention_distance(model, every),
+    }
+    alone = {}
+    for name in OF_MODEL[1:]:
+        alone |= numbers(report, name)
+    for key, array in expected.items():
+        for found in (alone, numbers(report, "figure_7")):
+            np.testing.assert_allclose(found[key], array, **close)
+    assert tuple(alone["photos"]) == SEEN
+
+
+@pytest.mark.slow
+def test_page_needs_nothing_else(report):
+    page = Page(report / "report.html")
+    assert len(page.references) > 20
+    for reference in page.references:
+        if not reference.startswith("data:image/webp;base64,"):
+            assert reference[0] == "#" and reference[1:] in page.ids
+    # Of style: no address either.
+    text = (report / "report.html").read_text()
+    assert not re.search(r"url\(|@import", text)
+    assert not {"link", "iframe", "object", "base"} & set(page.tags)
+    assert page.tags.count("img") == len(page.alts) == 2 + 2 * 5 + 1 + 4
+    assert all(page.alts)
+    # What people name is text, not markup.
+    assert not {"i", "b"} & set(page.tags)
+    assert "<i>&tall.jpg" in page.text and "<b>owl</b> & co" in text.replace(
+        "&lt;", "<"
+    ).replace("&gt;", ">").replace("&amp;", "&")
+    assert "python -m train.explain --model=" in page.text
+    assert len(text) < 5e6
+
+
+@pytest.fixture
+def chromium(tmp_path):
+    """Opens a page; returns what it looks like, and what the browser printed."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(names)} is installed")
+
+    def opened(page, *options):
+        done = subprocess.run(
+            [
+                browser,
+                *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+                *("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"),
+                *("--window-size=1200,1500", f"--screenshot={tmp_path / 'shot.png'}"),
+                *options,
+                page.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def shot(page):
+        errors = opened(page).stderr
+        assert "CONSOLE" not in errors and "Content Security" not in errors, errors
+        return np.asarray(PIL.Image.open(tmp_path / "shot.png").convert("RGB"), int)
+
+    shot.dom = lambda page: opened(page, "--dump-dom").stdout
+    return shot
+
+
+@pytest.mark.slow
+def test_page_in_a_browser(report, chromium, tmp_path):
+    page = report / "report.html"
+    before = chromium(page)
+    # Text and figures: neither blank nor of few colours.
+    assert len(np.unique(before.reshape(-1, 3), axis=0)) > 1000
+    # The script ran, which the policy allows by its hash.
+    dom = chromium.dom(page)
+    assert dom.count("<canvas") == 2 and '<div class="controls">' in dom
+
+    # A layer is chosen: the photo gets darker.
+    text = page.read_text()
+    first = re.search(r'(<article.*?)class="answer"', text, re.DOTALL).start(1)
+    only = tmp_path / "chosen.html"
+    start, end = text.index('<nav id="contents"'), first
+    short = text[:start] + "<main><section>" + text[end:]
+    only.write_text(short)
+    photo = chromium(only)
+    slider = re.compile(r'(<input class="layer"[^>]*) value="0"')
+    assert slider.search(short)
+    only.write_text(slider.sub(r'\1 value="1"', short))
+    assert chromium(only).mean() < photo.mean() - 1
+
+    # Another script than ours does not run.
+    only.write_text(short.replace("</body>", "<script>document.title=1</script>"))
+    with pytest.raises(AssertionError, match="Content Security Policy"):
+        chromium(only)
+
+
+BIT = keras_vit.models.bit_resnet.BiTConfig(depths=(1, 1), width_factor=1)
+NO_ATTENTION = dict.fromkeys(
+    ("attention", *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
+)
+
+
+def bit():
+    model = keras_vit.BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
+    small_models.randomize(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "missing"),
+    [
+        (lambda: small_models.made(config=small_models.HYBRID), {}),
+        (lambda: small_models.made(pooling="gap"), {}),
+        (lambda: small_models.made(channels=1, classifier_activation="softmax"), {}),
+        (
+            lambda: small_models.made(include_top=False),
+            {"gradient": "has no head", "predictions": "has no head for classes"},
+        ),
+        (
+            lambda: small_models.made(pooling=None),
+            {"gradient": "no head", "predictions": "a head for each token"},
+        ),
+        (
+            lambda: small_models.made(**small_models.positions("relative")),
+            {"position_similarity": "relative positions"},
+        ),
+        (bit, NO_ATTENTION | {"position_similarity": "no position embeddings"}),
+    ],
+    ids=["hybrid", "gap", "gray", "features", "all tokens", "relative", "BiT"],
+)
+def test_what_a_model_lacks(make, missing, quick, photos, tmp_path):
+    model = make()
+    model_file = save(model, tmp_path / "models")
+    out = tmp_path / "out"
+    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    why = dict(facts["missing"])
+    if facts["why_no_predictions"]:
+        why["predictions"] = facts["why_no_predictions"]
+    assert set(why) == set(missing)
+    page = Page(out / "report.html")
+    for kind, reason in missing.items():
+        assert re.search(reason, why[kind]), why[kind]
+        assert why[kind] in page.text
+    drawn = {re.sub(r"^01-wide-", "", p.stem) for p in (out / "figures").iterdir()}
+    assert drawn == {"attention", *OF_PHOTOS, *OF_MODEL} - set(missing)
+    # The rest is right.
+    image = prepared(photos / "wide.png", model.input_shape[-1])
+    if "predictions" not in missing:
+        outputs = model(image).numpy()
+        if model.layers[-1].activation.__name__ == "linear":
+            outputs = keras.ops.softmax(outputs).numpy()
+        found = numbers(out, "predictions")["probabilities"]
+        np.testing.assert_allclose(found, outputs, rtol=1e-3, atol=1e-3)
+        assert facts["photos"][0]["predictions"][0][1] in page.text
+    if "rollout" not in missing:
+        [rollout] = explain.attention_rollout(model, image)
+        np.testing.assert_allclose(
+            numbers(out, "01-wide-rollout")["map"],
+            explain.patch_map(rollout, explain.grid_size(model)),
+            rtol=1e-3,
+            atol=1e-5,
+        )
+
+
+def test_a_new_head_and_numbers_that_are_not_finite(quick, photos, tmp_path):
+    model = keras_vit.VisionTransformer(
+        small_models.PLAIN, image_size=small_models.SIZE, classes=5
+    )
+    model_file = save(model, tmp_path / "models")
+    out = tmp_path / "out"
+    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    assert "the head is new" in facts["why_no_predictions"]
+    assert set(facts["missing"]) == {"gradient"}
+    assert not (out / "predictions.csv").exists()
+    model.get_layer("head").bias.assign([np.nan, 0, 0, 0, 0])
+    save(model, tmp_path / "models")
+    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    assert "not finite" in facts["why_no_predictions"]
+    assert facts["why_no_predictions"] in Page(out / "report.html").text
+
+
+def test_a_class_that_is_asked_for(quick, model_file, photos, tmp_path):
+    model = keras.saving.load_model(model_file)
+    image = prepared(photos / "wide.png")
+    grid = explain.grid_size(model)
+    for asked, number in (("Red_Fox", 2), ("4", 4)):
+        out = tmp_path / asked
+        facts = explaining.explain(
+            model_file, [photos / "wide.png"], out, class_name=asked
+        )
+        assert facts["class"] == NAMES[number]
+        found = numbers(out, "01-wide-gradient")
+        assert found["class_name"] == NAMES[number]
+        expected = explain.gradient_attention(model, image, number)[0]
+        np.testing.assert_allclose(
+            found["map"], explain.patch_map(expected, grid), rtol=1e-3, atol=1e-6
+        )
+
+
+def test_classes_without_names(quick, photos, tmp_path, monkeypatch):
+    model_file = save(small_models.made(), tmp_path / "models", names=None)
+    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
+    assert "5 classes apart, whose names are not known" in facts["why_no_class_names"]
+    page = Page(tmp_path / "out" / "report.html")
+    assert facts["why_no_class_names"] in page.text
+    assert re.search(r"class \d", page.text)
+    with pytest.raises(RunError, match="'cat' is none.*give a number from 0 to 4"):
+        explaining.explain(
+            model_file, [photos / "wide.png"], tmp_path / "other", class_name="cat"
+        )
+
+    # As many as ImageNet has: its names, where they can be had.
+    model = keras_vit.VisionTransformer(
+        small_models.PLAIN, image_size=small_models.SIZE, classes=1000
+    )
+    small_models.randomize(model)
+    model_file = save(model, tmp_path / "models", names=None)
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
+    assert "KERAS_VIT_OFFLINE is set" in facts["why_no_class_names"]
+    names = [(f"n{n:08}", f"a_bird_{n}") for n in range(1000)]
+    monkeypatch.setattr("zoo.class_names", lambda data_set: names)
+    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
+    assert facts["why_no_class_names"] is None
+    number, name, _ = facts["photos"][0]["predictions"][0]
+    assert name == f"a bird {number}"
+
+
+def test_photos_as_they_are_shown(photos):
+    found = Photos([photos])
+    shape = (*small_models.SIZE, 3)
+    assert found.names == ("<i>&tall.jpg", *SEEN[2:], "wide.png")
+    # Squashed for the model, whole and smaller for people.
+    photo = found.one(3, 1, shape)
+    np.testing.assert_allclose(photo.image, prepared(photos / "wide.png"), atol=1e-5)
+    assert photo.picture.shape == (213, LONGER_SIDE, 3)
+    small = found.one(0, 1, shape).picture
+    expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
+    assert np.abs(small - expected).mean() < 2
+    # Cropped for both.
+    photo = found.one(3, 1, shape, central_crop=True)
+    assert photo.picture.shape == shape
+    np.testing.assert_allclose(
+        photo.picture, (photo.image[0] + 1) * 127.5, atol=0.50001
+    )
+    batches = list(found.batches(shape, 3, central_crop=True))
+    assert [len(batch) for batch in batches] == [3, 1]
+    np.testing.assert_array_equal(batches[1], photo.image)
+
+
+def test_names_of_photos(photos, tmp_path):
+    link = tmp_path / "link.jpg"
+    link.symlink_to(photos / "<i>&tall.jpg")
+    long = tmp_path / "sub" / f"{'x' * 240}.png"
+    long.parent.mkdir()
+    shutil.copyfile(photos / "wide.png", long)
+    found = Photos([link, long])
+    assert found.names == ("link.jpg", f"sub/{long.name}")
+    assert found.one(1, 7, (8, 8, 3)).file_name == f"07-{'x' * 60}"
+    assert found.one(0, 1, (8, 8, 1)).image.shape == (1, 8, 8, 1)
+    assert (
+        Photos([photos / "<i>&tall.jpg"]).one(0, 2, (8, 8, 3)).file_name == "02-i-tall"
+    )
+    # The same file by two names is one.
+    assert len(Photos([link, photos])) == 4
+
+
+def test_cropped_photos(quick, model_file, photos, tmp_path):
+    out = tmp_path / "out"
+    facts = explaining.explain(model_file, [photos], out, central_crop=True, shown=1)
+    assert facts["preparation"] == "central crop"
+    shape = (*small_models.SIZE, 3)
+    [image] = Photos([photos]).batches(shape, 4, central_crop=True)
+    model = keras.saving.load_model(model_file)
+    np.testing.assert_allclose(
+        numbers(out, "attention_distance")["distance"],
+        explain.attention_distance(model, image),
+        rtol=1e-4,
+    )
+    assert numbers(out, "attention_distance")["distance"].shape == (2, 4, 3)
+
+
+def test_another_image_size(quick, model_file, photos, tmp_path):
+    facts = explaining.explain(
+        model_file, [photos / "wide.png"], tmp_path / "out", image_size=48
+    )
+    assert facts["image_shape"] == [48, 48, 3] and facts["patches"] == [6, 6]
+    maps = numbers(tmp_path / "out", "01-wide-heads")["maps"]
+    assert maps.shape == (2, 3, 6, 6)
+
+
+def test_few_layers_at_a_time(photos, tmp_path, monkeypatch):
+    """Of a large model not all attention weights are held at once."""
+    model = small_models.made(**small_models.of(small_models.PLAIN, num_layers=3))
+    looker = looks.Looker(given_model.GivenModel("tiny", model), book.Book(tmp_path))
+    image = prepared(photos / "wide.png")
+    expected = explain.patch_map(
+        explain.attention_maps(model, image)[:, 0], explain.grid_size(model)
+    )
+    asked, attention_maps = [], explain.attention_maps
+
+    def maps(model, images, layers):
+        asked.append(list(layers))
+        return attention_maps(model, images, layers)
+
+    monkeypatch.setattr(looks.explain, "attention_maps", maps)
+    for at_once, parts in ((2**27, [[0], [1, 2]]), (1, [[0], [1], [2]])):
+        monkeypatch.setattr(looks, "_NUMBERS_AT_ONCE", at_once)
+        np.testing.assert_array_equal(looker._maps(image), expected)
+        assert asked == parts
+        asked.clear()
+
+
+def test_only_an_earlier_report_is_replaced(quick, model_file, photos, tmp_path):
+    out = tmp_path / "out"
+    explaining.explain(model_file, [photos], out, shown=2)
+    explaining.explain(model_file, [photos / "wide.png"], out)
+    assert not list((out / "figures").glob("02-*"))
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
+        explaining.explain(model_file, [photos], out)
+    with pytest.raises(RunError, match="is no earlier report"):
+        explaining.explain(model_file, [photos], photos)
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match="is no earlier report"):
+        explaining.explain(model_file, [photos], file)
+
+
+def test_its_own_figures_are_no_photos(quick, model_file, tmp_path):
+    PIL.Image.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
+    for _ in range(2):
+        facts = explaining.explain(model_file, [tmp_path], tmp_path / "out")
+        assert [photo["name"] for photo in facts["photos"]] == ["red.png"]
+
+
+def test_a_failure_leaves_the_earlier_report(
+    quick, model_file, photos, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    explaining.explain(model_file, [photos / "wide.png"], out)
+    before = {p: p.read_bytes() for p in out.rglob("*.*")}
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(looks.Looker, "at_model", stop)
+    with pytest.raises(KeyboardInterrupt):
+        explaining.explain(model_file, [photos], out)
+    assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_refused(model_file, photos, tmp_path):
+    """Before the model is loaded, what is wrong with the photos."""
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes((photos / "<i>&tall.jpg").read_bytes()[:200])
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "out"
+    for images, message in (
+        (["gone.png"], r"There is no image gone\.png"),
+        ([tmp_path / "empty"], r"empty has no images, \*{\.jpg.*give another folder"),
+        ([photos, broken], r"broken\.jpg cannot be read as an image: dam"),
+        ([tmp_path], r"broken\.jpg cannot be read"),
+        ([photos / "notes.txt"], r"notes\.txt cannot be read as an image"),
+    ):
+        with pytest.raises(RunError, match=message):
+            explaining.explain(str(tmp_path / "no.keras"), images, out)
+    with pytest.raises(RunError, match=r"no\.keras cannot be used"):
+        explaining.explain(str(tmp_path / "no.keras"), [photos], out)
+    near = r"'red fax' is none of the model's 5 classes: give one such as red fox, or a"
+    with pytest.raises(RunError, match=near):
+        explaining.explain(model_file, [photos], out, class_name="red fax")
+    with pytest.raises(RunError, match="'7' is none .* such as cat, dog, red fox"):
+        explaining.explain(model_file, [photos], out, class_name="7")
+    twice = save(small_models.made(), tmp_path / "twice", ["a", "b", "A", "c", "d"])
+    with pytest.raises(RunError, match="classes 0 and 2 are both called 'a'"):
+        explaining.explain(twice, [photos], out, class_name="a")
+    features = save(small_models.made(include_top=False), tmp_path / "features")
+    with pytest.raises(RunError, match="has no head for classes.*Leave --class out"):
+        explaining.explain(features, [photos], out, class_name="cat")
+    many = save(small_models.made(channels=4), tmp_path / "many")
+    with pytest.raises(RunError, match=r"inputs of shape \(32, 48, 4\), which no pho"):
+        explaining.explain(many, [photos], out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--images", "photo.jpg", "--out=out"],
+        ["--model=model.keras", "--out=out"],
+        ["--model=model.keras", "photo.jpg"],
+    ],
+)
+def test_what_the_command_needs(arguments, tmp_path):
+    done = command(*arguments, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "Give a model, images and a folder" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_errors_of_the_command(tmp_path):
+    done = command("--model=m.keras", "--images", "no.jpg", "--out=out", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith("error: There is no image no.jpg")
+
+
+@pytest.mark.soak
+def test_real_weights(shared, tmp_path):
+    out = tmp_path / "out"
+    [weights] = (shared / "weights").glob("ViT-Ti_16-*-224.npz")
+    files = sorted((shared / "photos" / "imagenet").glob("*.jpg"))[:64]
+    facts = explaining.explain(str(weights), files, out, shown=2, class_name="0")
+    assert facts["missing"] == {} and facts["patches"] == [14, 14]
+    synsets = (shared / "labels" / "imagenet_synsets.txt").read_text().split()
+    right = [
+        synsets[photo["predictions"][0][0]] == pathlib.Path(photo["name"]).stem
+        for photo in facts["photos"]
+    ]
+    assert len(right) == 64 and np.mean(right) > 0.7
+    distance = numbers(out, "attention_distance")["distance"].mean(axis=1)
+    # Some heads are local in the first layers; all look far in the last ones.
+    assert distance[:3].min() < 40 < 100 < distance[-1].min()
+    assert (out / "report.html").stat().st_size < 5e6

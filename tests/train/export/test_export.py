@@ -1,0 +1,533 @@
+"""The export of models, compared with them, and what is refused."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import PIL.Image
+import pytest
+
+import keras_vit
+from train.common.errors import RunError
+from train.data import sources
+from train.export import (
+    exporting,
+    formats,
+    onnx,
+    page,
+    parity,
+    runtimes,
+    saved_model,
+    tflite,
+    trial,
+)
+from train.inference import given_model
+from train.reports.report import interval
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+CONFIG = keras_vit.ViTConfig(
+    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
+)
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    """A small model whose answers differ from image to image."""
+    keras.utils.set_random_seed(0)
+    model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=10)
+    head = model.get_layer("head")
+    head.kernel.assign(np.random.default_rng(0).normal(size=head.kernel.shape))
+    path = tmp_path_factory.mktemp("models") / "tiny.keras"
+    model.save(path)
+    (path.parent / "class_names.txt").write_text("\n".join("0123456789"))
+    return str(path)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The Keras model, and SavedModels, run here: TensorFlow takes seconds to begin."""
+    monkeypatch.setattr(parity, "_TIMED_SECONDS", 0.01)
+    monkeypatch.setattr(runtimes, "_tensorflow", lambda threads: tf)
+    elsewhere = parity.answers
+
+    def answers(name, runtime, path, images, *, threads):
+        if runtime not in ("keras", "saved_model"):
+            return elsewhere(name, runtime, path, images, threads=threads)
+        run, facts = getattr(runtimes, runtime)(str(path), threads)
+        with images.path.open("rb") as file:
+            found = [run(np.load(file)) for _ in range(images.batches)]
+        facts |= {"latency": {"1": 0.001, "8": 0.008}, "peak_bytes": 1_000_000}
+        return np.concatenate(found), facts
+
+    monkeypatch.setattr(parity, "answers", answers)
+
+
+@pytest.fixture
+def damaged(monkeypatch):
+    """A writer of ONNX that moves the classes by one."""
+    write = onnx.write_onnx
+
+    def write_damaged(model, path, **options):
+        other = keras.models.clone_model(model)
+        other.set_weights(model.get_weights())
+        head = other.get_layer("head")
+        head.kernel.assign(np.roll(head.kernel, 1, axis=1))
+        write(other, path, **options)
+
+    monkeypatch.setattr(onnx, "write_onnx", write_damaged)
+
+
+def snippets(text):
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def files(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*.*"))
+
+
+def test_all_formats_beside_the_model(quick, model_file, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    results = exporting.export(
+        model_file,
+        ["all"],
+        out,
+        dataset="digits",
+        compared=40,
+        calibration=16,
+        min_agreement=0.5,  # int8 of a model that is not trained
+    )
+    assert results == json.loads((out / "export.json").read_text())
+    rows = {row["name"]: row for row in results["exports"]}
+    assert list(rows) == ["keras", *formats.FORMATS]
+    keras_row = rows.pop("keras")
+    # In a folder of a version, as TensorFlow Serving has it.
+    assert (out / "saved_model/1/saved_model.pb").is_file()
+    for name, row in rows.items():
+        exact = name in ("saved_model", "tflite", "onnx")
+        assert row["agreement"] >= (1 if exact else 0.5), name
+        assert (row["largest_error"] < 1e-3) == exact, name
+        assert row["one_by_one"] == name.startswith("tflite")
+        for file in row["files"]:
+            content = (out / file["path"]).read_bytes()
+            assert len(content) == file["bytes"]
+            assert hashlib.sha256(content).hexdigest() == file["sha256"]
+    assert results["images"]["count"] == 40
+    assert results["images"]["calibration"] == {"split": "digits train", "count": 16}
+
+    # The accuracy, with scikit-learn's labels and Keras's own predict.
+    split = sources.load("digits").test
+    images, labels = zip(*split.records(), strict=True)
+    images = np.stack([split.decode(image) for image in images])
+    places = np.unique(np.linspace(0, len(labels) - 1, 40).astype(int))
+    images = tf.image.resize(images[places], (32, 32)) / 127.5 - 1
+    logits = keras.saving.load_model(model_file)(images).numpy()
+    assert keras_row["accuracy"] == np.mean(
+        logits.argmax(axis=1) == np.array(labels)[places]
+    )
+    assert results["largest_answer"] == pytest.approx(np.abs(logits).max(), rel=1e-4)
+
+    # What the page says is how they are loaded.
+    monkeypatch.chdir(out)
+    text = (out / "export.md").read_text()
+    found = snippets(text)
+    assert len(found) == 5 and page.table(results) in text
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), "uint8")
+    PIL.Image.fromarray(pixels).save("photo.jpg", format="png")
+    expected = keras.saving.load_model(model_file)(pixels[None] / 127.5 - 1)
+    names = {}
+    exec(found[0], names)
+    for snippet in found[1:-1]:
+        exec(snippet, names)
+        np.testing.assert_allclose(names["answers"], expected, atol=1e-3)
+    capsys.readouterr()
+    exec(found[-1], names)
+    assert capsys.readouterr().out == f"{np.argmax(expected)}\n"
+    assert (out / "class_names.txt").read_text().split() == list("0123456789")
+
+
+@pytest.mark.parametrize(
+    ("options", "aims"),
+    [
+        ({}, {"dynamic": None, "int8": None}),
+        ({"min_agreement": 0.25}, {"dynamic": 0.25, "int8": 0.25}),
+        ({"min_agreement": 0.0}, {"dynamic": None, "int8": None}),
+        ({"features": True}, {"dynamic": None, "int8": None}),
+    ],
+)
+def test_what_quantised_exports_aim_at(
+    options, aims, quick, model_file, tmp_path, monkeypatch
+):
+    written = {}
+
+    def write_quickly(model, path, *, precision, calibration, **arguments):
+        written[precision] = arguments["min_agreement"]
+        needed = precision == "int8" or written[precision] is not None
+        assert (calibration is not None) >= needed
+        raise RunError("enough is known")
+
+    monkeypatch.setattr(tflite, "write_tflite", write_quickly)
+    for name in ("tflite-dynamic", "tflite-int8"):
+        with pytest.raises(RunError, match="enough is known"):
+            exporting.export(
+                model_file,
+                [name],
+                tmp_path / "out",
+                dataset="digits",
+                compared=8,
+                calibration=8,
+                **options,
+            )
+    assert written == aims
+
+
+def test_features_of_a_run_whose_classes_have_names(quick, model_file, tmp_path):
+    results = exporting.export(
+        model_file, ["saved_model", "tflite"], tmp_path / "out", features=True
+    )
+    assert results["agreement_of"] == "cosine"
+    assert all(row["agreement"] > 0.99999 for row in results["exports"])
+    assert not (tmp_path / "out" / "class_names.txt").exists()
+
+
+def test_each_format_stands_for_itself(
+    quick, damaged, model_file, tmp_path, monkeypatch, capsys
+):
+    def fail(model, path, **options):
+        path.mkdir(parents=True)
+        (path / "saved_model.pb").write_bytes(b"half of it")
+        raise MemoryError
+
+    monkeypatch.setattr(saved_model, "write_saved_model", fail)
+    out = tmp_path / "out"
+    arguments = {"dataset": "digits", "compared": 20}
+    with pytest.raises(
+        exporting.Refused,
+        match=r"2 of 3 exports failed\. Written to .*out: tflite\.\n"
+        r"saved_model: MemoryError: .*\n"
+        r"onnx: it agrees with the model by [\d.]+% \([\d.]+% to [\d.]+%\) on 20 "
+        r"images, and 99.50% is wanted: leave it out, or lower --min_agreement",
+    ) as refused:
+        exporting.export(
+            model_file, ["saved_model", "tflite", "onnx"], out, **arguments
+        )
+    assert "saved_model is refused: MemoryError" in capsys.readouterr().out
+    # What agrees is whole, and nothing is left of what does not.
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "class_names.txt",
+        "export.json",
+        "export.md",
+        "model.tflite",
+    ]
+    results = json.loads((out / "export.json").read_text())
+    assert results == refused.value.results
+    assert [row["name"] for row in results["exports"]] == ["keras", "tflite"]
+    assert results["exports"][1]["agreement"] == 1
+    failed = {row["name"]: row for row in results["refused"]}
+    assert list(failed) == ["saved_model", "onnx"]
+    assert failed["onnx"]["agreement"] < 0.995
+    text = (out / "export.md").read_text()
+    assert "**onnx is not here:** it agrees" in text and "model.onnx" not in text
+    assert "| onnx (refused) | " in text and "| saved" not in text
+    # An earlier export stays where nothing is to take its place.
+    before = {path: (out / path).read_bytes() for path in files(out)}
+    with pytest.raises(exporting.Refused, match="1 of 1 .*Nothing was written to"):
+        exporting.export(model_file, ["onnx"], out, **arguments)
+    assert {path: (out / path).read_bytes() for path in files(out)} == before
+    # Unless somebody wants it.
+    exporting.export(model_file, ["onnx"], out, min_agreement=0.0, **arguments)
+    assert "model.onnx" in files(out) and "model.tflite" not in files(out)
+
+
+@pytest.mark.parametrize(
+    ("name", "agreeing", "count", "exact", "is_enough"),
+    [
+        ("tflite-dynamic", 14, 15, False, True),  # 93.3%, to 98.8%
+        ("tflite-dynamic", 14, 15, True, False),
+        ("tflite-dynamic", 468, 500, False, True),  # 93.6%, to 95.4%
+        ("tflite-dynamic", 450, 500, False, False),  # 90.0%, to 92.3%
+        ("tflite-int8", 10, 15, False, False),  # 66.7%, to 84.8%
+        ("onnx", 496, 500, False, True),  # 99.2%, to 99.7%
+        ("onnx", 490, 500, False, False),  # 98.0%, to 98.9%
+    ],
+)
+def test_few_images_do_not_tell_rounded_from_broken(
+    name, agreeing, count, exact, is_enough
+):
+    expected = np.eye(2)[np.zeros(count, int)]
+    found = np.eye(2)[np.where(np.arange(count) < agreeing, 0, 1)]
+    row = {
+        "name": name,
+        "aim": None,
+        "min_agreement": formats.FORMATS[name].min_agreement,
+    }
+    row |= parity.compare(found, expected, top_1=True)
+    results = {"agreement_of": "top-1", "images": {"count": count}}
+    why = exporting._too_little(results, row, exact)
+    assert (why is None) == is_enough, why
+
+
+def test_cosines_have_no_interval():
+    row = {"name": "onnx", "agreement": 0.99, "min_agreement": 0.995}
+    results = {"agreement_of": "cosine", "images": {"count": 64}}
+    assert "by 0.990000 on 64" in exporting._too_little(results, row, False)
+
+
+def test_a_runtime_that_fails_loses_no_other_format(
+    quick, model_file, tmp_path, monkeypatch
+):
+    run = parity.answers
+
+    def answers(name, *arguments, **options):
+        if name == "onnx":
+            raise RunError("onnx does not run in its runtime: signal 9")
+        return run(name, *arguments, **options)
+
+    monkeypatch.setattr(parity, "answers", answers)
+    with pytest.raises(exporting.Refused, match="onnx: does not run .*signal 9"):
+        exporting.export(model_file, ["tflite", "onnx"], tmp_path / "out", compared=8)
+    found = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "model.tflite" in found and "model.onnx" not in found
+
+
+def test_dynamic_is_small_unless_more_agreement_is_asked_for(
+    quick, model_file, tmp_path, capsys
+):
+    arguments = {"dataset": "digits", "compared": 40, "calibration": 16}
+    out = tmp_path / "out"
+    rows = []
+    for options in ({}, {"min_agreement": 1.0}):
+        results = exporting.export(
+            model_file, ["tflite-dynamic"], out, **arguments, **options
+        )
+        [_, row] = results["exports"]
+        low, high = interval(round(40 * row["agreement"]), 40)
+        assert (row["agreement_low"], row["agreement_high"]) == (low, high)
+        text = f"{row['agreement']:.2%} ({low:.2%} to {high:.2%})"
+        assert text in page.table(results) and text in (out / "export.md").read_text()
+        rows.append(row)
+    small, agreeing = rows
+    assert "float16" not in small["matrices"] and small["aim"] is None
+    assert agreeing["matrices"]["float16"] > 0 and agreeing["aim"] == 1
+    assert small["bytes"] < agreeing["bytes"]
+    told = page.matrices(agreeing)
+    assert "of 8 stay in float16 for --min_agreement=1" in told
+    assert told in capsys.readouterr().out and told in (out / "export.md").read_text()
+
+
+def test_features_without_a_data_set(quick, model_file, tmp_path):
+    results = exporting.export(
+        model_file, ["onnx"], tmp_path / "out", features=True, image_size=48
+    )
+    [_, row] = results["exports"]
+    assert results["input_shape"] == [48, 48, 3] and results["output_shape"] == [32]
+    assert results["agreement_of"] == "cosine" and row["agreement"] > 0.99999
+    assert "accuracy" not in row and results["images"]["count"] == 64
+    text = (tmp_path / "out/export.md").read_text()
+    assert "64 generated images" in text and "Mean cosine" in text
+    assert not (tmp_path / "out/class_names.txt").exists()
+
+
+def test_options_of_tflite(quick, model_file, tmp_path):
+    results = exporting.export(
+        model_file,
+        ["tflite", "tflite-int8"],
+        tmp_path / "out",
+        dataset="digits",
+        compared=20,
+        calibration=16,
+        min_agreement=0.5,
+        dynamic_batch=True,
+        uint8=True,
+    )
+    assert not any(row["one_by_one"] for row in results["exports"])
+    assert sum(results["exports"][2]["matrices"].values()) > 1
+    text = (tmp_path / "out/export.md").read_text()
+    assert "takes the pixels themselves" in text and "one image at a time" not in text
+
+
+def test_low_precision_is_compared_in_float32(quick, tmp_path):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=3)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model.get_layer("head").kernel.assign(np.eye(32, 3))
+    model.save(tmp_path / "low.keras")
+    results = exporting.export(
+        str(tmp_path / "low.keras"), ["onnx"], tmp_path / "out", compared=8
+    )
+    assert results["exports"][1]["largest_error"] < 1e-4
+    # Of generated images no class stands out.
+    assert results["head"] and results["agreement_of"] == "cosine"
+
+
+def test_classes_that_are_not_the_models(quick, tmp_path):
+    """They agree all the same, but nobody knows how often they are right."""
+    model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=7)
+    model.save(tmp_path / "seven.keras")
+    results = exporting.export(
+        str(tmp_path / "seven.keras"),
+        ["tflite"],
+        tmp_path / "out",
+        dataset="digits",
+        compared=8,
+    )
+    assert "accuracy" not in results["exports"][1]
+    text = (tmp_path / "out/export.md").read_text()
+    assert "No accuracy is known: The model tells 7 classes apart" in text
+    # Its head is zero: nothing could disagree.
+    assert results["all_alike"] and "answers the same to every image" in text
+
+
+def test_images_that_calibrate_are_not_compared(model_file, tmp_path):
+    given = given_model.load(model_file)
+    data = {"dataset": "digits", "data_dir": None, "skip_corrupt": False}
+    path = tmp_path / "images"
+    tried = trial.on_data_set(
+        given, path, 700, calibration=2000, central_crop=False, split="train", **data
+    )
+    with path.open("rb") as file:
+        compared = [np.load(file) for _ in range(tried.images.batches)]
+    rows = [image.tobytes() for image in np.concatenate(compared)]
+    others = [image.tobytes() for image in tried.calibration]
+    assert len(rows) == len(tried.labels) == 700 and len(others) == 1293 - 700
+    assert not set(rows) & set(others)
+    with pytest.raises(RunError, match="All 1293 images of .* none is left"):
+        trial.on_data_set(
+            given, path, 2000, calibration=8, central_crop=False, split="train", **data
+        )
+
+
+def test_what_cannot_be_exported(model_file, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="'coreml' is no format: choose from saved_mo"):
+        exporting.export(model_file, ["onnx", "coreml"], out)
+    with pytest.raises(ValueError, match="uint8 is of tflite-int8"):
+        exporting.export(model_file, ["tflite"], out, uint8=True)
+    with pytest.raises(ValueError, match="dynamic_batch is of TFLite"):
+        exporting.export(model_file, ["onnx"], out, dynamic_batch=True)
+    with pytest.raises(RunError, match="tflite-int8 needs images.*pass --dataset"):
+        exporting.export(model_file, ["tflite-int8"], out)
+    with pytest.raises(RunError, match="nothing.keras cannot be used"):
+        exporting.export(str(tmp_path / "nothing.keras"), ["tflite"], out)
+    assert not out.exists()
+
+
+def test_nothing_else_is_lost(model_file, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="is there and is no earlier export"):
+        exporting.export(model_file, ["tflite"], tmp_path)
+    earlier = {"exports": [{"name": "onnx", "files": [{"path": "model.onnx"}]}]}
+    for numbers in ({"exports": []}, earlier, [1]):
+        (tmp_path / "export.json").write_text(json.dumps(numbers))
+        with pytest.raises(RunError, match="notes.txt besides|no earlier export"):
+            exporting.export(model_file, ["tflite"], tmp_path)
+    with pytest.raises(RunError, match="no earlier export"):
+        exporting.export(model_file, ["tflite"], tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_packages_that_are_missing(model_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        RunError, match=r"tflite needs ai-edge-litert and .*'\.\[export\]'"
+    ):
+        exporting.export(model_file, ["tflite"], tmp_path / "out")
+
+
+def test_a_model_that_a_writer_refuses(quick, model_file, tmp_path, monkeypatch):
+    def refuse(model, path, **options):
+        raise ValueError("no operation Erf")
+
+    monkeypatch.setattr(tflite, "write_tflite", refuse)
+    with pytest.raises(RunError, match="tflite: cannot be made of this model: no op"):
+        exporting.export(model_file, ["tflite"], tmp_path / "out", compared=8)
+    assert not (tmp_path / "out").exists()
+
+
+def command(*arguments, cwd):
+    """Runs the command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "train.export", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.fixture
+def run_dir(model_file, tmp_path):
+    """What a run on the digits leaves, without the run."""
+    folder = tmp_path / "runs" / "digits"
+    folder.mkdir(parents=True)
+    shutil.copyfile(model_file, folder / "model.keras")
+    (folder / "class_names.txt").write_text("".join(f"{n}\n" for n in range(10)))
+    config = {"dataset": "digits", "validation_fraction": 0.1}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.soak
+def test_the_command(run_dir, tmp_path):
+    done = command(
+        "--model=runs/digits",
+        "--format=onnx,onnx-float16",
+        "--out=out",
+        "--split=validation",
+        "--threads=1",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^\| (\S+) \| ", done.stdout, re.MULTILINE)
+    assert rows == ["Export", "---", "keras", "onnx", "onnx-float16"]
+    assert done.stdout.endswith("report   out/export.md\n")
+    results = json.loads((tmp_path / "out/export.json").read_text())
+    assert results["command"] in (tmp_path / "out/export.md").read_text()
+    assert results["images"]["count"] == 144 and results["threads"] == 1
+    for row in results["exports"]:
+        assert row["agreement"] > 0.98 and row["accuracy"] > 0
+        # TensorFlow's process holds more than ONNX Runtime's.
+        assert (row["peak_bytes"] > 300e6) == (row["name"] == "keras")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format=onnx,tensorrt", "MODEL"], "'tensorrt' is no format: choose from"),
+        (["--format=onnx", "--uint8", "MODEL"], "uint8 is of tflite-int8"),
+        (
+            ["--format=onnx"],
+            "Give one model and a folder: python -m train.export MODEL",
+        ),
+        (["MODEL"], "No format is given: choose from saved_model"),
+        (
+            ["--format=onnx", "--min_agreement=1.5", "MODEL"],
+            r"min_agreement=1.5: .* \[0.0, 1.0\]",
+        ),
+    ],
+)
+def test_wrong_flags(tmp_path, arguments, message):
+    done = command("--out=out", *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert re.search(message, done.stdout + done.stderr), done.stderr
+
+
+@pytest.mark.slow
+def test_errors_of_the_command(model_file, tmp_path):
+    done = command("--format=tflite-int8", "--out=out", model_file, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].startswith("error: tflite-int8 needs images")

@@ -1,0 +1,74 @@
+"""Every variant at full width, with one block, through every writer."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from harness import randomize
+
+import zoo
+from keras_vit import VisionTransformer, ViTConfig
+
+tf = pytest.importorskip("tensorflow")
+litert = pytest.importorskip(
+    "ai_edge_litert.interpreter", reason="pip install '.[export]'"
+)
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from train.export.onnx import write_onnx  # noqa: E402
+from train.export.saved_model import write_saved_model  # noqa: E402
+from train.export.tflite import write_tflite  # noqa: E402
+
+# Of the largest logit; the many convolutions of R50 add up more rounding.
+TOLERANCE, HYBRID_TOLERANCE = 2e-5, 1e-4
+# The narrowest, the widest with its odd patches, and the smallest hybrid.
+IN_CI = ("ViT-Ti_16", "ViT-H_14", "R+ViT-Ti_16")
+VARIANTS = [
+    pytest.param(name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.soak)
+    for name in zoo.ARCHITECTURES
+]
+
+
+def smallest(config):
+    """The fewest pixels a side that make a patch."""
+    side = 1
+    while True:
+        try:
+            config.grid_size((side, side), name="")
+        except ValueError:
+            side += 1
+        else:
+            return side
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_writer_writes_it(variant, tmp_path):
+    sizes = dataclasses.asdict(zoo.ARCHITECTURES[variant])
+    config = ViTConfig(**sizes | {"num_layers": 1})
+    side = smallest(config)
+    model = VisionTransformer(config, image_size=side, classes=3)
+    randomize(model)
+    images = np.random.default_rng(0).uniform(-1, 1, (1, side, side, 3))
+    images = images.astype("float32")
+    expected = np.asarray(model(images))
+
+    write_saved_model(model, tmp_path / "saved_model")
+    loaded = tf.saved_model.load(tmp_path / "saved_model")
+    signature = loaded.signatures["serving_default"]
+    answers = {"SavedModel": signature(tf.constant(images))["logits"].numpy()}
+
+    write_onnx(model, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    answers["ONNX"] = session.run(None, {"images": images})[0]
+
+    write_tflite(model, tmp_path / "model.tflite")
+    run = litert.Interpreter(str(tmp_path / "model.tflite"))
+    run.allocate_tensors()
+    run.set_tensor(run.get_input_details()[0]["index"], images)
+    run.invoke()
+    answers["TFLite"] = run.get_tensor(run.get_output_details()[0]["index"])
+
+    tolerance = HYBRID_TOLERANCE if config.is_hybrid else TOLERANCE
+    for name, found in answers.items():
+        error = np.abs(found - expected).max() / np.abs(expected).max()
+        assert error < tolerance, name

@@ -1,0 +1,212 @@
+"""Exports run in processes of their own, and compared with the model."""
+
+import os
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+from scipy.spatial.distance import cosine
+
+from train.common.errors import RunError
+from train.export import parity, runtimes
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
+)
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.uniform(-1, 1, (11, 8, 8, 3)).astype("float32")
+KERNEL = RNG.normal(size=(192, 5)).astype("float32")
+EXPECTED = IMAGES.reshape(11, -1) @ KERNEL
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(parity, "_TIMED_SECONDS", 0.01)
+
+
+@pytest.fixture
+def images(tmp_path):
+    """The images in a file, in batches of which the last is smaller."""
+    return parity.Images(tmp_path / "images", np.split(IMAGES, [8]))
+
+
+@tf.function
+def linear(images):
+    return tf.reshape(images, (-1, 192)) @ KERNEL
+
+
+def tflite(path, *, batch=1, uint8=False):
+    """Writes a linear model, with nothing but TensorFlow's own converter."""
+    signature = linear.get_concrete_function(tf.TensorSpec((batch, 8, 8, 3)))
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([signature])
+    if uint8:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: ([image[None]] for image in IMAGES)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = tf.uint8
+    path.write_bytes(converter.convert())
+    return path
+
+
+def test_the_images_are_read_back(images):
+    assert (images.batches, images.count) == (2, 11)
+    with images.path.open("rb") as file:
+        read = [np.load(file) for _ in range(2)]
+    np.testing.assert_array_equal(np.concatenate(read), IMAGES)
+
+
+@pytest.mark.parametrize("batch", [1, None])
+def test_tflite_in_a_process_of_its_own(images, tmp_path, batch):
+    pytest.importorskip("ai_edge_litert")
+    path = tflite(tmp_path / "model.tflite", batch=batch)
+    found, facts = parity.answers("tflite", "tflite", path, images, threads=1)
+    np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
+    assert facts["one_by_one"] == (batch == 1)
+    assert re.fullmatch(r"LiteRT \d+\.\d+.*", facts["version"])
+    assert sorted(facts["latency"]) == ["1", "8"] and min(facts["latency"].values()) > 0
+    # TensorFlow alone takes more: this process has not imported it.
+    assert 10e6 < facts["peak_bytes"] < 200e6
+
+
+def test_uint8_in_and_out(images, tmp_path):
+    """Within what one step of 8 bits is, in and out."""
+    pytest.importorskip("ai_edge_litert")
+    path = tflite(tmp_path / "model.tflite", uint8=True)
+    found, _ = parity.answers("tflite-int8", "tflite", path, images, threads=1)
+    error = np.abs(found - EXPECTED).max()
+    assert 0 < error < 0.05 * np.abs(EXPECTED).max()
+    # All that it can answer lies on one lattice.
+    gaps = np.diff(np.unique(found))
+    steps = gaps / gaps.min()
+    assert steps.max() > 2
+    np.testing.assert_allclose(steps, steps.round(), rtol=1e-3)
+
+
+def test_a_saved_model_and_its_signature(tmp_path, monkeypatch):
+    # Here it has begun, and its threads are set.
+    monkeypatch.setattr(runtimes, "_tensorflow", lambda threads: tf)
+    module = tf.Module()
+    module.kernel = tf.Variable(KERNEL)
+    module.serve = tf.function(
+        lambda images: {"logits": tf.reshape(images, (-1, 192)) @ module.kernel},
+        input_signature=[tf.TensorSpec((None, 8, 8, 3), name="images")],
+    )
+    path = str(tmp_path / "saved_model")
+    tf.saved_model.save(module, path, {"serving_default": module.serve})
+    run, facts = runtimes.saved_model(path, threads=1)
+    np.testing.assert_allclose(run(IMAGES), EXPECTED, rtol=1e-5, atol=1e-5)
+    assert facts["version"] == f"TensorFlow {tf.__version__}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_onnx_takes_the_type_that_it_asks_for(images, tmp_path, dtype):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    graph = onnx.helper.make_graph(
+        [node("Flatten", ["images"], ["rows"]), node("MatMul", ["rows", "k"], ["y"])],
+        "linear",
+        [info("images", kind, ("batch", 8, 8, 3))],
+        [info("y", kind, ("batch", 5))],
+        [onnx.numpy_helper.from_array(KERNEL.astype(dtype), "k")],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    found, facts = parity.answers(
+        "onnx", "onnx", tmp_path / "model.onnx", images, threads=1
+    )
+    assert found.dtype == np.float32 and not facts["one_by_one"]
+    tolerance = {"float32": 1e-5, "float16": 2e-2}[dtype]
+    np.testing.assert_allclose(found, EXPECTED, rtol=tolerance, atol=tolerance)
+    assert facts["version"].startswith("ONNX Runtime ")
+
+
+def test_a_file_that_does_not_run(images, tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"damaged " * 100)
+    with pytest.raises(RunError, match="tflite-int8 does not run.*: ValueError: .*"):
+        parity.answers("tflite-int8", "tflite", path, images, threads=1)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("kill -9 $$", "signal 9, perhaps for want of memory"),
+        ("echo first >&2; echo aborted >&2; exit 134", "status 134: first aborted"),
+    ],
+)
+def test_a_process_that_dies(images, tmp_path, monkeypatch, script, message):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(program))
+    with pytest.raises(RunError, match=f"onnx does not run.*{message}"):
+        parity.answers("onnx", "onnx", "model.onnx", images, threads=1)
+
+
+def test_top_1_and_accuracy_by_hand():
+    expected = np.array([[3.0, 1, 2], [0, 5, 1], [1, 0, 4], [2, 1, 0]])
+    found = expected + np.array([[0.0, 0, 0.5], [0, -4.5, 0], [0, 0, 0], [0, 0, 0]])
+    compared = parity.compare(
+        found, expected, top_1=True, labels=np.array([0, 1, 2, 1])
+    )
+    assert compared["agreement"] == 3 / 4 and compared["accuracy"] == 2 / 4
+    assert compared["largest_error"] == 4.5 and compared["not_finite"] == 0
+    assert compared["accuracy_low"] < 1 / 2 < compared["accuracy_high"]
+    # Wilson's interval of 3 of 4, by its formula.
+    z, n, p = 1.959964, 4, 3 / 4
+    middle = (p + z**2 / 2 / n) / (1 + z**2 / n)
+    half = z * np.sqrt(p * (1 - p) / n + z**2 / 4 / n**2) / (1 + z**2 / n)
+    assert compared["agreement_low"] == pytest.approx(middle - half, abs=1e-6)
+    assert compared["agreement_high"] == pytest.approx(middle + half, abs=1e-6)
+
+
+def test_features_by_their_cosine():
+    expected, found = RNG.normal(size=(2, 6, 4, 3))
+    compared = parity.compare(found, expected, top_1=False)
+    rows = zip(found.reshape(6, -1), expected.reshape(6, -1), strict=True)
+    own = np.mean([1 - cosine(*row) for row in rows])
+    assert compared["agreement"] == pytest.approx(own, abs=1e-12)
+    assert "accuracy" not in compared and "agreement_low" not in compared
+    zeros = np.zeros((2, 3))
+    assert parity.compare(zeros, zeros, top_1=False)["agreement"] == 1
+    assert parity.compare(zeros, zeros + 1, top_1=False)["agreement"] == 0
+
+
+@pytest.mark.parametrize("top_1", [True, False])
+def test_what_is_not_finite_agrees_with_nothing(top_1):
+    expected = RNG.normal(size=(4, 3))
+    found = expected.copy()
+    found[1, expected[1].argmax()], found[2, 0] = np.inf, np.nan
+    labels = expected.argmax(axis=1) if top_1 else None
+    compared = parity.compare(found, expected, top_1=top_1, labels=labels)
+    assert compared["agreement"] == pytest.approx(2 / 4)
+    assert compared["largest_error"] is None and compared["not_finite"] == 2
+    assert compared.get("accuracy", 0.5) == 2 / 4
+
+
+def test_answers_of_another_shape():
+    with pytest.raises(
+        ValueError, match=r"\(2, 3\), where the model's are of \(2, 4\)"
+    ):
+        parity.compare(np.zeros((2, 3)), np.zeros((2, 4)), top_1=True)
+
+
+def test_nothing_is_left_running(images, tmp_path, monkeypatch):
+    """Where this process is stopped, the other is too."""
+    program = tmp_path / "python"
+    pid = tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {pid}\necho not JSON\nexec sleep 60\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(program))
+    with pytest.raises(ValueError):
+        parity.answers("onnx", "onnx", "model.onnx", images, threads=1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pathlib.Path(pid).read_text()), 0)

@@ -1,0 +1,315 @@
+import dataclasses
+import importlib.util
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from small_models import HYBRID, MODELS, PLAIN, SIZE, made
+
+from keras_vit import preprocess_input
+from train.common.errors import RunError
+from train.export import tflite
+from train.export.tflite import write_tflite
+from train.export.tflite.products import products
+
+interpreter = pytest.importorskip(
+    "ai_edge_litert.interpreter", reason="pip install '.[export]'"
+)
+pytest.importorskip("ai_edge_quantizer")
+
+# Patches, six for each of two blocks, and a head.
+PRODUCTS = 1 + 2 * 6 + 1
+
+
+def images(number=4, channels=3, seed=0):
+    pixels = np.random.default_rng(seed).integers(0, 256, (number, *SIZE, channels))
+    return preprocess_input(pixels)
+
+
+def expected(model, inputs):
+    head = model.layers[-1]
+    if head.name != "head":
+        return np.asarray(model(inputs))
+    features = np.asarray(keras.Model(model.input, head.input)(inputs), "float64")
+    return features @ np.asarray(head.kernel) + np.asarray(head.bias)
+
+
+def answers(path, inputs):
+    """What the file answers, one image at a time."""
+    run = interpreter.Interpreter(model_path=str(path))
+    run.allocate_tensors()
+    [given], [output] = run.get_input_details(), run.get_output_details()
+    results = []
+    for image in inputs:
+        run.set_tensor(given["index"], image[None])
+        run.invoke()
+        results.append(run.get_tensor(output["index"]))
+    return np.concatenate(results)
+
+
+def relative(found, right):
+    return np.abs(found - right).max() / np.abs(right).max()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    return images(16, seed=1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_logits_are_those_of_the_model(kind, tmp_path):
+    model = made(**MODELS[kind])
+    inputs = images(2, model.input_shape[-1])
+    computed = write_tflite(model, tmp_path / "model.tflite")
+    assert set(computed) == {"float32"}
+    found = answers(tmp_path / "model.tflite", inputs)
+    assert relative(found, expected(model, inputs)) < 1e-5
+
+
+def test_a_model_in_half_precision_is_exported_in_float32(tmp_path):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        mixed = made()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    write_tflite(mixed, tmp_path / "model.tflite")
+    plain = made()
+    plain.set_weights(mixed.get_weights())
+    found = answers(tmp_path / "model.tflite", images())
+    assert relative(found, expected(plain, images())) < 1e-5
+
+
+def test_names_and_operations(model, tmp_path):
+    path = tmp_path / "model.tflite"
+    write_tflite(model, path)
+    run = interpreter.Interpreter(model_path=str(path))
+    assert run.get_signature_list() == {
+        "serving_default": {"inputs": ["images"], "outputs": ["logits"]}
+    }
+    from ai_edge_litert.tools import flatbuffer_utils
+
+    content = flatbuffer_utils.read_model(str(path))
+    custom = flatbuffer_utils.BuiltinOperator.CUSTOM
+    assert all(code.builtinCode != custom for code in content.operatorCodes)
+
+
+def test_any_number_of_images(model, tmp_path):
+    write_tflite(model, tmp_path / "model.tflite", dynamic_batch=True)
+    run = interpreter.Interpreter(model_path=str(tmp_path / "model.tflite"))
+    for number in (3, 1):
+        inputs = images(number)
+        [given], [output] = run.get_input_details(), run.get_output_details()
+        run.resize_tensor_input(given["index"], inputs.shape)
+        run.allocate_tensors()
+        run.set_tensor(given["index"], inputs)
+        run.invoke()
+        found = run.get_tensor(output["index"])
+        assert relative(found, expected(model, inputs)) < 1e-5
+
+
+def test_float16(model, tmp_path):
+    computed = write_tflite(model, tmp_path / "model.tflite", precision="float16")
+    assert computed == {"float16": PRODUCTS}
+    found = answers(tmp_path / "model.tflite", images())
+    assert 0 < relative(found, expected(model, images())) < 5e-3
+
+
+def test_dynamic_is_a_quarter_of_the_size(tmp_path):
+    model = made(dataclasses.replace(PLAIN, hidden_size=96, mlp_dim=384))
+    path = tmp_path / "model.tflite"
+    computed = write_tflite(model, path, precision="dynamic")
+    assert computed["dynamic"] >= PRODUCTS - 1  # the head of five classes is small
+    found = answers(path, images())
+    assert 0 < relative(found, expected(model, images())) < 0.05
+    matrices = sum(np.prod(v.shape) for v in model.variables if len(v.shape) > 1)
+    assert path.stat().st_size < 1.1 * matrices + 60_000
+
+
+def test_int8_products_are_static_but_for_the_head(model, calibration, tmp_path):
+    path = tmp_path / "model.tflite"
+    computed = write_tflite(model, path, precision="int8", calibration=calibration)
+    assert computed == {"static": PRODUCTS - 1, "dynamic": 1}
+    found = answers(path, images())
+    assert 0 < relative(found, expected(model, images())) < 0.1
+
+
+def test_a_hybrid_in_int8(tmp_path):
+    model = made(HYBRID)
+    path = tmp_path / "model.tflite"
+    for precision in ("dynamic", "int8"):
+        write_tflite(model, path, precision=precision, calibration=images(16, seed=1))
+        kinds = {
+            product.kind
+            for product in products(path.read_bytes())
+            if product.operation == "CONV_2D"
+        }
+        assert kinds == {"static" if precision == "int8" else "dynamic"}
+        assert relative(answers(path, images()), expected(model, images())) < 0.2
+
+
+def test_a_perceptron_with_one_huge_value_is_not_static(calibration, tmp_path):
+    model = made(dataclasses.replace(PLAIN, mlp_dim=320))
+    # One token is all but zero outside channel 3, and one hidden unit answers to that.
+    positions = model.get_layer("position_embedding").position_embedding
+    huge = np.array(positions)
+    huge[0, 7, 3] = 1e4
+    positions.assign(huge)
+    mlp = model.get_layer("encoder_block_0").mlp
+    kernel, bias = np.array(mlp.expand.kernel), np.array(mlp.expand.bias)
+    kernel[:, 0], bias[0] = 1e3 * (np.arange(24) == 3), -4e3
+    mlp.expand.kernel.assign(kernel)
+    mlp.expand.bias.assign(bias)
+    path = tmp_path / "model.tflite"
+    write_tflite(model, path, precision="int8", calibration=calibration)
+    dynamic = {
+        product.name
+        for product in products(path.read_bytes())
+        if product.kind == "dynamic"
+    }
+    assert any("encoder_block_0_1/mlp_1/project" in name for name in dynamic)
+    assert not any("encoder_block_1_1/mlp_1/project" in name for name in dynamic)
+
+
+def test_uint8_takes_pixels(model, calibration, tmp_path):
+    path = tmp_path / "model.tflite"
+    write_tflite(model, path, precision="int8", calibration=calibration, uint8=True)
+    run = interpreter.Interpreter(model_path=str(path))
+    [given], [output] = run.get_input_details(), run.get_output_details()
+    assert given["dtype"] == output["dtype"] == np.uint8
+    scale, zero = given["quantization"]
+    assert scale == pytest.approx(2 / 255) and zero in (127, 128)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, *SIZE, 3), "uint8")
+    scale, zero = output["quantization"]
+    found = (answers(path, pixels).astype("float64") - zero) * scale
+    assert relative(found, expected(model, preprocess_input(pixels))) < 0.1
+
+
+def test_more_agreement_keeps_more_in_float16(model, calibration, tmp_path):
+    path = tmp_path / "model.tflite"
+    right = expected(model, images())
+    kept, errors = [], []
+    for agreement in (0.5, 0.9, 0.9999):
+        computed = write_tflite(
+            model,
+            path,
+            precision="dynamic",
+            calibration=calibration,
+            min_agreement=agreement,
+        )
+        assert sum(computed.values()) == PRODUCTS
+        kept.append(computed.get("float16", 0))
+        errors.append(relative(answers(path, images()), right))
+    print(kept, errors)
+    assert kept == sorted(kept) and kept[0] < kept[-1]
+    assert errors[-1] < errors[0]
+
+
+def test_metadata_name_the_classes_and_the_range(model, tmp_path):
+    path = tmp_path / "model.tflite"
+    names = ["tench", "goldfish", "white shark", "müßig", ""]
+    write_tflite(model, path, class_names=names)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.read("labels.txt").decode().split("\n")[:-1] == names
+    schema = pytest.importorskip(
+        "mediapipe.tasks.metadata.metadata_schema_py_generated",
+        reason="the standard's own reader: pip install mediapipe",
+    )
+    from ai_edge_litert.tools import flatbuffer_utils
+
+    content = flatbuffer_utils.read_model(str(path))
+    [entry] = [known for known in content.metadata if known.name == b"TFLITE_METADATA"]
+    data = bytes(bytearray(content.buffers[entry.buffer].data))
+    assert schema.ModelMetadata.ModelMetadataBufferHasIdentifier(data, 0)
+    found = schema.ModelMetadataT.InitFromObj(
+        schema.ModelMetadata.GetRootAsModelMetadata(data, 0)
+    )
+    assert found.name == model.name.encode()
+    [graph] = found.subgraphMetadata
+    [given], [output] = graph.inputTensorMetadata, graph.outputTensorMetadata
+    image = given.content.contentProperties
+    assert image.colorSpace == schema.ColorSpaceType.RGB
+    assert (image.defaultSize.height, image.defaultSize.width) == SIZE
+    [unit] = given.processUnits
+    assert list(unit.options.mean) == list(unit.options.std) == [127.5]
+    assert (list(given.stats.min), list(given.stats.max)) == ([-1], [1])
+    [file] = output.associatedFiles
+    assert file.name == b"labels.txt"
+    assert file.type == schema.AssociatedFileType.TENSOR_AXIS_LABELS
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"precision": "int4"}, "one of float32, float16"),
+        ({"precision": "int8"}, "pass calibration"),
+        ({"precision": "int8", "calibration": images()[:, :8]}, "resize them"),
+        ({"precision": "int8", "calibration": images() * 127.5}, "preprocess_input"),
+        ({"precision": "dynamic", "uint8": True}, 'uint8 needs precision="int8"'),
+        ({"precision": "dynamic", "min_agreement": 0.9}, "pass calibration"),
+        ({"precision": "float16", "min_agreement": 0.9}, "of dynamic and int8"),
+        (
+            {"precision": "int8", "min_agreement": 99.5, "calibration": images()},
+            "between 0 and 1",
+        ),
+        ({"class_names": ["cat"]}, "1 names and .* 5 classes"),
+    ],
+)
+def test_what_does_not_fit(model, arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write_tflite(model, tmp_path / "model.tflite", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_agreement_needs_classes(calibration, tmp_path):
+    with pytest.raises(ValueError, match="its features: leave it out"):
+        write_tflite(
+            made(include_top=False),
+            tmp_path / "model.tflite",
+            precision="dynamic",
+            min_agreement=0.9,
+            calibration=calibration,
+        )
+
+
+def test_a_model_too_large_for_the_format(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(tflite, "_MOST_BYTES", 1000)
+    with pytest.raises(RunError, match="choose tflite-dynamic"):
+        write_tflite(model, tmp_path / "model.tflite")
+
+
+@keras.saving.register_keras_serializable(package="test_tflite")
+class Odd(keras.layers.Layer):
+    def call(self, features):
+        return keras.ops.erfinv(keras.ops.tanh(features))
+
+
+def test_an_operation_that_the_format_lacks_is_named(tmp_path):
+    model = made(include_top=False)
+    model = keras.Model(model.input, Odd()(model.output), name="mine")
+    with pytest.raises(RunError, match="mine computes tf.Erfinv, .*SavedModel"):
+        write_tflite(model, tmp_path / "model.tflite")
+
+
+def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RunError, match=r"pip install '\.\[export\]'"):
+        write_tflite(model, tmp_path / "model.tflite")
+
+
+def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"old")
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tflite, "append_labels", full)
+    with pytest.raises(RunError, match="No space left"):
+        write_tflite(model, path, class_names=list("abcde"))
+    assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1

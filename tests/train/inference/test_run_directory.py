@@ -1,0 +1,347 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from train import recipes
+from train.common.errors import RunError
+from train.common.files import whole_file, whole_folder
+from train.data import sources
+from train.engine.devices import alone
+from train.inference.run_directory import RunDirectory
+from train.run import training
+
+SETTINGS = {"dataset": "digits", "steps": 10, "image_size": (32, 48), "weights": None}
+
+
+def begun(path, settings=SETTINGS):
+    """A run with a checkpoint."""
+    directory = RunDirectory(path).claim(settings)
+    directory.checkpoints.mkdir()
+    (directory.checkpoints / "step-00000005.npz").touch()
+    return directory
+
+
+def test_writes_the_settings_and_makes_parents(tmp_path):
+    directory = RunDirectory(tmp_path / "runs" / "one").claim(SETTINGS)
+    assert json.loads(directory.config.read_text()) == {
+        **SETTINGS,
+        "image_size": [32, 48],
+    }
+    assert [path.name for path in directory.path.iterdir()] == ["config.json"]
+    assert directory.report.parent == directory.path
+
+
+def test_the_same_settings_go_on(tmp_path):
+    first = begun(tmp_path)
+    written = first.config.stat().st_mtime_ns
+    again = RunDirectory(str(tmp_path)).claim(dict(reversed(SETTINGS.items())))
+    assert again.config.stat().st_mtime_ns == written
+
+
+def test_data_are_the_same_however_their_path_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "records", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "records" / "train-0.tfrecord").touch()
+    (tmp_path / "photos.csv").touch()
+    for number, ways in enumerate(
+        (
+            (
+                "photos",
+                "photos/",
+                "./photos",
+                str(tmp_path / "photos"),
+                "other/../photos",
+            ),
+            ("records/", "records", "./records/"),
+            ("photos.csv", "./photos.csv", f"{tmp_path}/other/../photos.csv"),
+            ("records/*.tfrecord", "./records/*.tfrecord"),
+        )
+    ):
+        path = tmp_path / f"run{number}"
+        begun(path, {"dataset": ways[0]})
+        for way in ways:
+            RunDirectory(path).claim({"dataset": way})
+        with pytest.raises(RunError, match="holds a run with other settings: dataset"):
+            RunDirectory(path).claim({"dataset": "other"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"steps": 20}, "steps 10 (now 20)"),
+        ({"image_size": (32, 32)}, "image_size [32, 48] (now [32, 32])"),
+        ({"weights": "sam"}, "weights None (now 'sam')"),
+        ({"new": 1}, "new None (now 1)"),
+    ],
+)
+def test_other_settings_are_refused_and_named(tmp_path, changes, told):
+    before = begun(tmp_path).config.read_text()
+    with pytest.raises(RunError) as caught:
+        RunDirectory(tmp_path).claim(SETTINGS | changes)
+    message = str(caught.value)
+    assert str(tmp_path) in message and told in message and "--run_dir" in message
+    assert not any(f" {name} " in message for name in SETTINGS.keys() - changes.keys())
+    assert (tmp_path / "config.json").read_text() == before
+
+
+def test_a_finished_run_is_not_overwritten_either(tmp_path):
+    directory = RunDirectory(tmp_path).claim(SETTINGS)
+    directory.model.touch()
+    with pytest.raises(RunError, match="other settings"):
+        RunDirectory(tmp_path).claim(SETTINGS | {"steps": 20})
+
+
+def test_a_run_does_not_go_on_with_other_data(tmp_path):
+    data = {"training images": 36, "classes": ("ä", "b")}
+    RunDirectory(tmp_path).claim_data(data)
+    directory = begun(tmp_path)
+    RunDirectory(tmp_path).claim_data(data)
+    with pytest.raises(RunError, match=r"other data: training images 36 \(now 180\)"):
+        RunDirectory(tmp_path).claim_data(data | {"training images": 180})
+    with pytest.raises(RunError, match="classes .*'c'.*another --run_dir"):
+        RunDirectory(tmp_path).claim_data(data | {"classes": ("ä", "b", "c")})
+    assert json.loads(directory.data.read_text())["training images"] == 36
+
+
+def test_a_mistyped_run_does_not_occupy_the_directory(tmp_path):
+    RunDirectory(tmp_path).claim(SETTINGS | {"image_size": 225})
+    directory = RunDirectory(tmp_path).claim(SETTINGS)
+    assert json.loads(directory.config.read_text())["image_size"] == [32, 48]
+
+
+def test_checkpoints_without_settings_are_not_taken_for_a_new_run(tmp_path):
+    directory = begun(tmp_path)
+    directory.config.unlink()
+    with pytest.raises(RunError) as caught:
+        RunDirectory(tmp_path).claim(SETTINGS)
+    message = str(caught.value)
+    assert f"{tmp_path} holds a run without its config.json" in message
+    assert "backup" in message and "--run_dir" in message
+    assert not directory.config.exists()
+
+
+def test_checkpoints_without_notes_of_the_data_are_not_taken_for_others(tmp_path):
+    directory = begun(tmp_path)
+    with pytest.raises(RunError, match=r"without its data\.json, so its data are not"):
+        directory.claim_data({"training images": 36})
+    assert not directory.data.exists()
+
+
+def in_a_process(code, *arguments):
+    """Starts a process that says a line once it is where it should be."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "there\n"
+    return process
+
+
+LOCKED = """
+import sys, time
+from train.inference.run_directory import RunDirectory
+with RunDirectory(sys.argv[1]).locked():
+    print("there", flush=True)
+    time.sleep(600)
+"""
+# In the midst of a write: of a checkpoint and of the settings.
+WRITING = """
+import sys, time
+from train.common.files import make_folder, whole_file
+from train.inference.run_directory import RunDirectory
+directory = RunDirectory(sys.argv[1])
+make_folder(directory.checkpoints)
+with directory.locked():
+    with whole_file(directory.checkpoints / "step-00000010.npz") as one:
+        with whole_file(directory.config) as other:
+            one.write_bytes(b"PK half")
+            print("there", flush=True)
+            time.sleep(600)
+"""
+
+
+def killed(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+
+
+def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
+    process = in_a_process(LOCKED, tmp_path / "run")
+    try:
+        for _ in range(2):
+            with (
+                pytest.raises(RunError) as caught,
+                RunDirectory(tmp_path / "run").locked(),
+            ):
+                pass
+            message = str(caught.value)
+            assert f"process {process.pid} on " in message
+            assert str(tmp_path / "run") in message and "--run_dir" in message
+        with RunDirectory(tmp_path / "other").locked():
+            pass
+    finally:
+        killed(process)
+    directory = RunDirectory(tmp_path / "run")
+    other = RunDirectory(tmp_path / "run").locked()
+    with directory.locked(), pytest.raises(RunError, match="Another run"), other:
+        pass
+    assert not list(directory.path.iterdir()), "the lock is gone"
+
+
+def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
+    directory = begun(tmp_path)
+    killed(in_a_process(WRITING, tmp_path))
+    old = directory.checkpoints / ".step-00000010-x8k2abcd.npz"
+    old.write_bytes(b"of an earlier version")
+    (tmp_path / ".notes-of-mine.md").touch()
+    temporary = [path.name for path in tmp_path.rglob(".*.tmp.*")]
+    assert len(temporary) == 2, "the kill came in the midst of the writes"
+    with directory.locked():
+        left = {path.name for path in tmp_path.rglob("*")}
+    assert left == {
+        ".run.lock",
+        ".notes-of-mine.md",
+        "config.json",
+        "checkpoints",
+        "step-00000005.npz",
+    }
+
+
+# In the midst of an export, or of putting it in its place.
+WRITING_A_FOLDER = """
+import pathlib, sys, time
+from train.common.files import whole_folder
+rename = pathlib.Path.rename
+def stopping(self, target):
+    rename(self, target)
+    print("there", flush=True)
+    time.sleep(600)
+with whole_folder(sys.argv[1]) as folder:
+    (folder / "model.onnx").write_text("half")
+    if len(sys.argv) > 2:
+        pathlib.Path.rename = stopping
+    else:
+        print("there", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("between_the_renames", [False, True])
+def test_what_a_killed_export_left_goes_with_the_next(tmp_path, between_the_renames):
+    out = tmp_path / "exported [1]"
+    with whole_folder(out) as folder:
+        (folder / "model.onnx").write_text("old")
+    (tmp_path / ".exported [1]-notesof7").mkdir()
+    (tmp_path / ".exported [1]-notesof7" / "mine.md").touch()
+    process = in_a_process(WRITING_A_FOLDER, out, *["renames"] * between_the_renames)
+    [hidden] = set(tmp_path.glob(".*")) - {tmp_path / ".exported [1]-notesof7"}
+    assert out.exists() != between_the_renames
+    try:
+        # What another process is writing stays, even where it is the same.
+        with whole_folder(tmp_path / "other"):
+            pass
+        with pytest.raises(RuntimeError), whole_folder(out):
+            raise RuntimeError
+        assert hidden.is_dir()
+        assert out.exists() != between_the_renames
+    finally:
+        killed(process)
+    with pytest.raises(RuntimeError), whole_folder(out):
+        assert (out / "model.onnx").read_text() == "old"
+        raise RuntimeError
+    assert (out / "model.onnx").read_text() == "old"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {".exported [1]-notesof7", "exported [1]", "other"}
+
+
+def test_a_temporary_file_goes_a_day_after_a_kill(tmp_path):
+    page = tmp_path / "compare.md"
+    left = [tmp_path / f".compare-{name}.tmp.md" for name in ("abcd_123", "efgh4567")]
+    others = [tmp_path / ".compare-notes.tmp.md", tmp_path / ".other-abcd1234.tmp.md"]
+    for path in (*left, *others):
+        path.touch()
+        if path != left[1]:
+            os.utime(path, (1, 1))
+    with whole_file(page) as temporary:
+        temporary.write_text("whole")
+    assert set(tmp_path.iterdir()) == {page, left[1], *others}
+
+
+DAMAGED = ["{", "[1]", "", '"text"', "7", "[" * 100_000, "\x00"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_settings_are_named(tmp_path, text):
+    begun(tmp_path).config.write_text(text)
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--dataset"):
+        RunDirectory(tmp_path).read_config()
+    with pytest.raises(RunError, match=r"config\.json is damaged .*--run_dir"):
+        RunDirectory(tmp_path).claim(SETTINGS)
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_notes_of_the_data_are_named(tmp_path, text):
+    directory = begun(tmp_path)
+    directory.data.write_text(text)
+    with pytest.raises(RunError, match=r"data\.json is damaged .*--run_dir"):
+        directory.claim_data({"training images": 36})
+
+
+def test_settings_are_read(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.read_config() == {}
+    directory.config.write_text('{"dataset": "digits"}')
+    with pytest.raises(RunError, match="it has no validation_fraction"):
+        directory.read_config()
+    settings = {"dataset": "digits", "validation_fraction": 0.1}
+    directory.config.write_text(json.dumps(settings))
+    assert directory.read_config() == settings
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunError) as caught:
+            RunDirectory(path).claim(SETTINGS)
+        assert f"{path}: " in str(caught.value) and "--run_dir" in str(caught.value)
+
+
+def test_what_stands_in_a_foreign_lock_is_not_shown(tmp_path):
+    directory = RunDirectory(tmp_path)
+    with directory.locked():
+        directory.lock.write_text("\x1b[2J" * 10_000)
+        with pytest.raises(RunError) as caught, RunDirectory(tmp_path).locked():
+            pass
+    assert str(caught.value).startswith(f"Another run is using {tmp_path}: ")
+
+
+def test_photos_that_change_parts_are_other_data(tmp_path):
+    def check(folder):
+        source = sources.load(str(folder))
+        training.check_source(recipe, source, directory, alone(), is_decoded=True)
+
+    folder = tmp_path / "photos"
+    for name in ("daisy", "tulip"):
+        (folder / name).mkdir(parents=True)
+        for number in range(9):
+            (folder / name / f"{number}.jpg").touch()
+    recipe = recipes.for_dataset(str(folder))
+    directory = RunDirectory(tmp_path / "run").claim(SETTINGS)
+    check(folder)
+    noted = json.loads(directory.data.read_text())
+    directory.model.touch()
+    check(folder.rename(tmp_path / "moved"))
+    # As many of each class, but not the same ones.
+    (tmp_path / "moved" / "daisy" / "0.jpg").rename(tmp_path / "moved/daisy/95.jpg")
+    with pytest.raises(RunError, match="other data: files of t"):
+        check(tmp_path / "moved")
+    # What an earlier version noted is less.
+    old = {name: noted[name] for name in ("training images", "classes")}
+    directory.data.write_text(json.dumps(old | {"validation images": 0}))
+    check(tmp_path / "moved")

@@ -1,0 +1,54 @@
+"""Training and exports compute no token that nobody uses."""
+
+import keras
+import numpy as np
+import pytest
+import small_models
+
+from train.engine.optimizers import MomentumSGD
+from train.engine.trainer import Trainer
+from train.export.onnx import write_onnx
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    return small_models.seen_by(monkeypatch)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_training(seen, micro_batches):
+    trainer = Trainer(
+        small_models.made(), MomentumSGD(0.1), micro_batches=micro_batches
+    )
+    images = np.zeros((2, 32, 48, 3), "float32")
+    trainer.step(images, np.zeros(2, "int32"))
+    assert seen and seen[::2] == [False] * len(seen[::2])
+    assert seen[1::2] == [True] * len(seen[::2])
+    seen.clear()
+    trainer.predict(images)
+    assert seen == [False, True]
+
+
+def test_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    counts = {}
+    for pooling in ("token", None):
+        model = small_models.made(include_top=False, pooling=pooling)
+        write_onnx(model, tmp_path / "model.onnx")
+        nodes = onnx.load(tmp_path / "model.onnx").graph.node
+        counts[pooling] = sum(node.op_type == "Slice" for node in nodes)
+    # Of what asks and of the shortcut in the last block, and of the pooling.
+    assert counts == {"token": 3, None: 0}
+
+
+def test_saved_model_and_tflite(seen, tmp_path):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("both are written on TensorFlow")
+    from train.export.saved_model import write_saved_model
+    from train.export.tflite import write_tflite
+
+    model = small_models.made()
+    for write, path in ((write_saved_model, "saved"), (write_tflite, "model.tflite")):
+        seen.clear()
+        write(model, tmp_path / path)
+        assert seen and set(seen[1::2]) == {True}

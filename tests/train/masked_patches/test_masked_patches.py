@@ -1,0 +1,502 @@
+"""Masked patch prediction: what is hidden, what is asked, and the whole run."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
+from train.common.errors import RunError
+from train.masked_patches import evaluation as masked_evaluation
+from train.masked_patches import patches as masking
+from train.masked_patches.report import write_picture
+from train.recipes import masking as recipes
+
+ROOT = pathlib.Path(__file__).parents[3]
+SMOKE = recipes.for_dataset("digits").smoke()
+
+
+# What is asked.
+
+
+def classes_by_hand(image, rows, columns):
+    """In whole numbers: the sum over a patch tells its level without any rounding."""
+    height, width = image.shape[0] // rows, image.shape[1] // columns
+    found = []
+    for row in range(rows):
+        for column in range(columns):
+            patch = image[
+                row * height : (row + 1) * height,
+                column * width : (column + 1) * width,
+            ]
+            red, green, blue = (
+                int(patch[..., channel].astype(int).sum()) * 8 // (256 * height * width)
+                for channel in range(3)
+            )
+            found.append(64 * red + 8 * green + blue)
+    return found
+
+
+def test_colours_are_those_of_whole_numbers():
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (16, 24, 3)) for _ in range(20)]
+    # Patches of one value, at the edge of every level and beside it.
+    edges = np.clip(32 * np.arange(9)[:, None] + [-1, 0, 1], 0, 255).ravel()
+    images += [np.full((16, 24, 3), value) for value in edges]
+    # And patches whose mean is at an edge, or a pixel's step below.
+    for lack in (0, 1):
+        image = np.where(np.indices((16, 24)).sum(axis=0) % 2, 95, 33)[..., None]
+        image = np.repeat(image, 3, axis=2)
+        image[::8, ::8] -= lack
+        images.append(image)
+    for image in images:
+        scaled = (tf.cast(image.astype("uint8"), tf.float32) - 127.5) / 127.5
+        found = masking.colour_classes(masking.mean_colours(scaled, (2, 3)))
+        assert found.numpy().tolist() == classes_by_hand(image, 2, 3)
+    assert classes_by_hand(images[-2], 2, 3) == [2 * 73] * 6, "64 is of the third level"
+    assert classes_by_hand(images[-1], 2, 3) == [73] * 6
+
+
+@pytest.mark.parametrize(
+    ("grid_size", "fraction", "count"),
+    [
+        ((14, 14), 0.5, 98),
+        ((7, 7), 0.5, 25),
+        ((14, 14), 0.15, 29),
+        ((2, 2), 0.1, 1),
+        ((3, 3), 1.0, 9),
+    ],
+)
+def test_as_many_patches_of_every_image(grid_size, fraction, count):
+    corruption = masking.Corruption(grid_size, fraction)
+    places, sources = corruption.draw(tf.constant([1, 2]))
+    assert corruption.count == count == len(set(places.numpy().tolist()))
+    assert sources.shape == (corruption.patches,)
+
+
+def test_eight_in_ten_are_masked_one_swapped_and_one_kept():
+    corruption = masking.Corruption((5, 6))
+    seeds = tf.stack([tf.zeros(4_000, tf.int32), tf.range(4_000)], axis=1)
+
+    @tf.function
+    def draw_all():
+        signature = (tf.int32, tf.int32)
+        return tf.map_fn(corruption.draw, seeds, fn_output_signature=signature)
+
+    places, sources = draw_all()
+    places, sources = places.numpy(), sources.numpy()
+    own = np.arange(30)
+    is_chosen = np.zeros(sources.shape, bool)
+    np.put_along_axis(is_chosen, places, True, axis=1)
+    assert (is_chosen.sum(axis=1) == 15).all()
+    assert (sources == own)[~is_chosen].all()
+    # Five standard deviations: of a share p of n draws sqrt(p (1 - p) / n).
+    total = is_chosen.sum()
+    for kind, share in (
+        (sources == 30, 0.8),
+        ((sources != 30) & (sources != own), 0.1),
+        (is_chosen & (sources == own), 0.1),
+    ):
+        deviation = np.sqrt(share * (1 - share) / total)
+        assert abs(kind.sum() / total - share) < 5 * deviation
+    # Every patch is as often chosen, and every other as often in its place.
+    chosen = is_chosen.mean(axis=0)
+    assert np.abs(chosen - 0.5).max() < 5 * np.sqrt(0.25 / 4_000)
+    is_swapped = (sources != 30) & (sources != own)
+    images, patches = np.nonzero(is_swapped)
+    steps = np.bincount((sources[images, patches] - patches) % 30, minlength=30)
+    assert steps[0] == 0
+    expected = len(images) / 29
+    assert np.abs(steps[1:] - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_an_example_is_a_function_of_its_seed():
+    corruption = masking.Corruption((4, 4))
+    image = tf.random.stateless_uniform((16, 16, 3), [0, 1], -1, 1)
+    examples = [
+        corruption.finish(image, tf.constant(0), tf.constant([3, number]))
+        for number in (1, 1, 2)
+    ]
+    flat = [[part.numpy() for part in tf.nest.flatten(one)] for one in examples]
+    for one, other in zip(flat[0], flat[1], strict=True):
+        np.testing.assert_array_equal(one, other)
+    inputs, colours = examples[0]
+    assert (inputs["sources"].numpy() != examples[2][0]["sources"].numpy()).any()
+    whole = masking.colour_classes(masking.mean_colours(image, (4, 4))).numpy()
+    np.testing.assert_array_equal(colours, whole[inputs["places"].numpy()])
+    _, filling = corruption.finish(image, tf.constant(-1), tf.constant([3, 1]))
+    assert (filling.numpy() == -1).all()
+
+
+# The layers and the model.
+
+
+def test_layers_take_what_they_are_told():
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(3, 5, 4)).astype("float32")
+    sources = np.array([[0, 1, 2, 3, 4], [5, 0, 2, 5, 1], [4, 4, 5, 0, 0]])
+    layer = MaskPatches()
+    found = keras.ops.convert_to_numpy(layer(tokens, sources))
+    mask = keras.ops.convert_to_numpy(layer.token)[0, 0]
+    for image, rows in enumerate(sources):
+        for place, source in enumerate(rows):
+            expected = mask if source == 5 else tokens[image, source]
+            np.testing.assert_array_equal(found[image, place], expected)
+    taken = keras.ops.convert_to_numpy(TakeTokens()(tokens, sources[:, :2] % 5))
+    expected = np.take_along_axis(tokens, sources[:, :2, None] % 5, axis=1)
+    np.testing.assert_array_equal(taken, expected)
+
+
+@pytest.fixture(scope="module")
+def built():
+    """A model with every weight random, and a batch for it."""
+    keras.utils.set_random_seed(0)
+    config = dataclasses.replace(SMOKE.model, patch_size=8)
+    model, vit, corruption = masking.build(dataclasses.replace(SMOKE, model=config))
+    for variable in model.trainable_variables:
+        variable.assign(keras.random.normal(variable.shape, stddev=0.3))
+    images = tf.random.stateless_uniform((6, 32, 32, 3), [1, 2], -1, 1)
+    examples = [
+        corruption.finish(image, tf.constant(0), tf.constant([0, number]))
+        for number, image in enumerate(images)
+    ]
+    inputs = {
+        name: np.stack([example[0][name] for example in examples])
+        for name in ("images", "places", "sources")
+    }
+    return model, vit, corruption, inputs, np.stack([one[1] for one in examples])
+
+
+def test_the_model_is_the_vision_transformer_with_two_things_more(built):
+    model, vit, corruption, inputs, _ = built
+    paths = {variable.path for variable in vit.variables}
+    more = {variable.path for variable in model.variables} - paths
+    assert more == {"mask_patches/token", "colours/kernel", "colours/bias"}
+    plain = keras_vit.VisionTransformer(
+        dataclasses.replace(SMOKE.model, patch_size=8), image_size=32, include_top=False
+    )
+    assert {variable.path for variable in plain.variables} == paths
+
+    # With nothing hidden, its tokens are those of the Vision Transformer.
+    own = np.broadcast_to(np.arange(corruption.patches), inputs["sources"].shape)
+    logits = model({**inputs, "sources": own}, training=False).numpy()
+    tokens = vit(inputs["images"], training=False).numpy()[:, 1:]
+    tokens = np.take_along_axis(tokens, inputs["places"][..., None], axis=1)
+    head = model.get_layer("colours")
+    expected = tokens @ head.kernel.numpy() + head.bias.numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_hidden_cannot_be_seen(built):
+    model, _, _, inputs, _ = built
+    logits = model(inputs, training=False).numpy()
+    for image in range(len(logits)):
+        visible = set(inputs["sources"][image].tolist())
+        for patch in range(16):
+            changed = inputs["images"].copy()
+            top, left = 8 * (patch // 4), 8 * (patch % 4)
+            changed[image, top : top + 8, left : left + 8] *= -1
+            others = model({**inputs, "images": changed}, training=False).numpy()
+            differs = np.abs(others[image] - logits[image]).max() > 1e-6
+            assert differs == (patch in visible), (image, patch)
+
+
+def test_loss_and_accuracy_are_means_over_the_corrupted_patches(built):
+    model, _, corruption, inputs, colours = built
+    logits = model(inputs, training=False).numpy()
+    exact = logits.astype("float64")
+    exact -= np.log(np.exp(exact).sum(axis=-1, keepdims=True))
+    losses = -np.take_along_axis(exact, colours[..., None], axis=-1)[..., 0]
+    hits = exact.argmax(axis=-1) == colours
+    np.testing.assert_allclose(
+        masking.colour_loss(logits, colours), losses.mean(axis=1), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        masking.colour_accuracy(logits, colours), hits.mean(axis=1), rtol=1e-6
+    )
+
+    # The same from the evaluation, in batches of unequal size, kind by kind.
+    trainer = types.SimpleNamespace(
+        predict=lambda inputs: model(inputs, training=False).numpy(), gather=np.asarray
+    )
+    batches = [
+        ({name: values[part] for name, values in inputs.items()}, colours[part])
+        for part in (slice(0, 4), slice(4, 6))
+    ]
+    filling = np.full_like(batches[1][1][:1], -1)
+    batches[1] = (
+        {name: np.concatenate([v, v[:1]]) for name, v in batches[1][0].items()},
+        np.concatenate([batches[1][1], filling]),
+    )
+    found = masked_evaluation.evaluate(trainer, batches)
+    assert found["examples"] == 6
+    chosen = np.take_along_axis(inputs["sources"], inputs["places"], axis=1)
+    kinds = {
+        "": chosen >= 0,
+        "masked_": chosen == corruption.patches,
+        "kept_": chosen == inputs["places"],
+        "swapped_": (chosen < corruption.patches) & (chosen != inputs["places"]),
+    }
+    for kind, is_of in kinds.items():
+        assert is_of.any()
+        np.testing.assert_allclose(found[f"{kind}loss"], losses[is_of].mean(), 1e-5)
+        np.testing.assert_allclose(found[f"{kind}accuracy"], hits[is_of].mean())
+
+
+def test_chance_is_counted():
+    from train.data.sources import digits_source
+
+    split = digits_source.load_digits(0.1).validation
+    corruption = masking.Corruption((4, 4))
+    rng = np.random.default_rng(0)
+    frequencies = rng.dirichlet(np.ones(512))
+    found = masked_evaluation.by_chance(
+        split, corruption, frequencies, image_size=(32, 32), batch_size=50
+    )
+    from train.data import pipeline
+
+    losses, hits, near = [], [], []
+    for inputs, colours in pipeline.evaluation_batches(
+        split, image_size=(32, 32), batch_size=64, finish=corruption.finish
+    ).as_numpy_iterator():
+        losses += (-np.log(frequencies[colours])).ravel().tolist()
+        hits += (colours == frequencies.argmax()).ravel().tolist()
+        for image, places, right in zip(
+            inputs["images"], inputs["places"], colours, strict=True
+        ):
+            means = image.astype("float64").reshape(4, 8, 4, 8, 3).mean(axis=(1, 3))
+            hidden = {divmod(int(place), 4) for place in places}
+            shown = {(r, c) for r in range(4) for c in range(4)} - hidden
+            for place, colour in zip(places, right, strict=True):
+                row, column = divmod(int(place), 4)
+                beside = [
+                    at for at in shown if max(abs(at[0] - row), abs(at[1] - column)) < 2
+                ]
+                mean = np.mean([means[at] for at in beside or shown], axis=0)
+                levels = ((mean * 127.5 + 127.5 + 1e-3) // 32).astype(int)
+                near.append(levels @ [64, 8, 1] == colour)
+    np.testing.assert_allclose(found["constant_loss"], np.mean(losses))
+    np.testing.assert_allclose(found["constant_accuracy"], np.mean(hits))
+    # In float64 a mean beside an edge may fall on its other side.
+    assert abs(found["neighbours_accuracy"] - np.mean(near)) < 2e-3
+
+
+def test_frequencies_are_those_of_the_patches():
+    colours = np.array([[0, 0, 511], [7, 0, 7]], np.int32)
+    batches = tf.data.Dataset.from_tensor_slices(colours).batch(1)
+    found = masked_evaluation.colour_frequencies(batches)
+    counts = np.ones(512) + np.bincount(colours.ravel(), minlength=512)
+    np.testing.assert_allclose(found, counts / 518)
+
+
+def test_a_picture_is_drawn(built, tmp_path):
+    _, _, corruption, inputs, colours = built
+    path = tmp_path / "picture.png"
+    write_picture(path, inputs, colours, colours, corruption.grid_size)
+    assert path.stat().st_size > 10_000
+
+
+# Recipes, and what is refused.
+
+
+@pytest.mark.parametrize("name", ["paper", "imagenet2012", "own_data"])
+def test_a_recipe_opens_with_its_command(name):
+    module = sys.modules[f"train.recipes.masking.{name}"]
+    shown = {"paper": "NAME --recipe=paper", "own_data": "FOLDER"}.get(name, name)
+    command = f"keras-vit masked_patches --dataset={shown}"
+    assert re.match(rf"{re.escape(command)}[.,]", module.__doc__)
+    json.dumps(dataclasses.asdict(module.RECIPE))
+
+
+def test_the_papers_recipe_is_the_papers():
+    paper = recipes.for_dataset("jft", "paper")
+    assert (paper.steps, paper.warmup_steps, paper.batch_size) == (10**6, 10**4, 4_096)
+    assert (paper.learning_rate, paper.schedule) == (2e-4, "cosine")
+    assert (paper.optimizer, paper.corrupted_fraction) == ("adam", 0.5)
+    assert (paper.crop, paper.flip, paper.image_size) == ("inception", True, 224)
+    assert paper.published.startswith("79.9 on ImageNet")
+    assert recipes.for_dataset("photos", "paper").published == ""
+    for change in ({"corrupted_fraction": 0.15}, {"flip": False}):
+        assert paper.override(**change).published == ""
+    assert paper.override(corrupted_fraction=0.5, seed=1).published
+    assert recipes.for_dataset("imagenet2012").steps == 100_000
+    assert recipes.for_dataset("cifar100").model == "ViT-Ti_16"
+    for fraction in (0.0, 1.1):
+        with pytest.raises(ValueError, match="corrupted_fraction must be above 0"):
+            paper.override(corrupted_fraction=fraction)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"model": "R50+ViT-B_16"}, "ResNet of R50.ViT-B_16 .*ViT-B_16"),
+        ({"model": "BiT-R50x1"}, "ResNet of BiT-R50x1 .*ViT-B_16"),
+        ({"model": "ViT-B_61"}, "Unknown variant 'ViT-B_61'"),
+        ({"image_size": 16}, "16x16 is one patch .*--image_size"),
+        ({"image_size": 40}, "multiples of the patch size 16, got 40x40"),
+        ({"mixup": 0.2}, "no mixup: leave --mixup out"),
+        ({"loss": "sigmoid"}, "no loss: leave --loss out"),
+        (
+            {"model": dataclasses.replace(SMOKE.model, position_embedding="2d")},
+            "no learned position embeddings",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(values, told):
+    with pytest.raises(RunError, match=told):
+        masking.build(dataclasses.replace(SMOKE, **values))
+
+
+# Whole runs, in processes of their own.
+
+RUNS = """
+import dataclasses
+import pathlib
+import shutil
+import sys
+
+from train import repeatable
+repeatable.one_operation_at_a_time()
+import numpy as np
+import keras_vit
+from train import recipes, training
+from train.masked_patches import training as masked_training
+from train.recipes import masking
+
+folder = pathlib.Path(sys.argv[1])
+recipe = masking.for_dataset("digits").smoke()
+whole, killed = folder / "whole", folder / "killed"
+masked_training.run(recipe, run_dir=whole, command="the command")
+
+# What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
+shutil.copytree(whole, killed)
+for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
+    (killed / "checkpoints" / name).unlink()
+masked_training.run(recipe, run_dir=killed)
+
+tuned = recipes.for_dataset("digits").smoke()
+tuned = dataclasses.replace(
+    tuned, model=recipe.model, image_size=48, weights=str(whole / "weights.npz")
+)
+training.run(tuned, run_dir=folder / "tuned")
+"""
+
+
+def started(script, *arguments):
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The folder of these runs, and what they said."""
+    folder = tmp_path_factory.mktemp("runs")
+    return folder, started(RUNS, folder)
+
+
+@pytest.mark.slow
+def test_a_run_its_resume_and_fine_tuning(runs):
+    folder, stdout = runs
+    assert "corrupting 2 of 4 patches an image" in stdout
+    assert "going on after step 4" in stdout
+    whole, killed = folder / "whole", folder / "killed"
+    report = json.loads((whole / "report.json").read_text())
+    assert report["validation_examples"] == 72 and report["test_examples"] == 128
+    # The head begins with zeros: chance, which even so short a run gets away from.
+    assert abs(report["uniform_loss"] - np.log(512)) < 1e-12
+    assert report["validation_loss"] < report["uniform_loss"]
+    assert report["config"]["corrupted_fraction"] == 0.5
+    page = (whole / "report.md").read_text()
+    assert report["loss_function"] == "softmax cross-entropy"
+    assert "the one that was optimized, softmax cross-entropy," in page
+    assert f"**Validation loss {report['validation_loss']:.3f}**" in page
+    assert f"the {report['validation_constant_loss']:.3f} of chance" in page
+    for name in ("predictions.png", "learning_curve.png"):
+        assert (whole / name).is_file() and name in page
+
+    last = np.load(whole / "checkpoints" / "step-00000008.npz")
+    resumed = np.load(killed / "checkpoints" / "step-00000008.npz")
+    assert last.files == resumed.files and len(last.files) > 100
+    for key in last.files:
+        np.testing.assert_array_equal(last[key], resumed[key], key, strict=True)
+    for path in (whole, killed):
+        lines = (path / "metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line)["step"] for line in lines if "val_loss" in line]
+        assert steps == [4, 8]
+
+    # All that was trained but [mask] and the head of colours is in the weights.
+    trained = {key.partition("/")[2]: last[key] for key in last.files}
+    weights = whole / "weights.npz"
+    vit = keras_vit.VisionTransformer(SMOKE.model, weights, classes=10)
+    compared = 0
+    for variable in vit.variables:
+        if variable.path.startswith("head/"):
+            assert not np.any(variable.numpy())
+        elif "seed_generator" not in variable.path:
+            expected = trained[variable.path]
+            np.testing.assert_array_equal(variable.numpy(), expected, strict=True)
+            compared += 1
+    assert compared == len(np.load(weights).files)
+    tuned = json.loads((folder / "tuned" / "report.json").read_text())
+    assert tuned["config"]["weights"] == str(weights)
+
+
+ON_TWO_DEVICES = """
+import sys
+import tensorflow as tf
+
+[cpu] = tf.config.list_physical_devices("CPU")
+one = tf.config.LogicalDeviceConfiguration()
+tf.config.set_logical_device_configuration(cpu, [one] * 2)
+from train import distribution
+from train.masked_patches import training as masked_training
+from train.recipes import masking
+
+recipe = masking.for_dataset("digits").smoke()
+devices = distribution.start("mirrored")
+masked_training.run(recipe, run_dir=sys.argv[1], devices=devices, command="the command")
+"""
+
+
+@pytest.mark.soak
+def test_two_devices_do_what_one_does(runs, tmp_path):
+    assert "on 2 devices" in started(ON_TWO_DEVICES, tmp_path / "two")
+    one, two = (
+        json.loads((run_dir / "report.json").read_text())
+        for run_dir in (runs[0] / "whole", tmp_path / "two")
+    )
+    for name in one.keys() - {"seconds", "images_per_second", "config"}:
+        assert two[name] == pytest.approx(one[name], abs=1e-4), name
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    command = [sys.executable, "-m", "train.masked_patches", "--dataset=digits"]
+    done = subprocess.run(
+        [*command, "--corrupted_fraction=2", f"--run_dir={tmp_path / 'run'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: corrupted_fraction must be above 0"), last

@@ -1,0 +1,366 @@
+"""Publishing a run, and loading it back as others do."""
+
+import dataclasses
+import functools
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+
+import keras
+import numpy as np
+import pytest
+import yaml
+
+import keras_vit
+import zoo
+from train import recipes
+from train.common.errors import RunError
+from train.publish import publishing
+from train.reports.model_page import data_set_name, model_page
+from train.run import training
+from zoo.__main__ import main as zoo_command
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="a SavedModel needs TensorFlow"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+FILES = {
+    "README.md",
+    "class_names.txt",
+    "confusion_matrix.png",
+    "learning_curve.png",
+    "model.json",
+    "model.keras",
+    "model.npz",
+    "predictions.png",
+    "report.json",
+    "saved_model",
+}
+
+
+def command(*arguments, **environment):
+    """Runs the command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "train.publish", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory):
+    """A short run on the digits, on images that are not square."""
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    recipe = recipes.for_dataset("digits").override(
+        steps=20, batch_size=16, image_size=(32, 48)
+    )
+    training.run(recipe, run_dir=folder, command="python -m train.finetune ...")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def registry(run_dir, tmp_path_factory):
+    """A registry that holds the run."""
+    folder = tmp_path_factory.mktemp("published") / "registry"
+    assert publishing.publish(run_dir, folder) == folder / "digits"
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KERAS_VIT_REGISTRY", raising=False)
+
+
+@pytest.fixture
+def served(registry):
+    """The registry's URL on a server that can do nothing but hand out files."""
+    handler = functools.partial(
+        http.server.SimpleHTTPRequestHandler, directory=str(registry)
+    )
+    handler.log_message = None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def trained(run_dir):
+    return keras.saving.load_model(run_dir / "model.keras")
+
+
+IMAGES = np.random.default_rng(0).random((3, 32, 48, 3), "float32")
+
+
+def assert_same(model, trained):
+    found, expected = (m(2 * IMAGES - 1).numpy() for m in (model, trained))
+    np.testing.assert_array_equal(found, expected)
+    assert np.ptp(expected) > 0
+
+
+def test_what_is_in_the_folder(registry, run_dir):
+    assert {path.name for path in (registry / "digits").iterdir()} == FILES
+    assert {path.name for path in registry.iterdir()} - {".lock"} == {
+        "digits",
+        "registry.json",
+    }
+    for name in ("model.keras", "report.json", "class_names.txt"):
+        published = (registry / "digits" / name).read_bytes()
+        assert published == (run_dir / name).read_bytes()
+
+
+def test_the_card(registry, run_dir, trained):
+    card = zoo.get(str(registry / "digits"))
+    report = json.loads((run_dir / "report.json").read_text())
+    assert (card.name, card.handle, card.data_set) == ("digits", "digits", "digits")
+    assert card.metrics["test_accuracy"] == report["test_accuracy"]
+    assert card.top1 == 100 * report["test_accuracy"]
+    assert card.parameters == trained.count_params()
+    assert (card.image_size, card.channels) == ((32, 48), 3)
+    assert card.class_names == tuple(map(str, range(10)))
+    assert (
+        keras_vit.ViTConfig(**card.architecture) == recipes.for_dataset("digits").model
+    )
+    assert card.file_size == (registry / "digits" / "model.npz").stat().st_size
+
+
+def test_the_page_is_what_the_hub_reads(registry, run_dir):
+    hub = pytest.importorskip("huggingface_hub")
+    card = hub.ModelCard.load(registry / "digits" / "README.md")
+    report = json.loads((run_dir / "report.json").read_text())
+    assert (card.data.license, card.data.pipeline_tag, card.data.library_name) == (
+        "apache-2.0",
+        "image-classification",
+        "keras_vit",
+    )
+    results = {result.metric_name: result for result in card.data.eval_results}
+    assert results["Accuracy"].metric_value == report["test_accuracy"]
+    assert results["Accuracy"].dataset_split == "test"
+    assert "@article{dosovitskiy2020vit" in card.text
+    assert f"{report['test_accuracy']:.2%} accuracy" in card.text
+
+
+def test_the_page_names_the_loss(registry, run_dir):
+    report = json.loads((run_dir / "report.json").read_text())
+    value = f"{report['test_loss']:.4g}"
+    page = (registry / "digits" / "README.md").read_text()
+    assert f"| test_loss (softmax cross-entropy) | {value} |" in page
+    del report["loss_function"]
+    older = model_page(zoo.get(str(registry / "digits")), report, [])
+    assert f"| test_loss | {value} |" in older
+
+
+def test_the_pages_header_is_yaml(registry):
+    text = (registry / "digits" / "README.md").read_text()
+    header = yaml.safe_load(text.split("---\n")[1])
+    assert header["datasets"] == ["digits"]
+    assert "base_model" not in header
+
+
+def test_loads_by_path_and_by_handle(registry, trained, monkeypatch):
+    assert_same(keras_vit.load_model(registry / "digits"), trained)
+    assert_same(keras_vit.load_model(str(registry / "digits" / "model.npz")), trained)
+    with pytest.raises(zoo.CatalogError, match="'digits'.*KERAS_VIT_REGISTRY"):
+        keras_vit.load_model("digits")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(registry))
+    assert_same(keras_vit.load_model("digits"), trained)
+    bigger = keras_vit.load_model("digits", image_size=64, classes=3)
+    assert bigger.output_shape == (None, 3)
+
+
+def test_loads_from_a_server(served, trained, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", f"{served}/")
+    assert zoo.list_models("dig*") == ["digits"]
+    assert_same(keras_vit.load_model("digits"), trained)
+    config = recipes.for_dataset("digits").model
+    assert_same(keras_vit.VisionTransformer(config, "digits"), trained)
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    assert_same(keras_vit.load_model("digits"), trained)
+
+
+def test_the_commands_of_the_zoo(served, registry, monkeypatch, capsys):
+    for place in (served, registry):
+        monkeypatch.setenv("KERAS_VIT_REGISTRY", str(place))
+        assert zoo_command(["list", "dig*"]) == 0
+        assert re.search(r"digits .* 32x48 ", capsys.readouterr().out)
+        assert zoo_command(["info", "digits"]) == 0
+        assert "32 x 48" in capsys.readouterr().out
+        assert zoo_command(["info", "digits", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["image_size"] == [32, 48]
+        assert zoo_command(["download", "digits"]) == 0
+        path = pathlib.Path(capsys.readouterr().out.strip())
+        assert path.read_bytes() == (registry / "digits" / "model.npz").read_bytes()
+        assert zoo_command(["verify", "digits"]) == 0
+        [_, line] = capsys.readouterr().out.strip().splitlines()[-2:]
+        assert line.split()[0] == "digits" and " ok " in line
+
+
+def test_a_file_that_was_replaced_on_the_server_is_refused(
+    served, registry, tmp_path, monkeypatch
+):
+    copy = tmp_path / "registry"
+    shutil.copytree(registry, copy)
+    arrays = dict(np.load(copy / "digits" / "model.npz"))
+    arrays["head/bias"] = arrays["head/bias"] + 1
+    np.savez(copy / "digits" / "model.npz", **arrays)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(copy))
+    with pytest.raises(zoo.StoreError, match="sha256"):
+        keras_vit.load_model("digits")
+
+
+def test_the_saved_model_classifies_images_of_any_size(registry, trained):
+    loaded = tf.saved_model.load(str(registry / "digits" / "saved_model"))
+    np.testing.assert_allclose(
+        loaded(IMAGES), trained(2 * IMAGES - 1), rtol=0, atol=1e-5
+    )
+    served = loaded.signatures["serving_default"](images=tf.constant(2 * IMAGES - 1))
+    np.testing.assert_allclose(served["logits"], loaded(IMAGES), rtol=0, atol=1e-5)
+    [features] = loaded.signatures["image_feature_vector"](
+        tf.zeros((1, 100, 60, 3))
+    ).values()
+    assert features.shape == (1, recipes.for_dataset("digits").model.hidden_size)
+    names = pathlib.Path(loaded.class_names_file.asset_path.numpy().decode())
+    assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
+
+
+def test_a_name_is_taken_once(registry, run_dir, tmp_path):
+    copy = tmp_path / "registry"
+    shutil.copytree(registry, copy)
+    with pytest.raises(RunError, match="'digits' already.*--name.*--replace"):
+        publishing.publish(run_dir, copy)
+    publishing.publish(run_dir, copy, name="other")
+    publishing.publish(run_dir, copy, licence="mit", replace=True)
+    index = json.loads((copy / "registry.json").read_text())
+    assert [model["name"] for model in index["models"]] == ["digits", "other"]
+    assert zoo.get(str(copy / "digits")).licence == "mit"
+
+
+def test_a_failure_leaves_what_was_there(registry, run_dir, tmp_path, monkeypatch):
+    copy = tmp_path / "registry"
+    shutil.copytree(registry, copy)
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+    def full(*arguments, **_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(publishing, "write_saved_model", full)
+    with pytest.raises(RunError, match="No space left"):
+        publishing.publish(run_dir, copy, replace=True)
+    after = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_runs_that_cannot_be_published(run_dir, tmp_path):
+    with pytest.raises(RunError, match=r"no report\.json.*no finished run"):
+        publishing.publish(tmp_path, tmp_path / "registry")
+    with pytest.raises(RunError, match="no run directory .*nowhere"):
+        publishing.publish(tmp_path / "nowhere", tmp_path / "registry")
+    with pytest.raises(RunError, match="http://host.*pass a folder"):
+        publishing.publish(run_dir, "http://host")
+    for name in ("registry.json", "index.html"):
+        with pytest.raises(RunError, match="no name for a model"):
+            publishing.publish(run_dir, tmp_path / "registry", name=name)
+    with pytest.raises(RunError, match="no name for a model.*--name"):
+        publishing.publish(run_dir, tmp_path / "registry", name="../digits")
+    for name, text in (("report.json", "{"), ("model.keras", "PK"), ("c", "")):
+        broken = tmp_path / f"broken-{name}"
+        shutil.copytree(run_dir, broken)
+        if name == "c":
+            (broken / "class_names.txt").write_text("one\n")
+        else:
+            (broken / name).write_text(text)
+        with pytest.raises(RunError, match="broken-"):
+            publishing.publish(broken, tmp_path / "registry")
+    broken = shutil.copytree(run_dir, tmp_path / "broken-name")
+    names = (broken / "class_names.txt").read_text().replace("7", "sev\u202een")
+    (broken / "class_names.txt").write_text(names)
+    with pytest.raises(
+        RunError, match=r"class 'sev\\u202een' cannot .* in .*broken-name/class_names"
+    ):
+        publishing.publish(broken, tmp_path / "registry")
+    assert not list((tmp_path).glob("registry/*"))
+    with pytest.raises(RunError, match=r"cannot be published: 'm\\x07it' has control"):
+        publishing.publish(run_dir, tmp_path / "registry", licence="m\ait")
+    assert not (tmp_path / "registry" / "digits").exists()
+
+
+def test_what_an_npz_cannot_say_goes_into_safetensors(run_dir, tmp_path):
+    other = tmp_path / "exact"
+    shutil.copytree(run_dir, other)
+    config = dataclasses.replace(
+        recipes.for_dataset("digits").model, activation="gelu", layer_norm_epsilon=1e-12
+    )
+    model = keras_vit.VisionTransformer(config, image_size=32, classes=10)
+    model.get_layer("head").kernel.assign(np.eye(config.hidden_size, 10))
+    model.save(other / "model.keras")
+    folder = publishing.publish(other, tmp_path / "registry")
+    assert not (folder / "model.npz").exists()
+    assert zoo.get(str(folder)).weights == "model.safetensors"
+    images = 2 * IMAGES[:, :, :32] - 1
+    loaded = keras_vit.load_model(folder)
+    np.testing.assert_array_equal(loaded(images).numpy(), model(images).numpy())
+
+
+def test_bfloat16_runs_are_published_in_float32(run_dir, tmp_path):
+    other = tmp_path / "half"
+    shutil.copytree(run_dir, other)
+    config = recipes.for_dataset("digits").model
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras_vit.VisionTransformer(config, image_size=32, classes=10)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model.get_layer("head").kernel.assign(np.eye(config.hidden_size, 10))
+    model.save(other / "model.keras")
+    folder = publishing.publish(other, tmp_path / "registry")
+    loaded = keras_vit.load_model(folder)
+    assert loaded.get_layer("embedding").compute_dtype == "float32"
+    kernel = model.get_layer("embedding").kernel.numpy()
+    assert (loaded.get_layer("embedding").kernel.numpy() == kernel).all()
+
+
+def test_something_else_in_the_way(run_dir, tmp_path):
+    (tmp_path / "digits").mkdir()
+    (tmp_path / "digits" / "mine.txt").write_text("kept")
+    with pytest.raises(RunError, match="in the way"):
+        publishing.publish(run_dir, tmp_path, replace=True)
+    assert (tmp_path / "digits" / "mine.txt").read_text() == "kept"
+
+
+def test_what_a_data_set_is_called():
+    assert data_set_name("/home/me/photos/") == "photos"
+    assert data_set_name("cifar100:3.*.*") == "cifar100"
+
+
+@pytest.mark.slow
+def test_the_command(run_dir, tmp_path):
+    done = command(run_dir, f"--to={tmp_path / 'new'}", "--name=from-command")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "new" / "from-command"
+    assert done.stdout == f"model    {folder}\npage     {folder / 'README.md'}\n"
+    assert {path.name for path in folder.iterdir()} == FILES
+
+
+@pytest.mark.slow
+def test_mistakes_at_the_command_line(run_dir, tmp_path):
+    for arguments, told in (
+        ([run_dir], "--to"),
+        ([f"--to={tmp_path}"], "one run directory"),
+        ([tmp_path, f"--to={tmp_path}"], "no finished run"),
+        ([run_dir, f"--to={tmp_path}/r", "--push_to=me/digits"], "hf auth login"),
+    ):
+        done = command(*arguments, HF_HOME=str(tmp_path), HF_TOKEN="")
+        assert done.returncode != 0
+        assert told in done.stderr
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,502 @@
+"""The fine-tuning command, run as a user would."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from fork_server import ForkServer
+from PIL import Image
+
+from train.recipes import Recipe
+
+ROOT = pathlib.Path(__file__).parents[3]
+COMMAND = [sys.executable, "-m", "train.finetune"]
+DIGITS = [
+    "--dataset=digits",
+    "--steps=40",
+    "--batch_size=16",
+    "--checkpoint_every=5",
+    "--eval_every=20",
+]
+# Settings that only a recipe file changes.
+WITHOUT_FLAG = {
+    "learning_rates",
+    "momentum",
+    "clip_norm",
+    "pre_logits",
+    "test_examples",
+    "crop",
+    "flip",
+    "published",
+}
+FLAGS = [
+    "dataset",
+    "data_dir",
+    "recipe",
+    "smoke",
+    "run_dir",
+    "skip_corrupt",
+    "strategy",
+    *(
+        field.name
+        for field in dataclasses.fields(Recipe)
+        if field.name not in WITHOUT_FLAG | {"dataset"}
+    ),
+]
+
+
+def started(*flags, **environment):
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", **environment}
+    return subprocess.Popen(
+        [*COMMAND, *flags],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finetune(*flags, **settings):
+    process = started(*flags, **settings)
+    try:
+        stdout, stderr = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(flags, process.returncode, stdout, stderr)
+
+
+def finished(*flags, **settings):
+    done = finetune(*flags, **settings)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def failed(*flags, **settings):
+    """Returns the one line that a run which cannot start says."""
+    done = finetune(*flags, **settings)
+    assert done.returncode != 0, done.stdout
+    assert "Traceback" not in done.stdout
+    return line_of_error(done.stderr)
+
+
+def line_of_error(stderr):
+    assert "Traceback" not in stderr, stderr
+    lines = re.findall(r"^error: .+$", stderr, flags=re.MULTILINE)
+    assert len(lines) == 1 and stderr.endswith(f"{lines[0]}\n"), stderr
+    return lines[0]
+
+
+def ended_by(number, *flags, run_dir, **settings):
+    """Sends a signal to a run as soon as it has a checkpoint."""
+    process = started(*flags, f"--run_dir={run_dir}", **settings)
+    deadline = time.monotonic() + 120
+    while not list(run_dir.glob("checkpoints/step-*.npz")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=120)
+    assert not (run_dir / "report.json").exists(), "the run was over before the signal"
+    return process.returncode, stderr
+
+
+def checkpoint(run_dir, step):
+    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+def assert_same_to_the_bit(run_dir, other, step=40):
+    one, two = checkpoint(run_dir, step), checkpoint(other, step)
+    assert one.keys() == two.keys() and len(one) > 100
+    for key in one:
+        np.testing.assert_array_equal(one[key], two[key], key, strict=True)
+
+
+def assert_same_curve(run_dir, other):
+    """Every step is logged once, with the same numbers but for the time."""
+    curves = []
+    for path in (run_dir, other):
+        lines = (path / "metrics.jsonl").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        for record in records:
+            for name in ("seconds", "images_per_second"):
+                record.pop(name, None)
+        curves.append(records)
+    assert curves[0] == curves[1]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """An uninterrupted run: its directory and what it said."""
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    return run_dir, finished(*DIGITS, f"--run_dir={run_dir}")
+
+
+@pytest.mark.slow
+def test_a_run_leaves_all_that_it_promises(whole_run):
+    run_dir, done = whole_run
+    assert {path.name for path in run_dir.iterdir()} == {
+        "checkpoints",
+        "class_names.txt",
+        "config.json",
+        "confusion_matrix.png",
+        "data.json",
+        "learning_curve.png",
+        "metrics.jsonl",
+        "model.keras",
+        "predictions.png",
+        "reliability.png",
+        "report.json",
+        "report.md",
+        "tensorboard",
+        "training_batch.png",
+    }
+    assert sorted(os.listdir(run_dir / "checkpoints")) == [
+        "step-00000035.npz",
+        "step-00000040.npz",
+    ]
+    assert (run_dir / "class_names.txt").read_text() == "\n".join("0123456789") + "\n"
+
+    report = json.loads((run_dir / "report.json").read_text())
+    assert report["test_examples"] == 360
+    assert (report["train_examples"], report["validation_examples"]) == (1293, 144)
+    assert (report["steps"], report["parameters"]) == (40, parameters_by_hand())
+    assert 0 <= report["test_calibration_error"] <= 1
+    assert sum(row["examples"] for row in report["calibration"]) == 360
+    assert report["loss_function"] == "softmax cross-entropy"
+    assert report["training_only"] == "shift crop"
+    images = report["images_per_second"] * report["seconds"]
+    assert images == pytest.approx(40 * 16)
+    assert f"--run_dir={run_dir}" in report["command"]
+    assert report["config"]["warmup_steps"] == 4
+
+    assert f"test accuracy {report['test_accuracy']:.2%} on all 360" in done.stdout
+    assert str(run_dir / "report.md") in done.stdout
+    assert "1,293 training, 144 validation and 360 test images" in done.stdout
+    # The log has every step, and both validations.
+    records = [
+        json.loads(line)
+        for line in (run_dir / "metrics.jsonl").read_text().split("\n")
+        if line
+    ]
+    assert [r["step"] for r in records if "loss" in r] == list(range(1, 41))
+    assert [r["step"] for r in records if "val_loss" in r] == [20, 40]
+
+
+def parameters_by_hand():
+    """Of the digits' recipe: width 96, 4 blocks, 192 in the perceptron, 8x8 patches."""
+    block = 4 * (96 * 96 + 96) + 2 * 2 * 96 + (96 * 192 + 192) + (192 * 96 + 96)
+    ends = (4 * 4 * 3 * 96 + 96) + 96 + 65 * 96 + 2 * 96 + (96 * 10 + 10)
+    return 4 * block + ends
+
+
+@pytest.mark.slow
+def test_the_model_loads_with_keras_vit_alone_and_has_the_accuracy(whole_run):
+    run_dir, _ = whole_run
+    script = f"""
+import sys
+import keras
+import keras_vit
+import numpy as np
+from sklearn.datasets import load_digits
+assert not any(name.split(".")[0] == "train" for name in sys.modules)
+model = keras.saving.load_model({str(run_dir / "model.keras")!r})
+images = np.repeat(load_digits().images[:8, ..., None] / 8 - 1, 4, axis=1)
+images = np.repeat(np.repeat(images, 4, axis=2), 3, axis=3)
+logits = model.predict(images.astype("float32"), verbose=0)
+assert logits.shape == (8, 10) and np.isfinite(logits).all()
+last = np.load({str(run_dir / "checkpoints" / "step-00000040.npz")!r})
+by_path = {{key.partition("/")[2]: last[key] for key in last.files}}
+for variable in model.weights:
+    np.testing.assert_array_equal(variable.numpy(), by_path[variable.path])
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_reported_again_and_guards_its_directory(whole_run):
+    run_dir, first = whole_run
+    last = run_dir / "checkpoints" / "step-00000040.npz"
+    written = last.stat().st_mtime_ns
+    again = finished(*DIGITS, f"--run_dir={run_dir}")
+    assert "all steps were taken before" in again.stdout
+    assert again.stdout.splitlines()[-3:] == first.stdout.splitlines()[-3:]
+    assert last.stat().st_mtime_ns == written
+
+    message = failed(*DIGITS, f"--run_dir={run_dir}", "--seed=1")
+    assert str(run_dir) in message and "seed 0 (now 1)" in message
+    assert "another --run_dir" in message
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_the_same_command_goes_on(whole_run, tmp_path):
+    run_dir = tmp_path / "run"
+    code, stderr = ended_by(signal.SIGTERM, *DIGITS, run_dir=run_dir)
+    assert code == 0 and "Traceback" not in stderr
+    told = re.search(r"^Stopped by SIGTERM after step (\d+)", stderr, re.M)
+    assert told and "same command goes on" in stderr
+    assert checkpoint(run_dir, int(told[1]))
+
+    done = finished(*DIGITS, f"--run_dir={run_dir}")
+    assert f"going on after step {told[1]}\n" in done.stdout
+    assert_same_to_the_bit(run_dir, whole_run[0])
+    assert_same_curve(run_dir, whole_run[0])
+
+
+@pytest.mark.soak
+def test_a_killed_run_ends_with_the_bits_of_one_that_was_not(tmp_path):
+    # With dropout and micro-batches, whose random numbers must go on too.
+    flags = [*DIGITS, "--micro_batches=2", "--dropout_rate=0.2", "--average_decay=0.9"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finished(*flags, f"--run_dir={whole}")
+    code, _ = ended_by(signal.SIGKILL, *flags, run_dir=killed)
+    assert code == -signal.SIGKILL
+    done = finished(*flags, f"--run_dir={killed}")
+    assert re.search(r"going on after step ([5-9]|[1-3]\d)\n", done.stdout)
+    assert_same_to_the_bit(killed, whole)
+    assert_same_curve(killed, whole)
+    counters = [
+        int(value[1])
+        for key, value in checkpoint(whole, 40).items()
+        if "seed_generator_state" in key
+    ]
+    assert max(counters) >= 80, "the run had no dropout in each of its micro-batches"
+
+
+@pytest.mark.slow
+def test_starts_from_a_released_file_and_says_what_does_not_fit(tmp_path):
+    import keras_vit
+    from train.recipes.digits import RECIPE
+
+    # At another resolution and with another head, as released files are.
+    released = tmp_path / "released.npz"
+    model = keras_vit.VisionTransformer(RECIPE.model, image_size=16, classes=7)
+    keras_vit.save_released_weights(model, released)
+    run_dir = tmp_path / "run"
+    flags = ["--dataset=digits", "--batch_size=16", f"--run_dir={run_dir}"]
+    finished(*flags, "--steps=1", "--warmup_steps=0", f"--weights={released}")
+
+    # The new head is zero, so that the first step moves nothing else.
+    after = {key.partition("/")[2]: v for key, v in checkpoint(run_dir, 1).items()}
+    compared = 0
+    for variable in model.trainable_variables:
+        if not variable.path.startswith(("head/", "position_embedding/")):
+            np.testing.assert_array_equal(after[variable.path], variable.numpy())
+            compared += 1
+    assert compared == len(model.trainable_variables) - 3
+    assert after["head/kernel"].shape == (96, 10) and np.any(after["head/kernel"])
+
+    message = failed(
+        *flags, "--model=ViT-Ti_16", f"--weights={released}", f"--run_dir={tmp_path}/b"
+    )
+    assert f"{released} is another architecture" in message
+    assert "hidden_size 96 (the model has 192)" in message
+
+
+@pytest.mark.soak
+def test_the_real_model_on_cifar100(shared, tmp_path):
+    name = "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
+    weights, data = shared / "weights" / name, shared / "tfds"
+    if not weights.exists() or not (data / "cifar100").exists():
+        pytest.skip(f"{weights} or {data / 'cifar100'} is not there")
+    done = finished(
+        "--dataset=cifar100",
+        f"--data_dir={data}",
+        "--model=ViT-Ti_16",
+        f"--weights={weights}",
+        "--image_size=32",
+        "--steps=2",
+        "--batch_size=64",
+        "--validation_fraction=0.001",
+        "--precision=mixed_bfloat16",
+        f"--run_dir={tmp_path / 'run'}",
+    )
+    assert "49,950 training, 50 validation and 10,000 test images" in done.stdout
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (report["test_examples"], report["steps"]) == (10_000, 2)
+    assert len(report["per_class"]) == 100
+
+
+COLOURS = {"blue": (20, 20, 220), "green": (20, 220, 20), "red": (220, 20, 20)}
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A user's folder: three colours, of odd sizes."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 8), ("test", 5)):
+        for name, colour in COLOURS.items():
+            folder = tmp_path / "my photos" / part / name
+            folder.mkdir(parents=True)
+            for index in range(count):
+                noise = rng.integers(-20, 20, (30 + index, 41, 3))
+                image = Image.fromarray((noise + colour).astype("uint8"))
+                image.save(folder / f"{index}.jpg")
+    return tmp_path / "my photos"
+
+
+FOLDER_FLAGS = [
+    "--model=ViT-Ti_16",
+    "--weights=none",
+    "--image_size=32",
+    # More than an epoch, so that every image is read.
+    "--steps=3",
+    "--batch_size=8",
+    "--validation_fraction=0.25",
+]
+
+
+@pytest.mark.soak
+def test_a_folder_of_photos(photos, tmp_path):
+    run_dir = tmp_path / "run"
+    flags = [*FOLDER_FLAGS, f"--dataset={photos}", f"--run_dir={run_dir}"]
+    broken = photos / "train" / "green" / "3.jpg"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:200])
+    message = failed(*flags)
+    assert str(broken) in message and "cannot be decoded" in message
+    assert "remove" in message
+
+    # Mended, the same command runs.
+    broken.write_bytes(whole)
+    done = finished(*flags)
+    assert "18 training, 6 validation and 15 test images of 3 classes" in done.stdout
+    report = json.loads((run_dir / "report.json").read_text())
+    assert [row["name"] for row in report["per_class"]] == list(COLOURS)
+    assert (run_dir / "class_names.txt").read_text() == "blue\ngreen\nred\n"
+    # A command that can be copied, spaces and all.
+    assert f"'--dataset={photos}'" in report["command"]
+
+
+def test_a_missing_class_folder_is_named(photos, tmp_path):
+    for path in (photos / "test" / "green").iterdir():
+        path.unlink()
+    (photos / "test" / "green").rmdir()
+    message = failed(f"--dataset={photos}", f"--run_dir={tmp_path / 'run'}")
+    assert "green" in message and str(photos / "test") in message
+    assert "train/daisy/1.jpg" in message, "how it should look"
+
+
+def test_a_single_class_is_refused(photos, tmp_path):
+    for part in ("train", "test"):
+        for name in ("blue", "green"):
+            shutil.rmtree(photos / part / name)
+    message = failed(f"--dataset={photos}", f"--run_dir={tmp_path / 'run'}")
+    assert "one class, red" in message and "at least one other class" in message
+
+
+MISTAKES = {
+    "data set": (["--dataset=cifr100"], ['"cifr100"', "did you mean cifar100"]),
+    "image size that leaves a rest": (
+        ["--image_size=225"],
+        ["225x225", "patch size 4", "image_size=(224, 224)"],
+    ),
+    "image size that is no number": (
+        ["--image_size=abc"],
+        ["--image_size=abc", "HEIGHT,WIDTH"],
+    ),
+    "model": (["--model=ViT-B_61"], ["'ViT-B_61'", "ViT-B_16"]),
+    "release": (
+        ["--model=ViT-Ti_16", "--weights=imagenet22k"],
+        ["ViT-Ti_16", "'imagenet22k'", "augreg-imagenet21k", "the path of a file"],
+    ),
+    "weights file": (["--weights=no/such.npz"], ["no/such.npz", "check the path"]),
+    "micro-batches": (
+        ["--batch_size=6", "--micro_batches=4"],
+        ["batch_size=6", "micro_batches=4", "equal parts"],
+    ),
+    "warm-up": (
+        ["--steps=10", "--warmup_steps=10"],
+        ["warmup_steps=10", "less than steps=10"],
+    ),
+    "learning rate": (
+        ["--learning_rate=nan"],
+        ["learning_rate must be finite", "got nan"],
+    ),
+    "RandAugment": (["--rand_augment=2"], ["--rand_augment=2 ", "2,15"]),
+    "mixup and CutMix": (
+        ["--mixup=0.2", "--cutmix=1"],
+        ["mixup=0.2 and cutmix=1.0", "one of them"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    """A command spends its time on importing TensorFlow: these are forks of one."""
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "PYTHONPATH": str(ROOT),
+    }
+    server = ForkServer(tmp_path_factory.mktemp("forks"), environment)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_clear_line(forks, name, tmp_path):
+    flags, told = MISTAKES[name]
+    argv = ["train.finetune", "--dataset=digits", *flags, "--run_dir=run"]
+    code, output = forks.run(argv, tmp_path, {})
+    assert code != 0, output
+    message = line_of_error(output)
+    for part in told:
+        assert part in message
+    assert not list(tmp_path.glob("run/checkpoints/*.npz"))
+
+
+@pytest.mark.soak
+def test_every_augmentation_and_an_exact_resume(tmp_path):
+    flags = [
+        *DIGITS,
+        "--rand_augment=2,5",
+        "--random_erasing=0.5",
+        "--mixup=0.2",
+        "--label_smoothing=0.1",
+        "--momentum_dtype=bfloat16",
+    ]
+    finished(*flags, f"--run_dir={tmp_path / 'whole'}")
+    ended_by(signal.SIGKILL, *flags, run_dir=tmp_path / "killed")
+    finished(*flags, f"--run_dir={tmp_path / 'killed'}")
+    assert_same_to_the_bit(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_a_run_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    message = failed("--dataset=digits", f"--run_dir={tmp_path / 'file' / 'run'}")
+    assert str(tmp_path / "file" / "run") in message and "--run_dir" in message
+
+
+def test_another_backend_is_refused_before_anything_is_loaded(tmp_path):
+    message = failed("--dataset=digits", f"--run_dir={tmp_path}", KERAS_BACKEND="torch")
+    assert "TensorFlow" in message and "'torch'" in message
+    assert "unset" in message and "jax" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_and_what_absl_refuses(tmp_path):
+    shown = finetune("--help").stdout
+    for flag in FLAGS:
+        assert re.search(rf"^  --(\[no\])?{flag}: \S", shown, re.M), flag
+    for flags, told in [
+        (["--steps=3"], "--dataset must have a value"),
+        (["--dataset=digits", "--steps=0"], "--steps=0"),
+        (["--dataset=digits", "--stepz=3"], "'stepz'"),
+        (["--dataset=digits", "--precision=int8"], "float32|mixed_bfloat16"),
+        (["--dataset=digits", "steps=3"], "'steps=3'"),
+    ]:
+        done = finetune(*flags, f"--run_dir={tmp_path / 'run'}")
+        said = done.stdout + done.stderr
+        assert done.returncode != 0 and told in said and "Traceback" not in said
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,111 @@
+"""A run that is killed again and again ends as one that was not."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[3]
+KILLS = 20
+FLAGS = [
+    "--dataset=digits",
+    "--smoke",
+    "--steps=2000",
+    "--checkpoint_every=3",
+    "--eval_every=100",
+    "--micro_batches=1",
+    "--dropout_rate=0.1",
+    "--average_decay=0.99",
+    "--momentum_dtype=bfloat16",
+    "--mixup=0.2",
+]
+
+
+def start(run_dir, *flags):
+    flags = [*FLAGS, f"--run_dir={run_dir}", *flags]
+    return subprocess.Popen(
+        [sys.executable, "-m", "train.finetune", *flags],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def steps(run_dir):
+    return sorted(path.name for path in run_dir.glob("checkpoints/step-*.npz"))
+
+
+def wait_for_progress(process, run_dir):
+    """Waits until this process, not one before it, has written a checkpoint."""
+    before = steps(run_dir)
+    deadline = time.monotonic() + 120
+    while steps(run_dir) == before:
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_twenty_kills_change_no_bit(tmp_path):
+    seed = random.randrange(2**32)
+    print(f"the moments of the kills follow from seed {seed}")
+    moments = random.Random(seed)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = start(whole)
+    assert process.wait(timeout=300) == 0, process.communicate()[0]
+    for _ in range(KILLS):
+        process = start(killed)
+        wait_for_progress(process, killed)
+        time.sleep(moments.uniform(0.0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not (killed / "model.keras").exists(), "it was over before the kill"
+    process = start(killed)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert "going on after step" in output
+    assert steps(killed) == steps(whole)
+    last = f"checkpoints/{steps(whole)[-1]}"
+    with np.load(whole / last) as one, np.load(killed / last) as other:
+        assert one.files == other.files
+        for key in one.files:
+            np.testing.assert_array_equal(other[key], one[key], key)
+    # Temporary files and locks alike.
+    left = [path for path in killed.rglob("*") if path.name.startswith(".")]
+    assert not left, "half-written files stay behind"
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_a_second_command_is_told_and_the_first_goes_on(tmp_path):
+    # No end before the second has begun.
+    first = start(tmp_path, "--steps=200000")
+    try:
+        wait_for_progress(first, tmp_path)
+        second = start(tmp_path, "--steps=200000")
+        output, _ = second.communicate(timeout=300)
+        assert second.returncode == 1 and "Traceback" not in output, output
+        assert f"error: Another run (process {first.pid} on " in output
+        wait_for_progress(first, tmp_path)
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+    # Nothing but its kill was needed to let another one in.
+    third = start(tmp_path, "--steps=200000")
+    try:
+        wait_for_progress(third, tmp_path)
+        third.send_signal(signal.SIGTERM)
+        output, _ = third.communicate(timeout=300)
+    finally:
+        third.kill()
+    assert "going on after step" in output and "Stopped by SIGTERM" in output
+    assert not list(tmp_path.rglob(".*"))

@@ -1,0 +1,103 @@
+"""Recipes cut down, from the first step to the report."""
+
+import dataclasses
+import json
+import random
+
+import keras
+import numpy as np
+import pytest
+
+from train import recipes
+from train.recipes import pretraining
+from train.run import training
+
+# Of seven settings of augmentation, the least and the most.
+RUN = [
+    *recipes.names(),
+    "imagenet21k",
+    "pretraining/imagenet2012",
+    "pretraining/own_data",
+    "augreg_imagenet2012_none",
+    "augreg_imagenet21k_strong2",
+]
+# The others differ from these in numbers alone.
+IN_CI = [
+    "digits",
+    "own_data",
+    "augreg_transfer",
+    "pretraining/own_data",
+    "augreg_imagenet21k_strong2",
+    "LoRA",
+    "float16",
+    "averages",
+    "early end",
+]
+
+
+def marked(names):
+    """The parameters of a test, of which CI runs some."""
+    return [
+        pytest.param(
+            name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.soak
+        )
+        for name in names
+    ]
+
+
+@pytest.fixture(autouse=True)
+def policy():
+    before = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
+    yield
+    after = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
+    keras.backend.clear_session()
+    assert after[:2] == before[:2], "a run leaves them as they were"
+    for one, other in zip(before[2], after[2], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def recipe_of(name):
+    source = recipes if name in recipes.names() else pretraining
+    return source.for_dataset("digits", name.rpartition("/")[2]).smoke()
+
+
+@pytest.mark.parametrize("name", marked(RUN))
+def test_a_recipe_runs_to_its_report(name, tmp_path):
+    # A few steps less than --smoke has, for there are many recipes.
+    recipe = recipe_of(name).override(steps=2, warmup_steps=1, eval_every=2)
+    recipe = dataclasses.replace(recipe, test_examples=32)
+    training.run(recipe, run_dir=tmp_path / "run")
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (report["steps"], report["test_examples"]) == (2, 32)
+    assert report["config"]["optimizer"] == recipe.optimizer
+    assert (tmp_path / "run" / "model.keras").exists()
+
+
+SETTINGS = {
+    "probe": {"frozen": True},
+    "LoRA": {"lora_rank": 2, "layer_decay": 0.7},
+    "float16": {"precision": "mixed_float16", "remat": True, "dropout_rate": 0.1},
+    "averages": {"average_decay": 0.9, "optimizer": "adam", "weight_decay": 0.1},
+    "early end": {"early_stopping": 1, "eval_every": 1, "steps": 8},
+    "sigmoid": {"loss": "sigmoid", "class_weights": "balanced", "head_bias": -2.0},
+    "ResNet": {"model": "ResNet50V2", "image_size": 32},
+}
+
+
+@pytest.mark.parametrize("name", marked(SETTINGS))
+def test_settings_together(name, tmp_path):
+    recipe = recipe_of("own_data").override(
+        **{"steps": 3, "warmup_steps": 1, **SETTINGS[name]}
+    )
+    results = training.run(recipe, run_dir=tmp_path / "run", keep_weights=False)
+    log = (tmp_path / "run" / "metrics.jsonl").read_text()
+    best = tmp_path / "run" / "checkpoints" / "best.npz"
+    assert best.exists() == bool(recipe.early_stopping)
+    if recipe.early_stopping:
+        lines = map(json.loads, log.splitlines())
+        accuracies = [line["val_accuracy"] for line in lines if "val_loss" in line]
+        first_best = accuracies.index(max(accuracies)) + 1
+        assert results["steps"] == first_best
+        assert len(accuracies) == min(first_best + 1, 8)
+    else:
+        assert results["steps"] == recipe.steps

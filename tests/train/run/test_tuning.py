@@ -1,0 +1,107 @@
+"""Which weights are trained, and how fast."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from train.common.errors import RunError
+from train.engine.optimizers import MomentumSGD
+from train.engine.trainer import Trainer
+from train.run.tuning import choose_trainable, count_parameters, layer_rates
+
+CONFIG = keras_vit.ViTConfig(
+    hidden_size=16, num_layers=3, num_heads=2, mlp_dim=32, patch_size=4
+)
+
+
+def vit():
+    keras.utils.set_random_seed(0)
+    model = keras_vit.VisionTransformer(CONFIG, image_size=8, classes=3)
+    kernel = model.get_layer("head").kernel
+    kernel.assign(np.random.default_rng(1).normal(0, 0.3, kernel.shape))
+    return model
+
+
+def steps_of(model, count=3):
+    trainer = Trainer(model, MomentumSGD(0.1))
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        images = rng.uniform(-1, 1, (4, 8, 8, 3)).astype("float32")
+        trainer.step(images, rng.integers(0, 3, 4).astype("int32"))
+
+
+def test_a_probe_moves_the_head_alone():
+    model = vit()
+    choose_trainable(model, frozen=True)
+    before = {v.path: v.numpy() for v in model.weights}
+    steps_of(model)
+    moved = {v.path for v in model.weights if np.any(v.numpy() != before[v.path])}
+    assert moved == {"head/kernel", "head/bias"}
+
+
+def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
+    images = np.random.default_rng(2).uniform(-1, 1, (2, 8, 8, 3)).astype("float32")
+    model, plain = vit(), vit()
+    choose_trainable(model, lora_rank=2)
+    np.testing.assert_allclose(model(images), plain(images), atol=1e-6)
+    shapes = sorted(tuple(v.shape) for v in model.trainable_variables)
+    assert count_parameters(model.weights) == plain.count_params()
+    lora = 6 * 2 * (2 * 16) + 16 * 3 + 3
+    assert count_parameters(model.trainable_weights, lora=True) == lora
+    # Two matrices for queries and values of each of three blocks, and the head.
+    assert shapes == sorted([(2, 16), (16, 2)] * 6 + [(16, 3), (3,)])
+    steps_of(model)
+
+    path = tmp_path / "model.keras"
+    model.save(path)
+    again = keras.saving.load_model(path)
+    assert len(again.weights) == len(plain.weights)
+    np.testing.assert_allclose(again(images), model(images), atol=1e-5)
+    for mine, theirs in zip(again.weights, plain.weights, strict=True):
+        change = mine.numpy() - theirs.numpy()
+        if mine.path.endswith(("query/kernel", "value/kernel")):
+            assert np.linalg.matrix_rank(change, tol=1e-6) == 2
+        else:
+            assert np.any(change) == mine.path.startswith("head/"), mine.path
+
+
+@pytest.mark.parametrize("chosen", [{"frozen": True}, {"lora_rank": 2}])
+def test_what_is_saved_stays_frozen(chosen, tmp_path):
+    model = vit()
+    choose_trainable(model, **chosen)
+    model.save(tmp_path / "model.keras")
+    saved = keras.saving.load_model(tmp_path / "model.keras")
+    images = keras.Input((8, 8, 3))
+    for again in (saved, keras.Model(images, saved(images))):
+        paths = [variable.path for variable in again.trainable_variables]
+        assert paths == ["head/kernel", "head/bias"]
+
+
+def test_rates_fall_from_block_to_block():
+    rates = layer_rates(vit(), 0.5)
+    paths = {v.path for v in vit().trainable_variables}
+    assert rates.keys() == paths
+    expected = {
+        "embedding/": 0.5**4,
+        "class_token/": 0.5**4,
+        "position_embedding/": 0.5**4,
+        "encoder_block_0/": 0.5**3,
+        "encoder_block_1/": 0.5**2,
+        "encoder_block_2/": 0.5,
+        "encoder_norm/": 1.0,
+        "head/": 1.0,
+    }
+    for path, rate in rates.items():
+        [wanted] = [r for prefix, r in expected.items() if path.startswith(prefix)]
+        assert rate == wanted, path
+
+
+def test_what_needs_blocks_says_so():
+    images = keras.Input((4, 4, 3))
+    head = keras.layers.Dense(2, name="head")(keras.layers.Flatten()(images))
+    model = keras.Model(images, head, name="mine")
+    with pytest.raises(RunError, match="mine has no blocks.*--layer_decay"):
+        layer_rates(model, 0.5)
+    with pytest.raises(RunError, match="mine has no attention.*--lora_rank=3"):
+        choose_trainable(model, lora_rank=3)

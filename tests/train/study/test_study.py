@@ -1,0 +1,523 @@
+"""Studies: several runs, and what is concluded from them."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit import VARIANTS
+from train.common.errors import Preempted, RunError, Stopped
+from train.data.sources import DataError, vtab
+from train.engine.metrics import MetricLog
+from train.inference.run_directory import RunDirectory
+from train.run import recipe_flags, training
+from train.study import points as study_points
+from train.study import report as study_report
+from train.study import runs as study_runs
+from train.study import studies
+from train.study.points import Options
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
+)
+
+ROOT = pathlib.Path(__file__).parents[3]
+DIGITS = studies.recipe_for("learning_rates", "digits")
+
+
+def start(module, *flags):
+    return subprocess.Popen(
+        [sys.executable, "-m", module, "--dataset=digits", "--smoke", *flags],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def done(process, status=0):
+    output = process.communicate(timeout=300)[0]
+    assert process.returncode == status, output
+    return output
+
+
+def read(folder):
+    return json.loads((folder / "study.json").read_text())
+
+
+def assert_same_bits(one, other):
+    """Two runs have the same last checkpoint and metrics, to the last bit."""
+    last = max(
+        (path.name for path in one.glob("checkpoints/step-*.npz")),
+        key=lambda name: int(name[5:-4]),
+    )
+    with (
+        np.load(one / "checkpoints" / last) as ours,
+        np.load(other / "checkpoints" / last) as theirs,
+    ):
+        assert ours.files == theirs.files and len(ours.files) > 20
+        for name in ours.files:
+            assert ours[name].tobytes() == theirs[name].tobytes(), name
+    timed = ("seconds", "images_per_second")
+    records = [
+        [
+            {key: value for key, value in record.items() if key not in timed}
+            for record in MetricLog(run / "metrics.jsonl").records()
+        ]
+        for run in (one, other)
+    ]
+    assert records[0] == records[1]
+
+
+class Trainings:
+    """Stands in for `training.run`: leaves what a run leaves, made up."""
+
+    def __init__(self, monkeypatch, outcome):
+        self.recipes = []
+        self.outcome = outcome
+        monkeypatch.setattr(training, "run", self)
+        monkeypatch.setattr(keras.utils, "clear_session", lambda: None)
+
+    def __call__(self, recipe, *, run_dir, **_):
+        self.recipes.append(recipe)
+        found = self.outcome(recipe)
+        if isinstance(found, Exception):
+            raise found
+        test, validation, loss = found
+        log = MetricLog(run_dir / "metrics.jsonl")
+        log.append(1, loss=1.0)
+        if validation is not None:
+            log.append(1, val_accuracy=0.99, val_loss=0.01)
+            log.append(recipe.steps, loss=1.0)
+            log.append(recipe.steps, val_accuracy=validation, val_loss=loss)
+        (run_dir / "model.keras").touch()
+        (run_dir / "report.json").write_text(
+            json.dumps({"test_accuracy": test, "parameters": 5})
+        )
+
+
+def test_mean_and_deviation():
+    values = [0.91, 0.935, 0.9, 0.97]
+    found = study_runs.spread(values)
+    assert found["values"] == values
+    assert found["mean"] == pytest.approx(np.mean(values), rel=1e-12)
+    assert found["deviation"] == pytest.approx(np.std(values, ddof=1), rel=1e-12)
+    assert study_runs.spread([0.5])["deviation"] is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(0.001, 0.2, 2.0), (0.01, 0.9, 0.5), (0.1, 0.8, 0.4)], 0.01),
+        ([(0.001, 0.9, 0.6), (0.01, 0.9, 0.5), (0.1, 0.8, 0.4)], 0.01),
+        ([(0.001, 0.9, 0.5), (0.01, 0.9, 0.5)], 0.001),
+        ([(0.1, 0.3, 0.5)], 0.1),
+    ],
+)
+def test_choice_of_the_rate(rows, expected):
+    names = ("learning_rate", "validation_accuracy", "validation_loss")
+    table = [dict(zip(names, row, strict=True)) for row in rows]
+    assert studies.chosen_rate(table) == expected
+
+
+def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path):
+    # What does best in validation does worst in the test, and does not do so
+    # at the first validation.
+    validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
+
+    def outcome(recipe):
+        test = {0.1: 0.5 + recipe.seed / 10}.get(recipe.learning_rate, 0.9)
+        if not recipe.validation_fraction:
+            return test, None, None
+        return test, *validation[recipe.learning_rate]
+
+    runs = Trainings(monkeypatch, outcome)
+    recipe = dataclasses.replace(DIGITS, learning_rates=tuple(validation))
+    found = studies.run("learning_rates", recipe, run_dir=tmp_path, command="typed")
+    assert found["learning_rate"] == 0.1
+    assert [row["validation_accuracy"] for row in found["rows"]] == [0.6, 0.8, 0.8, 0.7]
+    tested = [0.5, 0.6, 0.7]
+    accuracy = found["chosen"][0]["test_accuracy"]
+    assert accuracy["values"] == pytest.approx(tested)
+    assert accuracy["mean"] == pytest.approx(np.mean(tested))
+    assert accuracy["deviation"] == pytest.approx(np.std(tested, ddof=1))
+    final = runs.recipes[4:]
+    assert [one.seed for one in final] == [0, 1, 2]
+    # The final runs learn from all of train, as the paper's do.
+    assert {one.validation_fraction for one in final} == {0.0}
+    assert {one.learning_rate for one in final} == {0.1}
+    page = (tmp_path / "study.md").read_text()
+    assert "| 0.1 | 80.00% | 0.7000 | chosen |" in page and "at the end" not in page
+    assert "| 0.1 | 60.00% ± 10.00% | 50.00%, 60.00%, 70.00% |" in page
+    assert "typed" in page and (tmp_path / "study.png").stat().st_size > 5000
+
+    # Once more, nothing is run again; with another seed only what is new.
+    count = len(runs.recipes)
+    assert studies.run("learning_rates", recipe, run_dir=tmp_path) == {
+        **found,
+        "command": "",
+    }
+    assert len(runs.recipes) == count
+    studies.run("learning_rates", recipe, Options(seeds=4), run_dir=tmp_path)
+    assert [one.seed for one in runs.recipes[count:]] == [3]
+    with pytest.raises(RunError, match="holds the study learning_rates: pass another"):
+        studies.run("vtab", recipe, run_dir=tmp_path)
+    with pytest.raises(RunError, match=r"rate-0.01 holds a run with other settings"):
+        studies.run("learning_rates", recipe.override(steps=7), run_dir=tmp_path)
+
+
+def test_early_stopping_is_judged_by_its_best_validation(monkeypatch, tmp_path):
+    runs = Trainings(monkeypatch, lambda recipe: (0.5, recipe.learning_rate, 1.0))
+    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03), early_stopping=2)
+    found = studies.run("learning_rates", recipe, run_dir=tmp_path)
+    assert [row["validation_accuracy"] for row in found["rows"]] == [0.99, 0.99]
+    # Without images held out nothing could stop the final runs.
+    assert runs.recipes[-1].validation_fraction == DIGITS.validation_fraction
+
+
+def test_a_failed_run_loses_no_other(monkeypatch, tmp_path, capsys):
+    def outcome(recipe):
+        if recipe.learning_rate == 0.03:
+            return RunError("The loss of step 3 is nan: lower --learning_rate.")
+        return 0.5, 0.5, 1 / recipe.learning_rate
+
+    runs = Trainings(monkeypatch, outcome)
+    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03, 0.02))
+    with pytest.raises(RunError) as raised:
+        studies.run("learning_rates", recipe, run_dir=tmp_path)
+    assert "1 of 6 runs failed" in str(raised.value)
+    assert "rate-0.03: The loss of step 3 is nan" in str(raised.value)
+    found = read(tmp_path)
+    assert found["learning_rate"] == 0.02 and list(found["failed"]) == ["rate-0.03"]
+    assert "| rate-0.03 | The loss of step 3" in (tmp_path / "study.md").read_text()
+    assert "run 6 of 6: chosen-0.02-seed2" in capsys.readouterr().out
+    # The same command tries it again, and nothing else.
+    count = len(runs.recipes)
+    runs.outcome = lambda recipe: (0.5, 0.5, 1 / recipe.learning_rate)
+    studies.run("learning_rates", recipe, Options(seeds=1), run_dir=tmp_path)
+    assert [one.learning_rate for one in runs.recipes[count:]] == [0.03, 0.03]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Preempted("Stopped by SIGTERM after step 3, which is saved"),
+        Stopped("Stopped by SIGINT after step 3, which is saved"),
+    ],
+)
+def test_a_signal_ends_the_study(monkeypatch, tmp_path, error):
+    runs = Trainings(
+        monkeypatch, lambda one: error if one.learning_rate == 0.03 else (0.5, 0.5, 1)
+    )
+    recipe = dataclasses.replace(DIGITS, learning_rates=(0.01, 0.03, 0.1))
+    with pytest.raises(type(error), match="Stopped by"):
+        studies.run("learning_rates", recipe, run_dir=tmp_path)
+    assert len(runs.recipes) == 2 and not (tmp_path / "study.json").exists()
+
+
+def test_the_first_run_fails_for_all(monkeypatch, tmp_path):
+    runs = Trainings(monkeypatch, lambda recipe: DataError("no such data"))
+    with pytest.raises(RunError, match="no such data"):
+        studies.run("learning_rates", DIGITS, run_dir=tmp_path)
+    assert len(runs.recipes) == 1
+
+
+VTAB = studies.recipe_for("vtab", "vtab")
+
+
+def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
+    clear_session = keras.utils.clear_session
+    Trainings(monkeypatch, lambda recipe: (0.5, 0.5, 1.0))
+
+    def cleared():
+        clear_session()
+        random.random(), np.random.random()
+
+    monkeypatch.setattr(keras.utils, "clear_session", cleared)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    try:
+        studies.run("learning_rates", DIGITS, Options(seeds=1), run_dir=tmp_path)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+def test_vtab(monkeypatch, tmp_path):
+    accuracies = {task: place / 20 for place, task in enumerate(vtab.TASKS)}
+    runs = Trainings(
+        monkeypatch,
+        lambda recipe: (accuracies[recipe.dataset.removeprefix("vtab/")], None, None),
+    )
+    found = studies.run("vtab", VTAB, run_dir=tmp_path)
+    # 0 to 6 natural, 7 to 10 specialized, 11 to 18 structured.
+    assert found["means"] == pytest.approx(
+        {
+            "natural": 3 / 20,
+            "specialized": 8.5 / 20,
+            "structured": 14.5 / 20,
+            "mean": 0.45,
+        }
+    )
+    assert found["tasks"] == {
+        "natural": 7, "specialized": 4, "structured": 8, "mean": 19
+    }  # fmt: skip
+    assert found["is_benchmark"]
+    assert {(one.steps, one.learning_rate) for one in runs.recipes} == {(2500, 0.01)}
+    page = (tmp_path / "study.md").read_text()
+    assert "| all tasks | 19 | 45.00% |" in page and "not the benchmark" not in page
+    # On images held out it is another number.
+    held_out = VTAB.override(validation_fraction=0.2)
+    assert not studies.run("vtab", held_out, run_dir=tmp_path / "b")["is_benchmark"]
+
+
+def test_vtab_without_all_data(monkeypatch, tmp_path, capsys):
+    def outcome(recipe):
+        if recipe.dataset in ("vtab/dtd", "vtab/resisc45"):
+            return 0.25 if recipe.dataset == "vtab/dtd" else 0.75, None, None
+        return DataError(f"{recipe.dataset} is not prepared")
+
+    runs = Trainings(monkeypatch, outcome)
+    with pytest.raises(RunError, match="34 of 38 runs failed"):
+        studies.run("vtab", VTAB, Options(seeds=2), run_dir=tmp_path)
+    # Data that are missing are looked for once.
+    assert len(runs.recipes) == 17 + 2 * 2
+    found = read(tmp_path)
+    assert found["means"] == {"natural": 0.25, "specialized": 0.75, "mean": 0.5}
+    assert found["tasks"]["mean"] == 2 and not found["is_benchmark"]
+    assert "This is not the benchmark's mean" in (tmp_path / "study.md").read_text()
+    assert "failed: vtab/caltech101 is not prepared" in capsys.readouterr().err
+    none = Options(tasks=("dmlab", "eurosat"))
+    with pytest.raises(RunError, match="No task of VTAB has its data here. vtab/dmlab"):
+        studies.run("vtab", VTAB, none, run_dir=tmp_path / "none")
+
+
+def test_recipes():
+    assert studies.recipe_for("examples", "digits") == DIGITS
+    assert studies.recipe_for("positions", "photos").model == "ViT-Ti_16"
+    assert studies.recipe_for("learning_rates", "photos").weights is not None
+    own = studies.recipe_for("compute", "photos", "augreg_imagenet2012_strong2")
+    assert own.optimizer == "adam" and own.dataset == "photos"
+    assert studies.recipe_for("learning_rates", "x", "imagenet2012").weights
+    assert studies.recipe_for("compute", "x", "imagenet2012").weights is None
+    with pytest.raises(ValueError, match="There is no recipe 'nix'"):
+        studies.recipe_for("compute", "x", "nix")
+
+
+def test_points():
+    config = DIGITS.model
+    points = study_points.of_positions(
+        DIGITS, Options(positions=tuple(study_points.POSITIONS))
+    )
+    assert [point.recipe.model.position_embedding for point in points] == [
+        "none", "learned", "2d", "relative", "learned", "learned", "2d", "2d"
+    ]  # fmt: skip
+    assert points[1].recipe.model == config
+    # The released dropout of a model goes with its name, which is lost.
+    large = DIGITS.override(model="ViT-L_16", image_size=64)
+    assert study_points.of_positions(large, Options())[0].recipe.dropout == 0.1
+
+    points = study_points.of_examples(DIGITS, Options(), 1293)
+    assert [point.recipe.train_examples for point in points] == [129, 388, 1293]
+    options = Options(models=("ViT-B_16", "ViT-B_32"), subsets=("7",))
+    points = study_points.of_examples(DIGITS, options, 1293)
+    assert [point.recipe.model for point in points] == ["ViT-B_16", "ViT-B_32"]
+
+    points = study_points.of_compute(DIGITS, Options(step_counts=("20", "10")))
+    assert [point.label for point in points] == [
+        f"width-{width}-{steps}-steps" for width in (24, 48, 96) for steps in (10, 20)
+    ]
+    assert [point.recipe.model.mlp_dim for point in points[::2]] == [48, 96, 192]
+    assert {point.recipe.model.num_heads for point in points} == {4}
+    tiny = study_points.of_compute(studies.recipe_for("compute", "x"), Options())
+    assert [point.facts["model"] for point in tiny] == [
+        "width-48", "width-96", "ViT-Ti_16"
+    ]  # fmt: skip
+    options = Options(models=("R50+ViT-B_16", "ViT-B_32"), smoke=True)
+    small = study_points.of_compute(DIGITS.smoke(), options)
+    assert [point.recipe.image_size for point in small] == [32, 64]
+    assert {point.recipe.model.hidden_size for point in small} == {32}
+
+
+@pytest.mark.parametrize(
+    ("study", "recipe", "options", "message"),
+    [
+        ("examples", DIGITS, {"subsets": ("0%",)}, "--subsets has '0%', which is no"),
+        ("examples", DIGITS, {"subsets": ("1294",)}, "no part of the 1,293 training"),
+        ("examples", DIGITS, {"subsets": ("half",)}, "--subsets has 'half'"),
+        ("compute", DIGITS, {"step_counts": ("1.5",)}, "--step_counts has '1.5'"),
+        ("compute", DIGITS, {"models": ("ViT-X",)}, "There is no model 'ViT-X'"),
+        ("positions", DIGITS, {"positions": ("3d",)}, "no position embeddings '3d'"),
+        (
+            "positions",
+            DIGITS.override(model="BiT-R50x1"),
+            {},
+            "BiT-R50x1 is no Vision Transformer",
+        ),
+        (
+            "positions",
+            DIGITS.override(weights="imagenet21k"),
+            {},
+            "the weights imagenet21k: pass --weights=none",
+        ),
+        ("compute", DIGITS.override(frozen=True), {}, "leave --frozen and"),
+        ("vtab", DIGITS, {}, "--dataset=digits: pass --dataset=vtab"),
+        ("vtab", VTAB, {"tasks": ("mnist",)}, "There is no task 'mnist' of VTAB"),
+        ("learning_rates", VTAB, {}, "pass a --validation_fraction"),
+    ],
+)
+def test_what_cannot_be_studied(tmp_path, study, recipe, options, message):
+    with pytest.raises(RunError) as raised:
+        studies.run(study, recipe, Options(**options), run_dir=tmp_path / "run")
+    assert message in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_host_is_told_that_a_study_is_of_one_machine(tmp_path):
+    """Even while the first of them holds the directory."""
+    hosts = types.SimpleNamespace(has_hosts=True)
+    directory = RunDirectory(tmp_path / "study")
+    told = pytest.raises(RunError, match="A study is made by one machine")
+    with directory.locked(), told:
+        studies.run("positions", DIGITS, run_dir=directory.path, devices=hosts)
+    assert not directory.path.exists()
+
+
+def test_arithmetic_of_training():
+    # ViT-B/16 of 224 x 224 images by hand: patches, and 12 blocks of 197 tokens.
+    block = 4 * 197 * 768**2 + 2 * 197**2 * 768 + 2 * 197 * 768 * 3072
+    image = 196 * (16 * 16 * 3) * 768 + 12 * block
+    assert VARIANTS["ViT-B_16"].num_layers == 12
+    # Seven epochs of 303 million images.
+    assert studies.training_flops(image, 7 * 303_000_000) == 6 * image * 2_121_000_000
+    assert study_report.unit_of([10**17, 2235 * 10**17]) == (10**18, "exaFLOPs")
+    assert study_report.unit_of([5]) == (10**9, "gigaFLOPs")
+
+
+# What would differ if anything of one run came into the next.
+RANDOM = ("--dropout_rate=0.1", "--mixup=0.2")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """A run that a process of its own has made."""
+    folder = tmp_path_factory.mktemp("alone")
+    done(start("train.finetune", *RANDOM, f"--run_dir={folder}"))
+    return folder
+
+
+@pytest.mark.soak
+def test_learning_rates_and_vtab_as_a_user(alone, tmp_path):
+    rates = start(
+        "train.study",
+        "--study=learning_rates",
+        "--learning_rates=0.01,0.1",
+        "--seeds=1",
+        *RANDOM,
+        f"--run_dir={tmp_path / 'rates'}",
+    )
+    tasks = start(
+        "train.study",
+        "--study=vtab",
+        "--tasks=dtd,dmlab",
+        f"--run_dir={tmp_path / 'vtab'}",
+    )
+    output = done(rates)
+    assert "run 3 of 3: chosen-" in output and "page " in output
+    assert_same_bits(alone, tmp_path / "rates/rate-0.1")
+    found = read(tmp_path / "rates")
+    assert "--learning_rates=0.01,0.1" in found["command"]
+    assert "This is not the benchmark's mean" in done(tasks)
+    assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
+
+
+@pytest.mark.soak
+def test_examples_and_positions_as_a_user(alone, tmp_path):
+    examples = start(
+        "train.study",
+        "--study=examples",
+        "--subsets=50,100%",
+        *RANDOM,
+        f"--run_dir={tmp_path / 'examples'}",
+    )
+    positions = start(
+        "train.study",
+        "--study=positions",
+        "--positions=none,relative",
+        "--shots=0",
+        f"--run_dir={tmp_path / 'positions'}",
+    )
+    assert "| 5-shot accuracy |" in done(examples)
+    rows = read(tmp_path / "examples")["rows"]
+    assert [row["examples"] for row in rows] == [50, 256]
+    # Before it were another run and a few-shot probe.
+    assert_same_bits(alone, tmp_path / "examples" / rows[1]["runs"][0])
+    probe = tmp_path / "examples" / rows[0]["runs"][0] / "few_shot-digits-5"
+    mean = json.loads((probe / "few_shot.json").read_text())["rows"][0]["mean"]
+    assert rows[0]["few_shot_accuracy"]["mean"] == mean
+    assert "| relative | 19,370 |" in done(positions)
+
+
+@pytest.mark.soak
+def test_compute_killed_goes_on(tmp_path):
+    flags = (
+        "--study=compute",
+        "--step_counts=60",
+        "--shots=0",
+        "--checkpoint_every=5",
+        "--eval_every=60",
+        *RANDOM,
+    )
+    whole = start("train.study", *flags, f"--run_dir={tmp_path / 'whole'}")
+    killed = start("train.study", *flags, f"--run_dir={tmp_path / 'killed'}")
+    first, second = (
+        tmp_path / "killed" / f"width-{width}-60-steps-seed0" for width in (8, 16)
+    )
+    deadline = time.monotonic() + 120
+    while not list(second.glob("checkpoints/step-*.npz")):
+        assert killed.poll() is None, killed.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    done(whole)
+    assert not (second / "report.json").exists(), "it was over before the kill"
+    kept = (first / "model.keras").stat().st_mtime_ns
+
+    output = done(start("train.study", *flags, f"--run_dir={tmp_path / 'killed'}"))
+    assert f"{first} is finished already" in output and "gigaFLOPs" in output
+    assert "going on after step" in output
+    assert (first / "model.keras").stat().st_mtime_ns == kept
+    assert_same_bits(tmp_path / "whole" / second.name, second)
+    rows = [read(tmp_path / name)["rows"] for name in ("whole", "killed")]
+    assert rows[0] == rows[1]
+    # Images of 8 x 8 in patches of 4: five tokens with that of the class.
+    for row, (width, mlp_dim) in zip(
+        rows[0], [(8, 16), (16, 32), (32, 64)], strict=True
+    ):
+        block = 4 * 5 * width**2 + 2 * 5**2 * width + 2 * 5 * width * mlp_dim
+        image = 4 * (4 * 4 * 3) * width + 2 * block + width * 10
+        assert row["multiply_adds"] == image
+        assert row["flops"] == 2 * 3 * image * 60 * 16
+
+
+def test_rates_of_the_command_line():
+    found = recipe_flags.overrides({"learning_rates": ["0.1", "3e-3", "0.1"]})
+    assert found == {"learning_rates": (0.1, 0.003)}
+    for given in (["0.1", "-1"], ["a"], ["nan"], ["inf"]):
+        with pytest.raises(ValueError, match="are no learning rates"):
+            recipe_flags.overrides({"learning_rates": given})

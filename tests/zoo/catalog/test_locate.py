@@ -1,0 +1,119 @@
+"""Names, paths and URLs: which of them a text is."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+
+import zoo
+from zoo import catalog, store
+from zoo.catalog import registry
+from zoo.store import transport
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory, where nothing is downloaded but told."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("KERAS_VIT_REGISTRY", raising=False)
+    monkeypatch.setattr(store, "fetch", lambda source, **_: ("fetched", str(source)))
+    return folder
+
+
+def test_a_handle_goes_before_a_folder_called_so(here):
+    (here / "vit-b16" / "sam").mkdir(parents=True)
+    fetched, url = zoo.locate("vit-b16/sam")
+    assert fetched == "fetched" and url.endswith("/sam/ViT-B_16.npz")
+    assert zoo.locate("./vit-b16/sam") == pathlib.Path("vit-b16/sam")
+    assert zoo.locate(pathlib.Path("vit-b16/sam")) == pathlib.Path("vit-b16/sam")
+
+
+def test_handles_with_a_resolution_are_names_too(here):
+    (here / "vit-b16" / "imagenet21k+imagenet2012-384").mkdir(parents=True)
+    fetched, url = zoo.locate("vit-b16/imagenet21k+imagenet2012-384")
+    assert fetched == "fetched" and url.endswith("imagenet2012/ViT-B_16.npz")
+
+
+def test_a_folder_that_nothing_is_called_after_is_a_path(here):
+    (here / "own").mkdir()
+    # Without a variant no release is meant.
+    (here / "imagenet21k").mkdir()
+    assert zoo.locate("own") == pathlib.Path("own")
+    assert zoo.locate("imagenet21k") == pathlib.Path("imagenet21k")
+
+
+def test_a_file_that_is_there_goes_before_the_index_of_augreg(here):
+    name = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+    fetched, url = zoo.locate(name)
+    assert fetched == "fetched" and name in url
+    (here / f"{name}.npz").touch()
+    assert zoo.locate(f"{name}.npz") == pathlib.Path(f"{name}.npz")
+
+
+@pytest.fixture
+def unreachable(here, monkeypatch):
+    """A registry that is down."""
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0)
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_files_need_no_registry(here, goldens):
+    for name in ("tiny.npz", "tiny.safetensors", "tiny"):
+        shutil.copy(goldens / "token.npz", here / name)
+        assert zoo.locate(name) == pathlib.Path(name)
+    assert not catalog.is_name("tiny.keras")
+    assert zoo.read(zoo.locate("tiny.npz")).classes == 10
+    with pytest.raises(zoo.StoreError, match="registry of KERAS_VIT_REGISTRY cannot"):
+        zoo.locate("published")
+
+
+def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
+    published = dict.fromkeys(("best.npz", "best"), "its card")
+    monkeypatch.setattr(registry, "models", lambda: published)
+    assert catalog.is_name("best")
+    (here / "best").mkdir()
+    assert catalog.is_name("best")
+    (here / "best").rmdir()
+    for name in published:
+        (here / name).touch()
+        assert zoo.locate(name) == pathlib.Path(name)
+
+
+def test_registries_are_asked_once(here, monkeypatch):
+    asked = []
+    monkeypatch.setattr(registry, "models", lambda: asked.append(1) or {"best": "card"})
+    # In zoo itself the name is the function's.
+    module = sys.modules["zoo.catalog.locate"]
+    monkeypatch.setattr(module, "fetch_card", lambda card: card)
+    assert zoo.locate("best") == "card"
+    assert asked == [1]
+
+
+def test_home(here, goldens, monkeypatch):
+    monkeypatch.setenv("HOME", str(here))
+    shutil.copy(goldens / "token.npz", here / "token.npz")
+    for path in ("~/token.npz", pathlib.Path("~/token.npz")):
+        assert zoo.locate(path) == here / "token.npz"
+        assert zoo.read(path).classes == 10
+    zoo.write("~/copy.npz", zoo.read("~/token.npz"))
+    assert zoo.read(here / "copy.npz").classes == 10
+
+
+def test_paths_that_are_not_there(tmp_path):
+    for path in (tmp_path / "none.npz", str(tmp_path / "none.npz")):
+        with pytest.raises(zoo.StoreError, match="There is no file .*none.npz"):
+            zoo.locate(path)
+    with pytest.raises(zoo.CatalogError, match="no file or folder sam. .*vit-s16/sam"):
+        zoo.locate("sam")
+
+
+def test_what_is_a_name():
+    assert catalog.is_name("vit-b16/sam") and catalog.is_name("vit-b16/gsam")
+    for text in ("sam", "./vit-b16/sam", "vit-b16/none", "", "/", "own.npz"):
+        assert not catalog.is_name(text)
+    assert catalog.is_release("imagenet21k+imagenet2012-224")
+    assert not catalog.is_release("imagenet") and not catalog.is_release("")

@@ -1,0 +1,250 @@
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+from made_index import bucket  # noqa: F401
+
+import zoo
+from zoo.catalog import registry
+from zoo.store import hub
+
+CARD = {
+    "name": "flowers",
+    "architecture": {"hidden_size": 48, "patch_size": 16},
+    "image_size": [32, 48],
+    "channels": 3,
+    "classes": 2,
+    "class_names": ["daisy", "rose"],
+    "parameters": 10,
+    "weights": "model.npz",
+    "file_size": 40,
+    "sha256": 64 * "0",
+    "data_set": "photos",
+    "metrics": {"test_accuracy": 0.5},
+    "base": None,
+    "variant": None,
+    "licence": "apache-2.0",
+}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KERAS_VIT_REGISTRY", raising=False)
+
+
+def made(folder, *names, **changes):
+    """A registry of models without files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        document = {**CARD, "name": name, **changes}
+        (folder / name / "model.json").write_text(json.dumps(document))
+    return folder
+
+
+def test_a_card_survives_its_file(tmp_path):
+    made(tmp_path, "flowers")
+    card = registry.read(tmp_path / "flowers")
+    assert json.loads(card.to_json()) == CARD
+    assert card.image_size == (32, 48)
+    assert card.url == f"{tmp_path / 'flowers'}/model.npz"
+    assert card.top1 == 50.0
+
+
+def test_registries_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(made(tmp_path, "flowers")))
+    monkeypatch.chdir(made(tmp_path / "here"))
+    registry.write_index("~/")
+    assert (tmp_path / "registry.json").is_file()
+    for card in (registry.read("~/flowers"), zoo.get("~/flowers")):
+        assert card.url == f"{tmp_path}/flowers/model.npz"
+    monkeypatch.setattr(hub, "check_push", lambda repository: None)
+    with pytest.raises(zoo.StoreError, match=f"no folder {tmp_path}/none: check"):
+        hub.push("~/none", "me/flowers")
+
+
+def test_registries_are_read_in_order(tmp_path, monkeypatch):
+    first = made(tmp_path / "first", "flowers", "birds")
+    second = made(tmp_path / "second", "flowers", "cats", licence="mit")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", f"{first}, {second},")
+    assert list(registry.models()) == ["birds", "flowers", "cats"]
+    assert zoo.get("flowers").licence == "apache-2.0"
+    assert zoo.get("cats").licence == "mit"
+    assert zoo.list_models()[-3:] == ["birds", "flowers", "cats"]
+    with pytest.raises(zoo.CatalogError, match="Did you mean flowers"):
+        zoo.get("flowrs")
+
+
+def test_a_model_in_place_of_its_registry(tmp_path, monkeypatch):
+    made(tmp_path, "flowers")
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path / "flowers"))
+    with pytest.raises(zoo.CatalogError, match="flowers is a model, not a registry"):
+        registry.models()
+
+
+def test_a_name_goes_before_a_folder_called_so(tmp_path, monkeypatch, goldens):
+    made(tmp_path / "registry", "flowers")
+    model = tmp_path / "registry" / "flowers" / "model.npz"
+    shutil.copy(goldens / "token.npz", model)
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    card = {**CARD, "sha256": digest, "file_size": model.stat().st_size}
+    model.with_name("model.json").write_text(json.dumps(card))
+    made(tmp_path, "flowers", name="other")
+    monkeypatch.chdir(tmp_path)
+    assert zoo.locate("flowers") == pathlib.Path("flowers")
+    assert zoo.get("flowers").name == "other"
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "registry")
+    assert zoo.locate("flowers") == pathlib.Path("registry/flowers/model.npz")
+    assert zoo.get("flowers").name == "flowers"
+    assert zoo.locate("./flowers") == pathlib.Path("flowers")
+
+
+def test_a_model_of_the_hub_has_a_card(tmp_path, monkeypatch):
+    made(tmp_path, "flowers")
+    monkeypatch.setattr(hub, "fetch", lambda handle: tmp_path / handle[-7:])
+    assert zoo.get("hf://me/flowers").class_names == ("daisy", "rose")
+    with pytest.raises(zoo.CatalogError, match="holds no published model"):
+        zoo.get("hf://google/vit")
+
+
+def test_released_models_need_no_registry(monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", "/nowhere")
+    assert zoo.get("vit-b16/sam").classes == 1000
+    with pytest.raises(zoo.StoreError, match="no folder /nowhere.*KERAS_VIT_REGISTRY"):
+        zoo.get("flowers")
+
+
+def test_the_index_has_every_model_and_hidden_folders_none(tmp_path):
+    made(tmp_path, "b", "a")
+    made(tmp_path, ".a-unfinished", name="a")
+    registry.write_index(tmp_path)
+    index = json.loads((tmp_path / "registry.json").read_text())
+    assert index["format"] == 1
+    assert [model["name"] for model in index["models"]] == ["a", "b"]
+    assert "folder" not in index["models"][0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../flowers"},
+        {"name": ""},
+        {"name": 7},
+        {"weights": "../../model.npz"},
+        {"weights": "model.keras"},
+        {"sha256": "0"},
+        {"sha256": None},
+        {"classes": 3},
+        {"classes": "2"},
+        {"class_names": None},
+        {"class_names": [1, 2]},
+        {"image_size": [32]},
+        {"file_size": None},
+        {"metrics": {"test_accuracy": "good"}},
+        {"metrics": []},
+        {"architecture": None},
+        {"unknown": 1},
+        {"variant": 1},
+        {"base": 1},
+    ],
+)
+def test_damaged_cards_are_named(tmp_path, changes):
+    made(tmp_path, "flowers", **changes)
+    with pytest.raises(zoo.CatalogError, match=r"model\.json holds a damaged card"):
+        registry.read(tmp_path / "flowers")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "1", "[" * 100_000])
+def test_files_that_are_no_card(tmp_path, text):
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(zoo.CatalogError, match=r"model\.json"):
+        registry.read(tmp_path)
+
+
+def test_the_name_in_a_registry_is_that_of_the_folder(tmp_path, monkeypatch):
+    made(tmp_path, "flowers", name="birds")
+    assert registry.read(tmp_path / "flowers").name == "birds"
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(tmp_path))
+    with pytest.raises(zoo.CatalogError, match="flowers.*'birds'"):
+        registry.models()
+
+
+@pytest.fixture
+def served(bucket, monkeypatch):  # noqa: F811
+    """A registry on a server; returns what its index is replaced by."""
+    url = f"{os.environ['KERAS_VIT_MIRROR']}/vit_models/registry"
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", url)
+    (bucket.folder / "registry").mkdir(parents=True)
+
+    def write(index):
+        text = index if isinstance(index, str) else json.dumps(index)
+        (bucket.folder / "registry" / "registry.json").write_text(text)
+
+    return write
+
+
+def test_a_server_is_asked_anew_each_time(served, monkeypatch):
+    served({"format": 1, "models": [CARD]})
+    assert list(registry.models()) == ["flowers"]
+    assert zoo.get("flowers").url.endswith("/registry/flowers/model.npz")
+    served({"format": 1, "models": [{**CARD, "name": "birds"}]})
+    assert list(registry.models()) == ["birds"]
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    served({"format": 1, "models": []})
+    assert list(registry.models()) == ["birds"]
+
+
+def test_a_server_that_is_down_is_remembered(served, bucket, monkeypatch):  # noqa: F811
+    served({"format": 1, "models": [CARD]})
+    assert list(registry.models()) == ["flowers"]
+    (bucket.folder / "registry" / "registry.json").unlink()
+    with pytest.warns(UserWarning, match="404.*what it was before"):
+        assert list(registry.models()) == ["flowers"]
+
+
+def test_offline_and_never_fetched(served, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    with pytest.raises(zoo.StoreError, match="registry.json.*KERAS_VIT_OFFLINE"):
+        registry.models()
+
+
+def test_no_index_on_the_server(served):
+    with pytest.raises(zoo.StoreError, match="404"):
+        registry.models()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "",
+        "[]",
+        {"format": 2, "models": []},
+        {"format": 1},
+        {"format": 1, "models": [7]},
+        {"format": 1, "models": [{}]},
+        {"format": 1, "models": [{**CARD, "name": "../flowers"}]},
+        {"format": 1, "models": [{**CARD, "folder": "/etc"}]},
+        "[" * 100_000,
+    ],
+)
+def test_a_damaged_index(served, index):
+    served(index)
+    with pytest.raises(zoo.CatalogError, match=r"registry\.json"):
+        registry.models()
+
+
+def test_a_web_page_in_place_of_the_index(served):
+    served("<!DOCTYPE html><html>Log in</html>")
+    with pytest.raises(zoo.StoreError, match="web page"):
+        registry.models()
+
+
+def test_an_index_that_never_ends(served, monkeypatch):
+    monkeypatch.setattr(registry, "_MAX_INDEX_BYTES", 100)
+    served({"format": 1, "models": [CARD]})
+    with pytest.raises(zoo.StoreError, match="more than 100 bytes"):
+        registry.models()

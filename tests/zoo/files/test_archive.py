@@ -1,0 +1,294 @@
+import gc
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import zipfile
+
+import numpy as np
+import pytest
+
+import zoo
+
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+KERNEL = "Transformer/encoderblock_1/MlpBlock_3/Dense_0/kernel"
+
+
+def load(name="token"):
+    with np.load(GOLDENS / f"{name}.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+@pytest.fixture
+def arrays():
+    return load()
+
+
+@pytest.fixture
+def path(tmp_path, arrays):
+    np.savez(tmp_path / "a.npz", **arrays)
+    return tmp_path / "a.npz"
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewrite(path, contents, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+def npy(array, **header):
+    """An array as a .npy file whose header may lie."""
+    stream = io.BytesIO()
+    true = np.lib.format.header_data_from_array_1_0(array)
+    np.lib.format.write_array_header_1_0(stream, {**true, **header})
+    return stream.getvalue() + array.tobytes()
+
+
+def test_an_array_is_read_each_time_it_is_asked_for(path, arrays):
+    found = zoo.read(path).arrays
+    first = found["cls"]
+    np.testing.assert_array_equal(first, arrays["cls"])
+    first += 1.0
+    np.testing.assert_array_equal(found["cls"], arrays["cls"])
+    with pytest.raises(KeyError):
+        found["absent"]
+    with pytest.raises(TypeError):
+        found["cls"] = first
+
+
+def test_shapes_are_known_without_reading(path, arrays, monkeypatch):
+    checkpoint = zoo.read(path)
+    monkeypatch.setattr("zoo.files.archive.Archive.read_into", None)
+    assert checkpoint.shapes == {key: array.shape for key, array in arrays.items()}
+    assert checkpoint.classes == 10
+    assert len(checkpoint.arrays) == len(arrays)
+    assert "cls" in checkpoint.arrays
+
+
+def test_compressed_files_and_those_in_fortrans_order(path, arrays):
+    np.savez_compressed(path, **arrays)
+    fortran = {key: np.asfortranarray(array) for key, array in arrays.items()}
+    np.savez(path.with_name("fortran.npz"), **fortran)
+    for file in (path, path.with_name("fortran.npz")):
+        found = zoo.read(file).arrays
+        assert found.keys() == arrays.keys()
+        for key, array in arrays.items():
+            np.testing.assert_array_equal(found[key], array)
+
+
+def test_the_file_may_be_replaced_or_deleted(path, arrays):
+    before = zoo.read(path)
+    zoo.write(path, {key: array + 1.0 for key, array in arrays.items()})
+    np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
+    np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"] + 1.0)
+    path.unlink()
+    np.testing.assert_array_equal(before.arrays["cls"], arrays["cls"])
+
+
+def test_a_checkpoint_can_be_written_over_its_own_file(path, arrays):
+    zoo.write(path, zoo.read(path).arrays)
+    np.testing.assert_array_equal(zoo.read(path).arrays["cls"], arrays["cls"])
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b"\x80\x04K\x01.", "is a pickle, which can run code"),
+        (b"text", r"neither an .npz file nor .safetensors or .h5 .*b'text'"),
+    ],
+)
+def test_files_of_no_kind_that_is_read(tmp_path, content, told):
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(zoo.CheckpointError, match=told):
+        zoo.read(tmp_path / "a.bin")
+
+
+def test_keras_files_are_named(tmp_path):
+    rewrite(tmp_path / "model.keras", {"metadata.json": "{}", "config.json": "{}"})
+    with pytest.raises(zoo.CheckpointError, match="keras.saving.load_model reads it"):
+        zoo.read(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("change", ["cut short", "same size"])
+def test_a_file_changed_in_place_is_refused(path, change):
+    checkpoint = zoo.read(path)
+    with open(path, "r+b") as file:
+        if change == "cut short":
+            file.truncate(1000)
+        else:
+            file.write(b"PK")
+    os.utime(path, (1e9, 1e9))
+    with pytest.raises(zoo.CheckpointError, match="a.npz was changed.*read it again"):
+        checkpoint.arrays["head/kernel"]
+
+
+def test_damage_anywhere_is_found_before_an_array_is_used(path, arrays):
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        ends = [info.header_offset for info in archive.infolist()][1:]
+    # The last byte of every array but one, which is the last before the next.
+    for end in ends:
+        damaged = bytearray(whole)
+        damaged[end - 1] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*CRC"):
+            zoo.read(path)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"shape": (1, 1, 49)},
+        {"shape": (1, 1, 47)},
+        {"shape": (-1, -1, 48)},
+        {"shape": (1, 1, 10**15)},
+        {"shape": (1, 1, 24), "descr": "<f8"},
+        {"descr": "<f2"},
+    ],
+)
+def test_headers_that_lie(path, arrays, header, compression):
+    contents = members(path)
+    contents["cls.npy"] = npy(arrays["cls"], **header)
+    rewrite(path, contents, compression)
+    with pytest.raises(zoo.CheckpointError, match="a.npz"):
+        zoo.read(path)
+
+
+def test_other_compressions_and_formats_are_refused(path, arrays):
+    contents = members(path)
+    rewrite(path, contents, zipfile.ZIP_LZMA)
+    with pytest.raises(zoo.CheckpointError, match="compression 14"):
+        zoo.read(path)
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, arrays["cls"], version=(3, 0))
+    rewrite(path, contents | {"cls.npy": stream.getvalue()})
+    with pytest.raises(zoo.CheckpointError, match=r"cls has array format \(3, 0\)"):
+        zoo.read(path)
+
+
+def test_members_of_two_sizes_are_refused(path):
+    contents = bytearray(path.read_bytes())
+    # In the directory at the end: the signature, and at 20 and 24 the two sizes.
+    entry = contents.rindex(b"PK\x01\x02")
+    contents[entry + 20] ^= 1
+    path.write_bytes(contents)
+    with pytest.raises(zoo.CheckpointError, match="has two sizes"):
+        zoo.read(path)
+
+
+def test_threads_may_read_at_once(path, arrays):
+    found, wrong = zoo.read(path).arrays, []
+
+    def read():
+        for _ in range(20):
+            for key, array in arrays.items():
+                if not np.array_equal(found[key], array):
+                    wrong.append(key)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_file_is_closed_with_the_last_of_its_arrays(path):
+    def is_open():
+        gc.collect()
+        links = []
+        for number in os.listdir("/proc/self/fd"):
+            try:
+                links.append(os.readlink(f"/proc/self/fd/{number}"))
+            except OSError:
+                continue
+        return str(path) in links
+
+    checkpoint = zoo.read(path)
+    arrays = checkpoint.arrays
+    assert is_open()
+    del checkpoint
+    assert is_open()
+    del arrays
+    assert not is_open()
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(zoo.CheckpointError):
+        zoo.read(path)
+    assert not is_open()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+@pytest.mark.parametrize("dialect", ["released", "stacked", "bfloat16"])
+def test_memory_is_that_of_the_largest_array(tmp_path, dialect):
+    size, blocks = 512, 8
+    rng = np.random.default_rng(0)
+    arrays = {
+        key: np.broadcast_to(np.float32(0), shape)
+        for key, shape in shapes(size, blocks).items()
+    }
+    arrays = {
+        key: rng.standard_normal(array.shape, "float32")
+        for key, array in arrays.items()
+    }
+    total = sum(array.nbytes for array in arrays.values())
+    if dialect == "bfloat16":
+        arrays = {
+            key: (array.view("uint32") >> 16).astype("uint16").view("V2")
+            for key, array in arrays.items()
+        }
+    elif dialect == "stacked":
+        block = "Transformer/encoderblock"
+        for name in [key for key in arrays if key.startswith(f"{block}_0/")]:
+            rest = name.removeprefix(f"{block}_0/")
+            parts = [arrays.pop(f"{block}_{index}/{rest}") for index in range(blocks)]
+            arrays[f"{block}/{rest}"] = np.stack(parts)
+    np.savez(tmp_path / "a.npz", **arrays)
+    code = """
+import sys, zoo
+def held(name):
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith(name)]
+    return int(line.split()[1]) * 1024
+before = held("VmHWM")
+checkpoint = zoo.read(sys.argv[1])
+for array in checkpoint.arrays.values():
+    array.sum()
+print(held("VmHWM") - before)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "a.npz")]
+    root = pathlib.Path(__file__).parents[3]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=True)
+    assert int(done.stdout) < 0.25 * total
+    assert total > 1e8
+
+
+def shapes(size, blocks):
+    """The arrays of a model with MLPs of 4 x size and 8 heads."""
+    sizes = {
+        "hidden_size": size,
+        "num_heads": 8,
+        "head_size": size // 8,
+        "mlp_dim": 4 * size,
+        "patch_height": 16,
+        "patch_width": 16,
+        "channels": 3,
+        "positions": 197,
+        "classes": 1000,
+        "features": size,
+    }
+    names = [f"Transformer/encoderblock_{index}/x" for index in range(blocks)]
+    layout = zoo.released_names.layout([*names, "cls", "head/bias"])
+    return {
+        key: tuple(sizes.get(symbol, symbol) for symbol in shape)
+        for key, shape in layout.items()
+    }

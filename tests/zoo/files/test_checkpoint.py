@@ -1,0 +1,441 @@
+import json
+import pathlib
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import zoo
+
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+SHARED = pathlib.Path(__file__).parents[4] / "shared"
+INDEX = json.loads((GOLDENS / "index.json").read_text())
+MODELS = [name for name, entry in INDEX.items() if "hidden_size" in entry]
+POSITION = "Transformer/posembed_input/pos_embedding"
+BLOCK = "Transformer/encoderblock_1"
+ATTENTION = f"{BLOCK}/MultiHeadDotProductAttention_1"
+
+
+def load(name):
+    with np.load(GOLDENS / f"{name}.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+def save(path, arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def assert_same(got, expected):
+    assert got.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name)
+        assert got[name].dtype == np.float32
+
+
+def canonical(arrays):
+    """The arrays of a released file, group normalisation as vectors."""
+    return {k: v.ravel() if v.shape[:3] == (1, 1, 1) else v for k, v in arrays.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sizes_are_those_of_the_configuration(name):
+    entry, checkpoint = INDEX[name], zoo.read(GOLDENS / f"{name}.npz")
+    for size in ("hidden_size", "num_layers", "num_heads", "mlp_dim", "classes"):
+        assert getattr(checkpoint, size) == entry[size]
+    assert checkpoint.representation_size == entry["representation_size"]
+    assert checkpoint.patch_size == (entry["patch_size"],) * 2
+    assert checkpoint.class_token == (entry["classifier"] == "token")
+    assert checkpoint.resnet_width == entry["resnet_width"]
+    stages = entry["resnet_stages"]
+    assert checkpoint.resnet_stages == (None if stages is None else tuple(stages))
+    assert not checkpoint.zero_head
+    # A stem divides the image by 4, each stage after the first by 2 more.
+    stride = 1 if stages is None else 4 * 2 ** max(len(stages) - 1, 0)
+    grid = tuple(side // (entry["patch_size"] * stride) for side in entry["image_size"])
+    assert checkpoint.num_positions == grid[0] * grid[1]
+    assert checkpoint.grid_size == (None if name == "non_square" else grid)
+    assert_same(checkpoint.arrays, canonical(load(name)))
+
+
+@pytest.mark.parametrize("name", ["dialect_linen", "dialect_opt_target"])
+def test_dialects_hold_the_same_arrays(name):
+    assert_same(zoo.read(GOLDENS / f"{name}.npz").arrays, load("token"))
+
+
+def test_top_level_position_embedding():
+    got = dict(zoo.read(GOLDENS / "dialect_top_level_position.npz").arrays)
+    expected = load("token")
+    # Only the sum of the class token and its position is determined.
+    for arrays in (got, expected):
+        arrays["cls"] = arrays["cls"] + arrays[POSITION][:, :1]
+        arrays[POSITION] = arrays[POSITION][:, 1:]
+    assert_same(got, expected)
+
+
+def test_top_level_position_embedding_without_class_token(tmp_path):
+    arrays = load("gap")
+    expected = dict(arrays)
+    arrays["pos_embedding"] = arrays.pop(POSITION)
+    assert_same(zoo.read(save(tmp_path / "a.npz", arrays)).arrays, expected)
+
+
+def test_image_tower_of_a_two_tower_model(tmp_path):
+    arrays = {f"params/img/{key}": value for key, value in load("token").items()}
+    arrays |= {
+        "params/txt/head/kernel": np.ones((3, 3), "float32"),
+        "params/t": np.float32(10.0),
+        "params/b": np.float32(-10.0),
+        "opt/0/count": np.int32(7),
+    }
+    path = save(tmp_path / "a.npz", arrays)
+    assert_same(zoo.read(path).arrays, load("token"))
+    arrays["params/temperature"] = np.float32(1.0)
+    with pytest.raises(zoo.CheckpointError, match="unknown params/temperature"):
+        zoo.read(save(path, arrays))
+
+
+@pytest.mark.parametrize("prefix", ["", "params/"])
+def test_stacked_blocks(tmp_path, prefix):
+    blocks, arrays = {}, {}
+    for key, value in load("dialect_linen").items():
+        head, _, rest = key.partition("Transformer/encoderblock_")
+        if rest:
+            number, _, name = rest.partition("/")
+            blocks.setdefault(name, {})[int(number)] = value
+        else:
+            arrays[prefix + head] = value
+    for name, parts in blocks.items():
+        stacked = np.stack([parts[i] for i in sorted(parts)])
+        arrays[f"{prefix}Transformer/encoderblock/{name}"] = stacked
+    path = save(tmp_path / "a.npz", arrays)
+    assert_same(zoo.read(path).arrays, load("token"))
+    bias = f"{prefix}Transformer/encoderblock/LayerNorm_0/bias"
+    arrays[bias] = arrays[bias][:2]
+    with pytest.raises(zoo.CheckpointError, match="missing.*_2/LayerNorm_0/bias"):
+        zoo.read(save(path, arrays))
+
+
+def test_half_precisions_become_float32(tmp_path):
+    arrays, expected = load("token"), load("token")
+    bits = arrays["head/kernel"].view("uint32") >> 16
+    arrays["head/kernel"] = bits.astype("uint16").view("V2")
+    expected["head/kernel"] = (bits << 16).view("float32")
+    arrays["head/bias"] = arrays["head/bias"].astype("float16")
+    expected["head/bias"] = arrays["head/bias"].astype("float32")
+    path = save(tmp_path / "a.npz", arrays)
+    assert_same(zoo.read(path).arrays, expected)
+
+
+def test_bfloat16_values_equal_those_of_ml_dtypes(tmp_path):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    arrays = load("token")
+    half = arrays["embedding/kernel"].astype(ml_dtypes.bfloat16)
+    arrays["embedding/kernel"] = half
+    got = zoo.read(save(tmp_path / "a.npz", arrays)).arrays["embedding/kernel"]
+    np.testing.assert_array_equal(got, half.astype("float32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("token", f"{ATTENTION}/query/bias"),
+        ("token", f"{BLOCK}/MlpBlock_3/Dense_1/kernel"),
+        ("token", f"{BLOCK}/LayerNorm_2/scale"),
+        ("token", "Transformer/encoder_norm/bias"),
+        ("token", POSITION),
+        ("token", "embedding/kernel"),
+        ("token", "embedding/bias"),
+        ("token", "head/bias"),
+        ("token", "head/kernel"),
+        ("pre_logits", "pre_logits/kernel"),
+        ("pre_logits", "pre_logits/bias"),
+        ("hybrid_stem", "conv_root/kernel"),
+        ("hybrid_stem", "gn_root/scale"),
+        ("hybrid_three_stages", "block1/unit2/gn3/bias"),
+        ("hybrid_three_stages", "block3/unit1/conv_proj/kernel"),
+    ],
+)
+def test_missing_arrays_are_named(tmp_path, name, missing):
+    arrays = load(name)
+    del arrays[missing]
+    with pytest.raises(zoo.CheckpointError) as error:
+        zoo.read(save(tmp_path / "a.npz", arrays))
+    assert f"missing {missing}" in str(error.value)
+    assert str(tmp_path / "a.npz") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "extra",
+        "opt/state/step",
+        "Transformer/encoderblock_01/LayerNorm_0/scale",
+        f"{BLOCK}/LayerNorm_3/scale",
+        "MAPHead_0/probe",
+        "Transformer/posembed_input/grid_size",  # not of integers
+    ],
+)
+def test_unknown_arrays_are_named(tmp_path, key):
+    arrays = load("token") | {key: np.zeros(48, "float32")}
+    with pytest.raises(zoo.CheckpointError) as error:
+        zoo.read(save(tmp_path / "a.npz", arrays))
+    assert f"unknown {key}" in str(error.value)
+
+
+def test_a_prefix_must_hold_for_every_array(tmp_path):
+    arrays = load("token")
+    arrays = {f"params/{key}": value for key, value in arrays.items()}
+    arrays["cls"] = arrays.pop("params/cls")
+    with pytest.raises(zoo.CheckpointError, match="unknown cls"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "shape"),
+    [
+        ("token", "cls", (1, 1, 47)),
+        ("token", POSITION, (17, 48)),
+        ("token", f"{ATTENTION}/query/kernel", (48, 48)),
+        ("token", f"{ATTENTION}/out/kernel", (3, 15, 48)),
+        ("token", f"{BLOCK}/MlpBlock_3/Dense_0/bias", (95,)),
+        ("token", "head/bias", (11,)),
+        ("pre_logits", "head/kernel", (48, 21)),
+        ("hybrid_stem", "gn_root/scale", (1, 1, 1, 31)),
+        ("hybrid_stem", "embedding/kernel", (8, 8, 3, 48)),
+        ("hybrid_three_stages", "block2/unit1/conv3/kernel", (1, 1, 64, 255)),
+        ("hybrid_three_stages", "embedding/kernel", (1, 1, 256, 48)),
+    ],
+)
+def test_inconsistent_shapes_are_named(tmp_path, name, key, shape):
+    arrays = load(name) | {key: np.zeros(shape, "float32")}
+    with pytest.raises(zoo.CheckpointError, match=f"{key} has shape"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+def test_heads_must_make_the_hidden_size(tmp_path):
+    arrays = load("token")
+    for key, value in arrays.items():
+        if "DotProduct" in key and not key.endswith("out/bias"):
+            axis = [n == 16 for n in value.shape].index(True)
+            arrays[key] = np.take(value, range(8), axis)
+    with pytest.raises(zoo.CheckpointError, match="3 heads of size 8.*48"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "message"),
+    [
+        ("token", f"{BLOCK}/", "numbered 0, 2: encoderblock 1 is missing"),
+        ("token", "Transformer/encoderblock_0/", "encoderblock 0 is missing"),
+        ("hybrid_three_stages", "block2/", "numbered 1, 3: block 2 is missing"),
+        ("hybrid_three_stages", "block1/unit1/", "numbered 2: unit 1 is missing"),
+    ],
+)
+def test_gaps_are_named(tmp_path, name, prefix, message):
+    arrays = {k: v for k, v in load(name).items() if not k.startswith(prefix)}
+    with pytest.raises(zoo.CheckpointError, match=message):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+def test_no_blocks_and_no_positions(tmp_path):
+    arrays = {k: v for k, v in load("token").items() if "encoderblock" not in k}
+    with pytest.raises(zoo.CheckpointError, match="missing.*_0/LayerNorm_0/scale"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+    arrays = load("token")
+    arrays[POSITION] = arrays[POSITION][:, :1]
+    with pytest.raises(zoo.CheckpointError, match="no rows for patches"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+def test_two_names_for_one_array(tmp_path):
+    arrays = load("token")
+    for part in ("scale", "bias"):
+        name = f"{BLOCK}/LayerNorm_1/{part}"
+        arrays[name] = arrays[f"{BLOCK}/LayerNorm_2/{part}"]
+    with pytest.raises(zoo.CheckpointError, match="two arrays for .*LayerNorm_2"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_the_same_key_twice(tmp_path):
+    path = save(tmp_path / "a.npz", load("token"))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("cls.npy", archive.read("head/bias.npy"))
+    with pytest.raises(zoo.CheckpointError, match="two arrays are called cls"):
+        zoo.read(path)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "U3"])
+def test_other_dtypes_are_refused(tmp_path, dtype):
+    arrays = load("token")
+    arrays["head/bias"] = arrays["head/bias"].astype(dtype)
+    with pytest.raises(zoo.CheckpointError, match="head/bias has dtype"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+    with pytest.raises(zoo.CheckpointError, match="head/bias has dtype"):
+        zoo.write(tmp_path / "b.npz", arrays)
+    assert not (tmp_path / "b.npz").exists()
+
+
+def test_no_head_is_legal_and_a_zero_head_is_told(tmp_path):
+    arrays = load("token")
+    arrays["head/kernel"] *= 0
+    assert not zoo.read(save(tmp_path / "a.npz", arrays)).zero_head  # bias left
+    arrays["head/bias"] *= 0
+    assert zoo.read(save(tmp_path / "a.npz", arrays)).zero_head
+    del arrays["head/kernel"], arrays["head/bias"]
+    checkpoint = zoo.read(save(tmp_path / "a.npz", arrays))
+    assert checkpoint.classes is None
+    assert not checkpoint.zero_head
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_writing_gives_the_released_file_back(tmp_path, name):
+    checkpoint, path = zoo.read(GOLDENS / f"{name}.npz"), tmp_path / "a.npz"
+    grid = (4, 7) if name == "non_square" else None
+    zoo.write(path, checkpoint.arrays, grid)
+    assert_same(zoo.read(path).arrays, checkpoint.arrays)
+    with np.load(path) as file:
+        written = {key: file[key] for key in file.files}
+    stored = written.pop("Transformer/posembed_input/grid_size", None)
+    assert_same(written, load(name))
+    if grid:
+        assert (stored.dtype, tuple(stored)) == (np.int32, grid)
+        assert zoo.read(path).grid_size == grid
+    else:
+        assert stored is None
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_writing_a_grid_that_only_looks_square(tmp_path):
+    arrays, path = zoo.read(GOLDENS / "token.npz").arrays, tmp_path / "a.npz"
+    zoo.write(path, arrays, (2, 8))
+    assert zoo.read(path).grid_size == (2, 8)
+    zoo.write(path, arrays, (4, 4))
+    with np.load(path) as file:
+        assert len(file.files) == len(arrays)
+
+
+def test_writing_refuses_and_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.npz"
+    path.write_text("old")
+    arrays = dict(zoo.read(GOLDENS / "non_square.npz").arrays)
+    with pytest.raises(zoo.CheckpointError, match="28 positions.*grid_size"):
+        zoo.write(path, arrays)
+    with pytest.raises(zoo.CheckpointError, match=r"\(4, 6\).*28 positions"):
+        zoo.write(path, arrays, (4, 6))
+    with pytest.raises(zoo.CheckpointError, match="unknown mine"):
+        zoo.write(path, arrays | {"mine": arrays["cls"]}, (4, 7))
+    with pytest.raises(zoo.CheckpointError, match=r"\.npz"):
+        zoo.write(tmp_path / "a.h5", arrays, (4, 7))
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    path.write_text("old")
+
+    def full(file, **arrays):
+        pathlib.Path(file).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        zoo.write(path, zoo.read(GOLDENS / "token.npz").arrays)
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
+
+
+@pytest.mark.parametrize("grid", [(3, 5), (0, 0), (-4, -4), (16,), (2, 2, 4)])
+def test_a_stored_grid_must_fit(tmp_path, grid):
+    name = "Transformer/posembed_input/grid_size"
+    arrays = load("token") | {name: np.array(grid, "int32")}
+    with pytest.raises(
+        zoo.CheckpointError, match="grid of .* 16 positions|grid_size has sh"
+    ):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+
+
+def test_damaged_files(tmp_path):
+    path = tmp_path / "a.npz"
+    whole = (GOLDENS / "token.npz").read_bytes()
+    for size in (len(whole) - 1, len(whole) // 2, 100, 4):
+        path.write_bytes(whole[:size])
+        with pytest.raises(zoo.CheckpointError, match="a.npz is damaged or cut"):
+            zoo.read(path)
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + b"\xff" * 8 + whole[middle + 8 :])
+    with pytest.raises(zoo.CheckpointError, match="damaged or cut short.*download"):
+        zoo.read(path)
+
+
+def test_random_damage_never_escapes_as_another_error(tmp_path):
+    path, rng = tmp_path / "a.npz", np.random.default_rng(0)
+    whole = np.frombuffer((GOLDENS / "pre_logits.npz").read_bytes(), "uint8")
+    for _ in range(150):
+        damaged = whole.copy()
+        # Most damage at the directory and the headers, where the parsers are.
+        where = rng.choice([rng.integers(200), -rng.integers(1, 4000)])
+        damaged[where] ^= rng.integers(1, 256, dtype="uint8")
+        path.write_bytes(damaged.tobytes())
+        try:
+            zoo.read(path)
+        except zoo.CheckpointError:
+            continue
+
+
+def test_files_that_are_no_archives(tmp_path):
+    path = tmp_path / "a.npz"
+    with pytest.raises(zoo.CheckpointError, match="no checkpoint file .*a.npz"):
+        zoo.read(path)
+    with pytest.raises(zoo.CheckpointError, match="no checkpoint file"):
+        zoo.read(tmp_path)
+    for content in (b"", b"<html>", pickle.dumps({"cls": 1}), b"\x93NUMPY\x01"):
+        path.write_bytes(content)
+        with pytest.raises(
+            zoo.CheckpointError, match="neither an .npz|is empty|is a pickle"
+        ):
+            zoo.read(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(zoo.CheckpointError, match="readme.txt.*not an array"):
+        zoo.read(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("cls.npy", "hello")
+    with pytest.raises(zoo.CheckpointError):
+        zoo.read(path)
+    np.savez(path)
+    with pytest.raises(zoo.CheckpointError):
+        zoo.read(path)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pathlib.Path.touch, (tmp_path / "exploded",))
+
+    arrays = load("token")
+    arrays["cls"] = np.array([Bomb()], object)
+    with pytest.raises(zoo.CheckpointError, match="pickled Python objects.*'cls'"):
+        zoo.read(save(tmp_path / "a.npz", arrays))
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_real_weights():
+    name = "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
+    path = SHARED / "weights" / name
+    if not path.exists():
+        pytest.skip(f"needs the real weights {path}")
+    checkpoint = zoo.read(path)
+    assert checkpoint.hidden_size == 192
+    assert checkpoint.num_layers == 12
+    assert checkpoint.num_heads == 3
+    assert checkpoint.mlp_dim == 768
+    assert checkpoint.patch_size == (16, 16)
+    assert checkpoint.grid_size == (14, 14)
+    assert checkpoint.classes == 1000
+    assert checkpoint.representation_size is None
+    assert not checkpoint.zero_head
+    assert sum(array.size for array in checkpoint.arrays.values()) == 5_717_416

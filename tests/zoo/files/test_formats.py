@@ -1,0 +1,555 @@
+import dataclasses
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.files import foreign, h5, names, safetensors, timm
+from zoo.semantics import Semantics
+
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
+SHARED = pathlib.Path(__file__).parents[4] / "shared"
+INDEX = json.loads((GOLDENS / "index.json").read_text())
+MODELS = [name for name, entry in INDEX.items() if "hidden_size" in entry]
+PLAIN = ("token", "gap", "non_square")
+WITH_CLASS_TOKEN = ("token", "non_square")
+
+
+def golden(name="token"):
+    return zoo.read(GOLDENS / f"{name}.npz")
+
+
+def grid(name):
+    return (4, 7) if name == "non_square" else None
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def write(folder, name="token", naming="timm", **kwargs):
+    path = folder / "model.safetensors"
+    zoo.write(path, golden(name).arrays, grid(name), naming=naming, **kwargs)
+    return path
+
+
+def header(path):
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    table = json.loads(content[8 : 8 + length])
+    # Checksums would see every change first.
+    for name in ("keras_vit_crc32", "keras_vit_header_crc32"):
+        table["__metadata__"].pop(name, None)
+    return table, content[8 + length :]
+
+
+def with_header(path, table, data):
+    text = json.dumps(table).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+class TestNames:
+    """The table of names."""
+
+    @pytest.mark.parametrize("column", names.Row._fields)
+    def test_no_name_is_there_twice(self, column):
+        if column == "axes":
+            return
+        found = [getattr(row, column) for row in names.TABLE if getattr(row, column)]
+        assert len(found) == len(set(found))
+
+    def test_every_released_array_is_there(self):
+        for name in MODELS:
+            for released in golden(name).arrays:
+                assert names.foreign_name("timm", released), released
+
+    @pytest.mark.parametrize("number", ["01", "-1", "x", ""])
+    def test_other_numbers_are_unknown(self, number):
+        arrays = {f"blocks.{number}.norm1.weight": np.zeros(3, "float32")}
+        assert names.to_released("timm", arrays, 1)[1][0].startswith("unknown blocks")
+
+
+class TestRoundTrips:
+    """What is written is read back to the last bit."""
+
+    @pytest.mark.parametrize(
+        ("name", "naming"),
+        [(name, "released") for name in MODELS]
+        + [(name, "timm") for name in PLAIN]
+        + [(name, "transformers") for name in WITH_CLASS_TOKEN],
+    )
+    def test_safetensors(self, name, naming, tmp_path):
+        said = Semantics("gelu", 1e-6, input_mean=(0.1, 0.2, 0.3))
+        path = write(tmp_path, name, naming, semantics=said)
+        again = zoo.read(path)
+        assert_same(again.arrays, golden(name).arrays)
+        assert again.semantics == said
+        assert again.num_heads == golden(name).num_heads
+        assert again.grid_size == golden(name).grid_size or again.grid_size == (4, 7)
+        zoo.write(tmp_path / "back.safetensors", again)
+        assert_same(zoo.read(tmp_path / "back.safetensors").arrays, golden(name).arrays)
+
+    @pytest.mark.parametrize("name", MODELS)
+    def test_every_golden_through_timms_names(self, name):
+        checkpoint = golden(name)
+        theirs = names.from_released("timm", checkpoint.arrays, checkpoint.num_heads)
+        found, problems = names.to_released("timm", theirs, checkpoint.num_heads)
+        assert not problems
+        found = {key: np.asarray(part) for key, part in found.items()}
+        assert_same(found, dict(checkpoint.arrays))
+
+    def test_the_pooler_of_transformers(self, tmp_path):
+        arrays = dict(golden("pre_logits").arrays)
+        with pytest.raises(zoo.CheckpointError, match="pre_logits before its head"):
+            zoo.write(tmp_path / "model.safetensors", arrays, naming="transformers")
+        del arrays["head/kernel"], arrays["head/bias"]
+        path = tmp_path / "model.safetensors"
+        zoo.write(path, arrays, naming="transformers")
+        assert "pooler.dense.weight" in header(path)[0]
+        assert_same(zoo.read(path).arrays, arrays)
+        with pytest.raises(zoo.CheckpointError, match="timm has no model with pre_log"):
+            zoo.write(path, arrays, naming="timm")
+
+    def test_without_our_header_the_settings_say_the_same(self, tmp_path):
+        for naming in foreign.WRITTEN:
+            said = Semantics("gelu_tanh", input_std=(0.1, 0.2, 0.3))
+            path = write(tmp_path, "token", naming, semantics=said)
+            table, data = header(path)
+            table["__metadata__"] = {"format": "pt"}
+            again = zoo.read(with_header(path, table, data))
+            assert again.num_heads == 3
+            assert again.grid_size == (4, 4)
+            assert again.semantics == said
+            assert_same(again.arrays, golden().arrays)
+
+    def test_real_weights(self, tmp_path):
+        name = "ViT-Ti_16-augreg-imagenet21k+imagenet2012-224.npz"
+        path = SHARED / "weights" / name
+        if not path.exists():
+            pytest.skip(f"needs the real weights {path}")
+        released = zoo.read(path)
+        for naming in foreign.WRITTEN:
+            zoo.write(tmp_path / "model.safetensors", released, naming=naming)
+            assert_same(zoo.read(tmp_path).arrays, released.arrays)
+
+
+class TestWriting:
+    """What cannot be said is refused."""
+
+    @pytest.mark.parametrize(
+        ("name", "naming", "semantics", "message"),
+        [
+            ("gap", "transformers", {}, "no models without a class token"),
+            ("hybrid_stem", "transformers", {}, "no hybrid"),
+            ("hybrid_stem", "timm", {}, "no hybrid with stages"),
+            ("token", "timm", {"layer_norm_epsilon": 1e-12}, "layer_norm_epsilon"),
+            ("token", "flax", {}, "unknown naming 'flax'"),
+        ],
+    )
+    def test_other_models(self, name, naming, semantics, message, tmp_path):
+        with pytest.raises(zoo.CheckpointError, match=message):
+            write(tmp_path, name, naming, semantics=Semantics(**semantics))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_other_names(self, tmp_path):
+        for naming, file in (("timm", "a.safetensors"), ("transformers", "a.npz")):
+            with pytest.raises(zoo.CheckpointError, match="must be model.safetensors"):
+                zoo.write(tmp_path / file, golden(), naming=naming)
+
+    def test_an_npz_says_nothing_but_arrays(self, tmp_path):
+        said = Semantics(activation="gelu")
+        with pytest.raises(zoo.CheckpointError, match="activation='gelu'.*safetensors"):
+            zoo.write(tmp_path / "a.npz", golden().arrays, semantics=said)
+
+    def test_a_failing_write_leaves_the_old_files(self, tmp_path, monkeypatch):
+        path = write(tmp_path)
+        before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+
+        def full(path, *_):
+            pathlib.Path(path).write_text("half")
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(safetensors, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            write(tmp_path, naming="transformers")
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+        assert path in before
+
+
+class TestSafetensors:
+    """The container."""
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+    def test_what_the_library_writes(self, dtype, tmp_path):
+        library = pytest.importorskip("safetensors.numpy")
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        arrays = dict(golden().arrays)
+        arrays["head/bias"] = arrays["head/bias"].astype(kind)
+        path = tmp_path / "a.safetensors"
+        library.save_file(arrays, path)
+        if dtype == "float64":
+            with pytest.raises(zoo.CheckpointError, match="head/bias has dtype"):
+                zoo.read(path)
+            return
+        found = zoo.read(path).arrays
+        np.testing.assert_array_equal(
+            found["head/bias"], arrays["head/bias"].astype("float32")
+        )
+        np.testing.assert_array_equal(found["cls"], arrays["cls"])
+
+    def test_what_the_library_reads(self, tmp_path):
+        library = pytest.importorskip("safetensors")
+        path = write(tmp_path, naming="released")
+        with library.safe_open(path, "numpy") as file:
+            assert set(file.keys()) == golden().arrays.keys()
+            for name, array in golden().arrays.items():
+                np.testing.assert_array_equal(file.get_tensor(name), array)
+            assert file.metadata()["format"] == "pt"
+
+    def test_arrays_are_read_when_they_are_asked_for(self, tmp_path):
+        path = write(tmp_path)
+        checkpoint = zoo.read(path)
+        assert checkpoint.shapes == golden().shapes
+        path.write_bytes(b"other")
+        with pytest.raises(zoo.CheckpointError, match="changed while"):
+            checkpoint.arrays["cls"]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"dtype": "F16"},
+            {"shape": [1, 1, 47]},
+            {"shape": [-1, 1, 48]},
+            {"shape": [1.0, 1, 48]},
+            {"shape": "48"},
+            {"data_offsets": [0]},
+            {"data_offsets": [4, 196]},
+            {"data_offsets": [-4, 188]},
+            {"data_offsets": [2**62, 2**62 + 192]},
+            {"extra": 1},
+        ],
+    )
+    def test_headers_that_lie(self, change, tmp_path):
+        path = write(tmp_path, naming="released")
+        table, data = header(path)
+        assert table["cls"]["shape"] == [1, 1, 48]
+        table["cls"] |= change
+        with pytest.raises(zoo.CheckpointError, match="damaged"):
+            zoo.read(with_header(path, table, data))
+
+    def test_unknown_dtypes_are_named(self, tmp_path):
+        table, data = header(write(tmp_path, naming="released"))
+        table["cls"]["dtype"] = "F8_E4M3"
+        with pytest.raises(zoo.CheckpointError, match="cls has dtype F8_E4M3"):
+            zoo.read(with_header(tmp_path / "a", table, data))
+
+    def test_two_arrays_of_one_name(self, tmp_path):
+        text = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{}}'
+        path = tmp_path / "a"
+        path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+        with pytest.raises(zoo.CheckpointError, match="two arrays are called a"):
+            zoo.read(path)
+
+    def test_random_damage_never_escapes_as_another_error(self, tmp_path):
+        whole = np.frombuffer(write(tmp_path).read_bytes(), "uint8")
+        (tmp_path / "config.json").unlink()
+        path, rng = tmp_path / "a.safetensors", np.random.default_rng(0)
+        for _ in range(150):
+            damaged = whole.copy()
+            damaged[rng.integers(4000)] ^= rng.integers(1, 256, dtype="uint8")
+            path.write_bytes(damaged[: rng.choice([len(whole), 3000])].tobytes())
+            try:
+                zoo.read(path)
+            except zoo.CheckpointError:
+                continue
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"semantics": {}}', '{"a": 1}'])
+    def test_an_entry_of_ours_that_cannot_be_read(self, text, tmp_path):
+        table, data = header(write(tmp_path))
+        table["__metadata__"]["keras_vit"] = text
+        with pytest.raises(zoo.CheckpointError, match="header entry 'keras_vit'"):
+            zoo.read(with_header(tmp_path / "a", table, data))
+
+
+class TestH5:
+    """Files of Keras weights: arrays and nothing else."""
+
+    @pytest.fixture
+    def h5py(self):
+        return pytest.importorskip("h5py")
+
+    def test_links_compression_and_objects_are_not_followed(self, h5py, tmp_path):
+        outside = tmp_path / "outside.h5"
+        with h5py.File(outside, "w") as file:
+            file["secret"] = np.ones(3)
+        path = tmp_path / "a.h5"
+        with h5py.File(path, "w") as file:
+            file["plain"] = np.ones((2, 3), "float32")
+            file["link"] = h5py.ExternalLink("outside.h5", "secret")
+            file["soft"] = h5py.SoftLink("/plain")
+        opened = h5.H5(path)
+        assert opened.keys == ["plain"]
+        np.testing.assert_array_equal(
+            np.asarray(opened.check("plain")), np.ones((2, 3))
+        )
+
+        def compressed(file):
+            file.create_dataset("a", data=np.zeros(10000), compression="gzip")
+
+        def text(file):
+            file["a"] = "text"
+
+        def external(file):
+            file.create_dataset("a", (3,), "f4", external=[("outside.h5", 0, 12)])
+
+        for make in (compressed, text, external):
+            with h5py.File(path, "w") as file:
+                make(file)
+            with pytest.raises(zoo.CheckpointError, match="'a', which is no plain"):
+                zoo.read(path)
+
+    def test_random_damage_never_escapes_as_another_error(self, h5py, tmp_path):
+        path, rng = tmp_path / "a.h5", np.random.default_rng(0)
+        with h5py.File(path, "w") as file:
+            for name in ("a/vars/0", "b/c/vars/0", "b/c/vars/1"):
+                file[name] = np.ones((4, 5), "float32")
+        whole = np.frombuffer(path.read_bytes(), "uint8")
+        for _ in range(150):
+            damaged = whole.copy()
+            damaged[rng.integers(8, len(whole))] ^= rng.integers(1, 256, dtype="uint8")
+            path.write_bytes(damaged.tobytes())
+            try:
+                zoo.read(path)
+            except zoo.CheckpointError:
+                continue
+
+
+class TestSettings:
+    """The files beside the arrays."""
+
+    def settings(self, tmp_path, naming, change):
+        """Our header taken away and a setting changed."""
+        path = write(tmp_path, "token", naming)
+        table, data = header(path)
+        del table["__metadata__"]
+        with_header(path, table, data)
+        config = json.loads((tmp_path / "config.json").read_text())
+        for name, value in change.items():
+            if isinstance(value, dict):
+                config[name] |= value
+            else:
+                config[name] = value
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return path
+
+    @pytest.mark.parametrize(
+        ("naming", "change", "message"),
+        [
+            ("transformers", {"model_type": "dinov2"}, "type 'dinov2'"),
+            ("transformers", {"hidden_act": "relu"}, "hidden_act 'relu'"),
+            ("transformers", {"hidden_size": 64}, r"64 .the arrays have 48"),
+            ("transformers", {"num_attention_heads": 5}, "no multiple of 5 heads"),
+            ("transformers", {"num_attention_heads": "3"}, "cannot be read"),
+            ("transformers", {"layer_norm_eps": -1}, "cannot be read"),
+            ("transformers", {"image_size": 224}, r"grid of .28, 28. patches"),
+            ("timm", {"architecture": "deit3_base_patch16_224"}, "deit3_base"),
+            ("timm", {"num_features": 64}, r"64 .the arrays have 48"),
+            ("timm", {"model_args": {"act_layer": "relu"}}, "act_layer='relu'"),
+            ("timm", {"model_args": {"norm_layer": "rmsnorm"}}, "norm_layer"),
+            ("timm", {"model_args": {"global_pool": "avg"}}, "global_pool='avg'"),
+            ("timm", {"model_args": []}, "cannot be read"),
+        ],
+    )
+    def test_that_ask_for_something_else(self, naming, change, message, tmp_path):
+        path = self.settings(tmp_path, naming, change)
+        with pytest.raises(zoo.CheckpointError, match=message):
+            zoo.read(path)
+
+    def test_that_are_no_json(self, tmp_path):
+        path = self.settings(tmp_path, "timm", {})
+        (tmp_path / "config.json").write_text("{")
+        with pytest.raises(zoo.CheckpointError, match="config.json cannot be read"):
+            zoo.read(path)
+
+    def test_that_are_of_something_else_are_left_alone(self, tmp_path):
+        path = self.settings(tmp_path, "timm", {})
+        (tmp_path / "config.json").write_text('{"recipe": 1}')
+        assert zoo.read(path, num_heads=3).semantics == Semantics("gelu")
+
+    def test_heads_that_nothing_tells(self, tmp_path):
+        path = self.settings(tmp_path, "timm", {})
+        (tmp_path / "config.json").unlink()
+        with pytest.raises(zoo.CheckpointError, match="zoo.read.path, num_heads="):
+            zoo.read(path)
+        assert zoo.read(path, num_heads=3).num_heads == 3
+
+    @pytest.mark.parametrize(
+        ("architecture", "heads"),
+        [("vit_base_patch16_gap_224", 16), ("vit_base_patch16_224", 12)],
+    )
+    def test_heads_that_only_the_name_tells(self, tmp_path, architecture, heads):
+        config = {"architecture": architecture}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        base = zoo.ARCHITECTURES["ViT-B_16"]
+        shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
+        sizes = {**dataclasses.asdict(base), **shapes, "class_token": True}
+        said = timm.describe(tmp_path, sizes)
+        assert (said.num_heads or base.num_heads) == heads
+
+    def test_semantics_in_place_of_what_is_said(self, tmp_path):
+        path = self.settings(tmp_path, "timm", {})
+        assert zoo.read(path, semantics=Semantics()).semantics == Semantics()
+
+    def test_positions_without_the_class_tokens(self, tmp_path):
+        path = self.settings(tmp_path, "timm", {})
+        theirs = names.from_released("timm", golden().arrays, 3)
+        theirs["pos_embed"] = theirs["pos_embed"][:, 1:]
+        safetensors.write(path, theirs)
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["model_args"]["no_embed_class"] = True
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        table = zoo.read(path).arrays["Transformer/posembed_input/pos_embedding"]
+        np.testing.assert_array_equal(table[:, :1], 0)
+        np.testing.assert_array_equal(table[:, 1:], theirs["pos_embed"])
+        (tmp_path / "config.json").unlink()
+        with pytest.raises(zoo.CheckpointError, match="16 positions are a square grid"):
+            zoo.read(path, num_heads=3)
+
+    def test_folders(self, tmp_path):
+        with pytest.raises(zoo.CheckpointError, match="a folder with 0 of model.safe"):
+            zoo.read(tmp_path)
+        write(tmp_path)
+        assert_same(zoo.read(tmp_path).arrays, golden().arrays)
+
+
+class TestProblems:
+    """Arrays are called as their library calls them."""
+
+    def test_missing_unknown_and_misshapen(self, tmp_path):
+        theirs = names.from_released("timm", golden().arrays, 3)
+        del theirs["blocks.1.attn.qkv.bias"]
+        theirs["extra"] = np.zeros(3, "float32")
+        theirs["norm.weight"] = np.zeros((2, 48), "float32")
+        path = tmp_path / "a.npz"
+        np.savez(path, **theirs)
+        with pytest.raises(zoo.CheckpointError) as error:
+            zoo.read(path)
+        message = str(error.value)
+        assert "under the names of timm" in message
+        assert message.count("missing blocks.1.attn.qkv.bias") == 1
+        assert "unknown extra" in message
+        assert "(2, 48)" in message
+
+    def test_pickles_are_never_loaded(self, tmp_path):
+        theirs = names.from_released("timm", golden().arrays, 3)
+        theirs["cls_token"] = np.array([{}], object)
+        np.savez(tmp_path / "a.npz", **theirs)
+        with pytest.raises(zoo.CheckpointError, match="pickled Python objects"):
+            zoo.read(tmp_path / "a.npz")
+
+    def test_pickles_of_pytorch(self, tmp_path):
+        path = tmp_path / "pytorch_model.bin"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
+            archive.writestr("archive/data/0", bytes(16))
+        with pytest.raises(zoo.CheckpointError, match="a pickle of PyTorch.*safetens"):
+            zoo.read(path)
+
+
+class TestOtherNetworks:
+    """Those that are alike are called by what they have and ours have not."""
+
+    @pytest.mark.parametrize(
+        ("library", "key", "reason"),
+        [
+            ("timm", "dist_token", "a distilled DeiT, with a second token; only plain"),
+            ("timm", "blocks.0.ls1.gamma", "LayerScale"),
+            ("timm", "reg_token", "register tokens"),
+            ("timm", "attn_pool.latent", "pools with attention"),
+            ("timm", "blocks.0.attn.rel_pos.bias", "positions are not learned"),
+            ("transformers", "deit.embeddings.distillation_token", "a distilled DeiT"),
+            ("transformers", "layer.0.layer_scale1.lambda1", "LayerScale"),
+            ("transformers", "beit.encoder.layer.0.lambda_1", "LayerScale"),
+            ("transformers", "embeddings.register_tokens", "register tokens"),
+            ("transformers", "pre_layrnorm.weight", "normalises before its blocks"),
+            ("transformers", "head.probe", "pools with attention"),
+            ("transformers", "embeddings.patch_embedding.bias", "CLIP or SigLIP"),
+        ],
+    )
+    def test_are_refused(self, library, key, reason, tmp_path):
+        known = {
+            "timm": "patch_embed.proj.weight",
+            "transformers": "model.embeddings.patch_embeddings.weight",
+        }
+        array = np.zeros(3, "float32")
+        np.savez(tmp_path / "a.npz", **{known[library]: array, key: array})
+        with pytest.raises(zoo.CheckpointError, match=reason) as error:
+            zoo.read(tmp_path / "a.npz")
+        assert f"the names of {library}" in str(error.value)
+        # What follows from it would only hide it.
+        assert "missing" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+class TestInfinite:
+    """NaN and infinity are refused, wherever they are."""
+
+    def test_safetensors(self, value, tmp_path):
+        arrays = dict(golden().arrays)
+        arrays["head/bias"] = np.full(10, value)
+        arrays["Transformer/encoder_norm/bias"] = np.zeros(48)
+        safetensors.write(tmp_path / "a.safetensors", arrays)
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'head/b"):
+            zoo.read(tmp_path / "a.safetensors")
+
+    def test_the_last_of_many_blocks(self, value, tmp_path):
+        numbers = np.zeros(100_000)
+        numbers[-1] = value
+        safetensors.write(tmp_path / "a.safetensors", {"a": numbers})
+        file = safetensors.Safetensors(tmp_path / "a.safetensors")
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'a'"):
+            file.check("a")
+
+    def test_h5(self, value, tmp_path):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["fine"] = np.ones(3, "float32")
+            file["wrong"] = np.array([1.0, value], "float32")
+        file = h5.H5(tmp_path / "a.h5")
+        assert np.asarray(file.check("fine")).sum() == 3
+        with pytest.raises(zoo.CheckpointError, match="NaN or infinity under 'wrong'"):
+            file.check("wrong")
+
+    def test_writing(self, value, tmp_path):
+        arrays = dict(golden().arrays)
+        arrays["cls"] = np.full((1, 1, 48), value, "float32")
+        with pytest.raises(zoo.CheckpointError, match="cls holds NaN or infinity"):
+            zoo.write(tmp_path / "a.npz", arrays)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"activation": "relu"},
+        {"layer_norm_epsilon": 0.0},
+        {"layer_norm_epsilon": True},
+        {"input_mean": 0.5},
+        {"input_mean": ()},
+        {"input_std": (0.5, 0.5, 0.0)},
+        {"input_std": (0.5, 0.5)},
+        {"resnet_padding": "valid"},
+        {"resnet_epsilons": "torch"},
+    ],
+)
+def test_semantics_that_are_not(change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        Semantics(**change)

@@ -1,0 +1,90 @@
+"""ResNets to compare a Vision Transformer with, built the way the trainer wants."""
+
+import keras
+
+import keras_vit
+import zoo
+from keras_vit.layers.sizes import pair
+from train.common.errors import RunError
+
+
+def build(name, *, weights=None, image_size=224, classes):
+    """Returns a baseline with a new head of zeros.
+
+    The batch normalisation of ResNet50V2 takes its statistics of each micro-batch on
+    each device, not of the batch, and under `tf.distribute.MirroredStrategy` each
+    device keeps moving averages of its own, of which a saved model has those of the
+    first: train it on one device, in few and large micro-batches. BiT has group norms
+    and depends on neither.
+
+    Args:
+        name: str, one of `BASELINES`.
+        weights: None for random ones; the path of a file, for BiT an `.npz` in its
+            released naming (or the URL of one), for ResNet50V2 a `.h5` of Keras
+            without the head; or for ResNet50V2 `"imagenet"`, which Keras downloads.
+        image_size: int or (height, width) in pixels.
+        classes: int.
+
+    Returns:
+        A functional `keras.Model` from float images (batch, height, width, 3) in
+        [-1, 1] to float32 logits (batch, classes), whose last layer is `head`.
+
+    Raises:
+        RunError: there is no such baseline, or its weights cannot be had or do not
+            fit; the message says what to do.
+
+    Source:
+        BiT: arXiv 1912.11370. ResNet50V2: arXiv 1603.05027, `keras.applications`.
+
+    Example:
+
+    >>> build("BiT-R50x1", image_size=(32, 64), classes=10).output_shape
+    (None, 10)
+    """
+    if name not in BASELINES:
+        raise RunError(
+            f"There is no baseline {name!r}: choose one of {', '.join(BASELINES)}."
+        )
+    try:
+        size = pair(image_size, "image_size")
+        body = BASELINES[name](weights, size)
+    # Keras raises a plain Exception where a download fails.
+    except Exception as error:
+        raise RunError(f"The baseline {name} cannot be built: {error}") from error
+    logits = keras.layers.Dense(
+        classes, kernel_initializer="zeros", dtype="float32", name="head"
+    )(body.output)
+    return keras.Model(body.input, logits, name=body.name)
+
+
+def _bit_r50x1(weights, image_size):
+    try:
+        return keras_vit.BiT_R50x1(weights, include_top=False, image_size=image_size)
+    except zoo.CatalogError as error:
+        raise ValueError(
+            f"weights {weights!r} are neither a file nor a URL: pass the .npz of a "
+            "release such as "
+            "https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz, or none."
+        ) from error
+
+
+def _resnet50v2(weights, image_size):
+    try:
+        return keras.applications.ResNet50V2(
+            include_top=False,
+            weights=weights,
+            input_shape=(*image_size, 3),
+            pooling="avg",
+        )
+    except ValueError as error:
+        if weights in (None, "imagenet"):
+            raise
+        raise ValueError(
+            f"the weights {weights} are not those of a ResNet50V2 without its head "
+            f"({error}): pass a .h5 such as the one that Keras downloads for "
+            '"imagenet", or that, or none.'
+        ) from error
+
+
+# Name -> function of weights and (height, width) to a model that gives features.
+BASELINES = {"BiT-R50x1": _bit_r50x1, "ResNet50V2": _resnet50v2}

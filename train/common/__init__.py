@@ -1,0 +1,1 @@
+"""What every room of train uses: command line, errors, files, optional packages."""

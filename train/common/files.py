@@ -1,0 +1,205 @@
+"""Files and folders that are whole or not there."""
+
+import contextlib
+import glob
+import os
+import pathlib
+import shutil
+import tempfile
+
+import filelock
+
+from train.common.errors import RunError
+
+# No write takes so long: a temporary file of this age is of a killed process.
+_ABANDONED_SECONDS = 24 * 60 * 60
+# In the hidden folder that a process writes.
+_LOCK = "lock"
+
+
+def make_folder(path, flag="--run_dir"):
+    """Makes a folder, and those above it, unless it is there.
+
+    Args:
+        path: str or path.
+        flag: str, that names it.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        RunError: it cannot be made.
+    """
+    path = pathlib.Path(path).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"Cannot make the folder {path}: {error.strerror}. Pass another {flag}."
+        ) from error
+    return path
+
+
+@contextlib.contextmanager
+def whole_file(path):
+    """Yields a temporary path beside `path`, which takes its place on success.
+
+    A process that is killed leaves it there, for `remove_temporaries` or for the same
+    file a day later.
+
+    Args:
+        path: str or path of the file to write.
+
+    Yields:
+        `pathlib.Path` of the same ending, to be written.
+
+    Raises:
+        RunError: the file cannot be written (permissions, disk full); what was at
+            `path` before is untouched.
+
+    Example:
+
+    >>> with whole_file("metrics.txt") as temporary:
+    ...     _ = temporary.write_text("done")
+    """
+    path = pathlib.Path(path).expanduser()
+    temporary = None
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.stem}-", suffix=f".tmp{path.suffix}", dir=path.parent
+        )
+        os.close(handle)
+        temporary = pathlib.Path(name)
+        _remove_abandoned(path, temporary.stat().st_mtime)
+        yield temporary
+        _to_disk(temporary)
+        # mkstemp makes files that only their owner may read.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunError(
+            f"Cannot write {path}: {error.strerror or error}. Free space or mend the "
+            "permissions, or pass another --run_dir."
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _remove_abandoned(path, now):
+    """Removes temporary files of `path`, a day old by the clock of its disk."""
+    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    for temporary in path.parent.glob(f".{stem}-????????.tmp{suffix}"):
+        # Another process may do the same.
+        with contextlib.suppress(OSError):
+            if now - temporary.stat().st_mtime > _ABANDONED_SECONDS:
+                temporary.unlink()
+
+
+def remove_temporaries(folder):
+    """Removes the temporary files that killed processes left in a folder.
+
+    Args:
+        folder: `pathlib.Path`, to which no other process writes.
+
+    Example:
+
+    >>> remove_temporaries(pathlib.Path("."))
+    """
+    for path in folder.glob(".*-????????.tmp*"):
+        if path.is_file():
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path):
+    """Yields a temporary folder, which takes the place of `path` on success.
+
+    A process that is killed leaves the old folder as it was; between the two renames
+    at the end, as `old` in a hidden folder beside it. The next to write the folder
+    puts that back, and removes the hidden one.
+
+    Args:
+        path: str or path of the folder to write; those above it are made.
+
+    Yields:
+        `pathlib.Path` of an empty folder, to be filled.
+
+    Raises:
+        RunError: the folder cannot be written (permissions, disk full); what was at
+            `path` before is untouched.
+
+    Example:
+
+    >>> with whole_folder("exported") as temporary:
+    ...     _ = (temporary / "metrics.txt").write_text("done")
+    """
+    path = pathlib.Path(path).expanduser().resolve()
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _tidy_beside(path)
+            beside = pathlib.Path(
+                tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
+            )
+            stack.callback(shutil.rmtree, beside, ignore_errors=True)
+            # Some disks have no locks: there, what a kill leaves stays.
+            with contextlib.suppress(OSError, NotImplementedError):
+                lock = filelock.FileLock(beside / _LOCK)
+                lock.acquire(timeout=0)
+                stack.callback(lock.release)
+            new, old = beside / "new", beside / "old"
+            new.mkdir()
+            yield new
+            for written in new.rglob("*"):
+                if written.is_file():
+                    _to_disk(written)
+            try:
+                # Only an empty folder can be replaced in one step.
+                if path.exists():
+                    path.rename(old)
+                new.rename(path)
+            except BaseException:
+                if old.exists() and not path.exists():
+                    old.rename(path)
+                raise
+        except OSError as error:
+            raise RunError(
+                f"Cannot write the folder {path}: {error.strerror or error}. Free "
+                "space or mend the permissions, or choose another folder."
+            ) from error
+
+
+def _tidy_beside(path):
+    """Removes what killed processes left beside a folder, which is put back first."""
+    for beside in path.parent.glob(f".{glob.escape(path.name)}-????????"):
+        # Another process is writing, or does the same.
+        with contextlib.suppress(OSError, NotImplementedError):
+            parts = set(os.listdir(beside))
+            # Whoever writes has the lock before there is any of them.
+            if not parts & {"new", "old"} or parts - {"new", "old", _LOCK}:
+                continue
+            with filelock.FileLock(beside / _LOCK, timeout=0):
+                if "old" in parts and not path.exists():
+                    (beside / "old").rename(path)
+            shutil.rmtree(beside)
+
+
+def _to_disk(path):
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def file_names(folder):
+    """Returns the set of files in a folder and those below, as relative paths.
+
+    Args:
+        folder: `pathlib.Path`.
+    """
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,69 @@
+"""Compares finished runs on the same data set: a page and a file of numbers.
+
+  keras-vit compare runs/vit runs/resnet --output=compare.md
+  keras-vit compare runs/vit runs/resnet --output=compare.md --measure
+
+Side by side: accuracy with its 95% confidence interval, macro F1 and F1 of each class,
+parameters, multiply-adds of an image, training time and speed; with --measure also how
+many images a second the models answer now, measured in turns. compare.json has the
+same numbers. Runs of different data sets or test images are refused.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train.common import command_line  # noqa: E402
+from zoo.text import printable  # noqa: E402
+
+flags.DEFINE_string(
+    "output", "compare.md", "The page; the numbers go into a .json beside it."
+)
+flags.DEFINE_bool(
+    "measure", False, "Measure how many images a second the models answer now."
+)
+flags.DEFINE_integer(
+    "batch_size", 32, "Images at a time, for --measure.", lower_bound=1
+)
+
+
+def main(argv):
+    """Reads the flags, compares, and says where the page is."""
+    if len(argv) < 3:
+        typed = command_line.typed("compare")
+        raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
+    command_line.need_packages("compare")
+    command_line.need_tensorflow("The training code")
+    from train.common.errors import RunError
+    from train.compare import comparison
+
+    given = flags.FLAGS.flag_values_dict()
+    try:
+        found = comparison.compare(
+            argv[1:],
+            output=given["output"],
+            measure=given["measure"],
+            batch_size=given["batch_size"],
+            command=command_line.as_typed("compare"),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no page was written.")
+    for row in found["runs"]:
+        line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
+        print(printable(line))
+    print(f"page {given['output']}")
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

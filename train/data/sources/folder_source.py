@@ -1,0 +1,220 @@
+"""A user's own images in folders, one a class."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from train.data.sources.splits import (
+    DataError,
+    Source,
+    Split,
+    check_name,
+    divide,
+    hold_out,
+    in_memory,
+)
+from train.data.transforms.decoding import reads_heic
+from zoo.text import printable
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+HEIC_ENDINGS = (".heic", ".heif", ".hif")
+# What systems put beside photos, and nobody misses.
+_OF_SYSTEMS = ("thumbs.db", "desktop.ini")
+# What folders are called, and the part that each is.
+PARTS = {
+    "train": "train",
+    "validation": "validation",
+    "val": "validation",
+    "test": "test",
+}
+LAYOUT = (
+    f"expected one folder a class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
+    "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
+    "test/daisy/2.jpg"
+)
+# One of so many images of each class is for the test where no folder is.
+TEST_SHARE = 5
+
+
+def load_folder(folder: str | Path, validation_fraction: float) -> Source:
+    """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
+
+    Files are taken in sorted order; other file types and folders are ignored, and are
+    named by the source but where they are hidden. In
+    `class/*.jpg` a fixed fifth of the images of each class, one at least, is the test
+    split. The validation split is the folder `validation` or `val`, and where there is
+    none, a fixed stratified part of `train`.
+
+    Args:
+        folder: The folder that holds the classes, or `train`, `test` and perhaps
+            `validation` (which is the test where there is no `test`).
+        validation_fraction: The part of `train` to hold out, 0 for none. A folder for
+            validation is used for any fraction but 0.
+
+    Returns:
+        The source, with file paths as records.
+
+    Raises:
+        DataError: when the folder is not laid out like this, a name has line breaks or
+            is not UTF-8, when its parts differ in
+            classes, when a class has no image, or a single one of which none is left
+            for the test, or when the fraction is unusable.
+    """
+    folder = Path(folder)
+    check_name(str(folder), str(folder))
+    parts = _parts(folder)
+    ignored = []
+    if parts:
+        used = {path.name for path in parts.values()}
+        ignored += [path for path in entries(folder) if path.name not in used]
+        files = {part: _list_images(path, ignored) for part, path in parts.items()}
+        _check_classes(parts, files)
+        names = {part: str(path) for part, path in parts.items()}
+    else:
+        files = _held_out(folder, _list_images(folder, ignored))
+        names = {"train": str(folder), "test": f"the test part of {folder}"}
+    splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
+    classes = sorted(files["train"])
+    source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
+    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+
+
+def entries(folder: Path) -> list[Path]:
+    """Returns what is in a folder and not hidden, sorted."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and path.name.lower() not in _OF_SYSTEMS
+    )
+
+
+def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+    """Names for a person what is not used of a folder, such as `daisy/older/`."""
+    return tuple(
+        printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
+        for path in paths
+    )
+
+
+def image_endings() -> tuple[str, ...]:
+    """Returns the endings of files that can be decoded, in small letters."""
+    return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
+
+
+def heic_remedy(names: Iterable[str]) -> str:
+    """Returns what to install where photos cannot be read without it, else nothing.
+
+    Args:
+        names: Of files that are not used.
+    """
+    is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
+    if not is_heic or reads_heic():
+        return ""
+    return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
+
+
+def _parts(folder):
+    """Returns the folder of each part, none where it holds the classes themselves."""
+    parts = {}
+    for name, part in PARTS.items():
+        if not (folder / name).is_dir():
+            continue
+        if part in parts:
+            raise DataError(
+                f"{folder} has both {parts[part].name} and {name}: keep one of them"
+            )
+        parts[part] = folder / name
+    if parts and "train" not in parts:
+        raise DataError(f"there is no folder {folder / 'train'}: {LAYOUT}")
+    if len(parts) == 1:
+        raise DataError(
+            f"there is no folder {folder / 'test'}: {LAYOUT}. To have a fifth of "
+            f"{folder / 'train'} held out for the test, pass that folder"
+        )
+    return parts
+
+
+def _check_classes(parts, files):
+    """Raises `DataError` where a part lacks a class that train has, or has another."""
+    for part in files.keys() - {"train"}:
+        for one, other in (("train", part), (part, "train")):
+            missing = sorted(files[one].keys() - files[other].keys())
+            if missing:
+                raise DataError(
+                    f"{parts[one]} has the class folders {missing} that "
+                    f"{parts[other]} lacks: add them there or remove them here; "
+                    f"{LAYOUT}"
+                )
+
+
+def _held_out(folder, files):
+    """Divides the images of each class into train and test, always alike."""
+    parts = {"train": {}, "test": {}}
+    for name, paths in files.items():
+        if len(paths) == 1:
+            raise DataError(
+                f"{folder / name} has one image, which cannot be both for training "
+                "and for the test: add some, or remove the folder"
+            )
+        count = max(1, len(paths) // TEST_SHARE)
+        kept, held = hold_out(np.zeros(len(paths)), count)
+        parts["train"][name] = [paths[index] for index in kept]
+        parts["test"][name] = [paths[index] for index in held]
+    return parts
+
+
+def _list_images(folder, ignored):
+    """Returns `{class name: sorted image paths}` of one part; adds what is not used."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}: {LAYOUT}")
+    endings = image_endings()
+    files = {}
+    unused = {}
+    for entry in entries(folder):
+        if not entry.is_dir():
+            ignored.append(entry)
+            continue
+        check_name(entry.name, str(entry))
+        files[entry.name] = []
+        unused[entry.name] = []
+        for path in entries(entry):
+            if path.suffix.lower() in endings and path.is_file():
+                check_name(path.name, str(path))
+                files[entry.name].append(str(path))
+            else:
+                unused[entry.name].append(path)
+        ignored += unused[entry.name]
+    if not files:
+        raise DataError(f"{folder} has no class folders: {LAYOUT}")
+    for name, paths in files.items():
+        if not paths:
+            remedy = heic_remedy(unused[name])
+            raise DataError(f"{folder / name} has no images: {LAYOUT}{remedy}")
+    return files
+
+
+def _flatten(files):
+    """Returns the paths of all classes in label order, and their labels."""
+    names = sorted(files)
+    labels = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
+    paths = np.array([path for name in names for path in files[name]], dtype=object)
+    return paths, labels.astype(np.int32)
+
+
+def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
+    """Makes a split of image files.
+
+    Args:
+        name: As in `Split`.
+        paths: Of the files.
+        labels: Their integer labels.
+
+    Returns:
+        The split, with the paths as records.
+    """
+    return in_memory(
+        name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
+    )

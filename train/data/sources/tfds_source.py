@@ -1,0 +1,261 @@
+"""Image-classification data sets of TensorFlow Datasets."""
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from train.data.sources.pieces import RecordFile, cut, find_offsets, interleaved
+from train.data.sources.splits import DataError, Source, Split, validation_size
+
+UNLABELLED = -1
+# TFDS's own, of files that it shuffled; others are read one after the other.
+FILES_AT_ONCE, BLOCK = 16, 16
+
+
+def load_tfds(
+    dataset: str, data_dir: str | Path | None, validation_fraction: float
+) -> Source:
+    """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
+
+    The validation split is the end of `train`, as in the released code's
+    `train[:98%]` and `train[98%:]` (vision_transformer, configs/common.py). The test
+    split is "test", or "validation" where "test" is missing or has no labels (as in
+    imagenet2012).
+
+    Args:
+        dataset: A TFDS name, "cifar100", "cifar10:3.*.*" or "name/config".
+        data_dir: Where TFDS keeps its data; None for its default.
+        validation_fraction: The part of `train` to hold out, 0 for none.
+
+    Returns:
+        The source, with encoded images as records.
+
+    Raises:
+        DataError: when the name is unknown, the data cannot be prepared or are no
+            image classification, or when the fraction is unusable.
+    """
+    builder = open_builder(dataset, data_dir)
+    image, label = _check_features(builder, dataset)
+    splits = builder.info.splits
+    if "train" not in splits:
+        raise DataError(
+            f"{dataset} has no train split, only {sorted(splits)}: "
+            "choose a data set to train on"
+        )
+
+    def split(instruction):
+        return tfds_split(
+            builder, dataset, instruction, image, (label,), lambda found: found[label]
+        )
+
+    tests = (split(part) for part in ("test", "validation") if part in splits)
+    test = next((part for part in tests if _is_labelled(part)), None)
+    if test is None:
+        raise DataError(
+            f"{dataset} has no labelled test or validation split, only "
+            f"{sorted(splits)}: choose a data set that can be evaluated"
+        )
+    total = splits["train"].num_examples
+    count = validation_size(f"{dataset} train", total, validation_fraction)
+    return Source(
+        name=dataset,
+        class_names=tuple(builder.info.features[label].names),
+        train=split(f"train[:{total - count}]" if count else "train"),
+        validation=split(f"train[{total - count}:]") if count else None,
+        test=test,
+    )
+
+
+def open_builder(dataset: str, data_dir: str | Path | None):
+    """Opens a TFDS data set; downloads it only when it is not prepared yet.
+
+    Args:
+        dataset: As in `load_tfds`.
+        data_dir: Where TFDS keeps its data; None for its default.
+
+    Returns:
+        `tfds.core.DatasetBuilder`.
+
+    Raises:
+        DataError: when the name is unknown or the data cannot be prepared.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise DataError(
+            f'the data set "{dataset}" is read with TensorFlow Datasets, which is not '
+            "installed: pip install tensorflow-datasets"
+        ) from error
+
+    if data_dir is not None:
+        data_dir = str(Path(data_dir).expanduser())
+    try:
+        builder = tfds.builder(dataset, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError as error:
+        raise DataError(_unknown(dataset, tfds)) from error
+    except Exception as error:
+        # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
+        raise DataError(
+            f'"{dataset}" is no existing folder and TensorFlow Datasets cannot open '
+            f"it: {error}"
+        ) from error
+    if builder.is_prepared():
+        return builder
+    try:
+        builder.download_and_prepare()
+    except Exception as error:
+        # Whatever stopped it (network, disk, a manual download), the remedy is one.
+        raise DataError(
+            f"{dataset} is not prepared in {builder.data_path} and could not be "
+            f"downloaded ({type(error).__name__}: {error}): prepare it on a machine "
+            f'with network access, tfds.load("{dataset}", data_dir=...), copy that '
+            "folder here and pass it as --data_dir"
+        ) from error
+    return builder
+
+
+def _unknown(dataset, tfds):
+    known = [*tfds.list_builders(with_community_datasets=False), "digits"]
+    name = re.split("[/:]", dataset)[0]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return (
+        f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
+        f'Datasets: {hint}Pass "digits", a name such as cifar100, vtab/TASK, a folder '
+        "laid out class/*.jpg or {train,test}/class/*.jpg, a CSV file or TFRecord files"
+    )
+
+
+def _check_features(builder, dataset):
+    """Returns the names of image and label, once they are seen to be such."""
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    keys = builder.info.supervised_keys
+    if (
+        not isinstance(keys, tuple)
+        or len(keys) != 2
+        or not all(isinstance(key, str) and key in features for key in keys)
+        or not isinstance(features[keys[0]], tfds.features.Image)
+        or features[keys[0]].np_dtype != np.uint8
+        or not isinstance(features[keys[1]], tfds.features.ClassLabel)
+    ):
+        raise DataError(
+            f"{dataset} is no image classification: its supervised keys are {keys} of "
+            f"the features {sorted(features)}, not a uint8 Image and a ClassLabel; "
+            "choose another data set or export it to folders"
+        )
+    return keys
+
+
+def tfds_split(
+    builder,
+    dataset: str,
+    instruction: str,
+    image: str,
+    label_features: Sequence[str],
+    label: Callable[[Mapping[str, Any]], tf.Tensor],
+    read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> Split:
+    """Makes a split of a TFDS data set, of which only what is needed is parsed.
+
+    Args:
+        builder: `tfds.core.DatasetBuilder`.
+        dataset: What the user calls it.
+        instruction: Which examples, "train[:800]".
+        image: The name of the image feature.
+        label_features: The names of the features that decide the label.
+        label: Turns these features of an example, by name, into its label.
+        read: As in `Split`.
+
+    Returns:
+        The split, with encoded images as records.
+    """
+    import tensorflow_datasets as tfds
+
+    name = f"{dataset} {instruction}"
+    decoders = tfds.decode.PartialDecoding(
+        dict.fromkeys((image, *label_features), True),
+        decoders={image: tfds.decode.SkipDecoding()},
+    )
+    # What `records` and `pieces` share, so that an index means one example in both.
+    order = {
+        "cycle_length": 1 if builder.info.disable_shuffling else FILES_AT_ONCE,
+        "block_length": BLOCK,
+    }
+
+    def records():
+        examples = builder.as_dataset(
+            split=instruction,
+            shuffle_files=False,
+            decoders=decoders,
+            read_config=tfds.ReadConfig(
+                # The training pipeline caches and prefetches by itself.
+                try_autocache=False,
+                skip_prefetch=True,
+                **{f"interleave_{name}": number for name, number in order.items()},
+            ),
+        )
+        return examples.map(lambda example: (example[image], label(example)))
+
+    def pieces():
+        features = decoders.extract_features(builder.info.features)
+
+        def parsed(index, record):
+            example = features.deserialize_example(record, decoders=decoders.decoders)
+            return example[image], label(example)
+
+        files = list(_record_files(builder, instruction))
+        return cut(files, parsed, interleaved([file.take for file in files], **order))
+
+    # Others have no records that can be told apart in a file.
+    is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
+    return Split(
+        name=name,
+        num_examples=builder.info.splits[instruction].num_examples,
+        records=records,
+        read=read,
+        locate=lambda index, record: f"example {index} of {name}",
+        pieces=pieces if is_tfrecord else None,
+        # As TFDS itself decodes, and so as published.
+        honour_exif=False,
+    )
+
+
+def _record_files(builder, instruction):
+    """Yields the files of a split, with places in them where TFDS did not shuffle."""
+    for file in builder.info.splits[instruction].file_instructions:
+        path = os.fspath(file.filename)
+        rest = file.examples_in_shard - file.skip
+        # To look at each record is much to ask of storage far away.
+        is_searched = builder.info.disable_shuffling and "://" not in path
+        yield RecordFile(
+            path,
+            skip=file.skip,
+            take=rest if file.take == -1 else file.take,
+            offsets=_offsets(path, file.examples_in_shard) if is_searched else None,
+        )
+
+
+def _offsets(path, count):
+    try:
+        offsets = find_offsets(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if len(offsets) != count + 1:
+        raise DataError(
+            f"{path} is damaged: it has {len(offsets) - 1} whole records and should "
+            f"have {count}; prepare or copy it again"
+        )
+    return offsets
+
+
+def _is_labelled(split):
+    _, label = next(iter(split.records().take(1)))
+    return int(label) != UNLABELLED

@@ -1,0 +1,271 @@
+"""TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from train.common.progress import progress_bar
+from train.data.sources.folder_source import entries, ignored_names
+from train.data.sources.kinds import PARTS, record_files
+from train.data.sources.pieces import RecordFile, cut, offsets_of
+from train.data.sources.splits import DataError, Source, Split, check_name, divide
+
+IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
+CLASS_NAMES = "class_names.txt"
+LAYOUT = (
+    "expected TFRecord files train-*.tfrecord and test-*.tfrecord (or validation-*) of "
+    f"tf.train.Example with {IMAGE} and {LABEL}"
+)
+ABSENT = -1
+SHOWN_MEGABYTES = 500
+
+
+class _File(NamedTuple):
+    labels: np.ndarray
+    texts: dict[int, set[bytes]]
+    lengths: np.ndarray
+
+
+def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
+    """Loads TFRecord files `train-*`, `test-*` and `validation-*`.
+
+    Each record is a `tf.train.Example` with `image/encoded`, the bytes of an image
+    file, `image/class/label`, an integer from 0, and perhaps `image/class/text`. The
+    names of the classes are the lines of `class_names.txt` beside the files, otherwise
+    the texts, otherwise the numbers. Every file is read once here: that counts the
+    examples, and finds damage and labels out of range.
+
+    Args:
+        dataset: A folder of such files, or a pattern with `*`.
+        validation_fraction: The part of train to hold out, 0 for none. Files
+            `validation-*` are used for any fraction but 0, and are the test where no
+            file is for that.
+
+    Returns:
+        The source, with `tf.train.Example` as records, in the order of the sorted
+        files. It names what else is in the folder, or is called by the pattern.
+
+    Raises:
+        DataError: when there are no such files, they are damaged, their records have
+            other features, a label is out of range, or the fraction is unusable.
+
+    Example:
+
+    >>> load_tfrecord("records/", 0.01).train.num_examples  # doctest: +SKIP
+    1268355
+    """
+    path = Path(dataset).expanduser()
+    folder, pattern = (path, "*") if path.is_dir() else (path.parent, path.name)
+    files = record_files(folder, pattern)
+    if not files:
+        raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
+    contents = _read(files)
+    for part, paths in files.items():
+        if not any(len(contents[path].labels) for path in paths):
+            raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
+    names = _class_names(folder / CLASS_NAMES, contents)
+    _check_labels(contents, names)
+    splits = {
+        part: _split(f"{dataset} {part}", files[part], contents)
+        for part in PARTS
+        if part in files
+    }
+    used = {CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
+    ignored = [
+        path
+        for path in entries(folder)
+        if path.match(pattern) and path.name not in used
+    ]
+    source = divide(dataset, names, splits, validation_fraction, LAYOUT)
+    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+
+
+def _compression(path):
+    return "GZIP" if path.suffix == ".gz" else ""
+
+
+def _read(files):
+    """Returns what is in each file, and checks every record."""
+    paths = [path for part in files.values() for path in part]
+    size = sum(path.stat().st_size for path in paths)
+    bar = progress_bar(
+        total=size,
+        unit="B",
+        unit_scale=True,
+        desc="counting examples",
+        disable=size < SHOWN_MEGABYTES * 2**20,
+    )
+    contents = {}
+    with bar, ThreadPoolExecutor() as pool:
+        for path, content in zip(paths, pool.map(_read_file, paths), strict=True):
+            contents[path] = content
+            bar.update(path.stat().st_size)
+    return contents
+
+
+def _read_file(path):
+    features = {
+        IMAGE: tf.io.FixedLenFeature((), tf.string, ""),
+        LABEL: tf.io.FixedLenFeature((), tf.int64, ABSENT),
+        TEXT: tf.io.FixedLenFeature((), tf.string, ""),
+    }
+
+    def parse(records):
+        parsed = tf.io.parse_example(records, features)
+        has_image = tf.strings.length(parsed[IMAGE]) > 0
+        return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
+
+    labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    texts = {}
+    records = tf.data.TFRecordDataset(str(path), _compression(path))
+    try:
+        for batch in records.batch(64).map(parse).as_numpy_iterator():
+            labels.append(batch[0])
+            lengths.append(batch[3])
+            if not batch[2].all() or (batch[0] < 0).any():
+                raise DataError(_explained(path, records))
+            for label, text in set(zip(batch[0].tolist(), batch[1], strict=True)):
+                if text:
+                    texts.setdefault(label, set()).add(text)
+    # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise DataError(_explained(path, records, error)) from error
+    return _File(np.concatenate(labels), texts, np.concatenate(lengths))
+
+
+def _explained(path, records, error=None):
+    """Says which record of a file is bad, and why; reads up to that one."""
+    kinds = {IMAGE: "bytes_list", LABEL: "int64_list", TEXT: "bytes_list"}
+    number = 0
+    try:
+        for number, record in enumerate(records.as_numpy_iterator(), 1):
+            place = f"{path} record {number}"
+            example = tf.train.Example.FromString(record)
+            present = example.features.feature
+            for key, kind in kinds.items():
+                found = present.get(key)
+                if found is None and key == TEXT:
+                    continue
+                if found is None or len(getattr(found, kind).value) != 1:
+                    return (
+                        f"{place} has no {key} with one value of {kind}, only the "
+                        f"features {sorted(present)}: {LAYOUT}"
+                    )
+            label = present[LABEL].int64_list.value[0]
+            if label < 0:
+                return f"{place} has the label {label}: labels count from 0"
+            if not present[IMAGE].bytes_list.value[0]:
+                return f"{place} has an empty {IMAGE}: remove the record"
+    except tf.errors.DataLossError:
+        return (
+            f"{path} is damaged after {number} whole records (cut short, or its "
+            "checksum is wrong): copy or write it again"
+        )
+    except tf.errors.OpError as reason:
+        return f"cannot read {path}: {reason.message}"
+    except Exception:
+        # What protobuf raises differs by its implementation.
+        return f"{path} record {number} is no tf.train.Example: {LAYOUT}"
+    return f"cannot read {path}: {error}"
+
+
+def _class_names(file, contents):
+    if file.exists():
+        try:
+            text = file.read_text(encoding="utf-8-sig").rstrip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot read {file}: {error}") from error
+        # Other line breaks are in the names, which are refused.
+        names = tuple(text.split("\n")) if text else ()
+        for number, name in enumerate(names, 1):
+            check_name(name, f"{file} line {number}")
+        return names
+    texts = {}
+    for path, content in contents.items():
+        for label, found in content.texts.items():
+            for text in found:
+                name = text.decode("utf-8", "surrogateescape")
+                check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
+            texts.setdefault(label, set()).update(found)
+    for label, found in sorted(texts.items()):
+        if len(found) > 1:
+            raise DataError(
+                f"the label {label} has the names {sorted(map(_text, found))} in "
+                f"{TEXT}: write the name of each label to {file}, one a line"
+            )
+    labels = np.concatenate([content.labels for content in contents.values()])
+    return tuple(
+        _text(*texts[label]) if label in texts else str(label)
+        for label in range(labels.max() + 1)
+    )
+
+
+def _text(text):
+    return text.decode("utf-8", "replace")
+
+
+def _check_labels(contents, names):
+    for path, content in contents.items():
+        most = content.labels.max(initial=0)
+        if most >= len(names):
+            least = min(c.labels.min(initial=most) for c in contents.values())
+            raise DataError(
+                f"{path} record {content.labels.argmax() + 1} has the label {most}, "
+                f"but {CLASS_NAMES} has {len(names)} lines, for labels from 0; the "
+                f"least label is {least}: where they count from 1, begin the file with "
+                "a line for 0"
+            )
+
+
+def _split(name, paths, contents):
+    feature = {IMAGE: tf.io.FixedLenFeature((), tf.string)}
+    labels = np.concatenate([contents[path].labels for path in paths])
+
+    def records():
+        files = tf.data.Dataset.from_tensor_slices(
+            ([str(path) for path in paths], [_compression(path) for path in paths])
+        )
+        return tf.data.Dataset.zip(
+            files.flat_map(tf.data.TFRecordDataset),
+            tf.data.Dataset.from_tensor_slices(labels),
+        )
+
+    def pieces():
+        with tf.device("CPU:0"):
+            label_of = tf.constant(labels)
+
+        def example(index, record):
+            return record, tf.gather(label_of, index)
+
+        return cut([_record_file(path, contents[path]) for path in paths], example)
+
+    starts = np.cumsum([0, *(len(contents[path].labels) for path in paths)])
+
+    def locate(index, record):
+        file = int(np.searchsorted(starts, index, side="right")) - 1
+        return f"{paths[file]} record {index - starts[file] + 1}"
+
+    return Split(
+        name=name,
+        num_examples=len(labels),
+        records=records,
+        read=lambda record: tf.io.parse_single_example(record, feature)[IMAGE],
+        locate=locate,
+        known_labels=labels,
+        pieces=pieces,
+    )
+
+
+def _record_file(path, content):
+    compression = _compression(path)
+    return RecordFile(
+        str(path),
+        skip=0,
+        take=len(content.labels),
+        offsets=None if compression else offsets_of(content.lengths),
+        compression=compression,
+    )

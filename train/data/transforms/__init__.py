@@ -1,0 +1,1 @@
+"""Image decoding, preprocessing and augmentation, for tf.data."""

@@ -1,0 +1,120 @@
+"""Random changes of single training images, each a function of its seed."""
+
+import functools
+
+import tensorflow as tf
+
+from train.data.transforms import image_ops
+
+# What the paper of random erasing takes for all its results.
+ERASED_AREA = (0.02, 0.4)
+ERASED_ASPECT = (0.3, 1 / 0.3)
+ERASING_ATTEMPTS = 100
+
+
+def rand_augment(
+    image: tf.Tensor, num_layers: int, magnitude: float, seed: tf.Tensor
+) -> tf.Tensor:
+    """Applies randomly chosen operations one after another, as the released code does.
+
+    Each layer takes one of the 16 operations of `image_ops`, all equally probable, and
+    always applies it. A magnitude of 0 changes images too: it equalizes and inverts
+    them, takes most of their colour, contrast, brightness and sharpness.
+
+    Args:
+        image: uint8 `(height, width, 3)`, both sides at least 3.
+        num_layers: How many operations.
+        magnitude: Their strength, 10 for the usual one; the released recipes take 0,
+            10, 15 and 20.
+        seed: Integers `(2,)`; the operations are a function of it.
+
+    Returns:
+        uint8 of the shape of `image`.
+
+    Raises:
+        ValueError: for an image of another dtype, or a negative number.
+
+    Source: RandAugment: Practical automated data augmentation; big_vision,
+    pp/archive/autoaugment.py; docs/augmentation.md.
+
+    Example:
+
+    >>> image = tf.zeros((224, 224, 3), tf.uint8)
+    >>> rand_augment(image, num_layers=2, magnitude=15, seed=(0, 1)).shape
+    TensorShape([224, 224, 3])
+    """
+    if image.dtype != tf.uint8:
+        raise ValueError(
+            f"rand_augment changes uint8 images, got {image.dtype.name}: cast its "
+            "values 0..255 before it, and scale them after it"
+        )
+    for name, value in (("num_layers", num_layers), ("magnitude", magnitude)):
+        if value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+    shape = image.shape
+    for layer_seed in tf.unstack(tf.random.split(seed, num_layers)):
+        choice_seed, seed = tf.unstack(tf.random.split(layer_seed, 2))
+        choice = tf.random.stateless_uniform(
+            (), choice_seed, maxval=len(image_ops.OPS), dtype=tf.int32
+        )
+        image = tf.switch_case(
+            choice,
+            [
+                functools.partial(op, image, magnitude / 10, seed)
+                for op in image_ops.OPS
+            ],
+        )
+        image.set_shape(shape)
+    return image
+
+
+def random_erasing(
+    image: tf.Tensor, seed: tf.Tensor, probability: float = 0.5
+) -> tf.Tensor:
+    """Fills a random rectangle with noise.
+
+    The rectangle has 2 % to 40 % of the area and an aspect of 0.3 to 3.33, and lies
+    anywhere: area, aspect and place are drawn uniformly until it fits, a hundred times
+    at most. Every value in it is drawn uniformly from 0..255.
+
+    Args:
+        image: `(height, width, channels)`, values in 0..255.
+        seed: Integers `(2,)`; the change is a function of it.
+        probability: How often an image is changed.
+
+    Returns:
+        The image, with its shape and dtype.
+
+    Source: Random Erasing Data Augmentation, algorithm 1, RE-R.
+
+    Example:
+
+    >>> image = tf.zeros((32, 32, 3), tf.uint8)
+    >>> bool(tf.reduce_any(random_erasing(image, seed=(0, 1), probability=1.0) > 0))
+    True
+    """
+    seeds = tf.unstack(tf.random.split(seed, 6))
+    height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
+
+    def draw(seed, low, high):
+        return tf.random.stateless_uniform((ERASING_ATTEMPTS,), seed, low, high)
+
+    area = draw(seeds[0], *ERASED_AREA) * height * width
+    aspect = draw(seeds[1], *ERASED_ASPECT)
+    top, left = draw(seeds[2], 0.0, height), draw(seeds[3], 0.0, width)
+    bottom, right = top + tf.sqrt(area * aspect), left + tf.sqrt(area / aspect)
+    fits = (bottom <= height) & (right <= width)
+    first = tf.argmax(fits)
+    rows, columns = (
+        (places >= tf.floor(low[first])) & (places < tf.floor(high[first]))
+        for places, low, high in (
+            (tf.range(height), top, bottom),
+            (tf.range(width), left, right),
+        )
+    )
+    is_chosen = tf.random.stateless_uniform((), seeds[4]) < probability
+    inside = rows[:, None, None] & columns[None, :, None] & is_chosen & fits[first]
+    noise = tf.random.stateless_uniform(
+        tf.shape(image), seeds[5], maxval=256, dtype=tf.int32
+    )
+    return tf.where(inside, tf.cast(noise, image.dtype), image)

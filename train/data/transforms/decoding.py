@@ -1,0 +1,162 @@
+"""Encoded images to upright pixels: the whole image, or a window of it."""
+
+import importlib.util
+import io
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from train.data.transforms import exif
+
+# From an image's shape, int32 `(3,)`, to int32 `(4,)`: top, left, height and width.
+ChooseWindow = Callable[[tf.Tensor], tf.Tensor]
+# How the files begin that TensorFlow decodes, apart from JPEG.
+_PNG, _GIF = b"\x89PNG", b"GIF8"
+_PILLOW_FORMATS = ["BMP", "WEBP"]
+
+
+def decode_image(
+    image: tf.Tensor,
+    choose_window: ChooseWindow | None = None,
+    *,
+    honour_exif: bool = True,
+) -> tf.Tensor:
+    """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
+
+    The content decides, not the name of the file. Gray and palettes become RGB,
+    transparency is dropped. Of a JPEG, little more than the window is decoded. Its
+    pixels are to the last bit those of the whole image, which are those of the released
+    code (TensorFlow's decoder with its default, fast transform). Damage that a window
+    does not reach goes unnoticed. BMP, WebP and HEIC are decoded by Pillow, HEIC where
+    pillow-heif is installed.
+
+    Args:
+        image: Scalar string, the bytes of a file; or pixels, `(height, width, 1)` or
+            `(height, width, 3)`, which stay as they are.
+        choose_window: Takes the upright image's shape and returns the window to decode;
+            None for the whole image.
+        honour_exif: Whether JPEG and PNG are turned as their EXIF orientation says; the
+            formats that Pillow decodes always are.
+
+    Returns:
+        `(height, width, 3)`, uint8 where the image was encoded; the first frame of an
+        animation.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when the bytes are no such image.
+    """
+    if image.dtype != tf.string:
+        pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
+        return _cut(pixels, choose_window)
+
+    def jpeg(turn=None):
+        if choose_window is not None:
+            return _decode_jpeg_window(image, choose_window, turn)
+        pixels = _decode_whole(image)
+        return pixels if turn is None else exif.turned(pixels, turn)
+
+    def other():
+        start = tf.strings.substr(image, 0, 4)
+        pixels = tf.cond(
+            (start == _PNG) | (start == _GIF),
+            lambda: decode_in_graph(image) if honour_exif else _decode_whole(image),
+            lambda: _decode_with_pillow(image),
+        )
+        return _cut(pixels, choose_window)
+
+    is_jpeg = tf.io.is_jpeg(image)
+    if not honour_exif:
+        pixels = tf.cond(is_jpeg, jpeg, other)
+    else:
+        pixels = tf.cond(
+            is_jpeg & ~exif.may_be_in(image),
+            jpeg,
+            exif.apart(
+                lambda: tf.cond(is_jpeg, lambda: jpeg(exif.orientation(image)), other)
+            ),
+        )
+    pixels.set_shape((None, None, 3))
+    return pixels
+
+
+def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
+    """Decodes a JPEG, PNG or GIF file upright, by TensorFlow's ops only.
+
+    Args:
+        encoded: Scalar string, the bytes of a file.
+        channels: 3, or 1 for gray.
+
+    Returns:
+        uint8 `(height, width, channels)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: when the bytes are no such image.
+    """
+    return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
+
+
+def reads_heic() -> bool:
+    """Whether pillow-heif is installed, which decodes the photos of iPhones."""
+    return importlib.util.find_spec("pillow_heif") is not None
+
+
+def _decode_whole(encoded, channels=3):
+    pixels = tf.io.decode_image(encoded, channels, expand_animations=False)
+    pixels.set_shape((None, None, channels))
+    return pixels
+
+
+def _cut(pixels, choose_window):
+    if choose_window is None:
+        return pixels
+    top, left, height, width = tf.unstack(choose_window(tf.shape(pixels)))
+    return pixels[top : top + height, left : left + width]
+
+
+def _decode_jpeg_window(encoded, choose_window, turn=None):
+    shape = tf.io.extract_jpeg_shape(encoded)
+    if turn is None:
+        window = choose_window(shape)
+    else:
+        window = choose_window(exif.turned_shape(shape, turn))
+        window = exif.stored_window(window, shape, turn)
+    top, left, height, width = tf.unstack(window)
+    # Colours stored at half resolution are interpolated between columns. Where it stops
+    # the decoder misses the next one, and pixels would be up to 50 levels off; two
+    # columns by themselves it does not interpolate at all.
+    first = tf.maximum(left - 2, 0)
+    end = tf.minimum(left + width + 2, shape[1])
+    wider = tf.io.decode_and_crop_jpeg(
+        encoded, tf.stack([top, first, height, end - first]), channels=3
+    )
+    pixels = wider[:, left - first : left - first + width]
+    return pixels if turn is None else exif.turned(pixels, turn)
+
+
+def _decode_with_pillow(encoded):
+    # Python, but Pillow decodes without its lock: images are decoded side by side.
+    pixels = tf.numpy_function(_pillow_pixels, [encoded], tf.uint8, stateful=False)
+    checks = [tf.debugging.assert_positive(tf.size(pixels), "cannot be decoded")]
+    with tf.control_dependencies(checks):
+        return tf.ensure_shape(pixels, (None, None, 3))
+
+
+def _pillow_pixels(encoded):
+    from PIL import Image, ImageOps
+
+    formats = _PILLOW_FORMATS
+    if reads_heic():
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+        formats = [*formats, "HEIF"]
+    # Bytes in graphs, otherwise an array of them.
+    file = io.BytesIO(np.asarray(encoded, object).item())
+    try:
+        with Image.open(file, formats=formats) as image:
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    # What damaged files raise differs: OSError, SyntaxError, struct.error and more. An
+    # exception would leave eager code and graphs as different errors.
+    except Exception:
+        return np.zeros((0, 0, 3), np.uint8)

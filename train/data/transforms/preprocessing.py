@@ -1,0 +1,149 @@
+"""Images to model inputs: the released training crop and evaluation resize."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from train.data.transforms.decoding import ChooseWindow
+
+# From None to the whole image, from a function of its shape to a window of it.
+Decode = Callable[[ChooseWindow | None], tf.Tensor]
+
+MIN_AREA = 0.05
+ASPECT_RATIOS = (0.75, 1.33)
+
+
+def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """Resizes the whole image without keeping its aspect: the released evaluation.
+
+    Bilinear between half-pixel centres, without antialias.
+
+    Args:
+        image: `(height, width, channels)` or a batch of such, any numeric dtype.
+        size: The new `(height, width)`.
+
+    Returns:
+        float32 `(*size, channels)`, or a batch of such, in the range of `image`.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py.
+    """
+
+    def resize(image):
+        return tf.image.resize(image, size, method="bilinear", antialias=False)
+
+    # The numbers are the same, but the kernel is vectorised for float32 only. Of an
+    # image with more pixels than it reads, the cast would cost more than that saves.
+    height, width = size
+    is_small = tf.reduce_prod(tf.shape(image)[-3:-1]) <= 2 * height * width
+    return tf.cond(
+        is_small, lambda: resize(tf.cast(image, tf.float32)), lambda: resize(image)
+    )
+
+
+def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Chooses 5 % to 100 % of the area of an image, at an aspect of 0.75 to 1.33.
+
+    Args:
+        shape: The image's, int32 `(3,)`.
+        seed: Integers `(2,)`; the window is a function of it.
+
+    Returns:
+        int32 `(4,)`: top, left, height and width.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py; Going Deeper with
+    Convolutions, section 6.
+    """
+    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+        shape,
+        bounding_boxes=tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
+        seed=seed,
+        min_object_covered=0.0,
+        aspect_ratio_range=ASPECT_RATIOS,
+        area_range=(MIN_AREA, 1.0),
+    )
+    return tf.concat([begin[:2], extent[:2]], axis=0)
+
+
+def inception_crop(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+    """Resizes the window of `inception_window`.
+
+    Args:
+        decode: Decodes the image, or a window that it chooses; any numeric dtype.
+        size: The new `(height, width)`.
+        seed: Integers `(2,)`; the window is a function of it.
+
+    Returns:
+        float32 `(*size, channels)` in the range of the image.
+    """
+    return squash(decode(lambda shape: inception_window(shape, seed)), size)
+
+
+def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+    """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
+
+    For images such as digits, whose meaning a crop or a flip would change.
+
+    Args:
+        decode: Decodes the image, or a window that it chooses; any numeric dtype.
+        size: The new `(height, width)`.
+        seed: Integers `(2,)`; the shift is a function of it.
+
+    Returns:
+        float32 `(*size, channels)` in the range of the image.
+    """
+    height, width = size
+    top, left = height // 8, width // 8
+    image = squash(decode(None), size)
+    padded = tf.pad(image, [[top, top], [left, left], [0, 0]])
+    return tf.image.stateless_random_crop(padded, image.shape, seed)
+
+
+def resize_only(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+    """Resizes as evaluation does: the training "crop" without any crop.
+
+    Args:
+        decode: Decodes the image, or a window that it chooses; any numeric dtype.
+        size: The new `(height, width)`.
+        seed: Unused.
+
+    Returns:
+        float32 `(*size, channels)` in the range of the image.
+    """
+    del seed
+    return squash(decode(None), size)
+
+
+TRAIN_CROPS = {
+    "inception": inception_crop,
+    "shift": random_shift,
+    "resize": resize_only,
+}
+
+
+def random_flip(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Mirrors the image left to right with probability one half.
+
+    Args:
+        image: `(height, width, channels)`.
+        seed: Integers `(2,)`; the flip is a function of it.
+
+    Returns:
+        The image, with its shape and dtype.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py.
+    """
+    return tf.image.stateless_random_flip_left_right(image, seed)
+
+
+def to_model_range(image: tf.Tensor) -> tf.Tensor:
+    """Maps pixel values 0..255 to -1..1, what every released model expects.
+
+    Args:
+        image: Any shape and numeric dtype, values in 0..255.
+
+    Returns:
+        float32 of the same shape, values in -1..1.
+
+    Source: vision_transformer, vit_jax/input_pipeline.py.
+    """
+    return (tf.cast(image, tf.float32) - 127.5) / 127.5

@@ -1,0 +1,1 @@
+"""The training step and loop: optimizers, losses, devices, checkpoints, callbacks."""

@@ -1,0 +1,158 @@
+"""Checkpoints of a run: every variable, written whole, read without unpickling."""
+
+import re
+
+import numpy as np
+from keras import ops
+
+from train.common.errors import DIVERGED, RunError, first_line
+from train.common.files import make_folder, whole_file
+from zoo.files.archive import Archive, CheckpointError
+
+
+class Checkpoints:
+    """The checkpoints in a folder, of which the newest two are kept.
+
+    Args:
+        folder: str or path, made if missing.
+
+    Raises:
+        RunError: the folder cannot be made.
+    """
+
+    def __init__(self, folder):
+        self.folder = make_folder(folder)
+
+    def steps(self):
+        """Returns the steps that have a checkpoint, in order."""
+        found = (
+            re.fullmatch(r"step-(\d+)\.npz", path.name)
+            for path in self.folder.iterdir()
+        )
+        return sorted(int(match[1]) for match in found if match)
+
+    def save(self, step, variables):
+        """Writes the variables after a step, then drops what is older than the last.
+
+        Args:
+            step: int.
+            variables: list of Keras variables, in an order that stays the same.
+
+        Raises:
+            RunError: the file cannot be written, or a variable is not finite; the
+                checkpoints before are kept.
+        """
+        self._write(self._path(step), variables)
+        for old in self.steps()[:-2]:
+            self._path(old).unlink()
+
+    def restore(self, variables):
+        """Assigns the newest checkpoint to the variables.
+
+        Args:
+            variables: the list that was saved.
+
+        Returns:
+            The step int, 0 where there is no checkpoint.
+
+        Raises:
+            RunError: the file is damaged or of another model.
+        """
+        if not self.steps():
+            return 0
+        step = self.steps()[-1]
+        self._read(self._path(step), variables)
+        return step
+
+    def save_best(self, variables):
+        """Writes the variables as the best of the run, as `save` does."""
+        self._write(self._best, variables)
+
+    def restore_best(self, variables):
+        """Assigns the best of the run to the variables, as `restore` does."""
+        self.require_best()
+        self._read(self._best, variables)
+
+    def require_best(self):
+        """Makes sure that the best of the run is there.
+
+        Raises:
+            RunError: it is not.
+        """
+        if not self._best.is_file():
+            raise RunError(
+                f"{self._best} is missing, which holds the weights of the best "
+                f"validation: {self._remedy(self._best)}."
+            )
+
+    @property
+    def _best(self):
+        return self.folder / "best.npz"
+
+    def _write(self, path, variables):
+        arrays = {
+            key: _to_numpy(variable) for key, variable in _keyed(variables).items()
+        }
+        for key, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise RunError(
+                    f"{path} was not written, for {key} is not finite: {DIVERGED}"
+                )
+        with whole_file(path) as temporary:
+            np.savez(temporary, **arrays)
+
+    def _read(self, path, variables):
+        targets = _keyed(variables)
+        shapes = {key: tuple(variable.shape) for key, variable in targets.items()}
+        try:
+            file = Archive(path)
+            # A run whose weights are not finite goes on as it would have.
+            arrays = {key: file.check(key, finite=False) for key in file.keys}
+            if shapes != {key: tuple(array.shape) for key, array in arrays.items()}:
+                raise RunError(
+                    f"The checkpoint {path} is of another model than this run's: pass "
+                    "another --run_dir."
+                )
+            for key, variable in targets.items():
+                variable.assign(np.asarray(arrays[key]))
+        except (CheckpointError, OSError) as error:
+            raise RunError(
+                f"The checkpoint {path} is damaged ({_reason(error, path)}): "
+                f"{self._remedy(path)}."
+            ) from error
+
+    def _remedy(self, path):
+        if path == self._best:
+            return (
+                f"copy it from a backup, or delete {self.folder} and give the command "
+                "again to train anew, or pass another --run_dir"
+            )
+        others = [step for step in self.steps() if self._path(step) != path]
+        goes_on = f"go on after step {others[-1]:,}" if others else "begin again"
+        return f"delete it to {goes_on}, or pass another --run_dir"
+
+    def _path(self, step):
+        return self.folder / f"step-{step:08d}.npz"
+
+
+def _reason(error, path):
+    """What is wrong with a file, without the advice for those that are downloaded."""
+    if error.__cause__ is not None:
+        return first_line(error.__cause__)
+    return first_line(str(error).removeprefix(f"{path} ").partition(": ")[0])
+
+
+def _to_numpy(variable):
+    # No .npz tells bfloat16; float32 holds all of its values.
+    if variable.dtype == "bfloat16":
+        variable = ops.cast(variable, "float32")
+    return ops.convert_to_numpy(variable)
+
+
+def _keyed(variables):
+    # Keras numbers seed generators through the process, not within the model.
+    paths = [re.sub(r"(?<=seed_generator)_\d+", "", item.path) for item in variables]
+    return {
+        f"{index:04d}/{path}": variable
+        for index, (path, variable) in enumerate(zip(paths, variables, strict=True))
+    }

@@ -1,0 +1,37 @@
+"""The devices of a run, on the backend that Keras has."""
+
+import keras
+import tensorflow as tf
+
+from train.engine import distribution
+
+
+def start(name="auto"):
+    """Gets the devices ready; call it before anything runs on TensorFlow or JAX.
+
+    Args:
+        name: `"one"` device; `"mirrored"`, all of this machine; `"multiworker"`, all
+            of the machines that `TF_CONFIG` names; `"tpu"`; or `"auto"`, the one of
+            these that the machine and its environment call for.
+
+    Returns:
+        `train.engine.distribution.Devices`, under the JAX backend
+        `train.engine.jax_devices.JaxDevices`.
+
+    Raises:
+        RunError: there are no such devices, or they do not answer.
+    """
+    if keras.backend.backend() != "jax":
+        return distribution.start(name)
+    from train.engine import jax_devices
+
+    # Or each would train alone, in one directory.
+    is_one_of_many = name == "auto" and distribution.has_other_workers()
+    return jax_devices.start("multiworker" if is_one_of_many else name)
+
+
+def alone():
+    """Returns the one device of a program that chose none."""
+    if keras.backend.backend() == "jax":
+        return start("one")
+    return distribution.Devices(tf.distribute.get_strategy())

@@ -1,0 +1,192 @@
+"""The training step where Keras runs on JAX."""
+
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from train.engine.trainer import Trainer
+
+
+class JaxTrainer(Trainer):
+    """`train.engine.trainer.Trainer` as one compiled function of all variables.
+
+    The function sees the whole batch; XLA shares the work among the devices that hold
+    parts of it, and adds their gradients up. So random numbers, too, are those of the
+    whole batch, however many devices there are. The old values of the variables leave
+    their memory to the new ones.
+
+    Args:
+        model: as in `Trainer`, made in the scope of the strategy like the optimizer.
+        optimizer: as in `Trainer`.
+        strategy: `keras.distribution.DataParallel`.
+        **settings: the others of `Trainer`.
+
+    Source:
+        https://keras.io/guides/writing_a_custom_training_loop_in_jax and
+        https://keras.io/guides/distribution.
+    """
+
+    def __init__(self, model, optimizer, *, strategy, **settings):
+        import jax
+
+        super().__init__(model, optimizer, strategy=strategy, **settings)
+        # Those trained, the model's other ones, those of training.
+        self._groups = [
+            model.trainable_variables,
+            model.non_trainable_variables,
+            optimizer.variables + self.averages,
+            self.loss_scale.variables if self.loss_scale else [],
+        ]
+        everywhere = strategy.get_variable_layout(optimizer.iterations).backend_layout
+        self._compiled_step = jax.jit(
+            self._step, donate_argnums=0, out_shardings=everywhere
+        )
+        self._compiled_logits = jax.jit(self._logits)
+        self._rows = 0
+
+    def spread_seeds(self):
+        """Does nothing: a random number belongs to an example, not to a device."""
+
+    def step(self, inputs, labels):
+        """Takes one step.
+
+        Args:
+            inputs: what the model takes, arrays (batch, ...) spread over the devices.
+            labels: what the loss takes, arrays (batch, ...), likewise.
+
+        Returns:
+            As in `Trainer`.
+        """
+        state = [[variable.value for variable in group] for group in self._groups]
+        state, metrics = self._compiled_step(state, inputs, labels)
+        for variables, values in zip(self._groups, state, strict=True):
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        return metrics
+
+    def _step(self, state, inputs, labels):
+        known = [
+            pair
+            for variables, values in zip(self._groups, state, strict=True)
+            for pair in zip(variables, values, strict=True)
+        ]
+        trained, fixed, kept, _ = state
+        with keras.StatelessScope(known) as scope:
+            fixed, sums = self._accumulate(trained, fixed, inputs, labels)
+            gradients, loss, accuracy = sums
+            metrics = {"loss": loss, "accuracy": accuracy}
+            if self.loss_scale:
+                gradients = self.loss_scale.unscaled(gradients)
+            norm = ops.sqrt(sum(ops.sum(ops.square(one)) for one in gradients))
+            if self.clip_norm is not None:
+                factor = self.clip_norm / ops.maximum(norm, self.clip_norm)
+                gradients = [factor * one for one in gradients]
+            is_finite = ops.isfinite(norm)
+            if self.loss_scale:
+                metrics["loss_scale"] = self.loss_scale.scale.value
+                norm = ops.where(is_finite, norm, 0.0)
+                self.loss_scale.update(is_finite)
+            metrics["gradient_norm"] = norm
+            self._update(gradients)
+            trained, _, kept, scale = (
+                [scope.get_current_value(variable) for variable in group]
+                for group in self._groups
+            )
+        if self.loss_scale:
+            choose = functools.partial(ops.where, is_finite)
+            trained, kept = (
+                list(map(choose, new, old))
+                for new, old in zip((trained, kept), (state[0], state[2]), strict=True)
+            )
+        return [trained, fixed, kept, scale], metrics
+
+    def _update(self, gradients):
+        rate = self.optimizer.learning_rate
+        steps = ops.cast(self.optimizer.iterations, "float32")
+        variables = self._groups[0]
+        for gradient, variable, scale in zip(
+            gradients, variables, self.rate_scales, strict=True
+        ):
+            self.optimizer.update_step(gradient, variable, rate * scale)
+        # As much as so few steps can tell, at first.
+        decay = ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
+        for average, variable in zip(self.averages, variables, strict=False):
+            average.assign_sub((1.0 - decay) * (average - variable))
+        self.optimizer.iterations.assign_add(1)
+
+    def _accumulate(self, trained, fixed, inputs, labels):
+        import jax
+
+        count = _batch_size(inputs)
+        if self.micro_batches == 1:
+            return self._shares(trained, fixed, inputs, labels, count)
+
+        def add(so_far, part):
+            fixed, sums = so_far
+            fixed, more = self._shares(trained, fixed, *part, count)
+            return (fixed, jax.tree.map(ops.add, sums, more)), None
+
+        zeros = [ops.zeros_like(value) for value in trained], 0.0, 0.0
+        parts = jax.tree.map(self._parts, (inputs, labels))
+        sums, _ = jax.lax.scan(add, (fixed, zeros), parts)
+        return sums
+
+    def _parts(self, whole):
+        """Cuts an array into micro-batches, each of which has rows on all devices."""
+        rows = whole.shape[0] // self.micro_batches
+        parts = ops.reshape(whole, (rows, self.micro_batches, *whole.shape[1:]))
+        parts = ops.swapaxes(parts, 0, 1)
+        axes = [None, self.strategy.batch_dim_name, *[None] * (parts.ndim - 2)]
+        layout = keras.distribution.TensorLayout(axes, self.strategy.device_mesh)
+        return keras.distribution.distribute_tensor(parts, layout)
+
+    def _shares(self, trained, fixed, inputs, labels, count):
+        """The model's other values after these examples, and what they add."""
+        import jax
+
+        def target(trained):
+            with self.lean():
+                logits, after = self.model.stateless_call(
+                    trained, fixed, inputs, training=True
+                )
+            loss = ops.sum(self.loss(logits, labels)) / count
+            accuracy = ops.sum(self.correct(logits, labels)) / count
+            scaled = self.loss_scale.scaled(loss) if self.loss_scale else loss
+            return scaled, (after, loss, accuracy)
+
+        gradients, (after, loss, accuracy) = jax.grad(target, has_aux=True)(trained)
+        return after, (gradients, loss, accuracy)
+
+    def predict(self, inputs):
+        """Returns the float32 logits (batch, classes) of inputs as a NumPy array.
+
+        Args:
+            inputs: what the model takes, arrays (batch, ...).
+        """
+        rows = _batch_size(inputs)
+        # One more size would be compiled once more.
+        self._rows = max(self._rows, rows)
+        if missing := self._rows - rows:
+            inputs = keras.tree.map_structure(
+                lambda one: ops.pad(one, [(0, missing)] + [(0, 0)] * (one.ndim - 1)),
+                inputs,
+            )
+        values = [[one.value for one in group] for group in self._groups[:2]]
+        return self.gather(self._compiled_logits(*values, inputs))[:rows]
+
+    def _logits(self, trained, fixed, inputs):
+        with self.lean():
+            answers, _ = self.model.stateless_call(
+                trained, fixed, inputs, training=False
+            )
+        return answers
+
+    def gather(self, values):
+        """Returns as one NumPy array (batch, ...) what each device has."""
+        return np.asarray(values)
+
+
+def _batch_size(inputs):
+    return keras.tree.flatten(inputs)[0].shape[0]

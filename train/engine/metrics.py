@@ -1,0 +1,137 @@
+"""The metrics of a run as a file of JSON lines that survives kills and resumes."""
+
+import json
+import math
+import os
+from numbers import Integral
+from pathlib import Path
+
+import numpy as np
+
+from train.common.errors import RunError
+from train.common.files import whole_file
+
+
+class MetricLog:
+    """The append-only `metrics.jsonl` of a run, one record a line.
+
+    A record counts once its line end is on disk: the half line that a killed run
+    leaves behind is never read, and the next `append` or `rewind` removes it.
+
+    Args:
+        path: File of the log; it appears, with its directory, on the first `append`.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def append(self, step, **values):
+        """Add one record and flush it as a whole line.
+
+        Args:
+            step: Number of updates done so far, an integer.
+            **values: Metrics by name; Python, NumPy or backend scalars.
+
+        Raises:
+            TypeError: A value is not a scalar number.
+            ValueError: A value is NaN or infinite, which JSON cannot hold.
+        """
+        record = {"step": int(step)}
+        for name, value in values.items():
+            record[name] = self._number(name, value, step)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a+b") as file:
+            _remove_torn_line(file)
+            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+
+    def rewind(self, step):
+        """Drop all records after `step`, before a run resumes from there.
+
+        The shorter log replaces the old one in a single move.
+
+        Args:
+            step: Last step to keep, an integer.
+
+        Raises:
+            RunError: A line of the log is not a record, or the shorter log cannot be
+                written; the old one is untouched then.
+        """
+        if self.path.exists():
+            kept = [line for line, record in self._lines() if record["step"] <= step]
+            with whole_file(self.path) as temporary:
+                temporary.write_bytes(b"".join(line + b"\n" for line in kept))
+
+    def records(self):
+        """Read the log.
+
+        Returns:
+            A list of dicts in the order of writing, each with "step" and its metrics;
+            empty where nothing is logged yet.
+
+        Raises:
+            RunError: A line of the log is not a record.
+        """
+        return [record for _, record in self._lines()] if self.path.exists() else []
+
+    def series(self, name):
+        """Read one metric over the steps.
+
+        Args:
+            name: Name of the metric.
+
+        Returns:
+            `(steps, values)`: int64 and float64 arrays of shape (n,), with one entry
+            for each record that holds the metric.
+
+        Raises:
+            RunError: A line of the log is not a record.
+        """
+        found = [record for record in self.records() if name in record]
+        steps = np.array([record["step"] for record in found], dtype=np.int64)
+        return steps, np.array([record[name] for record in found], dtype=np.float64)
+
+    def _number(self, name, value, step):
+        try:
+            number = int(value) if isinstance(value, Integral) else float(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{self.path}: metric {name!r} at step {step} must be a scalar number, "
+                f"got {value!r}: log its mean, or leave it out."
+            ) from error
+        if not math.isfinite(number):
+            raise ValueError(
+                f"{self.path}: metric {name!r} at step {step} is {number}, which JSON "
+                "cannot hold: lower the learning rate or clip the gradients, or leave "
+                "the metric out of the log."
+            )
+        return number
+
+    def _lines(self):
+        *whole, _torn = self.path.read_bytes().split(b"\n")
+        for number, line in enumerate(whole, start=1):
+            try:
+                record = json.loads(line)
+                record["step"] = int(record["step"])
+                for value in record.values():
+                    float(value)
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                OverflowError,
+                RecursionError,
+            ) as error:
+                raise RunError(
+                    f"{self.path}, line {number}: not a record with a step: "
+                    f"{line[:80]!r}: remove that line to read the rest."
+                ) from error
+            yield line, record
+
+
+def _remove_torn_line(file):
+    if file.seek(0, os.SEEK_END) == 0:
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)

@@ -1,0 +1,92 @@
+"""Evaluates a model on all images of a data set.
+
+  keras-vit evaluate runs/digits
+  keras-vit evaluate vit-b16/imagenet21k+imagenet2012-224 --dataset=imagenet2012
+  keras-vit evaluate model.npz --dataset=photos/   # {train,test}/class/*.jpg
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name. Its classes and the data set's are matched by their names; a model of
+ImageNet's classes takes folders that are named after some of them, by WordNet id or
+name.
+
+The report (report.md, report.json) has top-1 and top-5 accuracy with 95% confidence
+intervals, precision, recall and F1 of each class, the calibration, the confusions, the
+loss and the speed.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train.common import command_line  # noqa: E402
+
+command_line.define_data(otherwise="that of the run if not given")
+flags.DEFINE_enum(
+    "split", "test", ["test", "validation", "train"], "Which images of the data set."
+)
+command_line.define_image_size()
+flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+flags.DEFINE_string(
+    "real_labels",
+    None,
+    "ImageNet's reassessed labels, real.json of google-research/reassessed-imagenet, "
+    "for accuracy by them too.",
+)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "Directory of the report; runs/evaluations/MODEL-DATASET-SPLIT if not given.",
+)
+
+
+def main(argv):
+    """Reads the flags, evaluates, and says where the report is."""
+    if len(argv) != 2:
+        raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
+    command_line.need_packages("evaluate")
+    command_line.need_tensorflow("The input")
+    command_line.quiet_data()
+    from train.common.errors import RunError
+    from train.evaluate import evaluation
+
+    given = flags.FLAGS.flag_values_dict()
+    split = given["split"]
+    try:
+        results = evaluation.evaluate(
+            argv[1],
+            dataset=given["dataset"],
+            data_dir=given["data_dir"],
+            skip_corrupt=given["skip_corrupt"],
+            split=split,
+            image_size=given["image_size"],
+            central_crop=given["central_crop"],
+            batch_size=given["batch_size"],
+            real_labels_file=given["real_labels"],
+            out_dir=given["out_dir"],
+            command=command_line.as_typed("evaluate"),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no report was written.")
+    accuracy, low, high = (
+        f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
+    )
+    print(
+        f"{split} accuracy {accuracy} ({low} to {high}) on all "
+        f"{results[f'{split}_examples']:,} images, report {results['report']}"
+    )
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

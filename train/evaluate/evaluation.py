@@ -1,0 +1,284 @@
+"""How well a model does on all images of a data set."""
+
+import dataclasses
+import pathlib
+import time
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import log_softmax, softmax
+
+import keras_vit
+from train import recipes
+from train.common.errors import RunError
+from train.common.files import make_folder
+from train.data import pipeline, sources
+from train.data.sources import kinds
+from train.engine.loop import explaining_full_memory
+from train.inference import given_model, real_labels
+from train.inference.class_matching import match_classes
+from train.inference.run_directory import RunDirectory
+from train.reports.figures import PICTURES, write_predictions_picture
+from train.reports.model_page import data_set_name
+from train.reports.report import calibration, classification_summary, write_report
+
+_TIMED_SECONDS = 1.0
+
+
+def evaluate(
+    model,
+    *,
+    dataset=None,
+    data_dir=None,
+    skip_corrupt=False,
+    split="test",
+    image_size=None,
+    central_crop=False,
+    batch_size=32,
+    real_labels_file=None,
+    out_dir=None,
+    command="",
+):
+    """Evaluates a model on all images of a split, and writes a report.
+
+    Args:
+        model: str, see `train.inference.given_model.load`.
+        dataset: str, see `train.data.sources.load`; by default that of the run that the
+            model comes from.
+        data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
+            would) or `"train"` (the rest).
+        image_size: int or (height, width) in pixels; by default that of the model.
+        central_crop: bool, see `centred`; without it images are squashed.
+        batch_size: int.
+        real_labels_file: path of ImageNet's reassessed labels, None for none.
+        out_dir: path of the report's directory; by default
+            `runs/evaluations/MODEL-DATASET-SPLIT`.
+        command: str, what was typed, for the report.
+
+    Returns:
+        Dict of the results as in `report.json`, `report` being the path of the page.
+
+    Raises:
+        RunError: model, data or directory are not as needed; the message says what to
+            do.
+
+    Example:
+
+    >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
+    0.9833333333333333
+    """
+    given = given_model.load(model, image_size=image_size)
+    image_size = given_model.image_size_of(given)
+    outputs = classes_of(given)
+    source, part = data_of(given, dataset, data_dir, skip_corrupt, split)
+    class_names, places = match_classes(outputs, given.class_names, source.class_names)
+    right = None
+    if real_labels_file is not None:
+        right = _right_labels(real_labels_file, outputs, part, source.name, data_dir)
+    name = f"{given.name}-{data_set_name(source.name)}-{split}"
+    directory = _directory(out_dir or pathlib.Path("runs/evaluations") / name)
+
+    if central_crop:
+        part = centred(part, image_size)
+    batch_size = min(batch_size, part.num_examples)
+    batches = pipeline.evaluation_batches(
+        part, image_size=image_size, batch_size=batch_size
+    ).map(lambda images, labels: (images, tf.gather(places, labels)))
+    predictor = keras_vit.Predictor(given.model, batch_size)
+    with explaining_full_memory(given_model.LESS_MEMORY):
+        alone = _images_per_second(predictor)
+    started = time.perf_counter()
+    labels, logits = given_model.answers(predictor, batches, part)
+    seconds = time.perf_counter() - started
+
+    probabilities = softmax(logits, axis=1)
+    losses = -np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)
+    results = {
+        f"{split}_loss": float(losses.mean()),
+        "loss_function": "softmax cross-entropy",
+    }
+    if right is not None:
+        found = real_labels.accuracy(right, logits.argmax(axis=1))
+        results |= {f"{split}_real_{key}": value for key, value in found.items()}
+    results |= {
+        "parameters": given.model.count_params(),
+        "images_per_second": len(labels) / seconds,
+        "images_per_second_model_alone": alone,
+        "command": command,
+    }
+    summary = classification_summary(labels, probabilities, class_names)
+    summary["calibration"] = calibration(labels, probabilities)
+    _picture(directory, part, image_size, labels, probabilities, class_names)
+    write_report(
+        directory,
+        config={
+            "model": given.name,
+            "dataset": source.name,
+            "split": part.name,
+            "image_size": image_size,
+            "preparation": "central crop" if central_crop else "squashed",
+            "batch_size": batch_size,
+        },
+        summary=summary,
+        results=results,
+        split=split,
+    )
+    return {
+        **{
+            f"{split}_{key}": summary[key]
+            for key in ("accuracy", "accuracy_low", "accuracy_high", "examples")
+        },
+        **results,
+        "report": str(directory / "report.md"),
+    }
+
+
+def centred(split, image_size):
+    """Returns a split whose images keep their aspect and lose their edges.
+
+    The image is resized so that 7/8 of one side, and no less of the other, are the
+    model's, and its centre is cut out: at 224 x 224 the shorter side becomes 256.
+
+    Args:
+        split: `train.data.sources.splits.Split`.
+        image_size: (height, width) in pixels.
+
+    Returns:
+        `train.data.sources.splits.Split` of images of that size.
+
+    Source:
+        big_vision, the evaluation of the ImageNet models: `resize_small(256,
+        "area")`, `central_crop(224)`.
+    """
+    height, width = image_size
+
+    def read(record):
+        image = split.decode(record)
+        shape = tf.cast(tf.shape(image)[:2], tf.float32)
+        scale = tf.reduce_max(tf.constant([height, width], tf.float32) / shape) * 8 / 7
+        bigger = tf.maximum(tf.cast(tf.round(shape * scale), tf.int32), image_size)
+        image = tf.image.resize(image, bigger, method="area")
+        top, left = tf.unstack((bigger - image_size) // 2)
+        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
+        image.set_shape((height, width, 3))
+        return image
+
+    return dataclasses.replace(split, read=read)
+
+
+def classes_of(given):
+    """Returns how many classes a model tells apart.
+
+    Args:
+        given: `train.inference.given_model.GivenModel`.
+
+    Raises:
+        RunError: it does not end in a head that gives logits.
+    """
+    shape = given.model.output_shape
+    if len(shape) != 2:
+        raise RunError(
+            f"The model {given.name} has outputs of shape {shape[1:]}: give one that "
+            "ends in a head for classes."
+        )
+    activation = getattr(given.model.layers[-1], "activation", None)
+    if activation is not None and activation.__name__ != "linear":
+        raise RunError(
+            f"The model {given.name} ends in {activation.__name__}, where logits are "
+            "needed: save it with classifier_activation=None."
+        )
+    return shape[1]
+
+
+def data_of(given, dataset, data_dir, skip_corrupt, split):
+    """Loads the data set to try a model on.
+
+    Args:
+        given: `train.inference.given_model.GivenModel`.
+        dataset: str, see `train.data.sources.load`; None for that of the model's run.
+        data_dir: path of the TFDS data, None for the usual one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        split: `"test"`, `"validation"` or `"train"`, divided as the run did.
+
+    Returns:
+        Tuple of the `train.data.sources.splits.Source` and its `Split`.
+
+    Raises:
+        RunError: there is no data set, or nothing in that split.
+    """
+    own = given.config.get("dataset")
+    if dataset is None and own is None:
+        raise RunError(
+            f"The model {given.name} is not a run's, which would have a data set of "
+            "its own: pass --dataset."
+        )
+    fraction = 0.0
+    dataset = dataset or own
+    if own is not None and _is_of_run(dataset, own):
+        fraction = given.config["validation_fraction"]
+    elif split != "test":
+        fraction = recipes.for_dataset(dataset).validation_fraction
+    source = sources.load(
+        dataset, data_dir, validation_fraction=fraction, skip_corrupt=skip_corrupt
+    )
+    part = getattr(source, split)
+    if part is None:
+        raise RunError(
+            f"Nothing of {dataset} was held out for validation: pass --split=test or "
+            "--split=train."
+        )
+    return source, part
+
+
+def _is_of_run(dataset, own):
+    if kinds.is_same(dataset, own):
+        return True
+    # Files may have been moved since, or were named from another directory. What the
+    # run trained on must not come to be its validation.
+    names = [pathlib.Path(name).name for name in (dataset, own)]
+    return recipes.is_own(dataset) and names[0] == names[1]
+
+
+def _right_labels(file, outputs, part, dataset, data_dir):
+    if outputs != real_labels.CLASSES:
+        raise RunError(
+            f"--real_labels are those of {real_labels.CLASSES} classes, but the model "
+            f"tells {outputs} apart: leave them out."
+        )
+    names = real_labels.file_names(part, dataset, data_dir)
+    return real_labels.of_files(real_labels.read(file), names)
+
+
+def _directory(path):
+    if RunDirectory(path).model.exists():
+        raise RunError(
+            f"{path} holds a run, whose report would be lost: pass another --out_dir."
+        )
+    return make_folder(path)
+
+
+def _images_per_second(predictor):
+    """Of one batch again and again: the median, once it is compiled."""
+    shape = (predictor.batch_size, *predictor.model.input_shape[1:])
+    images = np.zeros(shape, "float32")
+    predictor(images)
+    times = []
+    while len(times) < 3 or sum(times) < _TIMED_SECONDS:
+        started = time.perf_counter()
+        predictor(images)
+        times.append(time.perf_counter() - started)
+    return predictor.batch_size / float(np.median(times))
+
+
+def _picture(directory, part, image_size, labels, probabilities, class_names):
+    chosen, images, _ = pipeline.samples(part, PICTURES, image_size=image_size)
+    write_predictions_picture(
+        directory / "predictions.png",
+        images,
+        labels[chosen],
+        probabilities[chosen],
+        class_names,
+        f"Images of {part.name}",
+    )

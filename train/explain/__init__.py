@@ -1,0 +1,1 @@
+"""Reports of what a model attends to in photos."""

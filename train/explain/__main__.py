@@ -1,0 +1,102 @@
+r"""Shows what a model sees in photos: the paper's figures, for any model and photo.
+
+  keras-vit explain --model=vit-b16/imagenet21k+imagenet2012-224 \
+      --images photo.jpg holiday/ --out=explained
+  keras-vit explain --model=runs/digits --images digit.png --class=7 --out=seven
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name. The photos are files and folders, all images in these and below.
+
+OUT then holds report.html, one file to open, mail or print, which needs neither the
+network nor the files beside it:
+
+  predictions   the five most likely classes of each photo, with their names
+  attention     rolled out over all layers, by layer, by head, and weighted by its
+                gradient for a class
+  features      the patches' features as colours
+  the model     its filters, position embeddings and attention distance: figure 7
+
+and each figure as figures/*.png and *.pdf, the numbers behind it as numbers/*.npz of
+the same name, predictions.csv and report.json. Where a model lacks something, such as
+attention, the report says why.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train.common import command_line  # noqa: E402
+
+flags.DEFINE_string("model", None, "Needed: the model.")
+flags.DEFINE_multi_string(
+    "images",
+    [],
+    "Needed: an image (JPEG, PNG, GIF, BMP, WebP, or HEIC where pillow-heif is "
+    "installed) or a folder of them; several follow one another, or repeat the flag.",
+)
+flags.DEFINE_string(
+    "out",
+    None,
+    "Needed: the folder of the report. An earlier report that is there is replaced.",
+)
+command_line.define_image_size()
+flags.DEFINE_integer(
+    "shown",
+    12,
+    "How many images get figures of their own, evenly spread. Predictions and "
+    "attention distance are of all.",
+    lower_bound=1,
+)
+flags.DEFINE_string(
+    "class",
+    None,
+    "The class, by name or number, that the gradient-weighted attention is for; that "
+    "which is most likely of each image if not given.",
+)
+
+
+def main(argv):
+    """Reads the flags, explains, and says where the report is."""
+    given = flags.FLAGS.flag_values_dict()
+    images = given["images"] + argv[1:]
+    if not given["model"] or not images or not given["out"]:
+        raise app.UsageError(
+            f"Give a model, images and a folder: {command_line.typed('explain')} "
+            "--model=MODEL --images photo.jpg folder/ --out=DIR"
+        )
+    command_line.need_packages("explain")
+    command_line.need_tensorflow("Reading images")
+    command_line.quiet_data()
+    from train.common.errors import RunError
+    from train.explain import explaining
+
+    try:
+        explaining.explain(
+            given["model"],
+            images,
+            given["out"],
+            image_size=given["image_size"],
+            central_crop=given["central_crop"],
+            shown=given["shown"],
+            class_name=given["class"],
+            command=command_line.as_typed("explain"),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; nothing was written.")
+    print(f"report {os.path.join(given['out'], explaining.PAGE)}")
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

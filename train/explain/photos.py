@@ -1,0 +1,198 @@
+"""Photos that somebody names, as a model takes them and as a person sees them."""
+
+import dataclasses
+import os
+import pathlib
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from train.common.errors import RunError
+from train.data import pipeline
+from train.data.sources.folder_source import file_split, heic_remedy, image_endings
+from train.data.sources.splits import DataError, check_name, find_corrupt, named
+from train.evaluate.evaluation import centred
+from zoo.text import printable
+
+# Of a photo in a figure, in pixels.
+LONGER_SIDE = 640
+# Letters of a photo's name in those of its figures.
+_STEM = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Photo:
+    """A photo, as a model takes it and as a person sees it.
+
+    Args:
+        number: int, which of the photos that are shown it is, from 1.
+        place: int, among all photos.
+        name: str, what tells it from the others.
+        image: float32 array (1, height, width, channels) in [-1, 1], the model's.
+        picture: uint8 array (height, width, 3): the whole photo, made smaller, or what
+            a central crop cuts out of it.
+    """
+
+    number: int
+    place: int
+    name: str
+    image: np.ndarray
+    picture: np.ndarray
+
+    @property
+    def file_name(self):
+        """What the names of its files begin with."""
+        stem = re.sub(r"[^\w.+-]+", "-", pathlib.PurePath(self.name).stem)
+        return f"{self.number:02}-{stem[:_STEM].strip('-')}"
+
+
+class Photos:
+    """Image files, prepared as for evaluation.
+
+    Args:
+        paths: files and folders; of folders all images in them and below, sorted.
+            Hidden files there are left out.
+        without: path of a folder whose images are left out where they are not asked
+            for by name, such as that of an earlier report.
+
+    Attributes:
+        paths: tuple of `pathlib.Path`, each file once.
+        names: tuple of str, what tells one file from the others.
+        ignored: tuple of str, files of the folders that are no images by their names.
+
+    Raises:
+        DataError: a path is not there, a folder has no images, a file cannot be
+            decoded, or its name has line breaks or is not UTF-8.
+    """
+
+    def __init__(self, paths, without=None):
+        found = {}
+        ignored = []
+        for path in paths:
+            path = pathlib.Path(path).expanduser()
+            files = _images_in(path, without, ignored) if path.is_dir() else [path]
+            for file in files:
+                check_name(str(file), str(file))
+                found.setdefault(file.resolve(), file)
+        self.paths = tuple(found.values())
+        self.ignored = tuple(printable(str(path)) for path in ignored)
+        if missing := [str(path) for path in self.paths if not path.is_file()]:
+            raise DataError(f"There is no image {named(missing)}: check the path.")
+        self.names = _names(self.paths)
+        self._split = self._of(self.paths)
+        if corrupt := find_corrupt(self._split):
+            raise DataError(
+                f"{named(corrupt)} cannot be read as "
+                f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
+                "of another kind. Save as RGB JPEG or PNG, or leave out."
+            )
+
+    def __len__(self):
+        return len(self.paths)
+
+    def batches(self, shape, batch_size, *, central_crop=False):
+        """Yields all photos, a few at a time.
+
+        Args:
+            shape: (height, width, channels) of the model's images.
+            batch_size: int.
+            central_crop: bool, see `evaluation.centred`; without it photos are
+                squashed.
+
+        Yields:
+            float32 array (photos, height, width, channels) in [-1, 1].
+        """
+        yield from _prepared(self._split, shape, batch_size, central_crop)
+
+    def one(self, place, number, shape, *, central_crop=False):
+        """Returns one of the photos.
+
+        Args:
+            place: int, which.
+            number: int, see `Photo`.
+            shape: (height, width, channels) of the model's images.
+            central_crop: bool, as of `batches`.
+
+        Returns:
+            `Photo`.
+        """
+        split = self._of(self.paths[place : place + 1])
+        [image] = _prepared(split, shape, 1, central_crop)
+        if central_crop:
+            seen = np.broadcast_to((image[0] + 1) * 127.5, (*shape[:2], 3))
+        else:
+            seen = self._seen(place)
+        picture = np.clip(np.round(seen), 0, 255).astype("uint8")
+        return Photo(number, place, self.names[place], image, picture)
+
+    def _seen(self, place):
+        photo = self._split.decode(tf.constant(str(self.paths[place])))
+        sides = np.array(photo.shape[:2])
+        if sides.max() <= LONGER_SIDE:
+            return photo.numpy()
+        size = np.maximum(np.round(sides * LONGER_SIDE / sides.max()), 1).astype(int)
+        return tf.image.resize(photo, size, method="area").numpy()
+
+    def _of(self, paths):
+        names = np.array([str(path) for path in paths], dtype=object)
+        return file_split("the photos", names, np.zeros(len(names), "int32"))
+
+
+def shape_for_photos(given):
+    """Returns the (height, width, channels) of a model's images, which photos can be.
+
+    Args:
+        given: `train.inference.given_model.GivenModel`.
+
+    Raises:
+        RunError: it takes no photos.
+    """
+    shape = given.model.input_shape
+    if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
+        raise RunError(
+            f"The model {given.name} takes inputs of shape {shape[1:]}, which no photo "
+            "is: give one that takes (height, width, 3), or of gray (height, width, "
+            "1), of a fixed size."
+        )
+    return shape[1:]
+
+
+def _prepared(split, shape, batch_size, central_crop):
+    *size, channels = shape
+    if central_crop:
+        split = centred(split, tuple(size))
+    batches = pipeline.evaluation_batches(
+        split, image_size=tuple(size), batch_size=batch_size
+    )
+    for images, _ in pipeline.explained(batches, split):
+        yield (images if channels == 3 else tf.image.rgb_to_grayscale(images)).numpy()
+
+
+def _images_in(folder, without, ignored):
+    left_out = None
+    if without is not None:
+        left_out = pathlib.Path(without).expanduser().resolve()
+    endings = image_endings()
+    files = []
+    others = []
+    for path in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if is_hidden or path.is_dir() or left_out in path.resolve().parents:
+            continue
+        is_image = path.suffix.lower() in endings and path.is_file()
+        (files if is_image else others).append(path)
+    if not files:
+        raise DataError(
+            f"{folder} has no images, *{{{','.join(endings)}}}, in it or below: give "
+            f"another folder{heic_remedy(others)}."
+        )
+    ignored += others
+    return files
+
+
+def _names(paths):
+    """Paths from the folder that they have in common."""
+    paths = [pathlib.Path(os.path.abspath(path)) for path in paths]
+    common = os.path.commonpath([path.parent for path in paths])
+    return tuple(path.relative_to(common).as_posix() for path in paths)

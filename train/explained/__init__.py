@@ -1,1 +1,0 @@
-"""What a model sees in photos, drawn and written down."""

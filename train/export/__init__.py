@@ -1,0 +1,1 @@
+"""Export to SavedModel, TFLite and ONNX, each checked against the Keras model."""

@@ -1,0 +1,263 @@
+"""A model as a SavedModel, which loads without this package."""
+
+import errno
+import os
+import pathlib
+import tempfile
+
+import keras
+import tensorflow as tf
+
+from keras_vit.lean import lean
+from train.common.errors import RunError
+from train.common.files import make_folder, whole_folder
+from train.data.transforms.decoding import decode_in_graph
+from train.data.transforms.preprocessing import squash, to_model_range
+from train.export.class_names import check_class_names
+from train.export.notices import without_notices
+from train.export.precision import in_float32
+from train.inference.heads import body_and_head
+
+# What models of keras_vit end in: with their head, and without.
+_LAST_LAYERS = ("head", "pre_logits", "pooling")
+
+
+def write_saved_model(model, folder, *, class_names=None):
+    """Writes a model in TensorFlow 2's format, for TensorFlow Serving and Hub.
+
+    `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
+    and `tensorflow_hub.KerasLayer` open it. Images are float32 (batch, height, width,
+    channels), any batch. **Their range, which is not checked, and size differ**::
+
+        signature             takes                                 returns
+        serving_default       images in [-1, 1], the model's size   logits
+        features              images in [-1, 1], the model's size   features
+        serve_bytes           image_bytes: string (batch,)          logits,
+                                                                    probabilities, label
+        image_classification  images in [0, 1], any size            default: logits
+        image_feature_vector  images in [0, 1], any size            default: features
+        loaded(images)        images in [0, 1], any size            the logits
+
+    The first two take what the Keras model does, `serve_bytes` files, and the last
+    three what TensorFlow Hub prescribes.
+
+    - `logits` are (batch, classes) before the activation that the head may have;
+      `features` what goes into the head, (batch, hidden_size or representation_size).
+      All are float32, and computed in it. Without head there is no
+      `image_classification`, and the features stand where logits are in the table.
+    - `image_bytes` are JPEG or PNG files of any size: decoded, to gray where the model
+      has 1 channel, turned as their EXIF says, and resized as for evaluation; images of
+      any size are resized, too. Broken ones raise `tf.errors.InvalidArgumentError`.
+    - `probabilities` are the logits' softmax, or the head's own activation of them.
+      `label`, where there are `class_names`, is that of the largest, a string (batch,).
+    - `loaded(images, training=True)` turns on the dropout and stochastic depth that the
+      model has. Gradients reach `loaded.trainable_variables`.
+    - `class_names` are in `assets/class_names.txt`, one a line, in UTF-8;
+      `loaded.class_names_file.asset_path` is its path.
+
+    Args:
+        model: a model of `keras_vit`, with or without head, pooled.
+        folder: str or path, made if missing. A SavedModel that is there is replaced
+            whole, once the new one is complete.
+        class_names: None, or a sequence of str in the order of the logits.
+
+    Raises:
+        ValueError: the model is no such model, or the names are not those of its
+            classes.
+        RunError: the folder holds something else, or cannot be written; Keras is not
+            on TensorFlow.
+
+    Source:
+        https://www.tensorflow.org/hub/reusable_saved_models and
+        https://www.tensorflow.org/hub/common_saved_model_apis/images; the names of the
+        signatures from https://www.tensorflow.org/hub/common_signatures/images and
+        https://www.tensorflow.org/tfx/serving/signature_defs.
+
+    Example:
+
+    >>> config = keras_vit.ViTConfig(
+    ...     hidden_size=8, num_layers=1, num_heads=1, mlp_dim=8, patch_size=16
+    ... )
+    >>> model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
+    >>> write_saved_model(model, "exported", class_names=["cat", "dog"])
+    >>> loaded = tf.saved_model.load("exported")
+    >>> tuple(loaded(tf.zeros((2, 48, 64, 3))).shape)
+    (2, 2)
+    >>> file = tf.io.encode_png(tf.zeros((48, 64, 3), "uint8"))
+    >>> sorted(loaded.signatures["serve_bytes"](image_bytes=[file]))
+    ['label', 'logits', 'probabilities']
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise RunError(
+            "A SavedModel is written by Keras on TensorFlow, but KERAS_BACKEND is "
+            f"{keras.backend.backend()!r}: unset it."
+        )
+    _check_model(model)
+    if class_names is not None:
+        class_names = tuple(class_names)
+        check_class_names(class_names, model)
+    _check_folder(pathlib.Path(folder))
+    package, signatures = _package(in_float32(model), class_names)
+    with (
+        whole_folder(folder) as temporary,
+        tempfile.TemporaryDirectory() as assets,
+        without_notices(),
+    ):
+        if class_names is not None:
+            file = pathlib.Path(assets, "class_names.txt")
+            file.write_bytes("".join(f"{name}\n" for name in class_names).encode())
+            package.class_names_file = tf.saved_model.Asset(str(file))
+        try:
+            tf.saved_model.save(package, str(temporary), signatures=signatures)
+        except tf.errors.OpError as error:
+            raise OSError(error.message) from error
+
+
+def add_version(saved_model, folder):
+    """Makes a SavedModel the next version of a model that TensorFlow Serving serves.
+
+    Versions are folders with numbers for names, from 1. The server loads the highest,
+    which it never sees in part.
+
+    Args:
+        saved_model: str or path of a SavedModel's folder, on the same disk.
+        folder: str or path of the model, made if missing. The versions that are there
+            stay.
+
+    Returns:
+        `pathlib.Path` of the version's folder.
+
+    Raises:
+        RunError: it cannot be moved there.
+
+    Source:
+        https://www.tensorflow.org/tfx/serving/serving_config.
+
+    Example:
+
+    >>> pathlib.Path("new").mkdir()  # where write_saved_model has written
+    >>> add_version("new", "served").as_posix()
+    'served/1'
+    """
+    folder = make_folder(folder, "--out")
+    while True:
+        numbers = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
+        version = folder / str(max(numbers, default=0) + 1)
+        try:
+            os.rename(saved_model, version)
+            return version
+        except OSError as error:
+            # Another process may have taken the number, and gets to keep it.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise RunError(
+                    f"Cannot move {saved_model} to {version}: {error.strerror}. Mend "
+                    "the permissions, or choose another folder on the same disk."
+                ) from error
+
+
+def _check_model(model):
+    last = model.layers[-1].name
+    if len(model.output_shape) != 2:
+        raise ValueError(
+            f"{model.name} puts out {model.output_shape}, all tokens, where a "
+            "SavedModel's signatures give one vector an image: build it with "
+            'pooling="token" or "gap".'
+        )
+    if last not in _LAST_LAYERS:
+        raise ValueError(
+            f"{model.name} ends in the layer {last!r}: pass a model as keras_vit makes "
+            f"it, which ends in one of {', '.join(_LAST_LAYERS)}."
+        )
+
+
+def _check_folder(folder):
+    is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+    if is_other and not (folder / "saved_model.pb").exists():
+        raise RunError(
+            f"{folder} is there and is no SavedModel, which could be replaced: choose "
+            "another folder, or remove it."
+        )
+
+
+def _package(model, class_names):
+    """What the loaded object is made of, and the signatures."""
+    *image_size, channels = model.input_shape[1:]
+    of_model_size = _images(*image_size, channels)
+    of_any_size = _images(None, None, channels)
+    files = tf.TensorSpec((None,), tf.string, name="image_bytes")
+    body, head = body_and_head(model)
+    context = lean(body)
+
+    @tf.function(autograph=False)
+    def features(inputs, training=False):
+        # Nobody else does: a turned image has as many patches, elsewhere.
+        inputs = tf.ensure_shape(inputs, of_model_size.shape)
+        with context():
+            return tf.cast(body(inputs, training=training), tf.float32)
+
+    @tf.function(autograph=False)
+    def logits(inputs, training=False):
+        return tf.matmul(features(inputs, training), head.kernel) + head.bias
+
+    kind, answer = ("logits", logits) if head else ("features", features)
+
+    def resized(images):
+        return to_model_range(255.0 * squash(images, image_size))
+
+    @tf.function(autograph=False)
+    def call(images, training=False):
+        return answer(resized(images), training)
+
+    def read(file):
+        return to_model_range(squash(decode_in_graph(file, channels), image_size))
+
+    def of_files(image_bytes):
+        one = tf.TensorSpec(of_model_size.shape[1:])
+        inputs = tf.map_fn(read, image_bytes, fn_output_signature=one)
+        answers = {kind: answer(inputs)}
+        if head:
+            answers["probabilities"] = _probabilities(answers[kind], head.activation)
+        if class_names is not None:
+            largest = tf.argmax(answers[kind], axis=-1)
+            answers["label"] = tf.gather(tf.constant(class_names), largest)
+        return answers
+
+    def signature(answers, *takes):
+        return tf.function(answers, input_signature=takes, autograph=False)
+
+    for training in (False, True):
+        call.get_concrete_function(of_any_size, training=training)
+    package = tf.train.Checkpoint()
+    package.__call__ = call
+    package.variables = [variable.value for variable in model.variables]
+    package.trainable_variables = [
+        variable.value for variable in model.trainable_variables
+    ]
+    package.regularization_losses = []
+    signatures = {
+        "serving_default": signature(
+            lambda images: {kind: answer(images)}, of_model_size
+        ),
+        "serve_bytes": signature(of_files, files),
+        "features": signature(
+            lambda images: {"features": features(images)}, of_model_size
+        ),
+        "image_feature_vector": signature(
+            lambda images: {"default": features(resized(images))}, of_any_size
+        ),
+    }
+    if head:
+        signatures["image_classification"] = signature(
+            lambda images: {"default": call(images)}, of_any_size
+        )
+    return package, signatures
+
+
+def _images(*shape):
+    return tf.TensorSpec((None, *shape), tf.float32, name="images")
+
+
+def _probabilities(logits, activation):
+    if activation is keras.activations.linear:
+        activation = keras.activations.softmax
+    return activation(logits)

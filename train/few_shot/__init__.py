@@ -1,0 +1,1 @@
+"""Few-shot linear probes of a model's features."""

@@ -1,0 +1,82 @@
+"""Probes a model's features: a linear classifier from a few images a class.
+
+  keras-vit few_shot vit-b16/imagenet21k --dataset=cifar100
+  keras-vit few_shot runs/digits --dataset=digits --shots=1,5
+
+The model is the directory of a finished run, a .keras file, or whatever
+keras_vit.load_model takes: a released or published model's name, a path, a URL,
+hf://org/name. Its head is left out. The classifier is that of the papers: ridge
+regression in closed form, in seconds once the features are there.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train.common import command_line  # noqa: E402
+
+command_line.define_data()
+flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images a class.")
+flags.DEFINE_integer("seeds", 3, "Draws of the training images.", lower_bound=1)
+flags.DEFINE_integer(
+    "image_size",
+    None,
+    "Pixels a side, to which the position embeddings are resized; that of the model if "
+    "not given.",
+    lower_bound=1,
+)
+flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+flags.DEFINE_string(
+    "out_dir",
+    None,
+    "Directory of the report; runs/evaluations/MODEL-DATASET-few-shot if not given.",
+)
+
+
+def main(argv):
+    """Reads the flags, probes, and prints the table."""
+    if len(argv) != 2:
+        raise app.UsageError(f"Give one model: {command_line.typed('few_shot')} MODEL")
+    command_line.need_packages("few_shot")
+    command_line.need_tensorflow("The input")
+    given = flags.FLAGS.flag_values_dict()
+    if not all(count.isdecimal() and int(count) for count in given["shots"]):
+        sys.exit(
+            f"error: --shots={','.join(given['shots'])} are no numbers of images: pass "
+            "some from 1 up, such as 1,5,10."
+        )
+    command_line.quiet_data()
+    from train.common.errors import RunError
+    from train.few_shot import probe
+
+    try:
+        results = probe.run(
+            argv[1],
+            dataset=given["dataset"],
+            data_dir=given["data_dir"],
+            skip_corrupt=given["skip_corrupt"],
+            shots=sorted({int(count) for count in given["shots"]}),
+            seeds=given["seeds"],
+            image_size=given["image_size"],
+            batch_size=given["batch_size"],
+            out_dir=given["out_dir"],
+            command=command_line.as_typed("few_shot"),
+        )
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("error: Interrupted; no report was written.")
+    print(f"{probe.table(results)}\nreport {results['report']}")
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,1 @@
+"""A trained model, its class names, and where it is stored."""

@@ -1,0 +1,150 @@
+"""Which output of a head is which class of a data set."""
+
+import collections
+import difflib
+import re
+
+import numpy as np
+
+import zoo
+from train.common.errors import RunError
+
+IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
+_NAMED = 10
+
+
+def match_classes(outputs, head_names, data_names):
+    """Finds the classes of a data set among those of a head.
+
+    Names decide, but for capitals, spaces and hyphens. The 1,000 and 21,843 classes of
+    a head without names are ImageNet's, by WordNet id (`n01440764`) or by name
+    (`tench`). That there are as many classes as in the data set says nothing of their
+    order.
+
+    Args:
+        outputs: int, the classes of the head.
+        head_names: sequence of str in the order of the head, None where unknown.
+        data_names: sequence of str in the order of the data set's labels.
+
+    Returns:
+        Tuple of the names of the head's classes, and an int32 array of the place in the
+        head of each label.
+
+    Raises:
+        RunError: a class of the data set is none of the head's, or the names of these
+            are not known.
+
+    Example:
+
+    >>> names, places = match_classes(3, ["cat", "dog", "Red fox"], ["red_fox", "cat"])
+    >>> names, places.tolist()
+    (('cat', 'dog', 'Red fox'), [2, 0])
+    """
+    if head_names is not None:
+        aliases = [(name,) for name in head_names]
+    elif outputs in IMAGENET_HEADS:
+        aliases = _imagenet(outputs)
+    else:
+        raise RunError(
+            f"The model tells {outputs} classes apart, whose names are not known, and "
+            f"the data set has {len(data_names)}: write the names to a file "
+            "class_names.txt beside the model's, one a line in the order of its "
+            "outputs, or pass a run's directory or a published model."
+        )
+    places = collections.defaultdict(list)
+    for place, names in enumerate(aliases):
+        for name in {_plain(name) for name in names}:
+            places[name].append(place)
+    unknown = [name for name in data_names if len(places[_plain(name)]) != 1]
+    if unknown:
+        known = _some([names[-1] for names in aliases])
+        raise RunError(
+            f"{len(unknown)} of the data set's {len(data_names)} classes are not, or "
+            f"not clearly, among the {outputs} that the model tells apart: "
+            f"{_some(unknown)}; the model's are {known}. Rename the data set's, give "
+            "a model that was trained on them, or, where the model's are not called "
+            "so, write class_names.txt beside it."
+        )
+    found = [places[_plain(name)][0] for name in data_names]
+    return tuple(names[-1] for names in aliases), np.array(found, dtype="int32")
+
+
+def imagenet_names(outputs):
+    """Returns the names of ImageNet's classes, of a head that tells as many apart.
+
+    Args:
+        outputs: int, the classes of the head.
+
+    Returns:
+        Tuple of str.
+
+    Raises:
+        RunError: ImageNet has another number of classes, or the names cannot be had.
+    """
+    if outputs not in IMAGENET_HEADS:
+        raise RunError(
+            f"The model tells {outputs:,} classes apart, whose names are not known."
+        )
+    return tuple(name for _, name in _imagenet(outputs))
+
+
+def find_class(wanted, outputs, head_names):
+    """Finds a class that a person names.
+
+    Args:
+        wanted: str, its name, but for capitals, spaces and hyphens, or its number.
+        outputs: int, the classes of the head.
+        head_names: sequence of str in the order of the head, None where unknown.
+
+    Returns:
+        int, its place in the head.
+
+    Raises:
+        RunError: there is no such class, or several.
+
+    Example:
+
+    >>> find_class("red fox", 3, ["cat", "dog", "Red_fox"]), find_class("1", 3, None)
+    (2, 1)
+    """
+    names = [_plain(name) for name in head_names or ()]
+    places = [place for place, name in enumerate(names) if name == _plain(wanted)]
+    if not places and wanted.isdecimal() and int(wanted) < outputs:
+        return int(wanted)
+    if len(places) == 1:
+        return places[0]
+    numbers = f"a number from 0 to {outputs - 1}"
+    if places:
+        numbered = " and ".join(map(str, places))
+        raise RunError(
+            f"The classes {numbered} are both called {wanted!r}: give the number."
+        )
+    if not names:
+        raise RunError(
+            f"{wanted!r} is none of the model's {outputs:,} classes, whose names are "
+            f"not known: give {numbers}."
+        )
+    near = difflib.get_close_matches(_plain(wanted), names, n=3)
+    near = [head_names[names.index(name)] for name in near] or list(head_names)
+    raise RunError(
+        f"{wanted!r} is none of the model's {outputs:,} classes: give one such as "
+        f"{_some(near)}, or {numbers}."
+    )
+
+
+def _imagenet(outputs):
+    try:
+        return zoo.class_names(IMAGENET_HEADS[outputs])
+    except zoo.StoreError as error:
+        raise RunError(
+            f"The names of the model's classes are needed: {error}"
+        ) from error
+
+
+def _plain(name):
+    return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+
+
+def _some(names):
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,168 @@
+"""`.keras` files, each byte of which is checked before Keras reads one."""
+
+import json
+import pathlib
+import zipfile
+
+import keras
+
+import keras_vit  # noqa: F401 - whose layers the files name
+from train.common.errors import RunError, first_line
+from train.inference.run_directory import RunDirectory
+from zoo.files.archive import DAMAGE, MOST_UNPACKED
+from zoo.files.h5 import is_h5
+
+_CONFIG, _METADATA = "config.json", "metadata.json"
+_WEIGHTS = {"model.weights.h5", "model.weights.npz"}
+# That of a ViT-H/14 has 0.2 MB.
+_MOST_CONFIG_BYTES = 2**25
+
+
+def load_model(path):
+    """Loads a model that Keras saved, without its optimizer.
+
+    Args:
+        path: str or path of the `.keras` file.
+
+    Returns:
+        `keras.Model`.
+
+    Raises:
+        RunError: the file is damaged, of another kind, or holds what Keras cannot load
+            or what could run code.
+
+    Example:
+
+    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
+    >>> model.save("tiny.keras")
+    >>> load_model("tiny.keras").output_shape
+    (None, 2)
+    """
+    path = pathlib.Path(path)
+    config, version = _checked(path)
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    # Whatever the layers raise at what the file says of them.
+    except Exception as error:
+        raise _refusal(path, _why_not(config, version, error)) from error
+    if not isinstance(model, keras.Model):
+        raise _refusal(
+            path, f"it holds a {type(model).__name__}, not a model: save a keras.Model."
+        )
+    return model
+
+
+def _checked(path):
+    """Returns the config of a file that is whole, and the Keras that wrote it."""
+    again = "copy, download or save it again"
+    if RunDirectory(path.parent).checkpoints.is_dir():
+        again += ", or give the command of its run again, which writes it anew"
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "there is no such file"
+        raise _refusal(path, f"{what}: check the path.")
+    try:
+        if is_h5(path):
+            raise _refusal(
+                path,
+                "it is an HDF5 file under another name: call weights .weights.h5; load "
+                "a whole model in Python and save it as .keras.",
+            )
+        with path.open("rb") as file:
+            start = file.read(16)
+        if not start:
+            raise _refusal(path, f"it is empty: {again}.")
+        if not start.startswith(b"PK"):
+            raise _refusal(
+                path, f"it is no .keras file (it starts with {start!r}): {again}."
+            )
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, path)
+    except DAMAGE as error:
+        raise _refusal(
+            path, f"it is damaged or cut short ({first_line(error)}): {again}."
+        ) from error
+
+
+def _read(archive, path):
+    members = archive.infolist()
+    names = [member.filename for member in members]
+    if _CONFIG not in names or not _WEIGHTS & set(names):
+        raise _refusal(
+            path,
+            "it is a zip archive, and not of a model that Keras saved: it has no "
+            f"{_CONFIG} or no model.weights.h5.",
+        )
+    if len(set(names)) < len(names):
+        raise ValueError("two of its members have one name")
+    size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
+    if unpacked > MOST_UNPACKED * size:
+        raise ValueError(f"{size} bytes hold {unpacked}")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"compression {member.compress_type}")
+    if archive.getinfo(_CONFIG).file_size > _MOST_CONFIG_BYTES:
+        raise ValueError(f"{_CONFIG} has over {_MOST_CONFIG_BYTES} bytes")
+    if damaged := archive.testzip():
+        raise ValueError(f"another CRC-32 of {damaged!a}")
+    config = json.loads(archive.read(_CONFIG))
+    if not isinstance(config, dict) or "class_name" not in config:
+        raise ValueError(f"{_CONFIG} names no class")
+    if any(found.get("class_name") == "__lambda__" for found in _objects(config)):
+        raise _refusal(
+            path,
+            "it holds Python code in a Lambda layer, which could do anything when read "
+            "and is never loaded: replace the layer, and save the model again.",
+        )
+    try:
+        version = str(json.loads(archive.read(_METADATA))["keras_version"])
+    except (KeyError, ValueError, TypeError):
+        version = "of an unknown version"
+    return config, version
+
+
+def _why_not(config, version, error):
+    foreign = dict.fromkeys(
+        f"{found['module']}.{found['class_name']}"
+        for found in _objects(config)
+        if _is_foreign(found)
+    )
+    if foreign:
+        return (
+            f"its {first_line(', '.join(foreign))} is neither of Keras nor of "
+            "keras_vit: load it in Python with the library that it comes from."
+        )
+    return (
+        f"Keras {version} saved it, and Keras {keras.__version__} cannot load it "
+        f"({type(error).__name__}: {first_line(error)}): install that Keras, or save "
+        "the model again."
+    )
+
+
+def _is_foreign(found):
+    """Says whether a class is of a library that nobody has imported."""
+    registered = found.get("registered_name")
+    if not isinstance(found.get("class_name"), str) or "module" not in found:
+        return False
+    if isinstance(registered, str) and keras.saving.get_registered_object(registered):
+        return False
+    return str(found["module"]).partition(".")[0] not in (
+        "keras",
+        "keras_vit",
+        "builtins",
+    )
+
+
+def _objects(config):
+    """Yields the dicts in what JSON gave, without recursion."""
+    left = [config]
+    while left:
+        found = left.pop()
+        if isinstance(found, dict):
+            yield found
+            left.extend(found.values())
+        elif isinstance(found, list):
+            left.extend(found)
+
+
+def _refusal(path, why):
+    return RunError(f"The model {path} cannot be used: {why}")

@@ -1,1 +1,0 @@
-"""Masked patch prediction: training without labels."""

@@ -1,0 +1,1 @@
+"""Masked patch prediction: self-supervised pre-training."""

@@ -1,0 +1,158 @@
+"""How well the colours of hidden patches are told, and how well without a model."""
+
+import functools
+
+import numpy as np
+
+from train.data import pipeline
+from train.data.pipeline import NO_LABEL
+from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
+
+# So many training images show how frequent each colour is.
+_COUNTED = 10_000
+
+
+def evaluate(trainer, batches, on_batch=None):
+    """Runs the model over all batches, the last and smaller one included.
+
+    Args:
+        trainer: `train.engine.trainer.Trainer`.
+        batches: iterable of what `patches.Corruption.finish` makes.
+        on_batch: None, or a function of the number of images done so far.
+
+    Returns:
+        Dict of `examples`, the number of images; `loss`, the mean cross-entropy over
+        all corrupted patches, and `accuracy`, the share of them told right; and both
+        with `masked_`, `swapped_` and `kept_` before them over the patches of this kind
+        alone, where there are any.
+    """
+    found = []
+    for inputs, colours in batches:
+        logits = trainer.predict(inputs)
+        colours, places, sources = (
+            trainer.gather(values)
+            for values in (colours, inputs["places"], inputs["sources"])
+        )
+        counted = colours[:, 0] != NO_LABEL
+        logits, colours = logits[counted].astype(np.float64), colours[counted]
+        places, sources = places[counted], sources[counted]
+        chosen = np.take_along_axis(sources, places, axis=1)
+        logits -= logits.max(axis=-1, keepdims=True)
+        picked = np.take_along_axis(logits, colours[..., None], axis=-1)[..., 0]
+        losses = np.log(np.exp(logits).sum(axis=-1)) - picked
+        hits = logits.argmax(axis=-1) == colours
+        is_masked, is_kept = chosen == sources.shape[1], chosen == places
+        found.append((losses, hits, is_masked, is_kept))
+        if on_batch is not None:
+            on_batch(sum(len(batch[0]) for batch in found))
+    losses, hits, is_masked, is_kept = map(np.concatenate, zip(*found, strict=True))
+    kinds = {
+        "": np.ones_like(is_kept),
+        "masked_": is_masked,
+        "swapped_": ~is_masked & ~is_kept,
+        "kept_": is_kept,
+    }
+    results = {"examples": len(losses)}
+    for kind, is_of in kinds.items():
+        if is_of.any():
+            results[f"{kind}loss"] = float(losses[is_of].mean())
+            results[f"{kind}accuracy"] = float(hits[is_of].mean())
+    return results
+
+
+def colour_frequencies(batches):
+    """Returns how frequent each colour is, by counts to each of which one is added.
+
+    Args:
+        batches: iterable of class indices of colours, int32 (batch, patches).
+
+    Returns:
+        float64 array (512,) that sums to one.
+    """
+    counts = np.ones(COLOURS)
+    for colours in batches:
+        counts += np.bincount(np.ravel(colours), minlength=COLOURS)
+    return counts / counts.sum()
+
+
+def training_frequencies(split, corruption, **settings):
+    """Returns how frequent each colour is among the patches of training images.
+
+    Args:
+        split: `train.data.sources.splits.Split`.
+        corruption: `train.masked_patches.patches.Corruption`.
+        **settings: of `train.data.pipeline.training_batches`; of what it begins with
+            10,000 images are looked at, or as many as there are in the split.
+
+    Returns:
+        float64 array (512,) that sums to one.
+    """
+
+    def finish(image, label, seed):
+        return colour_classes(mean_colours(image, corruption.grid_size))
+
+    batches = pipeline.training_batches(split, finish=finish, **settings)
+    count = -(-min(_COUNTED, split.num_examples) // settings["batch_size"])
+    return colour_frequencies(pipeline.explained(batches.take(count), split))
+
+
+def by_chance(split, corruption, frequencies, *, image_size, batch_size):
+    """Tells the same colours as `evaluate` asks for without a model.
+
+    Args:
+        split: `train.data.sources.splits.Split`.
+        corruption: `train.masked_patches.patches.Corruption`.
+        frequencies: floats (512,), those of the colours in training.
+        image_size: (height, width) in pixels.
+        batch_size: int.
+
+    Returns:
+        Dict of `constant_loss` and `constant_accuracy`, of always giving each colour
+        its frequency, the best that can be done without looking at the image; and
+        `neighbours_accuracy`, of taking the mean colour of the patches beside, across
+        the corners too, that are not corrupted, or where there is none, of all that
+        are not.
+    """
+
+    def finish(image, label, seed):
+        places, _ = corruption.draw(seed)
+        return mean_colours(image, corruption.grid_size), places
+
+    batches = pipeline.evaluation_batches(
+        split, image_size=image_size, batch_size=batch_size, finish=finish
+    )
+    found = []
+    for batch in pipeline.explained(batches, split):
+        colours, places = (values.numpy() for values in batch)
+        shown = np.ones(colours.shape[:2])
+        np.put_along_axis(shown, places, 0.0, axis=1)
+        guesses = _from_neighbours(colours, shown, corruption.grid_size)
+        true, guessed = (
+            np.take_along_axis(colour_classes(of).numpy(), places, axis=1)
+            for of in (colours, guesses)
+        )
+        found.append((true, guessed))
+    true, guessed = map(np.concatenate, zip(*found, strict=True))
+    return {
+        "constant_loss": float(-np.log(frequencies[true]).mean()),
+        "constant_accuracy": float((true == frequencies.argmax()).mean()),
+        "neighbours_accuracy": float((true == guessed).mean()),
+    }
+
+
+def _from_neighbours(colours, shown, grid_size):
+    """The mean of what is shown around each patch, (batch, patches, 3)."""
+    weighted = np.concatenate([colours * shown[..., None], shown[..., None]], axis=-1)
+    whole = weighted.sum(axis=1, keepdims=True)
+    rows, columns = grid_size
+    padded = np.pad(
+        weighted.reshape(-1, rows, columns, 4), ((0, 0), (1, 1), (1, 1), (0, 0))
+    )
+    windows = [
+        padded[:, top : top + rows, left : left + columns]
+        for top in range(3)
+        for left in range(3)
+    ]
+    around = functools.reduce(np.add, windows).reshape(weighted.shape)
+    around = np.where(around[..., 3:] > 0, around, whole)
+    return (around[..., :3] / np.maximum(around[..., 3:], 1)).astype(np.float32)

@@ -1,0 +1,294 @@
+"""Masked patch prediction: what is corrupted, what is asked, and the model.
+
+Paper appendix B.1.2: of half the patches, 80% are replaced by a learned [mask]
+embedding, 10% by another patch's and 10% kept; the model tells the mean colour of each
+of them, in 3 bits a channel.
+"""
+
+import dataclasses
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+import keras_vit
+import zoo
+from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
+from keras_vit.weights import saved_variables
+from train.baselines import BASELINES
+from train.common.errors import RunError
+from train.data.pipeline import NO_LABEL
+from train.recipes import Recipe
+from train.run.building import config_of
+
+MASKED, SWAPPED = 0.8, 0.1
+LEVELS = 8
+COLOURS = LEVELS**3
+# A mean of whole numbers that is right at the edge of two levels stays there, whatever
+# float32 made of it between [-1, 1] and [0, 255].
+_SLACK = 1e-3
+# What has no meaning here, and is what it is by default.
+_OF_CLASSIFICATION = (
+    "frozen",
+    "lora_rank",
+    "layer_decay",
+    "loss",
+    "label_smoothing",
+    "class_weights",
+    "head_bias",
+    "pre_logits",
+    "mixup",
+    "cutmix",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Corruption:
+    """Which patches of an image are corrupted, and how.
+
+    Args:
+        grid_size: (rows, columns) of the patches.
+        fraction: float in (0, 1], of the patches of each image.
+
+    Example:
+
+    >>> Corruption((7, 7)).count  # half of 49, rounded half up
+    25
+    """
+
+    grid_size: tuple[int, int]
+    fraction: float = 0.5
+
+    @property
+    def patches(self):
+        """How many patches an image has."""
+        rows, columns = self.grid_size
+        return rows * columns
+
+    @property
+    def count(self):
+        """How many of them are corrupted, in every image as many: one at least."""
+        return max(int(self.fraction * self.patches + 0.5), 1)
+
+    def draw(self, seed):
+        """Chooses the patches and what comes in their place.
+
+        Every choice of so many patches is as likely. What happens to a chosen one does
+        not depend on the others: [mask] in 80% of the cases, in 10% the embedding of
+        another patch of the same image, each as likely, as it is before anything is
+        corrupted; else its own.
+
+        Args:
+            seed: int tensor (2,), of which the choice is a function.
+
+        Returns:
+            Tuple of int32 tensors: `places` (count,), the corrupted patches, and
+            `sources` (patches,), what `keras_vit.layers.mask_patches.MaskPatches`
+            takes.
+
+        Source:
+            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805),
+            which it follows.
+
+        Example:
+
+        >>> places, sources = Corruption((2, 2)).draw(tf.constant([0, 1]))
+        >>> places.shape[0], sources.shape[0]
+        (2, 4)
+        """
+        of_places, of_kinds, of_others = tf.unstack(tf.random.split(seed, 3))
+        order = tf.random.stateless_uniform((self.patches,), of_places)
+        places = tf.cast(tf.argsort(order)[: self.count], tf.int32)
+        others = places + tf.random.stateless_uniform(
+            (self.count,), of_others, 1, self.patches, dtype=tf.int32
+        )
+        kinds = tf.random.stateless_uniform((self.count,), of_kinds)
+        chosen = tf.where(kinds < MASKED + SWAPPED, others % self.patches, places)
+        chosen = tf.where(kinds < MASKED, self.patches, chosen)
+        sources = tf.tensor_scatter_nd_update(
+            tf.range(self.patches), places[:, None], chosen
+        )
+        return places, sources
+
+    def finish(self, image, label, seed):
+        """Makes an example for the model; the `finish` of `train.data.pipeline`.
+
+        Args:
+            image: float32 tensor (height, width, 3) in [-1, 1].
+            label: int tensor (), of which only `NO_LABEL` matters.
+            seed: int tensor (2,).
+
+        Returns:
+            Tuple of the model's inputs, a dict of `images`, `places` and `sources`, and
+            the classes of the colours of the corrupted patches, int32 (count,).
+        """
+        places, sources = self.draw(seed)
+        colours = tf.gather(colour_classes(mean_colours(image, self.grid_size)), places)
+        colours = tf.where(label == NO_LABEL, NO_LABEL, colours)
+        return {"images": image, "places": places, "sources": sources}, colours
+
+
+def mean_colours(image, grid_size):
+    """Returns the mean colour of each patch.
+
+    Args:
+        image: float tensor (height, width, 3) in [-1, 1].
+        grid_size: (rows, columns) of the patches.
+
+    Returns:
+        float32 tensor (patches, 3) in [0, 255], row by row.
+
+    Example:
+
+    >>> [float(value) for value in mean_colours(tf.ones((4, 4, 3)), (1, 2))[1]]
+    [255.0, 255.0, 255.0]
+    """
+    rows, columns = grid_size
+    height, width, _ = image.shape
+    patches = tf.reshape(image, (rows, height // rows, columns, width // columns, 3))
+    return tf.reshape(127.5 * tf.reduce_mean(patches, axis=(1, 3)) + 127.5, (-1, 3))
+
+
+def colour_classes(colours):
+    """Returns the class of each colour, 3 bits a channel.
+
+    Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
+    255]; red counts 64, green 8 and blue 1. A value within a thousandth below an edge
+    is taken for that edge.
+
+    Args:
+        colours: float tensor (..., 3) in [0, 255].
+
+    Returns:
+        int32 tensor (...) in [0, 512).
+
+    Example:
+
+    >>> int(colour_classes(tf.constant([255.0, 31.0, 32.0])))
+    449
+    """
+    levels = tf.cast((colours + _SLACK) * (LEVELS / 256), tf.int32)
+    return tf.reduce_sum(levels * [LEVELS**2, LEVELS, 1], axis=-1)
+
+
+def build(recipe):
+    """Builds the model that is trained, and the Vision Transformer that is kept of it.
+
+    Both have the same variables, but for [mask] and the head of colours.
+
+    Args:
+        recipe: `train.recipes.masking.MaskingRecipe`.
+
+    Returns:
+        Tuple of the `keras.Model` from the inputs of `Corruption.finish` to float32
+        logits (batch, count, 512), the Vision Transformer without head, and the
+        `Corruption`.
+
+    Raises:
+        RunError: the model, its size or its weights are not to be had, or the recipe
+            asks for what has no meaning here.
+
+    Example:
+
+    >>> from train.recipes import masking
+    >>> model, vit, corruption = build(masking.for_dataset("digits").smoke())
+    >>> model.output_shape, corruption.count
+    ((None, 2, 512), 2)
+    """
+    _check(recipe)
+    try:
+        vit = keras_vit.VisionTransformer(
+            recipe.model,
+            recipe.weights,
+            include_top=False,
+            pooling=None,
+            image_size=recipe.image_size,
+            dropout_rate=recipe.dropout,
+            stochastic_depth_rate=recipe.stochastic_depth_rate,
+            remat=recipe.remat,
+        )
+        # What cannot be written under the released names is said before the run.
+        saved_variables(vit)
+    except (ValueError, zoo.StoreError) as error:
+        raise RunError(str(error)) from error
+    grid_size = config_of(recipe).grid_size(vit.input_shape[1:3])
+    corruption = Corruption(grid_size, recipe.corrupted_fraction)
+    if corruption.patches < 2:
+        raise RunError(
+            f"An image of {vit.input_shape[1]}x{vit.input_shape[2]} is one patch of "
+            f"{vit.name}, with nothing beside it to tell its colour from: raise "
+            "--image_size."
+        )
+    return _masked(vit, corruption), vit, corruption
+
+
+def _masked(vit, corruption):
+    places = keras.Input((corruption.count,), dtype="int32", name="places")
+    sources = keras.Input((corruption.patches,), dtype="int32", name="sources")
+    patches = vit.get_layer("embedding").output
+    encoder = keras.Model(patches, vit.output, name="encoder")
+    states = encoder(MaskPatches(name="mask_patches")(patches, sources))
+    class_tokens = states.shape[1] - corruption.patches
+    states = TakeTokens(name="corrupted")(states, places + class_tokens)
+    logits = keras.layers.Dense(
+        COLOURS, kernel_initializer="zeros", dtype="float32", name="colours"
+    )(states)
+    inputs = {"images": vit.input, "places": places, "sources": sources}
+    return keras.Model(inputs, logits, name=f"masked_{vit.name}")
+
+
+def colour_loss(logits, colours):
+    """Returns the mean cross-entropy over the corrupted patches of each image.
+
+    Args:
+        logits: float tensor (batch, count, 512).
+        colours: int tensor (batch, count).
+
+    Returns:
+        float32 tensor (batch,).
+
+    Example:
+
+    >>> round(float(colour_loss(ops.zeros((1, 2, 512)), ops.array([[3, 511]]))[0]), 3)
+    6.238
+    """
+    losses = ops.sparse_categorical_crossentropy(
+        colours, ops.cast(logits, "float32"), from_logits=True
+    )
+    return ops.mean(losses, axis=-1)
+
+
+def colour_accuracy(logits, colours):
+    """Returns the share of the corrupted patches of each image that are told right.
+
+    Args:
+        logits: float tensor (batch, count, 512).
+        colours: int tensor (batch, count).
+
+    Returns:
+        float32 tensor (batch,).
+
+    Example:
+
+    >>> float(colour_accuracy(ops.zeros((1, 2, 512)), ops.array([[0, 511]]))[0])
+    0.5
+    """
+    found = ops.argmax(logits, axis=-1)
+    hits = ops.equal(found, ops.cast(colours, found.dtype))
+    return ops.mean(ops.cast(hits, "float32"), axis=-1)
+
+
+def _check(recipe):
+    known = recipe.model in keras_vit.VARIANTS or not isinstance(recipe.model, str)
+    if recipe.model in BASELINES or (known and config_of(recipe).is_hybrid):
+        name = recipe.model if isinstance(recipe.model, str) else "this ViTConfig"
+        raise RunError(
+            f"Masked patch prediction hides patches, and the ResNet of {name} sees "
+            "beyond them: pass a --model without one, such as ViT-B_16."
+        )
+    fields = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    for name in _OF_CLASSIFICATION:
+        if getattr(recipe, name) != fields[name]:
+            raise RunError(
+                f"Masked patch prediction has no {name}: leave --{name} out."
+            )

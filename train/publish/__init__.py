@@ -1,0 +1,1 @@
+"""Publication of a trained model in a registry or on the Hugging Face hub."""

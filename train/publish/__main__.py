@@ -1,0 +1,78 @@
+r"""Publishes the model of a finished run.
+
+  keras-vit publish runs/digits --to=registry
+  keras-vit publish runs/photos-ViT-Ti_16 --to=registry --name=flowers \
+      --push_to=me/flowers
+
+Writes the folder registry/NAME: the model's page (README.md, as the Hugging Face hub
+reads it), model.npz under the released names, model.keras, a SavedModel that
+tensorflow_hub opens, the class names and the run's report. Others load it with
+
+  KERAS_VIT_REGISTRY=registry python -c "import keras_vit; keras_vit.load_model('NAME')"
+
+where the registry may also be the URL of any server of the folder, for one
+python -m http.server --directory=registry. keras-vit zoo list shows what is in it.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import app, flags  # noqa: E402
+
+from train.common import command_line  # noqa: E402
+
+flags.DEFINE_string("to", None, "The registry: a folder of models.", required=True)
+flags.DEFINE_string(
+    "name", None, "The model's name there; that of the run's directory if not given."
+)
+flags.DEFINE_string("license", "apache-2.0", "As the Hugging Face hub writes it.")
+flags.DEFINE_bool("replace", False, "Replace a model of the same name.")
+flags.DEFINE_string(
+    "push_to",
+    None,
+    "ORG/NAME on the Hugging Face hub, to put it there too. Log in before: hf auth "
+    "login, or HF_TOKEN.",
+)
+flags.DEFINE_bool("private", False, "Make a new repository on the hub a private one.")
+
+
+def main(argv):
+    """Reads the flags, publishes, and says where the model is."""
+    if len(argv) != 2:
+        typed = command_line.typed("publish")
+        raise app.UsageError(f"Give one run directory: {typed} RUN_DIR --to=DIR")
+    command_line.need_packages("publish")
+    command_line.need_tensorflow("A SavedModel")
+    from train.common.errors import RunError
+    from train.publish import publishing
+    from zoo.store import hub
+
+    given = flags.FLAGS.flag_values_dict()
+    try:
+        if given["push_to"]:
+            hub.check_push(given["push_to"])
+        folder = publishing.publish(
+            argv[1],
+            given["to"],
+            name=given["name"],
+            licence=given["license"],
+            replace=given["replace"],
+        )
+        print(f"model    {folder}\npage     {folder / 'README.md'}")
+        if given["push_to"]:
+            url = publishing.push(folder, given["push_to"], private=given["private"])
+            print(f"pushed   {url}")
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

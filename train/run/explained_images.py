@@ -1,0 +1,79 @@
+"""Pictures of what a model looks at, for TensorBoard while it is trained."""
+
+import numpy as np
+
+from keras_vit import AddPositionEmbs, AddPositionEmbs2D, explain
+from keras_vit.structure import grid_size, layers_of, pooling_of
+from train.common.errors import RunError
+from train.data import pipeline
+
+
+def shower(recipe, model, split):
+    """Returns what draws pictures of a run.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+        model: `keras.Model` that is trained.
+        split: `train.data.sources.splits.Split` to take the images from.
+
+    Returns:
+        Function of the number of steps taken to the dict of `pictures`, or None where
+        the recipe asks for none.
+
+    Raises:
+        RunError: the recipe asks for them, and the model has no attention.
+    """
+    if not recipe.explained_images:
+        return None
+    try:
+        grid_size(model)
+    except ValueError as error:
+        raise RunError(
+            "--explained_images shows what a Vision Transformer looks at, and this "
+            f"model is none: leave it out. ({error})"
+        ) from error
+    _, images, _ = pipeline.samples(
+        split, recipe.explained_images, image_size=model.input_shape[1:3]
+    )
+    return lambda step: pictures(model, images, step)
+
+
+def pictures(model, images, step):
+    """Draws what a model looks at, and what it has learned of patches and places.
+
+    Args:
+        model: `keras.Model` of `TransformerBlock`s.
+        images: float32 array (images, height, width, 3) in [-1, 1].
+        step: int, how many steps it was trained.
+
+    Returns:
+        Dict of uint8 arrays (height, width, 3) by their names in TensorBoard.
+    """
+    from keras_vit.explain import figures
+
+    title = f"{model.name}, step {step:,}"
+    rollout = explain.patch_map(
+        explain.attention_rollout(model, images), grid_size(model), pooling_of(model)
+    )
+    numbers = [f"image {number}" for number in range(1, len(images) + 1)]
+    similarity = None
+    if layers_of(model, AddPositionEmbs, AddPositionEmbs2D):
+        similarity = explain.position_embedding_similarity(model)
+    drawn = {
+        "attention rollout": figures.draw_attention(images, rollout, numbers, title),
+        "figure 7": figures.draw_figure_7(
+            explain.embedding_filters(model),
+            similarity,
+            explain.attention_distance(model, images),
+            title,
+        ),
+    }
+    return {name: _pixels(figure) for name, figure in drawn.items()}
+
+
+def _pixels(figure):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3]

@@ -1,0 +1,1 @@
+"""Studies: the paper's series of training runs."""

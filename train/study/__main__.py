@@ -1,0 +1,135 @@
+"""Makes the runs of a study, and ends in a table and a plot.
+
+  keras-vit study --study=learning_rates --dataset=cifar100
+  keras-vit study --study=examples --dataset=photos/ --models=ViT-Ti_16,ViT-S_16
+  keras-vit study --study=compute --dataset=digits --step_counts=250,1000
+  keras-vit study --study=positions --dataset=digits --seeds=3
+  keras-vit study --study=vtab --dataset=vtab --model=ViT-B_16
+
+learning_rates tries the recipe's rates, chooses by images of train that are held out,
+and tests the choice with several seeds. examples (the paper's figure 4), compute
+(figure 5) and positions (table D.4) train from scratch. vtab is the 19 tasks of
+VTAB-1k. All flags of finetune hold for each run; --smoke shows in a minute or
+two that all works.
+
+Each run has a folder of its own in --run_dir, which gets study.md, study.png and
+study.json. A study that was killed goes on when the same command is given again.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+from absl import flags  # noqa: E402
+
+from train.common import command_line
+from train.run import recipe_flags  # noqa: E402
+
+recipe_flags.define(
+    "the files in train/recipes and train/recipes/pretraining",
+    "that of the data set",
+)
+flags.DEFINE_enum(
+    "study",
+    None,
+    ["learning_rates", "examples", "compute", "positions", "vtab"],
+    "What the runs differ in.",
+    required=True,
+)
+flags.DEFINE_integer(
+    "seeds",
+    None,
+    "Runs of each kind, with --seed and those after it; 3 of the chosen learning rate "
+    "and else 1 if not given.",
+    lower_bound=1,
+)
+flags.DEFINE_list(
+    "learning_rates",
+    None,
+    "With --study=learning_rates: those to try; the recipe's if not given.",
+)
+flags.DEFINE_list(
+    "models",
+    [],
+    "With --study=examples or compute: the models. If not given that of the recipe, "
+    "with compute also at a half and at a quarter of its width.",
+)
+flags.DEFINE_list(
+    "subsets",
+    ["10%", "30%", "100%"],
+    "With --study=examples: parts of the training images, percents or numbers.",
+)
+flags.DEFINE_list(
+    "step_counts",
+    [],
+    "With --study=compute: the steps of the runs; the recipe's if not given.",
+)
+flags.DEFINE_list(
+    "positions",
+    ["none", "1d", "2d", "relative"],
+    "With --study=positions: these, or 1d-every-layer, 1d-every-layer-shared, "
+    "2d-every-layer, 2d-every-layer-shared.",
+)
+flags.DEFINE_list(
+    "tasks",
+    [],
+    "With --study=vtab: its tasks, such as dtd; all 19 if not given, with --smoke one "
+    "of each group.",
+)
+flags.DEFINE_integer(
+    "shots",
+    5,
+    "With --study=examples, compute or positions: training images a class of the "
+    "few-shot accuracy, 0 to leave it out.",
+    lower_bound=0,
+)
+flags.DEFINE_string(
+    "few_shot_dataset", None, "Whose few-shot accuracy; --dataset if not given."
+)
+
+
+def main(argv):
+    """Reads the flags, makes the runs, and says where the table is."""
+    recipe_flags.perform(argv, "study", _choose, _run, _tell)
+
+
+def _choose(given):
+    from train.study import studies
+
+    return studies.recipe_for(given["study"], given["dataset"], given["recipe"])
+
+
+def _run(recipe, **settings):
+    from train.study import studies
+
+    given = flags.FLAGS
+    if given.run_dir is None:
+        settings["run_dir"] += f"-{given.study}"
+    options = studies.Options(
+        seeds=given.seeds,
+        models=tuple(given.models),
+        subsets=tuple(given.subsets),
+        step_counts=tuple(given.step_counts),
+        positions=tuple(given.positions),
+        tasks=tuple(given.tasks),
+        shots=given.shots,
+        few_shot_dataset=given.few_shot_dataset,
+        smoke=given.smoke,
+    )
+    return studies.run(given.study, recipe, options, **settings)
+
+
+def _tell(results):
+    from train.study import report
+
+    print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
+
+
+def command():
+    """Runs the command line."""
+    command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

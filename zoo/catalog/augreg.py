@@ -1,0 +1,310 @@
+"""The 50,000 AugReg checkpoints: their cards, and the best of them for a purpose.
+
+The AugReg paper (https://arxiv.org/abs/2106.10270) released every model it trained. A
+row of their `index.csv` is one of 759 pre-trained files and one of its 68 fine-tunings.
+The index is downloaded once, when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from zoo.catalog import cards, index_file
+from zoo.catalog.index_file import Row
+from zoo.catalog.model_card import Accuracy, CatalogError, Inference, ModelCard, either
+
+FOLDER = "augreg/"
+# The paper pre-trains at 224 throughout.
+_PRETRAINING_SIZE = 224
+_SOURCE = "AugReg index.csv"
+# By `ds`: the data set, the outputs of the head.
+_PRETRAINING = {
+    "i1k": ("imagenet2012", 1000),
+    "i21k": ("imagenet21k", 21843),
+    "i21k_30": ("imagenet21k", 21843),
+}
+# By `adapt_ds`: the outputs of the head.
+_CLASSES = {
+    "cifar100": 100,
+    "imagenet2012": 1000,
+    "kitti": 4,
+    "oxford_iiit_pet": 37,
+    "resisc45": 45,
+}
+_KITTI = Inference("classes", "from VTAB's task, the distance to the closest vehicle")
+_EITHER_WAY = Inference(
+    "representation_size",
+    "files pre-trained on ImageNet-1k exist with and without pre_logits; which one "
+    "this is shows when it is read",
+)
+
+
+def best(
+    model: str,
+    pretrain: str = "i21k",
+    finetune: str | None = None,
+    image_size: int | None = None,
+) -> ModelCard:
+    """Returns the checkpoint that the published rule picks.
+
+    The rule: of the files pre-trained that way, the one with the highest accuracy on
+    its own validation split when training ended (`final_val`); of that one's
+    fine-tunings on a data set, the one with the highest validation accuracy
+    (`adapt_final_val`). Test accuracy plays no part. Of equals the last one counts.
+
+    Args:
+        model: str, ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
+        pretrain: str, ``"i21k"``, ``"i21k_30"`` or ``"i1k"``.
+        finetune: str or None, ``"cifar100"``, ``"imagenet2012"``, ``"kitti"``,
+            ``"oxford_iiit_pet"`` or ``"resisc45"``; None for the pre-trained file.
+        image_size: int or None, to choose among fine-tunings at that size only.
+
+    Returns:
+        A `ModelCard`.
+
+    Raises:
+        CatalogError: nothing of that kind was released; the message says what was.
+        StoreError: the index cannot be had, or is in another format.
+
+    Source:
+        AugReg paper, section 4.5; the released `vit_jax_augreg.ipynb`.
+
+    Example:
+        >>> from zoo import augreg
+        >>> augreg.best("B_16", finetune="cifar100").classes  # doctest: +SKIP
+        100
+    """
+    upstream = _highest(rows(model, pretrain), "final_val").filename
+    if finetune is None:
+        if image_size not in (None, _PRETRAINING_SIZE):
+            raise CatalogError(
+                f"AugReg pre-trained at {_PRETRAINING_SIZE} only, not at {image_size}: "
+                "pass finetune= too, or leave image_size out."
+            )
+        return card(upstream)
+    tuned = rows(model, pretrain, finetune, image_size)
+    tuned = [row for row in tuned if row.filename == upstream]
+    return card(_highest(tuned, "adapt_final_val").adapt_filename)
+
+
+def rows(
+    model: str | None = None,
+    pretrain: str | None = None,
+    finetune: str | None = None,
+    image_size: int | None = None,
+) -> list[Row]:
+    """Returns rows of the index.
+
+    Args:
+        model: str or None, ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
+        pretrain: str or None, ``"i21k"``, ``"i21k_30"`` or ``"i1k"``.
+        finetune: str or None, the data set of the fine-tuning.
+        image_size: int or None, its image size.
+
+    Returns:
+        A list of `zoo.catalog.index_file.Row`, never empty.
+
+    Raises:
+        CatalogError: there are none; the message says what there is.
+        StoreError: the index cannot be had, or is in another format.
+
+    Example:
+        >>> from zoo import augreg
+        >>> len(augreg.rows())  # doctest: +SKIP
+        51509
+    """
+    wanted = {
+        "name": None if model is None else _paper_name(model),
+        "ds": pretrain,
+        "adapt_ds": finetune,
+        "adapt_resolution": image_size,
+    }
+    found = list(index_file.read().rows)
+    so_far = ""
+    for column, value in wanted.items():
+        if value is None:
+            continue
+        chosen = [row for row in found if getattr(row, column) == value]
+        if not chosen:
+            there = sorted({getattr(row, column) for row in found})
+            there = [f"{v:g}" if isinstance(v, float) else v for v in there]
+            raise CatalogError(
+                f"No AugReg model{so_far} has {column} {value!r}: choose "
+                f"{either(there)}."
+            )
+        found = chosen
+        so_far += f" of {column} {value}"
+    return found
+
+
+def file_names() -> list[str]:
+    """Returns the name of every AugReg file, without folder and ``.npz``.
+
+    Returns:
+        A list of str.
+
+    Raises:
+        StoreError: the index cannot be had, or is in another format.
+
+    Example:
+        >>> from zoo import augreg
+        >>> len(augreg.file_names())  # doctest: +SKIP
+        52268
+    """
+    return list(index_file.read().files)
+
+
+def is_file_name(handle: str) -> bool:
+    """Says whether a handle is to be looked up among the AugReg files.
+
+    Args:
+        handle: str.
+
+    Returns:
+        True for ``augreg/...`` and for what begins as their names do.
+
+    Example:
+        >>> from zoo import augreg
+        >>> augreg.is_file_name("B_16-i21k-300ep-lr_0.001")
+        True
+        >>> augreg.is_file_name("vit-b16/imagenet21k")
+        False
+    """
+    model, _, rest = handle.partition("-")
+    begins = model in cards.AUGREG_VARIANTS and rest.startswith(("i1k-", "i21k"))
+    return begins or handle.startswith(FOLDER)
+
+
+def card(name: str) -> ModelCard:
+    """Returns the card of an AugReg file.
+
+    Args:
+        name: str, its name; ``augreg/`` before it and ``.npz`` behind it are ignored.
+
+    Returns:
+        A `ModelCard`; for a file that the paper recommends, the catalogue's own.
+
+    Raises:
+        CatalogError: there is no such file; the message offers near misses.
+        StoreError: the index is needed and cannot be had, or is in another format.
+
+    Example:
+        >>> from zoo import augreg
+        >>> augreg.card(
+        ...     "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+        ... ).handle
+        'vit-b16/augreg-imagenet21k'
+    """
+    name = name.removeprefix(FOLDER).removesuffix(".npz")
+    url = cards.file_url("augreg", f"{name}.npz")
+    for released in cards.CARDS.values():
+        if released.url == url:
+            return released
+    files = index_file.read().files
+    if name not in files:
+        near = [FOLDER + other for other in _near(name, files)]
+        hint = f" Did you mean {either(near)}?" if near else ""
+        raise CatalogError(
+            f"No AugReg file is called {name!r}.{hint} zoo.list_models('augreg/*') "
+            "gives every one."
+        )
+    row = files[name]
+    fields = _pretrained(row) if name == row.filename else _fine_tuned(row)
+    model = name.partition("-")[0]
+    return ModelCard(
+        handle=FOLDER + name,
+        variant=_known(cards.AUGREG_VARIANTS, model, name),
+        release=name,
+        url=url,
+        representation_size=None,
+        usable_head=True,
+        citation=cards.CITATIONS["augreg"],
+        **fields,
+    )
+
+
+def _pretrained(row):
+    data_set, classes = _known(_PRETRAINING, row.ds, row.filename)
+    measured = [(data_set, "validation accuracy", row.final_val)]
+    if data_set == "imagenet2012":
+        measured.insert(0, (data_set, "top1", row.final_test))
+    return {
+        "image_size": _PRETRAINING_SIZE,
+        "classes": classes,
+        "training_data": (data_set,),
+        "accuracies": _accuracies(measured, _PRETRAINING_SIZE),
+        "inferred": (_EITHER_WAY,) if row.ds == "i1k" else (),
+        "notes": f"Pre-trained for {row.epochs:g} epochs.",
+    }
+
+
+def _fine_tuned(row):
+    image_size = int(row.adapt_resolution)
+    data_set = row.adapt_ds
+    measured = [
+        (data_set, "top1", row.adapt_final_test),
+        (data_set, "validation accuracy", row.adapt_final_val),
+    ]
+    return {
+        "image_size": image_size,
+        "classes": _known(_CLASSES, data_set, row.adapt_filename),
+        "training_data": (
+            _known(_PRETRAINING, row.ds, row.adapt_filename)[0],
+            data_set,
+        ),
+        "accuracies": _accuracies(measured, image_size),
+        "inferred": (_KITTI,) if data_set == "kitti" else (),
+        "notes": f"Pre-trained for {row.epochs:g} epochs; fine-tuned for "
+        f"{row.adapt_steps:g} steps of 512 images with learning rate {row.adapt_lr:g}.",
+    }
+
+
+def _accuracies(measured, image_size):
+    return tuple(
+        Accuracy(data_set, metric, round(100 * value, 4), image_size, _SOURCE)
+        for data_set, metric, value in measured
+        if value is not None
+    )
+
+
+def _known(table, key, name):
+    """Looks up what the index says of a file."""
+    if key not in table:
+        raise CatalogError(
+            f"The AugReg index says {key!r} of {name}, known are {either(table)}: "
+            "fetch the file by its URL."
+        )
+    return table[key]
+
+
+def _paper_name(model):
+    """Returns how the index writes a model: R26_S_32 is R26+S/32."""
+    name = model.replace("ViT-", "").replace("+", "_").replace("/", "_")
+    if name not in cards.AUGREG_VARIANTS:
+        raise CatalogError(
+            f"AugReg released no model {model!r}: choose "
+            f"{either(cards.AUGREG_VARIANTS)}."
+        )
+    return cards.AUGREG_VARIANTS[name].replace("ViT-", "").replace("_", "/")
+
+
+def _highest(found, column):
+    """Returns the last of the rows with the highest value in a column."""
+    measured = [row for row in found if getattr(row, column) is not None]
+    if not measured:
+        raise CatalogError(
+            f"The AugReg index has no {column} for what was asked: pass another "
+            "finetune or image_size."
+        )
+    return max(reversed(measured), key=lambda row: getattr(row, column))
+
+
+def _near(name, files):
+    """Returns file names like this one: of the nearest pre-training, if it is tuned."""
+    upstream, tuned, _ = name.partition("--")
+    roots = dict.fromkeys(row.filename for row in files.values())
+    near = difflib.get_close_matches(upstream, roots, n=3, cutoff=0.8)
+    if not tuned or not near:
+        return near
+    same = [other for other in files if other.startswith(f"{near[0]}--")]
+    return difflib.get_close_matches(name, same, n=3, cutoff=0.8) or near

@@ -1,0 +1,145 @@
+"""The index of the AugReg files, `index.csv`: one row a fine-tuning."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import os
+from typing import NamedTuple
+
+from zoo import store
+from zoo.catalog import cards
+from zoo.text import brief, is_safe
+
+INDEX_URL = cards.file_url("augreg", "index.csv")
+
+
+class Row(NamedTuple):
+    """One row of the index, the columns that are used here.
+
+    Args:
+        name: str, the model as the paper writes it, e.g. ``"R26+S/32"``.
+        ds: str, the pre-training: ``"i1k"`` or ``"i21k"`` (300 epochs), or
+            ``"i21k_30"`` (30 epochs).
+        epochs: float, of pre-training.
+        final_val: float or None, accuracy on the pre-training's validation split.
+        final_test: float or None, on its test split; ImageNet's validation split.
+        adapt_ds: str, what it was fine-tuned on.
+        adapt_lr: float, learning rate of the fine-tuning.
+        adapt_steps: float, steps of the fine-tuning, 512 images each.
+        adapt_resolution: float, side of the images in the fine-tuning.
+        adapt_final_val: float or None, validation accuracy after it.
+        adapt_final_test: float or None, test accuracy after it.
+        filename: str, the pre-trained file, without ``.npz``.
+        adapt_filename: str, the fine-tuned file, without ``.npz``.
+
+    Source:
+        `get_augreg_df` of the released code, which documents the columns.
+
+    Example:
+        >>> from zoo import augreg
+        >>> augreg.rows("Ti_16", finetune="cifar100")[0].name  # doctest: +SKIP
+        'Ti/16'
+    """
+
+    name: str
+    ds: str
+    epochs: float
+    final_val: float | None
+    final_test: float | None
+    adapt_ds: str
+    adapt_lr: float
+    adapt_steps: float
+    adapt_resolution: float
+    adapt_final_val: float | None
+    adapt_final_test: float | None
+    filename: str
+    adapt_filename: str
+
+
+class Index(NamedTuple):
+    """The whole index.
+
+    Args:
+        rows: tuple of `Row`.
+        files: dict of file name, without ``.npz``, to a `Row` that has it.
+
+    Example:
+        >>> from zoo import augreg_index
+        >>> len(augreg_index.read().files)  # doctest: +SKIP
+        52268
+    """
+
+    rows: tuple[Row, ...]
+    files: dict[str, Row]
+
+
+# Several times those of the index.
+_MOST_BYTES = 10**8
+_TEXT = {"name", "ds", "adapt_ds", "filename", "adapt_filename"}
+_MAY_BE_MISSING = {"final_val", "final_test", "adapt_final_val", "adapt_final_test"}
+
+
+def read() -> Index:
+    """Returns the index, downloading it the first time.
+
+    Returns:
+        `Index`.
+
+    Raises:
+        StoreError: it cannot be had, or is in another format.
+
+    Example:
+        >>> from zoo import augreg_index
+        >>> len(augreg_index.read().rows)  # doctest: +SKIP
+        51509
+    """
+    path = store.fetch(INDEX_URL, most_bytes=_MOST_BYTES)
+    return _parse(path, os.stat(path).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=1)
+def _parse(path, _modified):
+    """Reads the file; one that changed is read again."""
+    with open(path, encoding="utf-8", newline="") as file:
+        try:
+            rows = tuple(_rows(csv.reader(file), path))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise _not_an_index(path, str(error)) from error
+    files = {row.filename: row for row in reversed(rows)}
+    files |= {row.adapt_filename: row for row in rows}
+    return Index(rows, files)
+
+
+def _rows(table, path):
+    header = next(table, [])
+    missing = [name for name in Row._fields if name not in header]
+    if missing:
+        raise _not_an_index(path, f"it has no column {', '.join(missing)}")
+    places = [(name, header.index(name)) for name in Row._fields]
+    for cells in table:
+        try:
+            yield Row(*(_value(name, cells[place]) for name, place in places))
+        except (ValueError, IndexError) as error:
+            raise _not_an_index(path, f"line {table.line_num}: {error}") from error
+
+
+def _value(column, cell):
+    if column in _TEXT:
+        if not is_safe(cell):
+            raise ValueError(f"{brief(cell)} has control characters")
+        return cell
+    if column in _MAY_BE_MISSING and cell.lower() in ("", "nan"):
+        return None
+    number = float(cell)
+    if not math.isfinite(number):
+        raise ValueError(f"{column} is {cell}")
+    return number
+
+
+def _not_an_index(path, why):
+    return store.StoreError(
+        f"{path} should be the index of the AugReg files ({INDEX_URL}) but is not: "
+        f"{why}. Delete it and try again."
+    )

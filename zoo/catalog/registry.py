@@ -1,0 +1,309 @@
+"""Models that users publish: a registry is a folder of them, local or served.
+
+::
+
+    registry/
+      registry.json          the cards of all models, for servers that list no folders
+      flowers-vit-ti16/
+        model.json           its card
+        model.npz            its weights, or model.safetensors
+        README.md, model.keras, saved_model/, ...
+
+Environment:
+    KERAS_VIT_REGISTRY: the registries, folders or `http(s)://` URLs, with commas
+        between them. Of models of one name the first counts.
+
+`keras-vit publish` writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import tempfile
+import urllib.parse
+from collections.abc import Iterator
+
+from zoo import store
+from zoo.catalog.model_card import CatalogError
+from zoo.text import brief, is_safe
+
+VARIABLE = "KERAS_VIT_REGISTRY"
+CARD = "model.json"
+INDEX = "registry.json"
+WEIGHTS = ("model.npz", "model.safetensors")
+_FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+# By the registry, and by servers.
+_TAKEN = (INDEX, "index.html", "index.htm")
+_MAX_INDEX_BYTES = 4_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedModel:
+    """The card of a published model.
+
+    Args:
+        name: str, its handle: letters, digits, `.`, `_` and `-`.
+        architecture: dict of str to what `keras_vit.ViTConfig` takes.
+        image_size: (height, width) in pixels.
+        channels: int, of its images.
+        classes: int.
+        class_names: tuple of str, in the order of the head.
+        parameters: int.
+        weights: str, `"model.npz"` or `"model.safetensors"`.
+        file_size: int, bytes of the weights.
+        sha256: str, hexadecimal, of the weights.
+        data_set: str, what it was fine-tuned on.
+        metrics: dict of str to float, on the data set's test split; shares, not
+            percent.
+        base: str or None, the weights that it started from.
+        variant: str or None, such as `"ViT-B_16"`.
+        licence: str, as the Hugging Face hub writes it.
+        folder: str, the path or URL of its folder.
+
+    Raises:
+        ValueError: a field is not as it should be.
+
+    Example:
+        >>> zoo.get("flowers-vit-ti16").class_names  # doctest: +SKIP
+        ('daisy', 'rose')
+    """
+
+    name: str
+    architecture: dict[str, object]
+    image_size: tuple[int, int]
+    channels: int
+    classes: int
+    class_names: tuple[str, ...]
+    parameters: int
+    weights: str
+    file_size: int
+    sha256: str
+    data_set: str
+    metrics: dict[str, float]
+    base: str | None
+    variant: str | None
+    licence: str
+    folder: str = ""
+
+    def __post_init__(self):
+        for name in ("image_size", "class_names"):
+            if not isinstance(getattr(self, name), (list, tuple)):
+                raise ValueError(f"its {name} is no list")
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        counts = (*self.image_size, self.channels, self.classes, self.parameters)
+        counts += (self.file_size,)
+        if any(type(count) is not int or not 0 <= count < 2**63 for count in counts):
+            raise ValueError("its sizes are no whole numbers")
+        if not isinstance(self.architecture, dict):
+            raise ValueError("its architecture is no table")
+        texts = (self.data_set, self.licence, *self.class_names, *self.architecture)
+        texts += tuple(text for text in (self.base, self.variant) if text is not None)
+        texts += tuple(self.metrics)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("its names are no text")
+        for text in texts:
+            if not is_safe(text):
+                raise ValueError(f"{brief(text)} has control characters")
+        if not is_name(self.name):
+            raise ValueError(f"{brief(self.name)} is no name of a model")
+        if self.weights not in WEIGHTS:
+            raise ValueError(f"its weights are called {brief(self.weights)}")
+        whole = isinstance(self.sha256, str)
+        if not whole or not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"{brief(self.sha256)} is no sha256")
+        if len(self.class_names) != self.classes or len(self.image_size) != 2:
+            raise ValueError("it has another number of classes or of sides")
+        for number in self.metrics.values():
+            # An int can be too large to become a share.
+            huge = isinstance(number, int) and abs(number) >= 2**63
+            if huge or not isinstance(number, (int, float)):
+                raise ValueError("its metrics are no numbers")
+
+    @property
+    def handle(self) -> str:
+        """What `zoo.get` knows it by."""
+        return self.name
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether a ResNet reads the image before the transformer does."""
+        return self.architecture.get("resnet_stages") is not None
+
+    @property
+    def top1(self) -> float | None:
+        """Accuracy on the test split of its own data set, in percent."""
+        share = self.metrics.get("test_accuracy")
+        return None if share is None else 100 * share
+
+    @property
+    def url(self) -> str:
+        """The path or URL of the weights."""
+        return f"{self.folder}/{self.weights}"
+
+    def to_json(self) -> str:
+        """Returns the text of its `model.json`."""
+        return json.dumps(_document(self), indent=2, ensure_ascii=False) + "\n"
+
+
+def is_name(text: str) -> bool:
+    """Says whether a text can be the name of a published model.
+
+    Example:
+        >>> from zoo import registry
+        >>> registry.is_name("flowers-vit-ti16"), registry.is_name("../flowers")
+        (True, False)
+    """
+    if not isinstance(text, str) or text.lower() in _TAKEN:
+        return False
+    return _NAME.fullmatch(text) is not None
+
+
+def read(folder: str | os.PathLike) -> PublishedModel:
+    """Returns the card of the published model in a folder.
+
+    Args:
+        folder: path of the model's own folder.
+
+    Raises:
+        CatalogError: it holds no published model, or its card is damaged.
+
+    Example:
+        >>> zoo.registry.read("registry/flowers-vit-ti16")  # doctest: +SKIP
+    """
+    folder = os.path.expanduser(folder)
+    card = os.path.join(folder, CARD)
+    try:
+        with open(card, "rb") as file:
+            text = file.read(_MAX_INDEX_BYTES + 1)
+        if len(text) > _MAX_INDEX_BYTES:
+            raise ValueError(f"it has more than {_MAX_INDEX_BYTES} bytes")
+        document = json.loads(text)
+    except (ValueError, OSError, RecursionError) as error:
+        raise CatalogError(
+            f"{folder} holds no published model: {card} cannot be read ({error})."
+        ) from error
+    return _model(document, folder, card)
+
+
+def models() -> dict[str, PublishedModel]:
+    """Returns the models of all registries by name.
+
+    Raises:
+        CatalogError: a registry, or a card in it, is damaged.
+        StoreError: a registry cannot be had.
+
+    Example:
+        >>> from zoo import registry
+        >>> registry.models()  # doctest: +SKIP
+        {'flowers-vit-ti16': PublishedModel(...)}
+    """
+    found: dict[str, PublishedModel] = {}
+    for place in os.environ.get(VARIABLE, "").split(","):
+        if place.strip():
+            for model in _models_in(place.strip()):
+                found.setdefault(model.name, model)
+    return found
+
+
+def write_index(folder: str | os.PathLike) -> None:
+    """Writes the index of a local registry, from the models in it.
+
+    Args:
+        folder: path of the registry.
+
+    Raises:
+        CatalogError: the card of a model is damaged.
+        OSError: the index cannot be written.
+
+    Example:
+        >>> import os, tempfile
+        >>> from zoo import registry
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     registry.write_index(folder)
+        ...     print(os.listdir(folder))
+        ['registry.json']
+    """
+    folder = os.path.expanduser(folder)
+    cards = [_document(model) for model in _models_in(folder)]
+    text = json.dumps({"format": _FORMAT, "models": cards}, indent=1)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as beside:
+        part = os.path.join(beside, INDEX)
+        pathlib.Path(part).write_text(text + "\n", encoding="utf-8")
+        os.replace(part, os.path.join(folder, INDEX))
+
+
+def _models_in(place: str) -> Iterator[PublishedModel]:
+    if not place.startswith(("http://", "https://")):
+        root = pathlib.Path(place).expanduser()
+        if not root.is_dir():
+            raise store.StoreError(
+                f"There is no folder {place}: check {VARIABLE}, which names it; a URL "
+                "begins with http:// or https://."
+            )
+        if (root / CARD).is_file():
+            raise CatalogError(
+                f"{place} is a model, not a registry: set {VARIABLE} to the folder "
+                "that it is in."
+            )
+        for card in sorted(root.glob(f"*/{CARD}")):
+            if not is_name(card.parent.name):
+                continue  # one that is being written
+            model = read(card.parent)
+            if model.name != card.parent.name:
+                raise CatalogError(
+                    f"{card.parent} holds a model called {model.name!r}: rename the "
+                    "folder."
+                )
+            yield model
+        return
+    base = place.rstrip("/")
+    url = f"{base}/{INDEX}"
+    try:
+        index = json.loads(_fetched(url))
+        if index["format"] != _FORMAT:
+            raise ValueError(f"format {brief(index['format'])}")
+        documents = list(index["models"])
+        names = [document["name"] for document in documents]
+        for name in names:
+            if not is_name(name):
+                raise ValueError(f"{brief(name)} is no name of a model")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CatalogError(
+            f"{url} is no index of a registry ({brief(error)}): check {VARIABLE}, "
+            f"or have its owner publish again; offline, delete the copy "
+            f"{store.latest_copy(url)}."
+        ) from error
+    for name, document in zip(names, documents, strict=True):
+        yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
+
+
+def _fetched(url):
+    try:
+        return store.latest(url, _MAX_INDEX_BYTES)
+    except store.StoreError as error:
+        raise store.StoreError(
+            f"The registry of {VARIABLE} cannot be read: {error}"
+        ) from error
+
+
+def _document(model):
+    document = dataclasses.asdict(model)
+    del document["folder"]
+    return document
+
+
+def _model(document, folder, source):
+    try:
+        fields = {field.name for field in dataclasses.fields(PublishedModel)}
+        if unknown := sorted(set(document) - (fields - {"folder"})):
+            raise ValueError(f"unknown {', '.join(map(brief, unknown[:10]))}")
+        return PublishedModel(**document, folder=folder)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CatalogError(
+            f"{source} holds a damaged card ({error}): publish the model again."
+        ) from error

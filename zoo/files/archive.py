@@ -1,0 +1,433 @@
+"""The arrays of an `.npz` file, which stay in it until they are asked for.
+
+Every byte is checked once before the first is used. Nothing is ever unpickled. What
+other kinds of files share with it is here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import struct
+import threading
+import tokenize
+import types
+import weakref
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from zoo.files import dialects
+from zoo.text import PrintableError
+
+# What zipfile and NumPy's header parser raise on damaged bytes.
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+    SyntaxError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    MemoryError,
+)
+# Those of other versions may have four gigabytes.
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
+_WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
+# Weights compress badly; a higher ratio is a decompression bomb.
+MOST_UNPACKED = 10
+# Many times those of the largest model with its optimizer's state; in memory each takes
+# 2 KB.
+_MOST_MEMBERS = 10_000
+_DIRECTORY_BYTES = 2**21
+# The members of a .keras file.
+_OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
+# NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
+# when threads do it at once (python/cpython#106905).
+_parsing = threading.Lock()
+_BLOCK_BYTES = 2**19
+_LONGEST_NAME = 1000
+
+
+class CheckpointError(PrintableError, ValueError):
+    """A file that is not a checkpoint this package can account for."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredArray:
+    """An array in a file, read by `numpy.asarray`.
+
+    Args:
+        archive: `OpenFile`.
+        offset: int, of its first byte in the file.
+        dtype: `numpy.dtype`.
+        shape: tuple of int.
+
+    Example:
+        >>> from zoo import archive
+        >>> file = archive.Archive("tests/goldens/token.npz")
+        >>> file.check("cls").shape
+        (1, 1, 48)
+    """
+
+    archive: OpenFile
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __array__(self, dtype=None, copy=None):
+        array = np.empty(self.shape, self.dtype)
+        self.archive.read_into(array.reshape(-1).view(np.uint8), self.offset)
+        return array if dtype is None else array.astype(dtype)
+
+    def __iter__(self) -> Iterator[StoredArray]:
+        shape = self.shape[1:]
+        size = math.prod(shape) * self.dtype.itemsize
+        for index in range(self.shape[0]):
+            offset = self.offset + index * size
+            yield dataclasses.replace(self, offset=offset, shape=shape)
+
+    def reshape(self, shape) -> StoredArray:
+        """Returns the same numbers in another shape of as many."""
+        return dataclasses.replace(self, shape=tuple(shape))
+
+
+class StoredArrays(Mapping):
+    """Arrays by name; one still in its file is read each time it is asked for.
+
+    Args:
+        parts: dict of name to `StoredArray` or float array.
+
+    Example:
+        >>> from zoo import archive
+        >>> file = archive.Archive("tests/goldens/token.npz")
+        >>> arrays = archive.StoredArrays({"cls": file.check("cls")})
+        >>> arrays["cls"].dtype
+        dtype('float32')
+    """
+
+    def __init__(self, parts):
+        self._parts = parts
+
+    def __getitem__(self, name) -> np.ndarray:
+        return dialects.to_float32(np.asarray(self._parts[name]))
+
+    def __contains__(self, name):
+        return name in self._parts
+
+    def __iter__(self):
+        return iter(self._parts)
+
+    def __len__(self):
+        return len(self._parts)
+
+    def only(self, names) -> StoredArrays:
+        """Returns some of them, without reading one."""
+        return StoredArrays({name: self._parts[name] for name in names})
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes by name, without reading an array."""
+        return {name: tuple(part.shape) for name, part in self._parts.items()}
+
+
+class OpenFile:
+    """A file of arrays, kept open and closed with the last of its arrays.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file.
+
+    Example:
+        >>> from zoo import archive
+        >>> archive.OpenFile("tests/goldens/token.npz").path
+        'tests/goldens/token.npz'
+    """
+
+    metadata: Mapping[str, str] = types.MappingProxyType({})
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        if not os.path.isfile(path):
+            raise CheckpointError(
+                f"There is no checkpoint file {path}: check the path, or download one "
+                "with zoo.fetch."
+            )
+        self._file = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()
+        self._written = self._time_of_writing()
+
+    def read_into(self, data: np.ndarray, offset: int) -> None:
+        """Reads bytes of the file.
+
+        Args:
+            data: uint8 array to fill.
+            offset: int, of the first byte.
+
+        Raises:
+            CheckpointError: the file was changed since it was opened.
+        """
+        with self._lock:
+            self._file.seek(offset)
+            whole = self._file.readinto(data) == data.size
+            if not whole or self._time_of_writing() != self._written:
+                raise CheckpointError(
+                    f"{self.path} was changed while it was being read: read it again."
+                )
+
+    def _check_name(self, name):
+        """Refuses names that an error could not show."""
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            raise ValueError(f"an array is called {name[:99]!a}")
+
+    def _finite(self, key, array, checksum=None):
+        """Returns an array or a `StoredArray` of this file that holds no NaN.
+
+        Args:
+            key: str, its name.
+            array: the array.
+            checksum: int, the CRC-32 that its bytes must have; None if nobody knows.
+        """
+        blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
+        found, finite = 0, True
+        for block in blocks:
+            if checksum is not None:
+                found = zlib.crc32(block, found)
+            finite = finite and _all_finite(block, array.dtype)
+        if checksum not in (None, found):
+            self._refuse_checksum(f"{key!r}")
+        if not finite:
+            self._refuse_infinite(key)
+        return array
+
+    def _refuse_checksum(self, what):
+        raise CheckpointError(
+            f"{self.path} was changed by another program that kept its metadata, or is "
+            f"damaged: {what} has another CRC-32 than when it was written. Have that "
+            "program leave the metadata out, or delete the file and download or save "
+            "it again."
+        )
+
+    def _blocks(self, array):
+        """Gives the bytes of a `StoredArray`, each block in the memory of the last."""
+        size = math.prod(array.shape) * array.dtype.itemsize
+        block = np.empty(min(size, _BLOCK_BYTES), np.uint8)
+        for start in range(0, size, _BLOCK_BYTES):
+            data = block[: size - start]
+            self.read_into(data, array.offset + start)
+            yield data
+
+    def _refuse_infinite(self, key):
+        raise CheckpointError(
+            f"{self.path} holds NaN or infinity under {key!r}, so its training "
+            "failed: take an earlier checkpoint."
+        )
+
+    def _time_of_writing(self):
+        return os.fstat(self._file.fileno()).st_mtime_ns
+
+    @contextlib.contextmanager
+    def _damage_explained(self):
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except DAMAGE as error:
+            raise CheckpointError(
+                f"{self.path} is damaged or cut short ({error}): delete it and "
+                "download or save it again."
+            ) from error
+
+
+class _Directory:
+    """A zip file whose members are counted before the first of them is read.
+
+    Args:
+        file: an open binary file.
+    """
+
+    def __init__(self, file):
+        self._file = file
+        self.is_read = False
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def read(self, size=-1):
+        """Reads what `zipfile` asks for, until `is_read` the directory and its end."""
+        if self.is_read:
+            return self._file.read(size)
+        if size > _DIRECTORY_BYTES:
+            raise ValueError(f"its directory has {size} bytes")
+        # Without a size it reads the end, which has 64 KB at most.
+        data = self._file.read(size if size >= 0 else _DIRECTORY_BYTES)
+        members = data.count(b"PK\x01\x02")
+        if members > _MOST_MEMBERS:
+            raise ValueError(f"it has {members} members")
+        return data
+
+
+class Archive(OpenFile):
+    """An open `.npz` file.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file, it is not an `.npz` or it is damaged.
+
+    Example:
+        >>> from zoo import archive
+        >>> len(archive.Archive("tests/goldens/token.npz").keys)
+        56
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(path)
+        start = self._file.read(4)
+        if not start.startswith(b"PK"):
+            raise CheckpointError(f"{path} {_what_else(start)}")
+        with self._damage_explained():
+            # A handle of its own: threads move both.
+            handle = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+            weakref.finalize(self, handle.close)
+            directory = _Directory(handle)
+            self._zip = zipfile.ZipFile(directory)
+            directory.is_read = True
+            size = os.fstat(self._file.fileno()).st_size
+            members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
+            unpacked = sum(member.file_size for member in members)
+            if unpacked > MOST_UNPACKED * size:
+                raise ValueError(f"{size} bytes hold {unpacked}")
+            self._members, end = {}, 0
+            for member in members:
+                self._check_name(member.filename)
+                # Or else the same bytes could be unpacked again and again.
+                if member.header_offset < end:
+                    raise ValueError(f"{member.filename} overlaps another array")
+                start = self._start(member)
+                end = start + member.compress_size
+                self._members[member.filename.removesuffix(".npy")] = member, start
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays, twice where there are two of a name."""
+        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+
+    def check(self, key: str, *, finite: bool = True) -> StoredArray | np.ndarray:
+        """Makes sure of every byte of an array.
+
+        Args:
+            key: str, one of `keys`.
+            finite: bool, whether NaN and infinity are refused too.
+
+        Returns:
+            A `StoredArray`; or the array itself where the file holds it compressed, or
+            in Fortran's order.
+
+        Raises:
+            CheckpointError: it is damaged, pickled, or no array.
+        """
+        member, start = self._members[key]
+        with self._damage_explained():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{key} has compression {member.compress_type}")
+            plain = member.compress_type == zipfile.ZIP_STORED
+            if plain and member.compress_size != member.file_size:
+                raise ValueError(f"{key} has two sizes")
+            with self._zip.open(member) as stream:
+                shape, fortran_order, dtype = self._header(key, stream)
+                header_size = stream.tell()
+                size = header_size + math.prod(shape) * dtype.itemsize
+                if min(shape, default=0) < 0 or member.file_size != size:
+                    raise ValueError(f"{key} has {member.file_size} bytes, not {size}")
+                if size == header_size:
+                    raise ValueError(f"{key} is empty")
+            if plain and not fortran_order:
+                header = StoredArray(self, start, np.dtype("u1"), (header_size,))
+                checksum = zlib.crc32(np.asarray(header))
+                array = StoredArray(self, start + header_size, dtype, shape)
+                is_finite = True
+                for block in self._blocks(array):
+                    checksum = zlib.crc32(block, checksum)
+                    is_finite = is_finite and _all_finite(block, dtype)
+                if checksum != member.CRC:
+                    raise ValueError(f"{key} has another CRC-32")
+                if finite and not is_finite:
+                    self._refuse_infinite(key)
+                return array
+            with self._zip.open(member) as stream:
+                array = np.lib.format.read_array(stream, allow_pickle=False)
+            return self._finite(key, array) if finite else array
+
+    def _header(self, key, stream):
+        if key in _OF_KERAS:
+            raise CheckpointError(
+                f"{self.path} is a model saved by Keras: keras.saving.load_model reads "
+                "it once keras_vit is imported."
+            )
+        if key.endswith("data.pkl"):
+            raise CheckpointError(
+                f"{self.path} is a pickle of PyTorch, which can run code when read and "
+                "is never loaded: save its state dict as .safetensors."
+            )
+        if not stream.peek().startswith(np.lib.format.MAGIC_PREFIX):
+            raise CheckpointError(f"{self.path} holds {key!r}, which is not an array.")
+        version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise ValueError(f"{key} has array format {version}")
+        with _parsing:
+            header = _HEADERS[version](stream)
+        if header[2].hasobject:
+            raise CheckpointError(
+                f"{self.path} holds pickled Python objects under {key!r}, which can "
+                "run code when read and are never loaded: save plain arrays instead."
+            )
+        if header[2].subdtype or header[2].names:
+            raise ValueError(f"{key} holds {header[2]}")
+        return header
+
+    def _start(self, member):
+        """The offset of a member's bytes, which only its own header tells."""
+        self._file.seek(member.header_offset + 26)
+        name_size, extra_size = struct.unpack("<HH", self._file.read(4))
+        return member.header_offset + 30 + name_size + extra_size
+
+
+def _what_else(start):
+    """Says what a file is that begins so, and is of no kind that is read."""
+    if not start:
+        return "is empty: download or save it again."
+    if start.startswith(b"\x80"):
+        return (
+            "is a pickle, which can run code when read and is never loaded: save its "
+            "arrays as .safetensors or .npz."
+        )
+    return (
+        f"is neither an .npz file nor .safetensors or .h5 (it starts with {start!r}): "
+        "check the path, and if it was downloaded, delete it and download it again."
+    )
+
+
+def _all_finite(data, dtype):
+    """Says whether bytes, or an array, hold no NaN or infinity where that matters."""
+    if dtype.str not in _WEIGHTS:
+        return True
+    return bool(np.isfinite(dialects.to_float32(data.view(dtype))).all())

@@ -1,0 +1,390 @@
+"""Reading and writing checkpoints under the released names.
+
+Whatever file, library or dialect they come from, `read` gives the same arrays under
+the same names, says what the source computes with them, and accounts for every key.
+Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from zoo import released_names
+from zoo.files import description, dialects, foreign, opening, safetensors
+from zoo.files.archive import CheckpointError, StoredArrays
+from zoo.files.description import Description
+from zoo.semantics import Semantics
+from zoo.text import brief
+
+NAMINGS = ("released", *foreign.WRITTEN)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The arrays of one checkpoint and the sizes that their shapes tell.
+
+    Args:
+        path: str, where they came from, for messages.
+        arrays: mapping of released name to float32 array; that of a file reads an
+            array each time it is asked for one. Group normalisation scales and biases
+            are vectors here (files hold them as (1, 1, 1, C)).
+        stored_grid: (height, width) in patches where the file states it, else None.
+        semantics: `Semantics`, what the source computes with the arrays.
+
+    Raises:
+        CheckpointError: arrays missing, unknown or of inconsistent shapes.
+
+    Example:
+        >>> import zoo
+        >>> checkpoint = zoo.read("tests/goldens/token.npz")
+        >>> checkpoint.hidden_size, checkpoint.num_layers, checkpoint.grid_size
+        (48, 3, (4, 4))
+    """
+
+    path: str
+    arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
+    stored_grid: tuple[int, int] | None = None
+    semantics: Semantics = Semantics()
+
+    def __post_init__(self):
+        if not isinstance(self.arrays, StoredArrays):
+            object.__setattr__(self, "arrays", StoredArrays(self.arrays))
+        _refuse(self.path, self._measured[1])
+        grid = self.stored_grid
+        if self.num_positions < 1:
+            _refuse(self.path, ["the position embedding has no rows for patches"])
+        if grid is not None and (
+            len(grid) != 2 or min(grid) < 1 or math.prod(grid) != self.num_positions
+        ):
+            problem = f"a grid of {grid} patches for {self.num_positions} positions"
+            _refuse(self.path, [problem])
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The arrays' shapes by name, known without reading one."""
+        return self.arrays.shapes
+
+    @functools.cached_property
+    def _measured(self):
+        return released_names.measure(self.shapes)
+
+    @property
+    def _sizes(self):
+        return self._measured[0]
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the encoder."""
+        return self._sizes["hidden_size"]
+
+    @property
+    def num_layers(self) -> int:
+        """Number of encoder blocks."""
+        return released_names.count_blocks(self.arrays)
+
+    @property
+    def num_heads(self) -> int:
+        """Attention heads of each block."""
+        return self._sizes["num_heads"]
+
+    @property
+    def mlp_dim(self) -> int:
+        """Hidden width of each block's MLP."""
+        return self._sizes["mlp_dim"]
+
+    @property
+    def patch_size(self) -> tuple[int, int]:
+        """(height, width) of the embedding's kernel, in pixels or stem cells."""
+        return self._sizes["patch_height"], self._sizes["patch_width"]
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images."""
+        return self._sizes["channels"]
+
+    @property
+    def classes(self) -> int | None:
+        """Outputs of the head, None without a head."""
+        return self._sizes.get("classes")
+
+    @property
+    def representation_size(self) -> int | None:
+        """Width of `pre_logits`, None without it."""
+        return self._sizes.get("representation_size")
+
+    @property
+    def class_token(self) -> bool:
+        """Whether there is a class token."""
+        return released_names.CLASS_TOKEN in self.arrays
+
+    @property
+    def num_positions(self) -> int:
+        """Rows of the position embedding, less the class token's."""
+        return self._sizes["positions"] - self.class_token
+
+    @property
+    def grid_size(self) -> tuple[int, int] | None:
+        """(height, width) in patches; None if not stated and not a square number."""
+        side = math.isqrt(self.num_positions)
+        square = (side, side) if side * side == self.num_positions else None
+        return self.stored_grid or square
+
+    @property
+    def zero_head(self) -> bool:
+        """Whether there is a head and all of it is zero."""
+        names = released_names.HEAD_ARRAYS
+        return self.classes is not None and not any(
+            self.arrays[name].any() for name in names
+        )
+
+    def without_head(self) -> Checkpoint:
+        """Returns the same without its head and the `pre_logits` before it."""
+        names = {*released_names.HEAD_ARRAYS, *released_names.PRE_LOGITS_ARRAYS}
+        kept = [name for name in self.arrays if name not in names]
+        return dataclasses.replace(self, arrays=self.arrays.only(kept))
+
+    @property
+    def resnet_stages(self) -> tuple[int, ...] | None:
+        """Units of each stage; () for a stem of one convolution, None without."""
+        return released_names.count_units(self.arrays)
+
+    @property
+    def resnet_width(self) -> int | None:
+        """Output channels of the stem's first convolution, None without a stem."""
+        return self._sizes.get("resnet_width")
+
+
+def read(
+    path: str | os.PathLike,
+    *,
+    semantics: Semantics | None = None,
+    num_heads: int | None = None,
+) -> Checkpoint:
+    """Reads a checkpoint of the released code, timm, transformers or keras-hub.
+
+    Args:
+        path: an `.npz`, `.safetensors` or keras-hub `.h5` file, known by its content,
+            the index of several `.safetensors`, or a folder with one of
+            `model.safetensors`, `model.safetensors.index.json`, `model.npz` and
+            `model.weights.h5`; `zoo.locate` gives one from a URL or the hub. Settings
+            are read from the files beside it that its library writes (`config.json`,
+            ...).
+        semantics: `Semantics`, in place of what the file, the settings beside it and
+            the defaults of its library say: of a plain DeiT's arrays alone, for one,
+            nothing tells that they want ImageNet's mean and deviation.
+        num_heads: int, for files that do not tell and have not the papers' sizes.
+
+    Returns:
+        A `Checkpoint`, whose arrays stay in the file until they are asked for; every
+        byte of an `.npz`, and of a `.safetensors` that `write` wrote, was compared with
+        its CRC-32. The file is kept open, and is not to be changed
+        in place. float16 and bfloat16 arrays become float32; optimizer state, text
+        towers and what only pre-training uses are left out.
+
+    Raises:
+        CheckpointError: a file of another kind, damaged, holding pickled objects, or
+            with keys that are missing, unknown or of inconsistent shapes (all are
+            listed); settings of another model; no number of heads.
+
+    Source: the files in https://console.cloud.google.com/storage/browser/vit_models;
+    `vision_transformer.py` of timm, `modeling_vit.py` of transformers and
+    `vit_layers.py` of keras-hub.
+
+    Example:
+        >>> import zoo
+        >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
+        10
+    """
+    file = opening.open_file(os.path.expanduser(path))
+    keys = file.keys
+    counts = collections.Counter(keys)
+    twins = sorted(key for key, count in counts.items() if count > 1)
+    problems = [f"two arrays are called {key}" for key in twins]
+    library = foreign.recognise(keys)
+    if library is None:
+        parts, said, wrong = _read_released(file)
+    else:
+        parts, said, wrong = foreign.read(file, library, num_heads)
+    problems += wrong
+    for name, part in parts.items():
+        try:
+            dialects.to_float32(np.empty(0, part.dtype))
+        except TypeError as error:
+            problems.append(f"{name} has {error}")
+    _refuse(file.path, problems, library)
+    return Checkpoint(
+        file.path, StoredArrays(parts), said.grid_size, semantics or said.semantics
+    )
+
+
+def _read_released(file):
+    """Undoes the dialect; returns arrays, a description and what is wrong."""
+    parts, grid = {}, None
+    chosen, unknown = dialects.select(file.keys)
+    problems = [f"unknown {key}" for key in unknown]
+    with ThreadPoolExecutor() as threads:
+        checked = list(threads.map(file.check, chosen))
+    for (key, name), array in zip(chosen.items(), checked, strict=True):
+        if name == released_names.GRID_SIZE and array.dtype.kind == "i":
+            if array.shape != (2,):
+                problems.append(f"{key} has shape {brief(array.shape)}, not (2,)")
+                continue
+            grid = tuple(map(int, np.asarray(array)))
+            continue
+        for released, part in dialects.arrange(name, array).items():
+            if released in parts:
+                problems.append(f"two arrays for {released}, one is {key}")
+            parts[released] = part
+    dialects.restore_class_token_row(parts, chosen)
+    said = description.from_metadata(file.metadata, file.path)
+    return parts, said or Description(grid_size=grid), problems
+
+
+def write(
+    path: str | os.PathLike,
+    arrays: Checkpoint | Mapping[str, np.ndarray],
+    grid_size: tuple[int, int] | None = None,
+    *,
+    naming: str = "released",
+    semantics: Semantics | None = None,
+) -> None:
+    """Writes a checkpoint for the released code, timm or transformers.
+
+    A `.safetensors` says in its header what the arrays do not: `Semantics`, heads and
+    grid, which `read` gives back, and the CRC-32 of each array, which it compares.
+    timm and transformers read the former from the settings written beside it; timm's
+    own ResNets use the epsilons of timm whatever the header says.
+
+    Args:
+        path: the file to write or replace: an `.npz` or `.safetensors` in the released
+            naming, and `model.safetensors` in a folder of its own in the others.
+        arrays: `Checkpoint`, or dict of released name to float array, as
+            `Checkpoint.arrays`; stored as float32.
+        grid_size: (height, width) in patches of the position embedding. Needed only
+            where it is not square; by default the checkpoint's.
+        naming: `"released"`, `"timm"` for `timm.create_model("local-dir:folder")`, or
+            `"transformers"` for `ViTForImageClassification.from_pretrained(folder)`.
+        semantics: `Semantics`, what the model computes; by default the checkpoint's,
+            or what the released models do.
+
+    Raises:
+        CheckpointError: another file extension, arrays that `read` would refuse, a
+            non-square number of positions without `grid_size`, or a model that the
+            file or the library cannot say.
+
+    Example:
+        >>> import tempfile, zoo
+        >>> checkpoint = zoo.read("tests/goldens/token.npz")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     zoo.write(f"{folder}/copy.npz", checkpoint)
+        ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
+    """
+    path = pathlib.Path(path).expanduser()
+    if isinstance(arrays, Checkpoint):
+        grid_size = grid_size or arrays.grid_size
+        semantics = semantics or arrays.semantics
+        arrays = arrays.arrays
+    semantics = semantics or Semantics()
+    _check_name(path, naming, semantics)
+    checkpoint = _whole(path, arrays, grid_size, semantics)
+    said = Description(semantics, checkpoint.num_heads, checkpoint.grid_size)
+    files = {}
+    if naming == "released":
+        stored = {
+            name: array.reshape(1, 1, 1, -1)
+            if released_names.is_group_norm(name)
+            else array
+            for name, array in checkpoint.arrays.items()
+        }
+    else:
+        try:
+            files = foreign.settings(naming, checkpoint)
+            stored = foreign.arrays(naming, checkpoint)
+        except ValueError as error:
+            raise CheckpointError(f"Cannot write {path}: {error}.") from error
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
+        part = os.path.join(folder, path.name)
+        if path.suffix == ".npz":
+            height, width = checkpoint.grid_size
+            if height != width:
+                stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
+            np.savez(part, **stored)
+        else:
+            safetensors.write(part, stored, description.to_metadata(said))
+        for name, text in files.items():
+            pathlib.Path(folder, name).write_text(text)
+        # The arrays last: what they say of themselves goes before the settings.
+        for name in (*files, path.name):
+            os.replace(os.path.join(folder, name), path.with_name(name))
+
+
+def _check_name(path, naming, semantics):
+    if naming not in NAMINGS:
+        raise CheckpointError(
+            f"Cannot write {path}: unknown naming {naming!r}, choose from "
+            f"{', '.join(NAMINGS)}."
+        )
+    if naming != "released" and path.name != opening.SAFETENSORS:
+        raise CheckpointError(
+            f"Cannot write {path}: the settings for {naming} go beside it, so its name "
+            f"must be {opening.SAFETENSORS}, in a folder of its own."
+        )
+    if path.suffix not in (".npz", ".safetensors"):
+        raise CheckpointError(
+            f"Cannot write {path}: its name must end in .npz or .safetensors."
+        )
+    unsaid = semantics.differences(Semantics())
+    if path.suffix == ".npz" and unsaid:
+        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
+        raise CheckpointError(
+            f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
+            "of the released models: write a .safetensors, or pass "
+            "semantics=Semantics() for the released models' numbers."
+        )
+
+
+def _whole(path, arrays, grid_size, semantics):
+    """Makes sure that arrays are a checkpoint, in memory as float32."""
+    problems, stored = [], {}
+    for name, array in arrays.items():
+        try:
+            array = dialects.to_float32(np.asarray(array))
+            if not np.isfinite(array).all():
+                problems.append(f"{name} holds NaN or infinity")
+        except TypeError as error:
+            problems.append(f"{name} has {error}")
+        if released_names.is_group_norm(name):
+            array = array.reshape(-1)
+        stored[name] = array
+    _refuse(path, problems)
+    grid_size = None if grid_size is None else tuple(map(int, grid_size))
+    checkpoint = Checkpoint(str(path), stored, grid_size, semantics)
+    if checkpoint.grid_size is None:
+        raise CheckpointError(
+            f"Cannot write {path}: {checkpoint.num_positions} positions are not a "
+            "square grid, pass grid_size=(height, width) in patches."
+        )
+    return checkpoint
+
+
+def _refuse(path, problems, library=None):
+    """Raises an error that lists the problems, if there are any."""
+    if not problems:
+        return
+    listed = "".join(f"\n  {problem}" for problem in problems[:20])
+    more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
+    naming = "the released names" if library is None else f"the names of {library}"
+    raise CheckpointError(
+        f"{path} is not a checkpoint of a Vision Transformer under {naming}:"
+        f"{listed}{more}"
+    )

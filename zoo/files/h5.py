@@ -1,0 +1,96 @@
+"""The arrays of an HDF5 file of Keras weights; nothing else in it is read.
+
+HDF5 files can point to other files and hold compressed data of any size. Keras writes
+neither, and neither is read here: only whole arrays that lie in the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from zoo.files.archive import CheckpointError, OpenFile, StoredArray
+
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_DEEPEST = 20
+
+
+class H5(OpenFile):
+    """An open `.h5` file.
+
+    Args:
+        path: str or path.
+
+    Raises:
+        CheckpointError: there is no such file, it is of another kind, damaged, or
+            holds anything but plain arrays.
+
+    Example:
+        >>> from zoo.files import h5
+        >>> h5.H5("model.weights.h5").keys  # doctest: +SKIP
+        ['layers/vi_t_encoder/layer_norm/vars/0', ...]
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        import h5py
+
+        super().__init__(path)
+        self._arrays: dict[str, StoredArray | np.ndarray] = {}
+
+        def visit(name, item):
+            if not isinstance(name, str):
+                raise ValueError(f"an array is called {name!r}")
+            self._check_name(name)
+            # Each deeper one takes longer to find.
+            if name.count("/") > _DEEPEST:
+                raise ValueError(f"groups are more than {_DEEPEST} deep")
+            if isinstance(item, h5py.Dataset):
+                self._add(name, item)
+
+        with self._damage_explained():
+            try:
+                with h5py.File(path, "r") as file:
+                    # Links to other places are not visited.
+                    file.visititems(visit)
+            except (KeyError, TypeError) as error:
+                raise ValueError(error) from error
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._arrays)
+
+    def check(self, key: str) -> StoredArray | np.ndarray:
+        """Returns an array, whose place was checked with all others.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity.
+        """
+        return self._finite(key, self._arrays[key])
+
+    def _add(self, name, dataset):
+        dtype = dataset.dtype
+        # bfloat16 is void of two bytes, as in an .npz.
+        plain = dtype.kind in "fiu" or (dtype.kind, dtype.itemsize) == ("V", 2)
+        elsewhere = dataset.external or dataset.is_virtual or dataset.chunks
+        if elsewhere or not plain or dataset.shape is None:
+            raise CheckpointError(
+                f"{self.path} holds {name!r}, which is no plain array of numbers: save "
+                "the weights with Keras."
+            )
+        # Of an array that was never written there are no bytes, whatever its shape.
+        if dataset.id.get_storage_size() != dataset.nbytes or not dataset.nbytes:
+            raise ValueError(f"{name} has shape {dataset.shape} without its bytes")
+        offset = dataset.id.get_offset()
+        if offset is None:
+            # Small arrays may lie within the header.
+            self._arrays[name] = dataset[()]
+        else:
+            self._arrays[name] = StoredArray(self, offset, dtype, dataset.shape)
+
+
+def is_h5(path: str | os.PathLike) -> bool:
+    """Says whether a file begins as an HDF5 file does, whatever its name."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC

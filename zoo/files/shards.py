@@ -1,0 +1,122 @@
+"""A checkpoint in several `.safetensors` files, and the index that says where."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+
+from zoo.files import description
+from zoo.files.archive import CheckpointError, StoredArray
+from zoo.files.safetensors import Safetensors
+
+INDEX = "model.safetensors.index.json"
+# Of the files that transformers, and whoever writes as it does, name in an index.
+PATTERN = "model-*-of-*.safetensors"
+# Of a file beside the index: never a path, which could lead anywhere.
+_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_MOST_LISTED = 20
+
+
+class Shards:
+    """The open files of one checkpoint, as if they were one.
+
+    Args:
+        path: str or path of the index.
+
+    Raises:
+        CheckpointError: the index cannot be read, names files that are not beside it,
+            or other arrays than these hold; one of them is damaged.
+
+    Source: `save_pretrained(folder, max_shard_size=...)` of transformers.
+
+    Example:
+        >>> from zoo.files import shards
+        >>> shards.Shards("vit/model.safetensors.index.json").keys  # doctest: +SKIP
+        ['vit.embeddings.cls_token', ...]
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        self._places = _places(self.path)
+        folder = pathlib.Path(path).parent
+        names = sorted(set(self._places.values()))
+        self._refuse(
+            f"{name} is not beside it"
+            for name in names
+            if not os.path.isfile(folder / name)
+        )
+        self._files = {name: Safetensors(folder / name) for name in names}
+        self._refuse(self._misplaced())
+        self.metadata: Mapping[str, str] = self._merge_metadata()
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._places)
+
+    def check(self, key: str) -> StoredArray:
+        """Returns an array, whose place was checked with all others.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity, or is not what its checksum was
+                computed of.
+        """
+        return self._files[self._places[key]].check(key)
+
+    def _misplaced(self):
+        """Gives what the index and the files do not agree on."""
+        held = {name: set(file.keys) for name, file in self._files.items()}
+        for key, name in self._places.items():
+            if key not in held[name]:
+                yield f"{name} does not hold {key}"
+        for name, keys in held.items():
+            for key in sorted(keys):
+                place = self._places.get(key)
+                if place is None:
+                    yield f"{name} holds {key}, which it does not name"
+                elif place != name:
+                    yield f"{name} holds {key}, which it places in {place}"
+
+    def _merge_metadata(self):
+        merged: dict[str, str] = {}
+        for name, file in self._files.items():
+            for entry, text in file.metadata.items():
+                if merged.setdefault(entry, text) != text:
+                    self._refuse([f"the header of {name} says another {entry}"])
+        return merged
+
+    def _refuse(self, problems):
+        problems = list(problems)
+        if problems:
+            more = len(problems) - _MOST_LISTED
+            listed = "; ".join(problems[:_MOST_LISTED])
+            raise CheckpointError(
+                f"{self.path} is not the index of the files beside it: {listed}"
+                f"{f'; and {more} more' if more > 0 else ''}. Download or save all of "
+                "them again."
+            )
+
+
+def is_index(path: str | os.PathLike) -> bool:
+    """Says whether a file begins as JSON does, which no file of arrays may."""
+    with open(path, "rb") as file:
+        return file.read(1) == b"{"
+
+
+def _places(path):
+    """Returns the name of the file of each array."""
+    places = description.read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CheckpointError(
+            f"{path} is not the index of a checkpoint, whose weight_map says which "
+            "file holds which array: pass the file that holds the arrays."
+        )
+    for name in places.values():
+        if not isinstance(name, str) or not _FILE.fullmatch(name):
+            raise CheckpointError(
+                f"{path} names {name!r}, which is no file beside it, and nothing else "
+                "is read: save the checkpoint again."
+            )
+    return places

@@ -1,0 +1,245 @@
+"""Checkpoints of timm's Vision Transformers, hybrids and plain DeiT."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+
+from zoo.files import description
+from zoo.files.archive import CheckpointError
+from zoo.files.description import Description
+from zoo.semantics import Semantics
+
+COLUMN = "timm"
+DEFAULTS = Semantics(activation="gelu", resnet_epsilons="timm")
+
+_CONFIG = "config.json"
+BESIDE = (_CONFIG,)
+_STEM = "patch_embed.backbone.stem."
+_LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
+_OURS = re.compile(r"patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.")
+_REASONS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (
+            r"^dist_token$",
+            "it is a distilled DeiT, with a second token; only plain DeiT is read",
+        ),
+        (r"\.ls[12]\.|\.gamma_[12]$", "it has LayerScale, which is not computed"),
+        (r"^reg_token$", "it has register tokens, which are not read"),
+        (r"^fc_norm\.", "it normalises after pooling, which is not computed"),
+        (r"^norm_pre\.", "it normalises before its blocks, which is not computed"),
+        (r"^attn_pool\.", "it pools with attention, which is not computed"),
+        (r"\.[qk]_norm\.", "it normalises queries and keys, which is not computed"),
+        (r"rel_pos|freqs", "its positions are not learned by addition alone"),
+        (r"backbone\.(conv1|bn1|layer1)", "its ResNet is not the papers'"),
+    )
+)
+# Those that compute what the arrays and the rest of the settings tell, no more.
+_ARCHITECTURES = re.compile(
+    r"(vit|deit)_(tiny|small|base|large|huge)_"
+    r"(r26_s32|r50_s16|r50_s32|r_s16_p8|patch[0-9]+(_gap)?)_[0-9]+"
+)
+_ACTIVATIONS = {None: "gelu", "gelu": "gelu", "gelu_tanh": "gelu_tanh"}
+# What the arrays tell, and what is of training only.
+_HARMLESS = re.compile(
+    r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
+    r"class_token|weight_init|fix_init|qkv_bias|dynamic_img_size|strict_img_size|"
+    r"drop_rate|\w+_drop_rate|drop_path_rate"
+)
+# Where it is not the number of the papers' model of that size.
+_HEADS = {"vit_base_patch16_gap_224": 16}
+_HYBRIDS = {
+    (): "vit_tiny_r_s16_p8_224",
+    (2, 2, 2, 2): "vit_small_r26_s32_224",
+    (3, 4, 9): "vit_base_r50_s16_224",
+    (3, 4, 6, 3): "vit_large_r50_s32_224",
+}
+
+
+def matches(keys) -> bool:
+    """Says whether keys are those of this library."""
+    return any(_OURS.match(key) for key in keys)
+
+
+def select(keys) -> tuple[dict[str, str], list[str]]:
+    """Chooses the arrays of the model, with the names of a ResNet of any size.
+
+    Args:
+        keys: iterable of str.
+
+    Returns:
+        A dict of key to name, and a list of what is wrong.
+
+    Example:
+        >>> from zoo.files import timm
+        >>> timm.select(["patch_embed.backbone.conv.weight"])[0].values()
+        dict_values(['patch_embed.backbone.stem.conv.weight'])
+    """
+    keys = list(keys)
+    chosen = {key: _LONE_STEM.sub(_STEM, key) for key in keys}
+    return chosen, description.explain(keys, _REASONS)
+
+
+def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
+    """Returns what the settings beside a file say, timm's defaults elsewhere.
+
+    Args:
+        folder: of the file.
+        sizes: dict of the arrays' sizes, as `zoo.released_names.measure` gives them.
+
+    Raises:
+        CheckpointError: the settings are of another model, or ask for what is not
+            computed here.
+    """
+    file = folder / _CONFIG
+    config = description.read_json(file)
+    if "architecture" not in config:
+        config = {}
+    elif not _ARCHITECTURES.fullmatch(config["architecture"]):
+        raise CheckpointError(
+            f"{file} describes timm's {config['architecture']}: only the plain and "
+            "hybrid Vision Transformers of the papers and plain DeiT are read."
+        )
+    arguments = config.get("model_args", {})
+    inputs = config.get("pretrained_cfg", {})
+    description.check_sizes(
+        file,
+        {
+            "num_features": config.get("num_features"),
+            "depth": arguments.get("depth"),
+        },
+        {"num_features": sizes["hidden_size"], "depth": sizes["num_layers"]},
+    )
+    activation = arguments.pop("act_layer", None)
+    no_embed_class = bool(arguments.pop("no_embed_class", False))
+    pooled = arguments.pop("global_pool", config.get("global_pool"))
+    fc_norm = arguments.pop("fc_norm", None)
+    token = sizes["class_token"]
+    expected = {"token": token, "avg": not token, "": True, None: True}
+    wrong = [name for name in arguments if not _HARMLESS.fullmatch(name)]
+    if activation not in _ACTIVATIONS:
+        wrong.append(f"act_layer={activation!r}")
+    if not expected.get(pooled, False) or fc_norm:
+        wrong.append(
+            f"global_pool={pooled!r} {'with' if token else 'without'} a class token"
+        )
+    if wrong:
+        raise CheckpointError(
+            f"{file} asks for what is not computed here: {', '.join(wrong)}."
+        )
+    return Description(
+        Semantics(
+            activation=_ACTIVATIONS[activation],
+            input_mean=inputs.get("mean", DEFAULTS.input_mean),
+            input_std=inputs.get("std", DEFAULTS.input_std),
+            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
+        ),
+        num_heads=arguments.get("num_heads", _HEADS.get(config.get("architecture"))),
+        grid_size=_grid(arguments, sizes),
+        class_token_position=not no_embed_class,
+    )
+
+
+def _grid(arguments, sizes):
+    size = arguments.get("img_size")
+    if size is None or sizes["hybrid"]:
+        return None
+    height, width = size if isinstance(size, list) else (size, size)
+    return height // sizes["patch_height"], width // sizes["patch_width"]
+
+
+def settings(checkpoint) -> dict[str, str]:
+    """Returns the file that `create_model("local-dir:...")` needs beside the arrays.
+
+    Args:
+        checkpoint: `zoo.Checkpoint`.
+
+    Returns:
+        A dict of file name to text.
+
+    Raises:
+        ValueError: timm has no such model.
+    """
+    semantics, stages = checkpoint.semantics, checkpoint.resnet_stages
+    if checkpoint.representation_size is not None:
+        raise ValueError("timm has no model with pre_logits: leave the arrays out")
+    if semantics.layer_norm_epsilon != DEFAULTS.layer_norm_epsilon:
+        raise ValueError(
+            f"timm's layer_norm_epsilon is {DEFAULTS.layer_norm_epsilon}, not "
+            f"{semantics.layer_norm_epsilon}"
+        )
+    stride = 1
+    if stages is not None:
+        if stages not in _HYBRIDS or checkpoint.resnet_width != 64:
+            raise ValueError(
+                f"timm has no hybrid with stages {stages} of width "
+                f"{checkpoint.resnet_width}"
+            )
+        if semantics.resnet_padding != DEFAULTS.resnet_padding:
+            raise ValueError("timm's hybrids have no symmetric padding")
+        stride = 4 * 2 ** max(len(stages) - 1, 0)
+    patch_size, hidden_size = checkpoint.patch_size, checkpoint.hidden_size
+    image_size = [
+        side * patch * stride
+        for side, patch in zip(checkpoint.grid_size, patch_size, strict=True)
+    ]
+    channels = checkpoint.shapes[
+        "embedding/kernel" if stages is None else "conv_root/kernel"
+    ][2]
+    arguments = {
+        "img_size": image_size,
+        "patch_size": patch_size[0] if len(set(patch_size)) == 1 else patch_size,
+        "in_chans": channels,
+        "embed_dim": hidden_size,
+        "depth": checkpoint.num_layers,
+        "num_heads": checkpoint.num_heads,
+        "mlp_ratio": _ratio(checkpoint.mlp_dim, hidden_size),
+        "act_layer": semantics.activation,
+    }
+    pooled = "token"
+    if not checkpoint.class_token:
+        pooled = "avg"
+        arguments |= {"class_token": False, "global_pool": pooled, "fc_norm": False}
+    classes = checkpoint.classes or 0
+    config = {
+        "architecture": _HYBRIDS[stages]
+        if stages is not None
+        else "vit_base_patch16_224",
+        "num_classes": classes,
+        "num_features": hidden_size,
+        "global_pool": pooled,
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "num_classes": classes,
+            "input_size": [channels, *image_size],
+            "fixed_input_size": True,
+            "mean": semantics.input_mean,
+            "std": semantics.input_std,
+            "first_conv": _first_convolution(stages),
+            "classifier": "head",
+        },
+    }
+    return {_CONFIG: json.dumps(config, indent=2)}
+
+
+def file_names(arrays: dict) -> dict:
+    """Returns arrays under the names of a whole file, {key: array}."""
+    if any(name.startswith("patch_embed.backbone.stages.") for name in arrays):
+        return arrays
+    return {
+        name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
+    }
+
+
+def _first_convolution(stages):
+    if stages is None:
+        return "patch_embed.proj"
+    return "patch_embed.backbone.stem.conv" if stages else "patch_embed.backbone.conv"
+
+
+def _ratio(mlp_dim, hidden_size):
+    """The ratio that timm, rounding down, turns into `mlp_dim`."""
+    whole, rest = divmod(mlp_dim, hidden_size)
+    return whole if not rest else (mlp_dim + 0.5) / hidden_size

@@ -1,0 +1,488 @@
+"""Local files from URLs: downloaded once, checked, never half there.
+
+Environment:
+    KERAS_VIT_CACHE: folder of the downloads, else `$XDG_CACHE_HOME/keras_vit`, else
+        `~/.cache/keras_vit`.
+    KERAS_VIT_OFFLINE: `1` never touches the network.
+    KERAS_VIT_MIRROR: a base URL used in place of `https://storage.googleapis.com`.
+
+A download is compared with the length and the MD5 that its server sends (Google sends
+none of files that were uploaded in parts: their CRC-32C is not computed), with what the
+caller expects, and with the sha256 of the first download. One that is larger than it
+may be, or leads from https to anything less, is left at once. `zoo.read` compares every
+array of an `.npz`, and of a `.safetensors` of ours, with the CRC-32 beside it.
+
+The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
+of files that have not come whole yet, and locks.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import time
+import warnings
+
+from zoo.text import PrintableError, brief, printable
+
+_BUCKETS = "https://storage.googleapis.com"
+# Published sizes are rounded to as little as two digits.
+_SIZE_TOLERANCE = 0.02
+# Of a file whose size nobody knows: more than any model that is read here.
+_MOST_BYTES = 20 * 10**9
+_TRANSFERS = ".transfers"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Until a process that waits for another says so, and gives up if nothing comes.
+_NOTICE_SECONDS = 3
+_STALL_SECONDS = 600
+# Until the part of a file that nobody asked for again is deleted.
+_KEEP_SECONDS = 30 * 24 * 3600
+
+
+class StoreError(PrintableError, OSError):
+    """A file that could not be had, or is not what it should be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedFile:
+    """A file in the cache, as it was downloaded.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        url: str, where it came from.
+        size: int, its bytes.
+        sha256: str, its hexadecimal checksum.
+
+    Example:
+        >>> from zoo import store
+        >>> sum(file.size for file in store.cached())  # doctest: +SKIP
+    """
+
+    path: pathlib.Path
+    url: str
+    size: int
+    sha256: str
+
+
+def cache_dir() -> pathlib.Path:
+    """Returns the folder of the downloads, which may not exist yet.
+
+    Example:
+        >>> from zoo import store
+        >>> store.cache_dir().name  # doctest: +SKIP
+        'keras_vit'
+    """
+    cache = os.environ.get("KERAS_VIT_CACHE")
+    if not cache:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        cache = os.path.join(base, "keras_vit")
+    return pathlib.Path(cache).expanduser()
+
+
+def cached() -> list[CachedFile]:
+    """Returns the downloaded files, by path; those put there by hand are not listed.
+
+    Raises:
+        StoreError: a record is unreadable.
+
+    Example:
+        >>> from zoo import store
+        >>> [file.url for file in store.cached()]  # doctest: +SKIP
+    """
+    notes = sorted(cache_dir().glob("*.json"))
+    files = (note.with_name(note.name.removesuffix(".json")) for note in notes)
+    return [_record(file) for file in files if file.is_file()]
+
+
+def fetch(
+    source: str | os.PathLike,
+    *,
+    file_size: int | None = None,
+    sha256: str | None = None,
+    most_bytes: int = _MOST_BYTES,
+) -> pathlib.Path:
+    """Returns a local file for a path or a URL, downloading it the first time.
+
+    Args:
+        source: a path, which must exist, or an `http(s)://` URL.
+        file_size: int, bytes the file should have within 2%.
+        sha256: str, hexadecimal checksum the file should have.
+        most_bytes: int, of a download whose `file_size` is not known. A server that
+            promises or sends more, or more than 1.02 of `file_size`, is left at once,
+            and nothing of the file is kept.
+
+    Returns:
+        A `pathlib.Path`: the path itself, or the file in the cache.
+
+    Raises:
+        StoreError: no such file; no network; the server refuses, or sends a web page,
+            the wrong number of bytes, the wrong bytes or others than the first time; a
+            full disk or an unwritable cache; offline and not in the cache.
+
+    Example:
+        >>> import zoo
+        >>> zoo.fetch("tests/goldens/token.npz").name
+        'token.npz'
+    """
+    source = os.fspath(source)
+    if "://" not in source:
+        path = pathlib.Path(source).expanduser()
+        if not os.path.isfile(path):
+            raise StoreError(f"There is no file {path}: check the path.")
+        _check_size(path, source, file_size)
+        if sha256 is not None:
+            _check_digest(source, "sha256", digest(path, "sha256"), sha256.lower())
+        return path
+    if not source.startswith(("http://", "https://")):
+        raise StoreError(
+            f"Cannot fetch {source}: expected a local path or an http(s) URL "
+            f"(gs://bucket/file is {_BUCKETS}/bucket/file)."
+        )
+    path = _cached_path(source)
+    if os.path.exists(path):
+        _check_cached(path, source, file_size, sha256)
+        return path
+    by_hand = f"Download {source} by hand and save it as {path}."
+    if offline():
+        raise StoreError(
+            f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it, "
+            f"or else: {by_hand}"
+        )
+    with _cache_explained(source, path, file_size, by_hand):
+        _download(source, path, file_size, sha256, most_bytes)
+    return path
+
+
+def latest(url: str, most_bytes: int) -> bytes:
+    """Returns a small file that may change, as it is now.
+
+    Args:
+        url: str, `http(s)://`.
+        most_bytes: int, more are refused.
+
+    Returns:
+        bytes; with `KERAS_VIT_OFFLINE`, or with a warning where it cannot be had, those
+        it had the last time.
+
+    Raises:
+        StoreError: it cannot be had; offline and never had; the cache cannot be
+            written.
+
+    Example:
+        >>> from zoo import store
+        >>> store.latest("http://host/registry.json", 1000)  # doctest: +SKIP
+    """
+    from zoo.store import transport
+
+    copy = latest_copy(url)
+    if offline():
+        if not copy.is_file():
+            raise StoreError(
+                f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
+            )
+        return copy.read_bytes()
+    try:
+        content = transport.read(url, most_bytes)
+    except transport.TransferError as error:
+        if not copy.is_file():
+            raise StoreError(str(error)) from error
+        warnings.warn(f"{error} Going on with what it was before.", stacklevel=2)
+        return copy.read_bytes()
+    with _cache_explained(url, copy, len(content), ""):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:
+            part = pathlib.Path(folder, "part")
+            part.write_bytes(content)
+            os.replace(part, copy)
+    return content
+
+
+def latest_copy(url: str) -> pathlib.Path:
+    """Returns where `latest` keeps what a URL had the last time.
+
+    Example:
+        >>> from zoo import store
+        >>> store.latest_copy("http://host/registry.json").suffix
+        '.latest'
+    """
+    path = _cached_path(url)
+    return path.with_name(f"{path.name}.latest")
+
+
+def verify(path: str | os.PathLike) -> str:
+    """Checks every byte of a cached file against what was downloaded.
+
+    Args:
+        path: a file that `fetch` returned for a URL.
+
+    Returns:
+        str, its hexadecimal sha256.
+
+    Raises:
+        StoreError: no record of the download, or the file has changed since.
+
+    Example:
+        >>> import zoo
+        >>> path = zoo.fetch(zoo.get("vit-b16/sam").url)  # doctest: +SKIP
+        >>> zoo.verify(path)  # doctest: +SKIP
+    """
+    path = pathlib.Path(path).expanduser()
+    record = _record(path)
+    if record is None or not path.is_file():
+        raise StoreError(
+            f"There is no record of a download of {path}: only files that zoo.fetch "
+            "downloaded can be verified."
+        )
+    found = digest(path, "sha256")
+    _check_digest(path, "sha256", found, record.sha256)
+    return found
+
+
+def offline() -> bool:
+    """Says whether `KERAS_VIT_OFFLINE` forbids the network.
+
+    Example:
+        >>> from zoo import store
+        >>> store.offline()  # doctest: +SKIP
+        False
+    """
+    return os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0")
+
+
+def _cached_path(url):
+    """Returns where a URL's file is kept: one flat name per URL."""
+    try:
+        # The digest tells URLs apart; the rest is for people to read.
+        digest = hashlib.sha256(url.encode()).hexdigest()[:32]
+    except UnicodeEncodeError as error:
+        raise StoreError(f"Cannot fetch {url!a}: it is not a URL.") from error
+    name = re.sub(r"[^A-Za-z0-9._+-]", "_", re.split(r"[?#]", url)[0].split("/")[-1])
+    # Windows would drop the dots.
+    return cache_dir() / f"{digest}-{name[-160:].rstrip('.')}"
+
+
+def _record_path(path):
+    return path.with_name(path.name + ".json")
+
+
+def _record(path):
+    """Returns what was noted when a file was downloaded, or None."""
+    note = _record_path(path)
+    if not note.exists():
+        return None
+    try:
+        record = json.loads(note.read_text())
+        url, size, found = record["url"], record["bytes"], record["sha256"]
+        texts = isinstance(url, str) and isinstance(found, str)
+        if not texts or type(size) is not int:
+            raise ValueError("it holds other kinds of values")
+        return CachedFile(path, url, size, found)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StoreError(
+            f"The record {note} is unreadable ({brief(error)}): delete it and {path}, "
+            "and fetch again."
+        ) from error
+
+
+def _check_cached(path, url, file_size, sha256):
+    """Checks a cached file cheaply; a file put there by hand has no record."""
+    if not path.is_file():
+        raise StoreError(f"{path} is in the way of {url}: it is not a file, move it.")
+    record = _record(path)
+    size = path.stat().st_size
+    if record is not None and size != record.size:
+        raise StoreError(
+            f"{path} has {size} bytes but {record.size} were downloaded from "
+            f"{url}: delete it and fetch again."
+        )
+    _check_size(path, url, file_size)
+    if sha256 is not None:
+        found = record.sha256 if record else digest(path, "sha256")
+        _check_digest(path, "sha256", found, sha256.lower())
+
+
+def _download(url, path, file_size, sha256, most_bytes):
+    """Downloads a URL beside its final name, checks it and moves it there."""
+    from zoo.store import transport
+
+    folder = path.parent / _TRANSFERS
+    folder.mkdir(parents=True, exist_ok=True)
+    part = transport.Part(folder / f"{path.name}.part", _mirrored(url))
+    _sweep(folder)
+    with _locked(url, part):
+        if os.path.exists(path):  # by the process that held the lock
+            _check_cached(path, url, file_size, sha256)
+            return
+        first = _record(path)
+        try:
+            if file_size is not None:
+                most_bytes = int((1 + _SIZE_TOLERANCE) * file_size)
+            transport.download(part, path.name.partition("-")[2][:32], most_bytes)
+            found = _check_download(part, url, file_size, sha256, first)
+            _keep(part, CachedFile(path, url, part.size, found))
+        except OSError as error:
+            # Wrong bytes are of no use, and on a full disk nothing fits beside them.
+            if isinstance(error, StoreError) or error.errno in _FULL:
+                part.delete()
+            raise
+
+
+def _keep(part, file):
+    """Moves a checked part to its final name, its record first."""
+    note = part.path.with_name(part.path.name + ".record")
+    record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
+    try:
+        note.write_text(json.dumps(record))
+        with open(part.path, "rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(note, _record_path(file.path))
+        os.replace(part.path, file.path)
+    finally:
+        note.unlink(missing_ok=True)
+    part.delete()
+
+
+def _mirrored(url):
+    mirror = os.environ.get("KERAS_VIT_MIRROR")
+    if mirror and url.startswith(_BUCKETS + "/"):
+        return mirror.rstrip("/") + url[len(_BUCKETS) :]
+    return url
+
+
+@contextlib.contextmanager
+def _locked(url, part):
+    """Lets one process at a time transfer a file; a killed one lets go."""
+    import filelock
+
+    lock = filelock.FileLock(part.path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=_NOTICE_SECONDS)
+    except filelock.Timeout:
+        waiting = f"Waiting for another process to download {url}"
+        print(printable(waiting), file=sys.stderr)
+        _wait(lock, url, part)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _wait(lock, url, part):
+    """Waits for a lock as long as its holder receives anything."""
+    import filelock
+
+    size = None
+    while not lock.is_locked:
+        size, before = part.size, size
+        if size == before:
+            raise StoreError(
+                f"Another process holds {lock.lock_file} and has received nothing of "
+                f"{url} for {_STALL_SECONDS} seconds: end that process and try again."
+            )
+        with contextlib.suppress(filelock.Timeout):
+            lock.acquire(timeout=_STALL_SECONDS)
+
+
+def _sweep(folder):
+    """Deletes parts that were begun long ago and never finished."""
+    import filelock
+
+    from zoo.store import transport
+
+    for note in folder.glob("*.part.json"):
+        part = transport.Part(note.with_suffix(""), "")
+        lock = filelock.FileLock(part.path.with_suffix(".lock"))
+        with contextlib.suppress(FileNotFoundError, filelock.Timeout):
+            if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
+                with lock.acquire(timeout=0):
+                    part.delete()
+
+
+@contextlib.contextmanager
+def _cache_explained(url, path, file_size, by_hand):
+    """Says what is wrong with the network or the cache, and what to do."""
+    from zoo.store import transport
+
+    try:
+        yield
+    except StoreError:
+        raise
+    except transport.TransferError as error:
+        raise StoreError(f"{error} Or else: {by_hand}") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
+            raise StoreError(
+                f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
+                "some space, or set KERAS_VIT_CACHE to a folder on another disk."
+            ) from error
+        raise StoreError(
+            f"Cannot write to the cache {path.parent} ({error}): set KERAS_VIT_CACHE "
+            "to a folder that can be written."
+        ) from error
+
+
+def _check_download(part, url, file_size, sha256, first):
+    """Checks a whole part against what all sides say and returns its sha256."""
+    for md5 in part.md5s:
+        found = base64.b64encode(bytes.fromhex(digest(part.path, "md5"))).decode()
+        _check_digest(url, "md5", found, md5)
+    _check_size(part.path, url, file_size)
+    found = digest(part.path, "sha256")
+    if sha256 is not None:
+        _check_digest(url, "sha256", found, sha256.lower())
+    if first is not None and found != first.sha256:
+        raise StoreError(
+            f"{url} has sha256 {found}, but {first.sha256} when it was first "
+            f"downloaded: someone replaced it. If that is right, delete "
+            f"{_record_path(first.path)} and fetch again."
+        )
+    return found
+
+
+def _check_size(path, name, file_size):
+    size = path.stat().st_size
+    if file_size is not None and abs(size - file_size) > _SIZE_TOLERANCE * file_size:
+        raise StoreError(
+            f"{name} has {size} bytes, expected about {file_size}: it is cut short or "
+            f"another file. If {path} exists, delete it and fetch again."
+        )
+
+
+def digest(path: str | os.PathLike, algorithm: str) -> str:
+    """Returns the checksum of a file, read block by block.
+
+    Args:
+        path: of the file.
+        algorithm: str, as `hashlib` names it.
+
+    Returns:
+        str, hexadecimal.
+
+    Example:
+        >>> from zoo import store
+        >>> len(store.digest("tests/goldens/token.npz", "sha256"))
+        64
+    """
+    found = hashlib.new(algorithm, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _check_digest(name, algorithm, found, expected):
+    if found != expected:
+        raise StoreError(
+            f"{name} has {algorithm} {found}, expected {expected}: it was damaged or "
+            "replaced on the way. Delete it if it is a local file, and fetch again."
+        )

@@ -1,0 +1,254 @@
+"""Models of the Hugging Face hub: `hf://org/name`, with or without `@revision`.
+
+Downloads are kept where `huggingface_hub` keeps all of its own, and its environment
+counts: `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT`, `HF_HUB_OFFLINE` (`KERAS_VIT_OFFLINE` does
+the same). Only the arrays and the settings that `zoo.read` reads are downloaded, and
+never a pickle, which can run code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import re
+
+from zoo import store
+from zoo.files import foreign, opening, shards
+from zoo.store import StoreError
+
+_SCHEME = "hf://"
+# No dots at either end nor in a row: these become folders.
+_PART = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
+_REPOSITORY = re.compile(f"{_PART}/{_PART}")
+_REVISION = re.compile(f"{_PART}(?:/{_PART})*")
+# The card that is published with a model, beside what other libraries write.
+_BESIDE = ("model.json", *foreign.BESIDE)
+_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MOST_LISTED = 10
+
+
+def is_handle(source: str | os.PathLike) -> bool:
+    """Says whether a source is meant to be on the hub, well spelled or not.
+
+    Example:
+        >>> from zoo import hub
+        >>> hub.is_handle("hf://google/vit-base-patch16-224")
+        True
+    """
+    return isinstance(source, str) and source.startswith(_SCHEME)
+
+
+def fetch(handle: str) -> pathlib.Path:
+    """Returns a local folder for a repository, downloading it the first time.
+
+    Args:
+        handle: str, `hf://org/name` or `hf://org/name@revision`; a revision is a
+            branch, a tag or a commit.
+
+    Returns:
+        `pathlib.Path` of a folder for `zoo.read`. Without a network it is the one that
+        was downloaded before.
+
+    Raises:
+        StoreError: another handle; `huggingface_hub` is not installed; no such
+            repository or revision, or no access to it; nothing in it that is read; no
+            network, or offline, and not downloaded before; a full disk.
+
+    Source: https://huggingface.co/docs/huggingface_hub/guides/download.
+
+    Example:
+        >>> from zoo import hub
+        >>> hub.fetch("hf://google/vit-base-patch16-224")  # doctest: +SKIP
+    """
+    name, at, revision = handle.removeprefix(_SCHEME).partition("@")
+    repository = _repository(name)
+    if at and not _REVISION.fullmatch(revision):
+        raise StoreError(
+            f"Cannot download {handle!r}: {revision!r} is no branch, tag or commit."
+        )
+    library = _library()
+    offline = store.offline()
+    with _explained(f"download {handle}", repository):
+        # The settings first: arrays without them would be taken for another model's.
+        folder = library.snapshot_download(
+            repository,
+            revision=revision or None,
+            allow_patterns=list(_BESIDE),
+            local_files_only=offline,
+        )
+        commit = os.path.basename(folder)
+        listing = library.get_cached_repo_tree(repository, revision=commit)
+        chosen = _choose([file.path for file in listing], handle)
+        folder = library.snapshot_download(
+            repository,
+            revision=commit,
+            allow_patterns=[*_BESIDE, *chosen],
+            local_files_only=offline,
+        )
+    return pathlib.Path(folder)
+
+
+def push(
+    folder: str | os.PathLike,
+    repository: str,
+    *,
+    private: bool = False,
+    message: str | None = None,
+) -> str:
+    """Uploads a folder with a model, making the repository where there is none.
+
+    Args:
+        folder: with a file that `fetch` would choose; all of it is uploaded.
+        repository: str, `org/name`.
+        private: bool, for a repository that is made.
+        message: str, of the commit.
+
+    Returns:
+        str, the URL of the repository.
+
+    Raises:
+        StoreError: another name; no model in the folder; `huggingface_hub` is not
+            installed; nobody is logged in, or without the right to write; no network.
+
+    Source: https://huggingface.co/docs/huggingface_hub/guides/upload.
+
+    Example:
+        >>> from zoo import hub
+        >>> hub.push("registry/flowers", "me/flowers")  # doctest: +SKIP
+        'https://huggingface.co/me/flowers'
+    """
+    check_push(repository)
+    folder = os.path.expanduser(folder)
+    if not os.path.isdir(folder):
+        raise StoreError(f"There is no folder {folder}: check the path.")
+    _choose(os.listdir(folder), folder)
+    with _explained(f"upload {folder} to {repository}", repository):
+        api = _library().HfApi()
+        url = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=message
+        )
+    return str(url)
+
+
+def check_push(repository: str) -> None:
+    """Makes sure of what `push` needs before there is anything to upload.
+
+    Args:
+        repository: str, `org/name`.
+
+    Raises:
+        StoreError: another name; `huggingface_hub` is not installed; nobody is logged
+            in.
+
+    Example:
+        >>> from zoo import hub
+        >>> hub.check_push("me/flowers")  # doctest: +SKIP
+    """
+    _repository(repository)
+    if _library().get_token() is None:
+        raise StoreError(
+            f"Cannot upload to {repository}: nobody is logged in to the hub, {_LOG_IN} "
+            "to a token that may write."
+        )
+
+
+def _repository(name):
+    if not _REPOSITORY.fullmatch(name):
+        raise StoreError(
+            f"{name!r} is no model of the hub: expected org/name, as in "
+            f"{_SCHEME}google/vit-base-patch16-224."
+        )
+    return name
+
+
+def _library():
+    """Imports what is needed by few."""
+    try:
+        import huggingface_hub
+        from huggingface_hub import get_cached_repo_tree  # noqa: F401 - a new one
+    except ImportError as error:
+        raise StoreError(
+            f"Models of the hub need a recent huggingface_hub ({error}): "
+            "pip install --upgrade huggingface_hub"
+        ) from error
+    return huggingface_hub
+
+
+def _choose(files, place):
+    """Returns the patterns of the files that hold the arrays."""
+    for name in opening.FILES_IN_FOLDERS:
+        if name in files:
+            return [name, shards.PATTERN] if name == shards.INDEX else [name]
+    wanted = ", ".join(opening.FILES_IN_FOLDERS)
+    pickles = sorted(name for name in files if name.endswith(_PICKLES))
+    if pickles:
+        raise StoreError(
+            f"{place} has only {', '.join(pickles[:_MOST_LISTED])}, and a pickle can "
+            f"run code when it is read: convert it to one of {wanted}, for one with "
+            "transformers: ViTForImageClassification.from_pretrained(...)"
+            ".save_pretrained(folder)."
+        )
+    raise StoreError(
+        f"{place} has none of {wanted}: it has "
+        f"{', '.join(sorted(files)[:_MOST_LISTED]) or 'no files'}."
+    )
+
+
+@contextlib.contextmanager
+def _explained(action, repository):
+    """Says what is wrong with the network, the hub or the cache, and what to do."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        # Those of the library, of its HTTP client and of Xet have no common ancestor.
+        raise StoreError(f"Cannot {action}: {_reason(error, repository)}") from error
+
+
+def _reason(error, repository):
+    from huggingface_hub import HfApi, constants, errors
+
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__:
+        error = error.__cause__
+    said = " ".join(str(error).split())
+    page = f"{HfApi().endpoint}/{repository}"
+    offline = (
+        errors.LocalEntryNotFoundError,
+        errors.CachedRepoTreeNotFoundError,
+        errors.OfflineModeIsEnabled,
+    )
+    if isinstance(error, errors.GatedRepoError):
+        return f"it is gated: ask for access at {page}, and {_LOG_IN}."
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return (
+            f"there is no {page}, or it is private: check the name, and if it is "
+            f"private, {_LOG_IN}."
+        )
+    if isinstance(error, errors.HFValidationError):
+        return said
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"it has no such revision: choose one of {page}/commits/main."
+    if isinstance(error, errors.HfHubHTTPError):
+        if error.response.status_code in (401, 403):
+            return f"the token may not do that ({said}): {_LOG_IN} to another."
+        return f"the hub refused it ({said}): try again later."
+    if isinstance(error, offline):
+        return (
+            "it was not downloaded whole before, and KERAS_VIT_OFFLINE or "
+            "HF_HUB_OFFLINE is set: unset it."
+        )
+    cache = constants.HF_HUB_CACHE
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return (
+            f"the disk is full: free some space in {cache}, or set HF_HOME to a folder "
+            "on another disk."
+        )
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{said}: check {cache}, or set HF_HOME to a folder that can be written."
+    return f"{type(error).__name__}: {said}. Check the network and try again."
