@@ -26,7 +26,7 @@ _NEEDED = {
     "few_shot": (*_DATA, "yaml"),
     "compare": _DATA,
     "explain": (*_DATA, "jinja2", "matplotlib", "scipy", "yaml"),
-    "export": (*_DATA, "scipy", "yaml"),
+    "export": (*_DATA, "jinja2", "scipy", "yaml"),
     "publish": (*_DATA, "yaml"),
 }
 
