@@ -38,7 +38,6 @@ def smallest(config):
 @pytest.mark.parametrize(
     ("variant", "narrower"),
     [
-        ("ViT-Ti_16", {}),
         # Its odd patches and head size, in an eighth of the width.
         ("ViT-H_14", {"hidden_size": 160, "num_heads": 2, "mlp_dim": 640}),
         ("R+ViT-Ti_16", {}),

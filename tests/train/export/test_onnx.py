@@ -1,5 +1,5 @@
-import builtins
 import dataclasses
+import importlib.util
 import json
 import os
 
@@ -282,7 +282,7 @@ class Own(keras.Model):
             {},
             "last has the activation 'elu', .*: use one of linear, relu",
         ),
-        (by_keras, {}, "head/kernel has integers: export the model as it was before"),
+        (by_keras, {}, "head/kernel has integers: export the model before Keras"),
         (two_outputs, {}, "not a functional model of one input and one output"),
         (lambda: Own(made()), {}, "own.* is not a functional model"),
         (
@@ -299,14 +299,7 @@ def test_wrong_models_and_arguments(make, options, message, tmp_path):
 
 
 def test_without_the_package(plain, tmp_path, monkeypatch):
-    importing = builtins.__import__
-
-    def no_onnx(name, *arguments):
-        if name == "onnx":
-            raise ImportError(name)
-        return importing(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", no_onnx)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RunError, match=r"pip install onnx"):
         write_onnx(plain, tmp_path / "model.onnx")
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_vit.lean import blocks_for_class_token
-from train.common.errors import RunError
+from train.common import packages
 from train.common.files import whole_file
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
@@ -79,17 +79,21 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
     steps = _steps(model)
     if class_names is not None:
         check_class_names(class_names, model)
-    onnx = _package()
+    packages.need("Writing ONNX", ("onnx",), extra="export")
+    import onnx
+
     path = pathlib.Path(path)
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
     proto = onnx.ModelProto(
-        ir_version=onnx.helper.find_min_ir_version_for(
-            [onnx.helper.make_opsetid("", OPSET)]
-        ),
-        opset_import=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=onnx.helper.find_min_ir_version_for(opsets),
+        opset_import=opsets,
         producer_name="keras_vit",
         producer_version=importlib.metadata.version("keras_vit"),
     )
-    _add_metadata(proto, precision, class_names)
+    metadata = {"opset": str(OPSET), "precision": precision, "input_range": "[-1, 1]"}
+    if class_names is not None:
+        metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
+    onnx.helper.set_model_props(proto, metadata)
     size = model.count_params() * np.dtype(precision).itemsize
     with contextlib.ExitStack() as stack:
         whole = stack.enter_context(whole_file(path))
@@ -107,17 +111,6 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         if data is not None:
             _relocate(proto.graph, beside.name)
             whole.write_bytes(proto.SerializeToString())
-
-
-def _package():
-    try:
-        import onnx
-    except ImportError as error:
-        raise RunError(
-            "Writing ONNX needs the package onnx, which is not installed: "
-            "pip install onnx"
-        ) from error
-    return onnx
 
 
 def _steps(model):
@@ -147,14 +140,6 @@ def _steps(model):
         steps.append((name, function, options))
         name, index, _ = argument["config"]["keras_history"]
     return steps[::-1]
-
-
-def _add_metadata(proto, precision, class_names):
-    metadata = {"opset": OPSET, "precision": precision, "input_range": "[-1, 1]"}
-    if class_names is not None:
-        metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
-    for key, value in metadata.items():
-        proto.metadata_props.add(key=key, value=str(value))
 
 
 def _fill(graph, model, steps):

@@ -66,26 +66,23 @@ class Graph:
                 f"{name} has numbers larger than float16 holds: export with "
                 'precision="float32".'
             )
-        dtype = np.dtype("<f2" if half else "<f4")
-        content = np.ascontiguousarray(values, dtype).tobytes()
-        kind = self.onnx.helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("="))
-        tensor = self.proto.initializer.add(
-            name=name, data_type=kind, dims=values.shape
-        )
-        if self.data is None:
-            tensor.raw_data = content
-            return name
-        self.data.write(bytes(-self.data.tell() % _PAGE))
-        place = {
-            "location": pathlib.Path(self.data.name).name,
-            "offset": self.data.tell(),
-            "length": len(content),
-        }
-        tensor.data_location = self.onnx.TensorProto.EXTERNAL
-        for key, entry in place.items():
-            tensor.external_data.add(key=key, value=str(entry))
-        self.data.write(content)
+        values = np.asarray(values, "float16" if half else "float32")
+        tensor = self.onnx.numpy_helper.from_array(values, name)
+        if self.data is not None:
+            self._store_outside(tensor)
+        self.proto.initializer.append(tensor)
         return name
+
+    def _store_outside(self, tensor):
+        self.data.write(bytes(-self.data.tell() % _PAGE))
+        self.onnx.external_data_helper.set_external_data(
+            tensor,
+            location=pathlib.Path(self.data.name).name,
+            offset=self.data.tell(),
+            length=len(tensor.raw_data),
+        )
+        self.data.write(tensor.raw_data)
+        tensor.ClearField("raw_data")
 
     def widen(self, value):
         """Casts from the graph's precision to float32."""
