@@ -1,8 +1,8 @@
 """The export formats: one row each, read by flags, checks, help, report and tests.
 
 A new format is a row of `FORMATS`. A new runtime is a `Runtime` as well: a function
-that writes its files, one that loads them, and `templates/NAME.md`, which shows in the
-report how to load them.
+that writes its files, one that loads them, and `templates/NAME.md.jinja`, which shows
+in the report how to load them.
 """
 
 import dataclasses

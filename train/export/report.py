@@ -72,7 +72,7 @@ def page(results, class_names):
         row = FORMATS[row["name"]]
         by_runtime.setdefault(row.runtime.name, []).append(row)
     files = [file for row in exports for file in row["files"]]
-    return environment.get_template("export.md").render(
+    return environment.get_template("export.md.jinja").render(
         results,
         batch=BATCH,
         by_runtime=by_runtime,
