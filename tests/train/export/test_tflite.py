@@ -235,7 +235,7 @@ def test_more_agreement_keeps_more_in_float16(model, converted, calibration, tmp
     path = tmp_path / "model.tflite"
     right = expected(model, images())
     kept, errors = [], []
-    for agreement in (0.5, 0.9999):
+    for agreement in (0.5, 1.0):
         content = quantize(
             converted, calibration, static=False, min_agreement=agreement
         )
