@@ -28,7 +28,8 @@ class Graph:
         self.scope = "input"
         self._integers = {}
         self._known = set()
-        self._images = set()
+        # Names of values with their channels first.
+        self.images = set()
 
     def node(self, operator, *inputs, **attributes):
         """Adds a node with one output; returns the output's name."""
@@ -110,20 +111,12 @@ class Graph:
 
     def image(self, value):
         """Adds a transpose to channels first, unless they are."""
-        if value in self._images:
+        if value in self.images:
             return value
         return self.transpose(value, 0, 3, 1, 2)
 
     def spatial(self, operator, value, *inputs, **attributes):
         """Adds a node that takes and returns (batch, channels, height, width)."""
         value = self.node(operator, self.image(value), *inputs, **attributes)
-        return self.as_image(value)
-
-    def as_image(self, value):
-        """Marks a value as having its channels first."""
-        self._images.add(value)
+        self.images.add(value)
         return value
-
-    def is_image(self, value):
-        """Returns whether a value has its channels first."""
-        return value in self._images

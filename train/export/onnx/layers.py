@@ -69,7 +69,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
     patch_height, patch_width = layer.patch_size
     rows, columns = height // patch_height, width // patch_width
     sides = (rows, patch_height, columns, patch_width)
-    if graph.is_image(value):
+    if value in graph.images:
         value = graph.reshape(value, 0, channels, *sides)
         value = graph.transpose(value, 0, 2, 4, 3, 5, 1)
     else:
@@ -219,8 +219,9 @@ def _group_norm(graph, layer, value, name, **_):
         for part, variable in (("gamma", layer.gamma), ("beta", layer.beta))
     )
     value = graph.node("Reshape", parts, graph.node("Shape", value))
-    value = graph.node("Mul", value, scale)
-    return graph.as_image(graph.node("Add", value, bias))
+    value = graph.node("Add", graph.node("Mul", value, scale), bias)
+    graph.images.add(value)
+    return value
 
 
 def _relu(graph, layer, value, name, **_):
