@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import pathlib
 import warnings
 
@@ -20,8 +19,6 @@ from keras_vit.weights.released_places import (
     check_loadable,
     placed,
 )
-from zoo.catalog import EXTENSIONS
-from zoo.catalog.locate import fetch_card
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -214,18 +211,7 @@ def read_weights(weights, variant=None, num_heads=None):
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
-    if variant is None or not isinstance(weights, str):
-        return zoo.read(zoo.locate(weights), num_heads=num_heads)
-    is_path = "/" in weights or os.sep in weights or weights.endswith(EXTENSIONS)
-    if is_path or (os.path.exists(weights) and not zoo.catalog.is_release(weights)):
-        return zoo.read(zoo.locate(weights), num_heads=num_heads)
-    try:
-        card = zoo.find(variant, weights)
-    except zoo.CatalogError as error:
-        card = zoo.registry.models().get(weights)
-        if card is None:
-            raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
-    return zoo.read(fetch_card(card))
+    return zoo.read(zoo.locate(weights, variant), num_heads=num_heads)
 
 
 def computed(model):

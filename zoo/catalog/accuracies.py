@@ -59,8 +59,19 @@ _AUGREG_TUNED = {
 }
 
 
-def of_original(variant):
-    """Yields what became of an original ImageNet-21k file after fine-tuning."""
+def published(variant: str, release: str) -> tuple[Accuracy, ...]:
+    """Returns the accuracies of a released file, the best evidence first."""
+    of_release = {
+        "imagenet21k": _of_original,
+        "imagenet21k+imagenet2012": _of_fine_tuned,
+        "imagenet21k+imagenet2012-224": _of_fine_tuned_at_224,
+        "sam": _of_sam,
+        "augreg-imagenet21k": _of_augreg,
+    }
+    return tuple(of_release[release](variant)) if release in of_release else ()
+
+
+def _of_original(variant):
     for dropout, values in _README_TUNED.get(variant, {}).items():
         for data_set, value in zip(_README_SETS, values, strict=True):
             source = f"{README}, dropout {dropout}"
@@ -72,11 +83,7 @@ def of_original(variant):
         yield Accuracy("vtab1k", f"mean {TUNED}", 72.72, 384, "ViT paper")
 
 
-def of_fine_tuned(variant, image_size):
-    """Yields the ImageNet accuracies of an original file fine-tuned on it."""
-    if image_size == 224:
-        yield Accuracy("imagenet2012", "top1", _README_224[variant], 224, README)
-        return
+def _of_fine_tuned(variant):
     if variant in _TIMM_384:
         top1, real = _TIMM_384[variant]
         yield Accuracy("imagenet2012", "top1", top1, 384, _TIMM)
@@ -87,14 +94,16 @@ def of_fine_tuned(variant, image_size):
             yield Accuracy(data_set, "top1", row[data_set], 384, _OWN_RUN)
 
 
-def of_sam(variant):
-    """Yields the ImageNet accuracy of a SAM file."""
+def _of_fine_tuned_at_224(variant):
+    yield Accuracy("imagenet2012", "top1", _README_224[variant], 224, README)
+
+
+def _of_sam(variant):
     if variant in _TIMM_SAM:
         yield Accuracy("imagenet2012", "top1", _TIMM_SAM[variant], 224, _TIMM)
 
 
-def of_augreg(variant):
-    """Yields what became of a recommended AugReg file after fine-tuning."""
+def _of_augreg(variant):
     if variant in _AUGREG_TUNED:
         top1, cifar100, pets = _AUGREG_TUNED[variant]
         yield Accuracy("imagenet2012", TUNED, top1, 224, "AugReg paper, Table 3")

@@ -1,4 +1,4 @@
-"""The released files that have a handle of their own: one row a file.
+"""The cards of the released files that have a handle: one table row per file.
 
 Files and sizes are those of the listing in the released code's `vit_jax.ipynb` (2024),
 the recommended AugReg files and their sizes those of its README.
@@ -19,7 +19,7 @@ from zoo.catalog.model_card import (
 )
 from zoo.network import ARCHITECTURES
 
-# By the folder in the bucket; the fine-tuned originals came with the first.
+# By the folder in the bucket, up to its first plus sign.
 CITATIONS = {
     "imagenet21k": Citation(
         key="dosovitskiy2020vit",
@@ -72,28 +72,26 @@ _IMAGENET21K = (
     ("R50+ViT-B_16", 439.85),
     ("R50+ViT-L_32", 1.31 * 1024),
 )
-# variant, image size, MiB
+# variant, suffix of the release, image size, MiB
 _IMAGENET2012 = (
-    ("ViT-B_8", 384, 334.78),
-    ("ViT-B_16", 384, 331.4),
-    ("ViT-B_16", 224, 330.29),
-    ("ViT-B_32", 384, 336.89),
-    ("ViT-L_16", 384, 1.14 * 1024),
-    ("ViT-L_16", 224, 1.13 * 1024),
-    ("ViT-L_32", 384, 1.14 * 1024),
-    ("R50+ViT-B_16", 384, 377.57),
+    ("ViT-B_8", "", 384, 334.78),
+    ("ViT-B_16", "", 384, 331.4),
+    ("ViT-B_16", "-224", 224, 330.29),
+    ("ViT-B_32", "", 384, 336.89),
+    ("ViT-L_16", "", 384, 1.14 * 1024),
+    ("ViT-L_16", "-224", 224, 1.13 * 1024),
+    ("ViT-L_32", "", 384, 1.14 * 1024),
+    ("R50+ViT-B_16", "", 384, 377.57),
 )
 _SIZE = "from the file's size"
 _KIN = "from ViT-B_16's file; the size of this one is not known"
+_OPTIMIZER = (
+    "The file is three times the model: it also holds the optimizer's state (inferred "
+    "from its size), which is skipped on reading."
+)
 # variant, MiB, how it is known that there is no pre_logits, notes
 _SAM = (
-    (
-        "ViT-S_16",
-        252.57,
-        _SIZE,
-        "The file is three times the model: it also holds the optimizer's state "
-        "(inferred from its size), which is skipped on reading.",
-    ),
+    ("ViT-S_16", 252.57, _SIZE, _OPTIMIZER),
     ("ViT-B_16", 330.3, _SIZE, ""),
     ("ViT-B_32", 336.61, _SIZE, ""),
     ("ViT-L_16", None, _KIN, ""),
@@ -128,31 +126,37 @@ _AUGREG = (
         85.99,
     ),
 )
-# What the first part of an AugReg file's name stands for.
+# By the first part of an AugReg file's name.
 AUGREG_VARIANTS = {name: variant for variant, name, *_ in _AUGREG}
 
 
 def file_url(folder: str, file: str) -> str:
-    """Returns where a released file is.
-
-    Args:
-        folder: str, in the bucket.
-        file: str, its name with the extension.
-
-    Returns:
-        str.
+    """Returns the URL of a file in a folder of the bucket.
 
     Example:
-        >>> from zoo import cards
+        >>> from zoo.catalog import cards
         >>> cards.file_url("augreg", "index.csv")
         'https://storage.googleapis.com/vit_models/augreg/index.csv'
     """
     return f"{BUCKET}/{urllib.parse.quote(f'{folder}/{file}')}"
 
 
-def _card(variant, release, folder, file, mib, **fields):
-    """Returns one card, its handle and URL spelled from the table's columns."""
+def _card(variant, release, file, mib, **fields):
+    """Returns one card, with what all files of its release have in common."""
     slug = variant.lower().replace("_", "").replace("+", "-")
+    folder = release.partition("-")[0]
+    data_sets = tuple(release.partition("-")[2].split("+"))
+    if folder.startswith("imagenet"):
+        data_sets = tuple(folder.split("+"))
+    elif folder != "augreg":
+        data_sets = ("imagenet2012",)
+    common = {
+        "image_size": 224,
+        "classes": 21843 if data_sets == ("imagenet21k",) else 1000,
+        "representation_size": None,
+        "usable_head": True,
+        "accuracies": accuracies.published(variant, release),
+    }
     return ModelCard(
         handle=f"{slug}/{release}",
         variant=variant,
@@ -160,114 +164,50 @@ def _card(variant, release, folder, file, mib, **fields):
         url=file_url(folder, f"{file}.npz"),
         file_size=None if mib is None else round(mib * 2**20),
         citation=CITATIONS[folder.partition("+")[0]],
-        **fields,
+        training_data=data_sets,
+        **common | fields,
     )
 
 
-def _originals():
-    """Yields the files of the ViT paper."""
+def _cards():
     for variant, mib in _IMAGENET21K:
         yield _card(
             variant,
             "imagenet21k",
-            "imagenet21k",
             variant,
             mib,
-            image_size=224,
-            classes=21843,
             representation_size=ARCHITECTURES[variant].hidden_size,
             usable_head=False,
-            training_data=("imagenet21k",),
-            accuracies=tuple(accuracies.of_original(variant)),
             notes="The released head is all zeros: load it with a new head.",
         )
-    for variant, image_size, mib in _IMAGENET2012:
-        folder = "imagenet21k+imagenet2012"
-        suffix = "-224" if image_size == 224 else ""
-        yield _card(
-            variant,
-            folder + suffix,
-            folder,
-            variant + suffix,
-            mib,
-            image_size=image_size,
-            classes=1000,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k", "imagenet2012"),
-            accuracies=tuple(accuracies.of_fine_tuned(variant, image_size)),
-        )
-
-
-def _from_scratch():
-    """Yields the files trained on ImageNet alone."""
-    on_imagenet = {
-        "image_size": 224,
-        "classes": 1000,
-        "representation_size": None,
-        "usable_head": True,
-        "training_data": ("imagenet2012",),
-    }
+    for variant, suffix, image_size, mib in _IMAGENET2012:
+        release = f"imagenet21k+imagenet2012{suffix}"
+        yield _card(variant, release, variant + suffix, mib, image_size=image_size)
     for variant, mib, reason, notes in _SAM:
-        yield _card(
-            variant,
-            "sam",
-            "sam",
-            variant,
-            mib,
-            accuracies=tuple(accuracies.of_sam(variant)),
-            notes=notes,
-            inferred=(Inference("representation_size", reason),),
-            **on_imagenet,
-        )
+        inferred = (Inference("representation_size", reason),)
+        yield _card(variant, "sam", variant, mib, notes=notes, inferred=inferred)
     for variant in _GSAM:
         yield _card(
             variant + GAP_SUFFIX,
-            "gsam",
             "gsam",
             variant + GAP_SUFFIX,
             None,
             notes="Has no class token: load it from its URL with pooling='gap'.",
             inferred=_GSAM_INFERRED,
-            **on_imagenet,
         )
-
-
-def _augreg():
-    """Yields the files that the AugReg paper recommends."""
     for variant, name, setting, mib, rate, image_size, top1 in _AUGREG:
+        release = "augreg-imagenet21k"
         file = f"{name}-i21k-300ep-lr_0.001-aug_{setting}"
-        yield _card(
-            variant,
-            "augreg-imagenet21k",
-            "augreg",
-            file,
-            mib,
-            image_size=224,
-            classes=21843,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k",),
-            accuracies=tuple(accuracies.of_augreg(variant)),
-        )
+        yield _card(variant, release, file, mib)
         measured = Accuracy("imagenet2012", "top1", top1, image_size, accuracies.README)
         yield _card(
             variant,
-            "augreg-imagenet21k+imagenet2012",
-            "augreg",
+            f"{release}+imagenet2012",
             f"{file}--imagenet2012-steps_20k-lr_{rate}-res_{image_size}",
             None,
             image_size=image_size,
-            classes=1000,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k", "imagenet2012"),
             accuracies=(measured,),
         )
 
 
-CARDS = {
-    card.handle: card
-    for release in (_originals, _from_scratch, _augreg)
-    for card in release()
-}
+CARDS = {card.handle: card for card in _cards()}

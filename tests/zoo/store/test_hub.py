@@ -25,7 +25,7 @@ HANDLE = "hf://somebody/vit"
 CALL = """
 import json, sys
 import zoo
-from zoo import hub
+from zoo.store import hub
 assert "huggingface_hub" not in sys.modules
 name, args, kwargs = json.loads(sys.argv[1])
 try:
@@ -347,7 +347,7 @@ def test_names_that_are_none(name):
 
 @pytest.mark.parametrize("revision", ["", "..", "../../x", "a//b", "/a", "a b", "a@b"])
 def test_revisions_that_are_none(revision):
-    with pytest.raises(zoo.StoreError, match="is no branch, tag or commit"):
+    with pytest.raises(zoo.StoreError, match="is not a branch, tag or commit"):
         hub.fetch(f"{HANDLE}@{revision}")
 
 
