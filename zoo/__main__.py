@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import sys
-from typing import NamedTuple
 
 import zoo
 from keras_vit_start import typed
@@ -35,38 +34,6 @@ _ENVIRONMENT = (
 )
 
 
-class _Command(NamedTuple):
-    """A subcommand: its function, an example of its arguments, and their options."""
-
-    run: object
-    example: str
-    arguments: dict
-
-
-_COMMANDS = {}
-
-
-def _command(name, example="", arguments=None):
-    """Registers a function, whose docstring is the help, as a subcommand."""
-
-    def register(function):
-        _COMMANDS[name] = _Command(function, f"{name} {example}", arguments or {})
-        return function
-
-    return register
-
-
-@_command(
-    "list",
-    "'*augreg*'",
-    {
-        "pattern": {
-            "nargs": "?",
-            "default": "*",
-            "help": "shell pattern of handles; 'augreg/*' lists every AugReg file",
-        }
-    },
-)
 def _list(pattern, as_json):
     """List the released and published models."""
     found = [zoo.get(handle) for handle in zoo.list_models(pattern)]
@@ -79,17 +46,12 @@ def _list(pattern, as_json):
         return _print_json(
             [facts.document(card, _here(card, cached)) for card in found]
         )
-    rows = [
-        (
-            card.handle,
-            facts.size(card, digits=0),
-            facts.image_size(card),
-            str(card.classes),
-            "" if card.top1 is None else f"{card.top1:.2f}",
-            "yes" if _here(card, cached) else "",
-        )
-        for card in found
-    ]
+    rows = []
+    for card in found:
+        top1 = "" if card.top1 is None else f"{card.top1:.2f}"
+        here = "yes" if _here(card, cached) else ""
+        size, side = facts.size(card, digits=0), facts.image_size(card)
+        rows.append((card.handle, size, side, str(card.classes), top1, here))
     caption = (
         "top-1: percent, as published: ImageNet, or a published model's own test split."
         " ~: computed. here: on this machine."
@@ -98,11 +60,6 @@ def _list(pattern, as_json):
     return _print_table(rows, columns, caption)
 
 
-@_command(
-    "info",
-    "vit-b16/imagenet21k",
-    {"handle": {"help": "of a model, or the name of an AugReg file"}},
-)
 def _info(handle, as_json):
     """Show the card of a model."""
     card = zoo.get(handle)
@@ -112,11 +69,6 @@ def _info(handle, as_json):
     return _print_table(facts.lines(card, here))
 
 
-@_command(
-    "download",
-    "vit-b16/imagenet21k vit-ti16/augreg-imagenet21k",
-    {"handles": {"nargs": "+", "metavar": "handle", "help": "of a model"}},
-)
 def _download(handles, as_json):
     """Download models and print the paths of their files."""
     done, failed = [], False
@@ -149,17 +101,6 @@ def _verified(card):
     return path
 
 
-@_command(
-    "verify",
-    "vit-b16/imagenet21k",
-    {
-        "handles": {
-            "nargs": "*",
-            "metavar": "handle",
-            "help": "of a downloaded model; by default all files in the cache",
-        }
-    },
-)
 def _verify(handles, as_json):
     """Check every byte of downloaded files."""
     cached = _cached()
@@ -169,38 +110,16 @@ def _verify(handles, as_json):
     if as_json:
         _print_json(checks)
     else:
-        rows = [
-            (
-                check["handle"],
-                facts.mib(check["size"]),
-                "ok" if check["ok"] else "bad",
-                check["path"],
-            )
-            for check in checks
-        ]
+        rows = []
+        for check in checks:
+            state, size = "ok" if check["ok"] else "bad", facts.mib(check["size"])
+            rows.append((check["handle"], size, state, check["path"]))
         _print_table(rows, ("handle", "size", "state", "path"))
     for check in bad:
         _complain(check["error"])
     return int(bool(bad))
 
 
-@_command(
-    "convert",
-    "vit-b16/imagenet21k vit-b16.safetensors",
-    {
-        "source": {"help": "a file, a URL or a handle"},
-        "destination": {"help": "the file to write; its extension is the format"},
-        "--naming": {
-            "choices": NAMINGS,
-            "default": NAMINGS[0],
-            "help": "naming scheme of the arrays, by default %(default)s",
-        },
-        "--num-heads": {
-            "type": int,
-            "help": "attention heads of the source, if its file does not say",
-        },
-    },
-)
 def _convert(source, destination, naming, num_heads, as_json):
     """Write a checkpoint in another format."""
     checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
@@ -222,7 +141,6 @@ def _convert(source, destination, naming, num_heads, as_json):
     return 0
 
 
-@_command("where")
 def _where(as_json):
     """Show the cache and the environment variables that configure it."""
     files = store.cached()
@@ -232,14 +150,8 @@ def _where(as_json):
         name: os.environ[name] for name in _ENVIRONMENT if name in os.environ
     }
     if as_json:
-        return _print_json(
-            {
-                "cache": cache,
-                "files": len(files),
-                "size": size,
-                "environment": environment,
-            }
-        )
+        found = {"cache": cache, "files": len(files), "size": size}
+        return _print_json({**found, "environment": environment})
     rows = [("cache", cache), ("files", str(len(files))), ("size", facts.mib(size))]
     rows += [(name, environment.get(name, "not set")) for name in _ENVIRONMENT]
     return _print_table(rows)
@@ -338,7 +250,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, *args, example, **kwargs):
         super().__init__(*args, **kwargs)
-        self.example = example.strip()
+        self.example = example
 
     def format_help(self):
         return f"$ {typed('zoo')} {self.example}\n\n{super().format_help()}"
@@ -347,23 +259,46 @@ class _Parser(argparse.ArgumentParser):
 def _parser():
     parser = _Parser(
         prog=typed("zoo"),
-        example=_COMMANDS["list"].example,
+        example="list '*augreg*'",
         description="Released Vision Transformers: the catalogue and its files.",
         epilog="Exit codes: 0 success, 1 failure, 2 wrong usage.",
     )
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, command in _COMMANDS.items():
-        summary = command.run.__doc__.rstrip(".")
+    parsers = parser.add_subparsers(required=True, metavar="command")
+
+    def add(run, example):
+        summary = run.__doc__.rstrip(".")
         summary = summary[0].lower() + summary[1:]
-        sub = parsers.add_parser(name, help=summary, example=command.example)
-        for argument, options in command.arguments.items():
-            sub.add_argument(argument, **options)
-        sub.add_argument(
+        name = run.__name__.lstrip("_")
+        command = parsers.add_parser(
+            name, help=summary, example=f"{name} {example}".strip()
+        )
+        command.set_defaults(run=run)
+        command.add_argument(
             "--json",
             dest="as_json",
             action="store_true",
             help="print one JSON document",
         )
+        return command.add_argument
+
+    argument = add(_list, "'*augreg*'")
+    help = "shell pattern of handles; 'augreg/*' lists every AugReg file"
+    argument("pattern", nargs="?", default="*", help=help)
+    argument = add(_info, "vit-b16/imagenet21k")
+    argument("handle", help="of a model, or the name of an AugReg file")
+    argument = add(_download, "vit-b16/imagenet21k vit-ti16/augreg-imagenet21k")
+    argument("handles", nargs="+", metavar="handle", help="of a model")
+    argument = add(_verify, "vit-b16/imagenet21k")
+    help = "of a downloaded model; by default all files in the cache"
+    argument("handles", nargs="*", metavar="handle", help=help)
+    argument = add(_convert, "vit-b16/imagenet21k vit-b16.safetensors")
+    argument("source", help="a file, a URL or a handle")
+    argument("destination", help="the file to write; its extension is the format")
+    help = "naming scheme of the arrays, by default %(default)s"
+    argument("--naming", choices=NAMINGS, default=NAMINGS[0], help=help)
+    help = "attention heads of the source, if its file does not say"
+    argument("--num-heads", type=int, help=help)
+    add(_where, "")
     return parser
 
 
@@ -385,9 +320,9 @@ def main(argv: list[str] | None = None) -> int:
         1
     """
     arguments = vars(_parser().parse_args(argv))
-    command = _COMMANDS[arguments.pop("command")]
+    run = arguments.pop("run")
     try:
-        return command.run(**arguments)
+        return run(**arguments)
     except BrokenPipeError:
         # Nothing more can be flushed at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -81,22 +81,13 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
 
 
 def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel | None:
-    """Returns the card that a text names before any file or folder.
+    """Returns the card that a text names, None for paths, URLs and AugReg files.
 
     Registries are read only where the text cannot be the path of a file.
-
-    Args:
-        text: str.
-        variant: str, as for `locate`.
 
     Raises:
         CatalogError: a registry is damaged.
         StoreError: a registry is not available.
-
-    Example:
-        >>> from zoo import catalog
-        >>> catalog.named("vit-b16/sam").variant, catalog.named("./vit-b16/sam")
-        ('ViT-B_16', None)
     """
     if augreg.is_file_name(text):
         return None

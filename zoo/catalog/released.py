@@ -26,7 +26,7 @@ _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 
 
 def by_handle(handle: str) -> ModelCard | None:
-    """Returns the card of a handle, None if there is none."""
+    """Returns the card of a handle, or None."""
     slug, _, release = handle.partition("/")
     return _match(of_slug(slug), release)
 
@@ -42,7 +42,7 @@ def of_slug(slug: str) -> list[ModelCard]:
 
 
 def of_variant(variant: str, release: str) -> ModelCard | None:
-    """Returns the card of a variant in a release, None if there is none."""
+    """Returns the card of a variant in a release, or None."""
     cards = [card for card in CARDS.values() if card.variant == variant]
     return _match(cards, release)
 
@@ -50,10 +50,7 @@ def of_variant(variant: str, release: str) -> ModelCard | None:
 def is_release(text: str) -> bool:
     """Returns whether any variant has a release of this name, with or without a size.
 
-    Example:
-        >>> from zoo import catalog
-        >>> catalog.is_release("sam"), catalog.is_release("./sam")
-        (True, False)
+    Handles (``vit-b16/sam``) and paths are not release names.
     """
     return any(_match([card], text) is not None for card in CARDS.values())
 

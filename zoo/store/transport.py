@@ -138,7 +138,7 @@ def _is_encoded(headers):
 def download(part: Part, label: str | None, most_bytes: int) -> None:
     """Completes a part, resuming it if the server supports that.
 
-    What came before a failure stays in the part, where it can be resumed.
+    After a failure, the bytes so far stay in the part.
 
     Args:
         part: `Part`.
