@@ -1,17 +1,4 @@
-"""What a name, path or URL refers to: one order for the whole package.
-
-A `pathlib.Path` is a path. A text is the first of these:
-
-1. where a variant is known, as in `keras_vit.ViT_B16(weights=...)`, one of the releases
-   that `zoo.releases` gives, with or without its resolution;
-2. a handle of the catalogue, such as ``vit-b16/sam``;
-3. a published model of the registries, unless the text ends in the extension of a file
-   or a file has this name;
-4. a file or a folder, ``~`` being the home folder;
-5. `hf://org/name`, a URL, or the name of an AugReg file.
-
-So no folder shadows a name: ``./name`` is the folder.
-"""
+"""What a name, path or URL refers to: `locate` has the order for the whole package."""
 
 from __future__ import annotations
 
@@ -32,12 +19,21 @@ from zoo.store import hub
 def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
     """Returns the local file or folder of a model, downloading it the first time.
 
-    `zoo.catalog.locate` lists what a text may be, and in which order.
+    A `pathlib.Path` is a path. A text is the first of these:
+
+    1. where a variant is known, as in `keras_vit.ViT_B16(weights=...)`, one of the
+       releases that `zoo.releases` gives, with or without its resolution;
+    2. a handle of the catalogue, such as ``vit-b16/sam``;
+    3. a published model of the registries, unless the text ends in the extension of a
+       file or a file has this name;
+    4. a file or a folder, ``~`` being the home folder;
+    5. `hf://org/name`, a URL, or the name of an AugReg file.
+
+    So no folder shadows a name: ``./name`` is the folder.
 
     Args:
-        source: a path, or the name of a release, handle, name of a published model,
-            path, `http(s)://` URL of a file, `hf://org/name` with or without
-            `@revision`, or name of an AugReg file.
+        source: a path, or a text as above; a URL is the `http(s)://` one of a file, a
+            handle of the hub may end in `@revision`.
         variant: str, e.g. ``"ViT-B_16"``, whose releases `source` may name; by default
             none.
 

@@ -119,7 +119,7 @@ class StoredArrays(Mapping):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes by name, without reading an array."""
+        """The shapes by name, without reading any."""
         return {name: tuple(part.shape) for name, part in self._parts.items()}
 
 

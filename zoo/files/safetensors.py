@@ -114,12 +114,12 @@ class Safetensors(OpenFile):
             return {}
         arrays = set(header) - {_METADATA}
         checksums = json.loads(metadata.get(_CHECKSUMS, "{}"))
-        if _CHECKSUMS in metadata:
-            if not isinstance(checksums, dict) or not arrays <= set(checksums):
-                self._refuse_checksum("its list of checksums")
-            for text in checksums.values():
-                if not isinstance(text, str) or not _CHECKSUM.fullmatch(text):
-                    self._refuse_checksum("its list of checksums")
+        if _CHECKSUMS in metadata and not (
+            isinstance(checksums, dict)
+            and arrays <= set(checksums)
+            and all(_is_checksum(text) for text in checksums.values())
+        ):
+            self._refuse_checksum("its list of checksums")
         expected = metadata.get(_HEADER_CHECKSUM, _header_checksum(header))
         is_part = len(arrays) < len(checksums)
         if not is_part and expected != _header_checksum(header):
@@ -227,6 +227,10 @@ def _metadata(table):
     if not all(isinstance(value, str) for value in values):
         raise ValueError("its metadata are not all text")
     return table
+
+
+def _is_checksum(text):
+    return isinstance(text, str) and _CHECKSUM.fullmatch(text)
 
 
 def _counts(numbers):

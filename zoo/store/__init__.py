@@ -119,9 +119,7 @@ def fetch(
         path = pathlib.Path(source).expanduser()
         if not os.path.isfile(path):
             raise StoreError(f"There is no file {path}: check the path.")
-        _check_size(path, source, file_size)
-        if sha256 is not None:
-            _check_digest(source, "sha256", digest(path, "sha256"), sha256.lower())
+        _check_content(path, source, file_size, sha256)
         return path
     if not source.startswith(("http://", "https://")):
         raise StoreError(
@@ -267,10 +265,8 @@ def _check_cached(path, url, file_size, sha256):
             f"{path} has {size} bytes but {record.size} were downloaded from "
             f"{url}: delete it and fetch again."
         )
-    _check_size(path, url, file_size)
-    if sha256 is not None:
-        found = record.sha256 if record else digest(path, "sha256")
-        _check_digest(path, "sha256", found, sha256.lower())
+    found = record.sha256 if record else None
+    _check_content(path, url, file_size, sha256, found)
 
 
 def _download(url, path, file_size, sha256, most_bytes):
@@ -399,10 +395,8 @@ def _check_download(part, url, file_size, sha256, first):
     for md5 in part.md5s:
         found = base64.b64encode(bytes.fromhex(digest(part.path, "md5"))).decode()
         _check_digest(url, "md5", found, md5)
-    _check_size(part.path, url, file_size)
     found = digest(part.path, "sha256")
-    if sha256 is not None:
-        _check_digest(url, "sha256", found, sha256.lower())
+    _check_content(part.path, url, file_size, sha256, found)
     if first is not None and found != first.sha256:
         raise StoreError(
             f"{url} has sha256 {found}, but {first.sha256} when it was first "
@@ -412,13 +406,17 @@ def _check_download(part, url, file_size, sha256, first):
     return found
 
 
-def _check_size(path, name, file_size):
+def _check_content(path, name, file_size, sha256, found=None):
+    """Checks a file's size and, if it is expected, its SHA-256, which may be known."""
     size = path.stat().st_size
     if file_size is not None and abs(size - file_size) > _SIZE_TOLERANCE * file_size:
         raise StoreError(
             f"{name} has {size} bytes, expected about {file_size}: it is cut short or "
             f"another file. If {path} exists, delete it and fetch again."
         )
+    if sha256 is not None:
+        found = found or digest(path, "sha256")
+        _check_digest(name, "sha256", found, sha256.lower())
 
 
 def digest(path: str | os.PathLike, algorithm: str) -> str:

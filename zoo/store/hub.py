@@ -204,30 +204,31 @@ def _reason(error, repository):
     said = " ".join(str(error).split())
     page = f"{HfApi().endpoint}/{repository}"
     offline = (
-        errors.LocalEntryNotFoundError,
-        errors.CachedRepoTreeNotFoundError,
-        errors.OfflineModeIsEnabled,
+        "it was not downloaded whole before, and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
+        "is set: unset it."
     )
-    if isinstance(error, errors.GatedRepoError):
-        return f"it is gated: ask for access at {page}, and {_LOG_IN}."
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return (
+    # GatedRepoError comes first: it is a RepositoryNotFoundError.
+    reasons = {
+        errors.GatedRepoError: f"it is gated: ask for access at {page}, and {_LOG_IN}.",
+        errors.RepositoryNotFoundError: (
             f"there is no {page}, or it is private: check the name, and if it is "
             f"private, {_LOG_IN}."
-        )
-    if isinstance(error, errors.HFValidationError):
-        return said
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"it has no such revision: choose one of {page}/commits/main."
+        ),
+        errors.HFValidationError: said,
+        errors.RevisionNotFoundError: (
+            f"it has no such revision: choose one of {page}/commits/main."
+        ),
+        errors.LocalEntryNotFoundError: offline,
+        errors.CachedRepoTreeNotFoundError: offline,
+        errors.OfflineModeIsEnabled: offline,
+    }
+    for kind, reason in reasons.items():
+        if isinstance(error, kind):
+            return reason
     if isinstance(error, errors.HfHubHTTPError):
         if error.response.status_code in (401, 403):
             return f"the token may not do that ({said}): {_LOG_IN} to another."
         return f"the hub refused it ({said}): try again later."
-    if isinstance(error, offline):
-        return (
-            "it was not downloaded whole before, and KERAS_VIT_OFFLINE or "
-            "HF_HUB_OFFLINE is set: unset it."
-        )
     cache = constants.HF_HUB_CACHE
     if isinstance(error, OSError) and error.errno in FULL_DISK:
         return (

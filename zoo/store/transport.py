@@ -78,13 +78,14 @@ class Part:
     @property
     def headers(self) -> dict[str, str]:
         """The stored headers, empty where they are damaged or of another URL."""
-        try:
+        with contextlib.suppress(FileNotFoundError, *MALFORMED):
             note = json.loads(self._note.read_text())
-            headers = note["headers"] if note["url"] == self.url else {}
-            valid = all(isinstance(text, str) for text in headers.values())
-            return headers if valid else {}
-        except (FileNotFoundError, *MALFORMED):
-            return {}
+            headers = note["headers"].items()
+            if note["url"] == self.url and all(
+                type(text) is str for _, text in headers
+            ):
+                return dict(headers)
+        return {}
 
     @property
     def length(self) -> int | None:
@@ -354,9 +355,13 @@ class _Response:
         self._items = queue.Queue(_BLOCKS_AHEAD)
         self._left = threading.Event()
         self._response = None
+        self._no_answer = _NoAnswerError(
+            f"{urllib.parse.urlsplit(url).netloc} did not begin to send {url} within "
+            f"{FIRST_BYTE_SECONDS} seconds: check the network and try again later."
+        )
         threading.Thread(target=self._work, args=(url, headers), daemon=True).start()
         try:
-            response = self._take_first(url)
+            response = self._next(deadline - time.monotonic(), self._no_answer)
         except BaseException:
             self.close()
             raise
@@ -389,7 +394,7 @@ class _Response:
         )
 
     def _packed_blocks(self):
-        block = self._take_first(self.url)
+        block = self._next(self._deadline - time.monotonic(), self._no_answer)
         begun, received = time.monotonic(), 0
         while block:
             yield block
@@ -401,26 +406,15 @@ class _Response:
                         f"{received} bytes came in {seconds:.0f} seconds"
                     )
                 begun, received = time.monotonic(), 0
-            block = self._take(max(SPEED_SECONDS, TIMEOUTS[1]))
-            if block is None:
-                raise urllib3.exceptions.HTTPError("nothing came for long")
+            silence = urllib3.exceptions.HTTPError("nothing came for long")
+            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]), silence)
 
-    def _take_first(self, url):
-        item = self._take(self._deadline - time.monotonic())
-        if item is None:
-            host = urllib.parse.urlsplit(url).netloc
-            raise _NoAnswerError(
-                f"{host} did not begin to send {url} within {FIRST_BYTE_SECONDS} "
-                "seconds: check the network and try again later."
-            )
-        return item
-
-    def _take(self, seconds):
-        """Returns the thread's next item, None if it takes longer."""
+    def _next(self, seconds, late):
+        """Returns what the thread gives next; raises `late` where it takes longer."""
         try:
             item = self._items.get(timeout=max(seconds, 0))
         except queue.Empty:
-            return None
+            raise late from None
         if isinstance(item, BaseException):
             raise item
         return item
