@@ -23,7 +23,6 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.models.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTResNet
-from keras_vit.models.config import VARIANTS, ViTConfig
 from keras_vit.models.loading import load_model
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
@@ -49,6 +48,8 @@ from keras_vit.version import __version__
 from keras_vit.weights import load_released_weights, save_released_weights
 from keras_vit.weights.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.weights.quantization import quantize_weights
+from zoo import ARCHITECTURES as VARIANTS
+from zoo import ViTConfig
 
 __all__ = [
     "BIT_VARIANTS",

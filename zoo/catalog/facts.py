@@ -136,6 +136,7 @@ def document(card: ModelCard | PublishedModel, here: str | None) -> dict:
     }
     if isinstance(card, ModelCard):
         found |= {
+            "semantics": card.semantics.computed,
             "input_range": card.input_range,
             "file": card.file,
             "pooling": card.pooling,
@@ -157,4 +158,4 @@ def _sizes(card):
     """Returns a card's architecture as a dict of its own."""
     if isinstance(card, PublishedModel):
         return dict(card.architecture)
-    return dataclasses.asdict(card.architecture)
+    return card.architecture.sizes

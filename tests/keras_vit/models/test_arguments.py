@@ -330,7 +330,9 @@ class TestDefaults:
             asked.append(weights)
             raise zoo.StoreError("told")
 
-        monkeypatch.setattr("keras_vit.weights.read_weights", read_weights)
+        monkeypatch.setattr(
+            "keras_vit.models.vision_transformer.read_weights", read_weights
+        )
 
         def ask(function, **options):
             with pytest.raises(zoo.StoreError, match="told"):
@@ -397,7 +399,9 @@ class TestDefaults:
         """With a small file in the place of the pre-trained one."""
         small = zoo.read(files[vit])
         monkeypatch.setitem(keras_vit.VARIANTS, "ViT-B_16", PLAIN)
-        monkeypatch.setattr("keras_vit.weights.read_weights", lambda *_: small)
+        monkeypatch.setattr(
+            "keras_vit.models.vision_transformer.read_weights", lambda *_: small
+        )
         for options in ({"pooling": "gap"}, {"head_bias_init": -1.0}):
             for classes in (3, small.classes):
                 model = keras_vit.ViT_B16(classes=classes, **options)

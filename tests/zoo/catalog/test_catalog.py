@@ -88,7 +88,7 @@ def test_parameters_are_those_of_the_released_code(card):
     architecture = zoo.ARCHITECTURES[variant]
     assert architecture.count_parameters(224, 1000) == parameters
     assert architecture.hidden_size == hidden_size
-    assert architecture.stride * side == 224
+    assert architecture.stride == (224 // side, 224 // side)
     if card.pooling == "gap":
         assert GAP_PARAMETERS[variant] == card.parameters
         return
@@ -141,8 +141,7 @@ def test_every_card_builds(card, without_memory):
     )
     assert model.count_params() == card.parameters
     config = keras_vit.VARIANTS[variant]
-    stride = card.architecture.stride
-    assert config.stride == (stride, stride)
+    assert config is card.architecture
     for field in dataclasses.fields(card.architecture):
         found = getattr(config, field.name)
         assert found == getattr(card.architecture, field.name)

@@ -6,28 +6,11 @@ import shutil
 
 import pytest
 from made_index import bucket  # noqa: F401
+from registry_card import CARD
 
 import zoo
 from zoo.catalog import registry
 from zoo.store import hub
-
-CARD = {
-    "name": "flowers",
-    "architecture": {"hidden_size": 48, "patch_size": 16},
-    "image_size": [32, 48],
-    "channels": 3,
-    "classes": 2,
-    "class_names": ["daisy", "rose"],
-    "parameters": 10,
-    "weights": "model.npz",
-    "file_size": 40,
-    "sha256": 64 * "0",
-    "data_set": "photos",
-    "metrics": {"test_accuracy": 0.5},
-    "base": None,
-    "variant": None,
-    "licence": "apache-2.0",
-}
 
 
 @pytest.fixture(autouse=True)

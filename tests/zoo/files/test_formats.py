@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo.files import foreign, h5, names, safetensors, timm
-from zoo.semantics import Semantics
+from zoo.network import Semantics
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 SHARED = pathlib.Path(__file__).parents[4] / "shared"
@@ -356,7 +356,11 @@ class TestSettings:
             ("transformers", {"model_type": "dinov2"}, "type 'dinov2'"),
             ("transformers", {"hidden_act": "relu"}, "hidden_act 'relu'"),
             ("transformers", {"hidden_size": 64}, r"64 .the arrays have 48"),
-            ("transformers", {"num_attention_heads": 5}, "no multiple of 5 heads"),
+            (
+                "transformers",
+                {"num_attention_heads": 5},
+                "axes .head size. inputs, of 5 heads",
+            ),
             ("transformers", {"num_attention_heads": "3"}, "cannot be read"),
             ("transformers", {"layer_norm_eps": -1}, "cannot be read"),
             ("transformers", {"image_size": 224}, r"grid of .28, 28. patches"),
@@ -402,7 +406,7 @@ class TestSettings:
         shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
         sizes = {**dataclasses.asdict(base), **shapes, "class_token": True}
         said = timm.describe(tmp_path, sizes)
-        assert (said.num_heads or base.num_heads) == heads
+        assert (said.config.num_heads or base.num_heads) == heads
 
     def test_semantics_in_place_of_what_is_said(self, tmp_path):
         path = self.settings(tmp_path, "timm", {})
