@@ -1,25 +1,19 @@
-"""Sizes given as one int, or as (height, width)."""
+"""Sizes: one int, or (height, width); a number of tokens on a grid of patches."""
 
+import math
 import operator
 
 import numpy as np
 
+# The class token.
+MAX_PREFIX_TOKENS = 1
+
 
 def positive_int(value, name, hint=""):
-    """Returns `value` as a positive int.
-
-    Args:
-        value: int, one of NumPy too.
-        name: str, what it is called in an error.
-        hint: str, the end of the error: what to pass.
+    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
 
     Raises:
         ValueError: it is not one.
-
-    Example:
-
-    >>> positive_int(3, "classes")
-    3
     """
     number = _positive_or_zero(value)
     if number < 1:
@@ -28,14 +22,7 @@ def positive_int(value, name, hint=""):
 
 
 def pair(size, name):
-    """Returns `size` as a (height, width) tuple of positive ints.
-
-    Args:
-        size: int, or a sequence of two ints.
-        name: str, what the size is called in an error.
-
-    Returns:
-        Tuple (height, width).
+    """Returns an int or a pair as (height, width); `name` begins the error.
 
     Raises:
         ValueError: `size` is neither.
@@ -55,8 +42,35 @@ def pair(size, name):
     return sides
 
 
+def prefix_tokens(num_tokens, grid_size, name, remedy):
+    """Returns how many of a sequence's tokens come before those of the patches.
+
+    Args:
+        num_tokens: int, all of them.
+        grid_size: (rows, columns) of the patches.
+        name: str, what has the tokens, for the error.
+        remedy: str, the end of the error.
+
+    Raises:
+        ValueError: the tokens do not fit the grid.
+
+    Example:
+
+    >>> prefix_tokens(197, (14, 14), "ViT-B_16", "")
+    1
+    """
+    others = num_tokens - math.prod(grid_size)
+    if not 0 <= others <= MAX_PREFIX_TOKENS:
+        rows, columns = grid_size
+        raise ValueError(
+            f"{name} has a grid of {rows}x{columns} patches and at most one class "
+            f"token, got {num_tokens} tokens: {remedy}."
+        )
+    return others
+
+
 def _positive_or_zero(value):
-    """An int above zero, or 0 for what is none, as flags are."""
+    """Returns an int above zero, or 0 for anything else, as flags give it."""
     if isinstance(value, (bool, np.bool_)):
         return 0
     try:

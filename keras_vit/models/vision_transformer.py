@@ -204,6 +204,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if at_stem is not None:
             tokens = at_stem(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+        relative = config.position_embedding == "relative"
         for index in range(config.num_layers):
             depth = index / max(config.num_layers - 1, 1)
             if at_blocks[index] is not None:
@@ -215,7 +216,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 stochastic_depth_rate=stochastic_depth_rate * depth,
                 activation=config.activation,
                 layer_norm_epsilon=config.layer_norm_epsilon,
-                relative_positions=config.position_embedding == "relative",
+                relative_positions=relative,
+                grid_size=grid_size if relative else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
         outputs = LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(tokens)
