@@ -205,6 +205,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if at_stem is not None:
             tokens = at_stem(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+        relative = config.position_embedding == "relative"
         for index, positions in enumerate(at_blocks):
             if positions is not None:
                 tokens = positions(tokens)
@@ -216,7 +217,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 stochastic_depth_rate=stochastic_depth_rate * depth,
                 activation=config.activation,
                 layer_norm_epsilon=config.layer_norm_epsilon,
-                relative_positions=config.position_embedding == "relative",
+                relative_positions=relative,
+                grid_size=grid_size if relative else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
         ending = {
