@@ -22,7 +22,6 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
-from keras_vit.models.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTResNet
 from keras_vit.models.loading import load_model
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
@@ -46,19 +45,15 @@ from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 from keras_vit.weights import load_released_weights, save_released_weights
-from keras_vit.weights.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.weights.quantization import quantize_weights
 from zoo import ARCHITECTURES as VARIANTS
 from zoo import ViTConfig
 
 __all__ = [
-    "BIT_VARIANTS",
     "MLP",
     "VARIANTS",
     "AddPositionEmbs",
     "AddPositionEmbs2D",
-    "BiTResNet",
-    "BiT_R50x1",
     "ClassToken",
     "ClassTokenPooling",
     "LayerNorm",
@@ -90,11 +85,9 @@ __all__ = [
     "at_image_size",
     "decode_predictions",
     "explain",
-    "load_bit_weights",
     "load_model",
     "load_released_weights",
     "preprocess_input",
     "quantize_weights",
-    "save_bit_weights",
     "save_released_weights",
 ]

@@ -4,21 +4,20 @@ import keras
 import numpy as np
 
 from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
-from keras_vit.layers.residual_unit import ResidualUnit
+from keras_vit.layers.base import Composite
 from keras_vit.layers.sizes import prefix_tokens
 
-# What makes a feature map smaller by its `strides`.
-_STRIDED = (
-    keras.layers.Conv2D,
-    keras.layers.MaxPooling2D,
-    PreActivationUnit,
-    ResidualUnit,
-)
 # What cuts images and adds to them at their edges.
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # What cuts images that are large enough, and resizes others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
+
+
+def _is_strided(operation):
+    """Returns whether a layer makes a feature map smaller by its `strides`."""
+    if isinstance(operation, Composite):
+        return hasattr(operation, "strides")
+    return isinstance(operation, (keras.layers.Conv2D, keras.layers.MaxPooling2D))
 
 
 def layers_of(model, *kinds):
@@ -81,7 +80,7 @@ def what_fixes_size(model, image_size):
         return None
     for (operation, sides), (_, others) in zip(old.seen, new.seen, strict=True):
         # 47 pixels and 48 are 24 alike at a stride of 2.
-        if sides == others and not isinstance(operation, _STRIDED):
+        if sides == others and not _is_strided(operation):
             return operation.name
     return None
 
@@ -282,7 +281,7 @@ def _stride_after(operation, tensors, new_sides):
     sides = _sides(tensors[0]) if tensors else ()
     if isinstance(stride, str) or isinstance(operation, _EDGES):
         return stride
-    if isinstance(operation, _STRIDED):
+    if _is_strided(operation):
         return stride * operation.strides
     if isinstance(operation, keras.layers.UpSampling2D):
         return stride / operation.size

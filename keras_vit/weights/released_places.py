@@ -22,7 +22,7 @@ _IDLE = (
     keras.layers.SpatialDropout1D,
     StochasticDepth,
 )
-# Layers without weights that `VisionTransformer` and BiT make.
+# Layers without weights, by the names that models give them.
 _WITHOUT_WEIGHTS = {
     "pooling": (
         ClassTokenPooling,

@@ -17,8 +17,9 @@ from small_models import HYBRID, PLAIN, made
 
 import keras_vit
 import zoo
-from keras_vit import BiTResNet, VisionTransformer, ViTConfig
-from keras_vit.models.bit_resnet import BiTConfig
+from keras_vit import VisionTransformer, ViTConfig
+from train import baselines
+from train.baselines import BiTConfig, BiTResNet
 
 BIT = BiTConfig((1, 1))
 
@@ -41,7 +42,7 @@ def files(tmp_path_factory):
         randomize(model)
     return {
         vit: keras_vit.save_released_weights(small, folder / "vit.npz"),
-        bit: keras_vit.save_bit_weights(resnet, folder / "bit.npz"),
+        bit: baselines.save_bit_weights(resnet, folder / "bit.npz"),
     }
 
 
@@ -154,7 +155,7 @@ class TestHabits:
             (lambda **o: VisionTransformer("ViT-Ti_16", **o), "VisionTransformer"),
             (lambda **o: keras_vit.ViT_B16(None, **o), "ViT_B16"),
             (lambda **o: BiTResNet("BiT-R50x1", **o), "BiTResNet"),
-            (keras_vit.BiT_R50x1, "BiT_R50x1"),
+            (baselines.BiT_R50x1, "BiT_R50x1"),
         ],
     )
     @pytest.mark.parametrize(

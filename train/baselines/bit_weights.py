@@ -71,7 +71,7 @@ def load_bit_weights(model, source, *, new_head=False):
         zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
             missing, unknown or of other shapes; the first of them are listed, and no
             variable is changed.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         The `.npz` files of https://github.com/google-research/big_transfer
@@ -142,7 +142,7 @@ class BiTArrays:
 
     Raises:
         zoo.CheckpointError: it is no `.npz`, damaged or holds pickled objects.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
     """
 
     def __init__(self, source):
@@ -174,7 +174,7 @@ def _released_shape(key, shape, _):
 PLACES = ReleasedPlaces(
     _LAYERS,
     ("root_conv", "norm"),
-    "keras_vit.BiTResNet or keras_vit.BiT_R50x1",
+    "train.baselines.BiTResNet or train.baselines.BiT_R50x1",
     _released_shape,
 )
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.layers import int8
 from keras_vit.layers.base import Composite
 from keras_vit.layers.residual_unit import GROUP_NORM_EPSILONS, bottleneck_shape
 from keras_vit.layers.sizes import pair
@@ -87,3 +88,11 @@ class PreActivationUnit(Composite):
 
     def compute_output_shape(self, features_shape):
         return bottleneck_shape(features_shape, self.strides, self.filters)
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Int8PreActivationUnit(int8.Int8Parts, PreActivationUnit):
+    """`PreActivationUnit` of int8 convolutions."""
+
+
+int8.INT8_CLASSES[PreActivationUnit] = Int8PreActivationUnit
