@@ -258,7 +258,7 @@ class ViTConfig:
             `ViTConfig`.
 
         Raises:
-            ValueError: the file computes something else than this asks for, or a size
+            ValueError: the file computes something else, or a size
                 is given neither here nor there.
 
         Example:
@@ -281,7 +281,7 @@ class ViTConfig:
         ]
         if of_file is not None and differences:
             raise ValueError(
-                f"{source} computes other numbers than the ViTConfig asks for: "
+                f"{source} computes other numbers than the ViTConfig states: "
                 f"{', '.join(differences)}. Leave these out of the ViTConfig for the "
                 "file's, or pass zoo.read(path, semantics=...) as the weights for "
                 "others."
@@ -377,11 +377,10 @@ def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
 @functools.cache
 def _count(config, grid, classes, representation_size, class_token):
     patch_height, patch_width = pair(config.patch_size, "patch_size")
-    optional = {"head"}
-    if class_token:
-        optional.add("class_token")
-    if representation_size is not None:
-        optional.add("pre_logits")
+    # Features of the arrays that have a field of their own are in the config.
+    given = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    given["pre_logits"] = representation_size is not None
+    optional = {name for name in given if given[name]}
     sizes = {
         **config.sizes,
         "head_size": config.hidden_size // config.num_heads,

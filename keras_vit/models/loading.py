@@ -23,7 +23,7 @@ def load_model(weights, **options):
         TypeError: an option is unknown.
         zoo.CatalogError: no such handle.
         zoo.CheckpointError: the file is not a whole checkpoint.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         The sizes of the arrays; `zoo.read` says what else is known of a file.

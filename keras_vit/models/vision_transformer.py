@@ -116,7 +116,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         TypeError: an argument is unknown.
         zoo.CatalogError: no such release of this variant.
         zoo.CheckpointError: the file is not a whole checkpoint.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         Paper section 3.1; the released `.npz` files. Other sources: `zoo.read`.

@@ -35,7 +35,7 @@ def read_weights(weights, variant=None, num_heads=None):
 
     Raises:
         zoo.CatalogError: there is no such release, or model.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
@@ -85,7 +85,7 @@ def load_released_weights(
         zoo.CheckpointError: the file is not a whole checkpoint, does not fit the model,
             or its source computes something else; lists what differs, and no variable
             is changed.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         `checkpoint.load_pretrained` of the released code.
@@ -120,10 +120,11 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
     """
     targets = released_variables(model)
     PLACES.check_loadable(model)
-    _check_same(checkpoint, model, targets)
+    own = _in_model(model, targets)
+    _check_same(checkpoint, own.config, computed(model))
     names = set(checkpoint.arrays)
 
-    if checkpoint.classes is None or _classes(targets) != checkpoint.classes:
+    if checkpoint.classes is None or own.classes != checkpoint.classes:
         new_head = True
     if new_head:
         names -= HEAD_ARRAYS.keys()
@@ -165,8 +166,8 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         remedies = (
             "classes=K for a new head to fine-tune, include_top=False for features"
         )
-        own = _variant(checkpoint.config)
-        releases = () if own is None else zoo.releases(own)
+        variant = _variant(checkpoint.config)
+        releases = () if variant is None else zoo.releases(variant)
         is_original = checkpoint.classes == _IMAGENET21K_CLASSES
         if is_original and "augreg-imagenet21k" in releases:
             remedies += ', or weights="augreg-imagenet21k" for ImageNet-21k logits'
@@ -178,19 +179,18 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         )
 
 
-def _check_same(checkpoint, model, targets):
+def _check_same(checkpoint, config, computed):
     """Makes sure that a file and a model have the same sizes and compute the same."""
-    differences = checkpoint.config.differences(_in_model(model, targets).config)
     text = {
         name: f"{name} {theirs!r} (the model has {ours!r})"
-        for name, (theirs, ours) in differences.items()
+        for name, (theirs, ours) in checkpoint.config.differences(config).items()
     }
     if sizes := [text[name] for name in SIZES if name in text]:
         raise zoo.CheckpointError(
             f"{checkpoint.path} is another architecture than the model: "
             f"{', '.join(sizes)}. Choose the variant or the ViTConfig of the file."
         )
-    if others := [text[name] for name in computed(model) if name in text]:
+    if others := [text[name] for name in computed if name in text]:
         raise zoo.CheckpointError(
             f"{checkpoint.path} computes other numbers than the model: "
             f"{', '.join(others)}. Build the model with the file as its weights, or "
@@ -212,13 +212,6 @@ def _variant(config):
     """Returns the released variant of a model's sizes, or None."""
     rows = zoo.ARCHITECTURES.items()
     return next((name for name, row in rows if row.sizes == config.sizes), None)
-
-
-def _classes(targets):
-    """The size of the model's head, None without one."""
-    return next(
-        (shape[-1] for key, (_, shape) in targets.items() if key in HEAD_ARRAYS), None
-    )
 
 
 def _check_keys(checkpoint, targets, names):

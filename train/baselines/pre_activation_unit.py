@@ -78,6 +78,11 @@ class PreActivationUnit(Composite):
             epsilon=GROUP_NORM_EPSILONS["bit"],
         )
 
+    def get_config(self):
+        config = super().get_config()
+        arguments = {"filters": self.filters, "strides": self.strides}
+        return {**config, **arguments, "groups": self.groups}
+
     def call(self, features):
         active = ops.relu(self.gn1(features))
         shortcut = self.conv_proj(active) if self.projects else features

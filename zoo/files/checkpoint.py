@@ -23,7 +23,7 @@ from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays
 from zoo.files.description import Description
-from zoo.network import Semantics, ViTConfig
+from zoo.network import SIZES, Semantics, ViTConfig
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
@@ -40,7 +40,7 @@ class Checkpoint:
     Args:
         path: str, where they came from, for messages.
         arrays: mapping of released name to float32 array; that of a file reads an
-            array each time it is asked for one. Group normalisation scales and biases
+            array each time it is used. Group normalisation scales and biases
             are vectors here (files hold them as (1, 1, 1, C)).
         stored_grid: (height, width) in patches where the file states it, else None.
         semantics: `ViTConfig`, what the source computes with the arrays; as released
@@ -88,7 +88,7 @@ class Checkpoint:
         }
         object.__setattr__(self, "semantics", self.semantics.semantics)
         problems = [
-            f"{name} {size} is asked for, and the arrays have {self.config.sizes[name]}"
+            f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
             for name, size in given.items()
             if size != self.config.sizes[name]
         ]
@@ -110,15 +110,12 @@ class Checkpoint:
     @functools.cached_property
     def config(self) -> ViTConfig:
         """The whole description: sizes and semantics."""
-        stem = {}
-        if self.resnet_stages is not None:
-            stem = {
-                "resnet_stages": self.resnet_stages,
-                "resnet_width": self.resnet_width,
-            }
-        names = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
-        sizes = {name: getattr(self, name) for name in names}
-        return dataclasses.replace(self.semantics, **sizes, **stem)
+        sizes = {name: getattr(self, name) for name in SIZES}
+        if self.resnet_stages is None:
+            del sizes["resnet_width"]
+        fields = {field.name for field in dataclasses.fields(ViTConfig)}
+        features = dict.fromkeys(released_names.features(self.arrays) & fields, True)
+        return dataclasses.replace(self.semantics, **sizes, **features)
 
     @property
     def num_layers(self) -> int:
@@ -314,7 +311,8 @@ def write(
     semantics = (semantics or ViTConfig()).semantics
     _check_name(path, naming, semantics)
     checkpoint = _whole(path, arrays, grid_size, semantics)
-    said = Description(checkpoint.config, checkpoint.grid_size)
+    known = dataclasses.replace(semantics, num_heads=checkpoint.num_heads)
+    said = Description(known, checkpoint.grid_size)
     files = {}
     if naming == "released":
         stored = {
@@ -366,7 +364,7 @@ def _check_name(path, naming, semantics):
         raise CheckpointError(
             f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
             "of the released models: write a .safetensors, or pass "
-            "semantics=Semantics() for the released models' numbers."
+            "semantics=zoo.semantics.Semantics() for the released models' numbers."
         )
 
 

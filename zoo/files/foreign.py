@@ -80,7 +80,7 @@ def read(file, library: str, num_heads: int | None = None):
     )
     if heads is None:
         raise CheckpointError(
-            f"{file.path} does not tell its number of attention heads: pass it as "
+            f"{file.path} does not state its number of attention heads: pass it as "
             "zoo.read(path, num_heads=...), or keep the config.json beside the file."
         )
     parts, problems = names.to_released(library, arrays, heads)
@@ -124,7 +124,7 @@ def _add_position(parts, said):
     elif said.grid_size is None and int(rows**0.5) ** 2 == rows:
         return [
             f"{rows} positions are a square grid without one of the class token, or "
-            "another grid with it, which only settings beside the file can tell"
+            "another grid with it: keep the settings that state it beside the file"
         ]
     return []
 

@@ -113,9 +113,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     pooled = task.get("pooling", "token")
     if (pooled == "token") != sizes["class_token"] and "classes" in sizes:
         raise CheckpointError(
-            f"{folder / _TASK} asks for pooling {pooled!r} "
+            f"{folder / _TASK} has pooling {pooled!r} "
             f"{'with' if sizes['class_token'] else 'without'} a class token, which is "
-            "not computed here."
+            "not supported."
         )
     mean, std = _inputs(folder)
     epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)

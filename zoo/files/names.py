@@ -82,7 +82,9 @@ _UNITS = "patch_embed.backbone.stages.{stage}.blocks.{unit}."
 _LAYERS = (
     _WHOLE
     | {
-        f"{BLOCK}_{{block}}/{released}": tuple(map(str.__add__, _BLOCKS, names))
+        f"{BLOCK}_{{block}}/{released}": tuple(
+            name and prefix + name for prefix, name in zip(_BLOCKS, names, strict=True)
+        )
         for released, names in _IN_BLOCK.items()
     }
     | {

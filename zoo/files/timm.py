@@ -107,7 +107,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     if wrong:
         raise CheckpointError(
-            f"{file} asks for what is not computed here: {', '.join(wrong)}."
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
     return Description(

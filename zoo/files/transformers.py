@@ -109,13 +109,12 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     activation = config.get("hidden_act", "gelu")
     if activation not in _ACTIVATIONS:
         raise CheckpointError(
-            f"{file} asks for hidden_act {activation!r}: only "
-            f"{', '.join(_ACTIVATIONS)} are computed."
+            f"{file} has hidden_act {activation!r}: only "
+            f"{', '.join(_ACTIVATIONS)} are supported."
         )
     if config.get("pooler_act", "tanh") != "tanh":
         raise CheckpointError(
-            f"{file} asks for pooler_act {config['pooler_act']!r}: only tanh is "
-            "computed."
+            f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR)
     epsilon = config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon)

@@ -469,7 +469,7 @@ def test_zero_heads_advise_what_was_released(
     classes, variant, advised, tmp_path, monkeypatch
 ):
     path = keras_vit.save_released_weights(vit(classes=classes), tmp_path / "zero.npz")
-    monkeypatch.setattr("keras_vit.weights._variant", lambda _: variant)
+    monkeypatch.setattr("keras_vit.weights.loading._variant", lambda _: variant)
     with pytest.warns(UserWarning, match="all zeros") as record:
         of_file(path)
     assert ("augreg-imagenet21k" in str(record[0].message)) == advised

@@ -263,7 +263,7 @@ def test_files_that_are_never_loaded(arrays, tmp_path):
             lambda: baselines.save_bit_weights(
                 keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), "a.npz"
             ),
-            "has no layers of the released names: pass a model made by keras_vit.BiT",
+            "no layers of the released names: pass a model made by train.baselines.BiT",
         ),
         (lambda: baselines.save_bit_weights(small(), "a.h5"), "must end in .npz"),
         (lambda: baselines.BiTResNet(SMALL, "imagenet"), "imagenet"),
