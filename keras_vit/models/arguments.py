@@ -1,4 +1,4 @@
-"""Arguments that the functions that make models share."""
+"""Checks of arguments, input and dtype policy for functions that make models."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""A model from its weights alone."""
+"""Models built from their weights alone."""
 
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.weights.loading import read_weights

@@ -1,4 +1,4 @@
-"""The same model for images of another size."""
+"""Copies of models for images of another size."""
 
 import keras
 

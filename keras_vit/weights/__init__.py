@@ -1,4 +1,4 @@
-"""Released arrays into a model's variables, and back."""
+"""Released arrays: reading, assigning to a model's variables, writing."""
 
 from keras_vit.weights.loading import load_released_weights, read_weights
 from keras_vit.weights.model_arrays import computed, released_variables, saved_variables

@@ -1,4 +1,4 @@
-"""Arrays of a file changed to what a model takes: other sizes, images in [-1, 1]."""
+"""Fitting a file's arrays to a model: image size, input range, gray images."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Released arrays into a model's variables."""
+"""Reading released arrays and assigning them to a model's variables."""
 
 import math
 import os

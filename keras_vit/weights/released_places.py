@@ -1,4 +1,4 @@
-"""Where released arrays go: the variables of a model by released key."""
+"""The mapping from released array names to the variables of a model."""
 
 import collections
 import operator

@@ -1,4 +1,4 @@
-"""A model's variables into files of released arrays."""
+"""Writing a model's variables as released arrays."""
 
 import pathlib
 

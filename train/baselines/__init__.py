@@ -1,4 +1,4 @@
-"""ResNets to compare a Vision Transformer with, built the way the trainer wants."""
+"""ResNet baselines to compare a Vision Transformer with."""
 
 import keras
 

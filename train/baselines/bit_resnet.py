@@ -1,4 +1,4 @@
-"""BiT's ResNets as functional models, to compare a Vision Transformer with."""
+"""BiT's ResNets (Big Transfer) as functional models."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""BiT's released arrays into a model's variables, and back.
+"""Reading and writing the weights of BiT under their released names.
 
 The names are those that the released code of BiT, timm and big_vision read; no file of
 BiT's own has been opened with this yet.

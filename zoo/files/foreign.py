@@ -1,4 +1,4 @@
-"""Reading what other libraries wrote, and writing what they read."""
+"""Checkpoints of timm, transformers and keras-hub, read and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that other libraries give to the released arrays.
+"""Names and axes of the released arrays in timm, transformers and keras-hub.
 
 One table for reading and writing, one row per layer. PyTorch's libraries store dense
 layers as (outputs, inputs), convolutions as (outputs, inputs, height, width), and

@@ -316,7 +316,7 @@ def test_gap_is_the_mean_of_the_patches_of_the_same_network(name, load, expected
 
 def test_gap_of_a_token_file_has_a_new_head(load, expected):
     values = expected("token")
-    model = load("token", pooling="gap", classes=3, name="changed")
+    model = load.__wrapped__("token", pooling="gap", classes=3)
     np.testing.assert_array_equal(numpy(model(values["images"])), 0)
     model.get_layer("head").kernel.assign(np.eye(48)[:, :3])
     found = numpy(model(values["images"]))
@@ -348,7 +348,7 @@ def test_a_class_token_is_not_lost_in_silence(load, goldens, golden_index, tmp_p
     model = VisionTransformer(config, image_size=32, pooling="gap", classes=3)
     with pytest.raises(ValueError, match='Left over: cls.*no class token: .*"gap"'):
         keras_vit.load_released_weights(model, path, new_head=True)
-    other = load("token", pooling="gap", classes=3, name="loaded")
+    other = load.__wrapped__("token", pooling="gap", classes=3)
     keras_vit.load_released_weights(other, path)
     keras_vit.save_released_weights(model, tmp_path / "gap.npz")
     with pytest.raises(ValueError, match="Missing in the file: cls"):
