@@ -6,7 +6,7 @@ import functools
 import keras
 
 from keras_vit.layers import ClassTokenPooling, LayerNorm, TransformerBlock
-from keras_vit.layers.last_block import class_token_alone
+from keras_vit.layers.forward_pass import running
 
 
 def lean(model):
@@ -31,7 +31,7 @@ def lean(model):
     ...     tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
     (1, 10)
     """
-    return functools.partial(class_token_alone, blocks_for_class_token(model))
+    return functools.partial(running, class_token_blocks=blocks_for_class_token(model))
 
 
 def blocks_for_class_token(model):

@@ -1,16 +1,43 @@
 """Learned embeddings of absolute positions."""
 
-import math
-
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.sizes import pair
+from keras_vit.layers.sizes import pair, prefix_tokens
+
+
+class _AddPositions(Layer):
+    """Adds a table, one row per token; where its grid is known, so is its prefix."""
+
+    def _check_shape(self, tokens_shape):
+        self.length = tokens_shape[1]
+        if self.length is None:
+            raise ValueError(
+                f"{self.name} needs a known number of tokens, got shape "
+                f"{tuple(tokens_shape)}: give the images a fixed height and width."
+            )
+        if self.grid_size is not None:
+            self.num_prefix_tokens = prefix_tokens(
+                self.length, self.grid_size, self.name, "pass the grid of these tokens"
+            )
+
+    def call(self, tokens):
+        if tokens.shape[1] not in (None, self.length):
+            raise ValueError(
+                f"{self.name} has positions for {self.length} tokens, got "
+                f"{tokens.shape[1]}: resize the images to the model's size, or build "
+                "the model with their image_size."
+            )
+        return ops.add(tokens, self._added())
+
+    def _added(self):
+        return self.table()
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs(keras.layers.Layer):
+class AddPositionEmbs(_AddPositions):
     """Adds a learned embedding to the token at each position.
 
     Args:
@@ -43,36 +70,28 @@ class AddPositionEmbs(keras.layers.Layer):
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
 
     def build(self, tokens_shape):
-        _, tokens, hidden_size = tokens_shape
-        _check_shape(self, tokens_shape)
+        self._check_shape(tokens_shape)
         self.position_embedding = self.add_weight(
             name="position_embedding",
-            shape=(1, tokens, hidden_size),
+            shape=(1, self.length, tokens_shape[-1]),
             initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
-    def call(self, tokens):
-        _check_length(self, tokens, self.position_embedding.shape[1])
-        return ops.add(tokens, self.position_embedding)
+    def _added(self):
+        return self.position_embedding
 
     def table(self):
-        """Returns what is added: a tensor (tokens, hidden_size)."""
+        """Returns the embeddings, a tensor (tokens, hidden_size)."""
         return ops.convert_to_tensor(self.position_embedding)[0]
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {**super().get_config(), "grid_size": self.grid_size}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs2D(keras.layers.Layer):
+class AddPositionEmbs2D(_AddPositions):
     """Adds a learned embedding of the row and of the column of each patch.
 
-    Half of what is added to a patch tells its column and half its row. The class
-    token, of which the paper says nothing, is in neither: what is added to it is an
-    embedding of its own.
+    The first half of what is added to a patch is its column's embedding, the second
+    its row's. The class token, which the paper does not mention, has an embedding of
+    its own.
 
     Args:
         grid_size: int or (rows, columns) of the grid of patches.
@@ -103,21 +122,21 @@ class AddPositionEmbs2D(keras.layers.Layer):
         self.grid_size = pair(grid_size, "grid_size")
 
     def build(self, tokens_shape):
-        _, tokens, hidden_size = tokens_shape
+        hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
-        _check_shape(self, tokens_shape)
+        self._check_shape(tokens_shape)
         if hidden_size % 2:
             raise ValueError(
-                f"{self.name} tells the column in half of a token and the row in the "
-                f"other, got tokens of size {hidden_size}: pass an even hidden_size."
+                f"{self.name} adds a column's embedding to one half of a token and a "
+                f"row's to the other, got tokens of size {hidden_size}: pass an even "
+                "hidden_size."
             )
-        self.length = tokens
         shapes = {
             "column_embedding": (1, columns, hidden_size // 2),
             "row_embedding": (rows, 1, hidden_size // 2),
         }
-        if tokens > rows * columns:
-            shapes["class_token_embedding"] = (1, hidden_size)
+        if self.num_prefix_tokens:
+            shapes["class_token_embedding"] = (self.num_prefix_tokens, hidden_size)
         for name, shape in shapes.items():
             variable = self.add_weight(
                 name=name,
@@ -126,12 +145,8 @@ class AddPositionEmbs2D(keras.layers.Layer):
             )
             setattr(self, name, variable)
 
-    def call(self, tokens):
-        _check_length(self, tokens, self.length)
-        return ops.add(tokens, self.table())
-
     def table(self):
-        """Returns what is added: a tensor (tokens, hidden_size)."""
+        """Returns what is added, a tensor (tokens, hidden_size)."""
         rows, columns = self.grid_size
         half = self.row_embedding.shape[-1]
         halves = [
@@ -139,36 +154,6 @@ class AddPositionEmbs2D(keras.layers.Layer):
             for embedding in (self.column_embedding, self.row_embedding)
         ]
         table = ops.reshape(ops.concatenate(halves, axis=-1), (-1, 2 * half))
-        if self.length > rows * columns:
+        if self.num_prefix_tokens:
             table = ops.concatenate([self.class_token_embedding, table], axis=0)
         return table
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {**super().get_config(), "grid_size": self.grid_size}
-
-
-def _check_shape(layer, tokens_shape):
-    tokens = tokens_shape[1]
-    if tokens is None:
-        raise ValueError(
-            f"{layer.name} needs a known number of tokens, got shape "
-            f"{tuple(tokens_shape)}: give the images a fixed height and width."
-        )
-    if layer.grid_size and tokens - math.prod(layer.grid_size) not in (0, 1):
-        rows, columns = layer.grid_size
-        raise ValueError(
-            f"{layer.name} has a grid of {rows}x{columns} patches and at most one "
-            f"class token, got {tokens} tokens: pass the grid of these tokens."
-        )
-
-
-def _check_length(layer, tokens, expected):
-    given = tokens.shape[1]
-    if given is not None and given != expected:
-        raise ValueError(
-            f"{layer.name} has positions for {expected} tokens, got {given}: resize "
-            "the images to the model's size, or build the model with their image_size."
-        )

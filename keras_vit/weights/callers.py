@@ -1,16 +1,10 @@
-"""Who called this package."""
+"""The caller of this package, for warnings."""
 
 import inspect
 
 
 def stacklevel():
-    """Returns the level of the caller outside of keras_vit, for `warnings.warn`.
-
-    Example:
-
-    >>> stacklevel() >= 1
-    True
-    """
+    """Returns the level of the caller outside of keras_vit, for `warnings.warn`."""
     frame, level = inspect.currentframe().f_back, 1
     while frame.f_back and _is_ours(frame):
         frame, level = frame.f_back, level + 1

@@ -10,7 +10,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 # The files that a process of another backend runs: not this one.
 FILES = (
-    "test_bit_resnet.py",
+    "../train/baselines/test_bit_resnet.py",
     "test_explain_functions.py",
     "test_frozen.py",
     "test_initial_values.py",

@@ -5,7 +5,7 @@ import math
 import keras
 
 import keras_vit
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
+from train.baselines.pre_activation_unit import PreActivationUnit
 
 
 def multiply_adds(model):

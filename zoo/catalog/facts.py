@@ -84,6 +84,7 @@ def document(card: ModelCard | PublishedModel, here: str | None) -> dict:
     if isinstance(card, ModelCard):
         names += ["input_range", "file", "pooling", "top1_source"]
         found |= {
+            "semantics": card.semantics.computed,
             "citation": {**card.citation._asdict(), "url": card.citation.url},
             "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
             "inferred": {note.field: note.reason for note in card.inferred},
@@ -101,4 +102,4 @@ def _sides(card):
 def _sizes(card):
     if isinstance(card, PublishedModel):
         return dict(card.architecture)
-    return dataclasses.asdict(card.architecture)
+    return card.architecture.sizes

@@ -6,8 +6,7 @@ import dataclasses
 import urllib.parse
 from typing import NamedTuple
 
-from zoo.network import ARCHITECTURES, Architecture
-from zoo.semantics import Semantics
+from zoo.network import ARCHITECTURES, Semantics, ViTConfig
 from zoo.text import PrintableError
 
 BUCKET = "https://storage.googleapis.com/vit_models"
@@ -119,7 +118,7 @@ class ModelCard:
             as little as two digits); None where no listing has it.
         sha256: str or None; no checksum of a released file has been published.
         accuracies: tuple of `Accuracy`, the best evidence for this file first.
-        semantics: `zoo.semantics.Semantics`, what the model computes and the range of
+        semantics: `ViTConfig` without sizes, what the model computes and the range of
             its input: for every released model RGB in [-1, 1].
         licence: str, SPDX identifier.
         notes: str, remarks for users.
@@ -146,7 +145,7 @@ class ModelCard:
     file_size: int | None = None
     sha256: str | None = None
     accuracies: tuple[Accuracy, ...] = ()
-    semantics: Semantics = Semantics()
+    semantics: ViTConfig = Semantics()
     licence: str = "Apache-2.0"
     notes: str = ""
     inferred: tuple[Inference, ...] = ()
@@ -157,7 +156,7 @@ class ModelCard:
         return urllib.parse.unquote(self.url.removeprefix(f"{BUCKET}/"))
 
     @property
-    def architecture(self) -> Architecture:
+    def architecture(self) -> ViTConfig:
         """The sizes of the encoder."""
         return ARCHITECTURES[self.variant.removesuffix(GAP_SUFFIX)]
 

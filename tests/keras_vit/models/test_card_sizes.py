@@ -1,7 +1,5 @@
 """The sizes on the cards of released files are those of the models."""
 
-import dataclasses
-
 import keras
 import pytest
 
@@ -36,9 +34,7 @@ def test_a_card_counts_the_parameters_of_its_model(handle):
     keras.utils.clear_session(free_memory=False)
 
 
-@pytest.mark.parametrize("variant", zoo.ARCHITECTURES)
-def test_variants_have_the_sizes_of_the_released_ones(variant):
-    config, architecture = keras_vit.VARIANTS[variant], zoo.ARCHITECTURES[variant]
-    assert config.stride == (architecture.stride, architecture.stride)
-    for field in dataclasses.fields(architecture):
-        assert getattr(config, field.name) == getattr(architecture, field.name)
+def test_variants_are_the_released_ones():
+    assert keras_vit.VARIANTS.keys() == zoo.ARCHITECTURES.keys()
+    for variant, config in keras_vit.VARIANTS.items():
+        assert config is zoo.ARCHITECTURES[variant]

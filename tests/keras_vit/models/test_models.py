@@ -8,6 +8,7 @@ from harness import global_policy, normal, numpy, randomize
 from keras import ops
 
 import keras_vit
+import zoo
 from keras_vit import VARIANTS, VisionTransformer, ViTConfig
 
 # 1000 classes, 224x224, no pre_logits: `models_test.py` of the released code.
@@ -84,6 +85,8 @@ def test_parameters_of_the_variants(variant, without_memory):
 
 
 def test_tables_are_whole():
+    assert keras_vit.ViTConfig is zoo.ViTConfig
+    assert VARIANTS is zoo.ARCHITECTURES
     assert VARIANTS.keys() == PARAMETERS.keys() == FUNCTIONS.keys()
     functions = {function.__name__ for function in FUNCTIONS.values()}
     assert functions < set(keras_vit.__all__)

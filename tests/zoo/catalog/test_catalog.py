@@ -87,7 +87,7 @@ def test_parameters_are_those_of_the_released_code(card):
     architecture = zoo.ARCHITECTURES[variant]
     assert architecture.count_parameters(224, 1000) == parameters
     assert architecture.hidden_size == hidden_size
-    assert architecture.stride * side == 224
+    assert architecture.stride == (224 // side, 224 // side)
     if card.pooling == "gap":
         assert GAP_PARAMETERS[variant] == card.parameters
         return

@@ -286,8 +286,7 @@ def shapes(size, blocks):
         "classes": 1000,
         "features": size,
     }
-    names = [f"Transformer/encoderblock_{index}/x" for index in range(blocks)]
-    layout = zoo.released_names.layout([*names, "cls", "head/bias"])
+    layout = zoo.released_names.layout(blocks, optional={"class_token", "head"})
     return {
         key: tuple(sizes.get(symbol, symbol) for symbol in shape)
         for key, shape in layout.items()

@@ -1,10 +1,11 @@
-"""The bottleneck unit of BiT's ResNet."""
+"""The pre-activation bottleneck unit of BiT's ResNet."""
 
 import keras
 from keras import ops
 
-from keras_vit.layers.composite import Composite
-from keras_vit.layers.residual_unit import bottleneck_shape, group_norm
+from keras_vit.layers import int8
+from keras_vit.layers.base import Composite
+from keras_vit.layers.residual_unit import GROUP_NORM_EPSILONS, bottleneck_shape
 from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
 
@@ -18,18 +19,7 @@ class PreActivationUnit(Composite):
     size or the number of channels, the shortcut is projected from what the first norm
     and ReLU give.
 
-    Args:
-        filters: int, of the bottleneck; the output has four times as many channels.
-        strides: int or (vertical, horizontal).
-        groups: int, of the group norms, 32 in the released models.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
-    Call arguments:
-        features: float tensor (batch, height, width, channels).
-
-    Returns:
-        Float tensor (batch, ceil(height / stride), ceil(width / stride),
-        4 * filters).
+    The arguments are those of `ResidualUnit`, and so is the output's shape.
 
     Source:
         He et al., Identity mappings in deep residual networks, arXiv 1603.05027;
@@ -43,8 +33,6 @@ class PreActivationUnit(Composite):
     """
 
     parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")
-    # The class of the convolutions.
-    convolution = StdConv2D
 
     def __init__(self, filters, strides=1, groups=32, **kwargs):
         super().__init__(**kwargs)
@@ -58,36 +46,42 @@ class PreActivationUnit(Composite):
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
         wide = 4 * self.filters
 
-        self.gn1 = self._norm("gn1", features_shape)
-        self.conv1 = self._conv("conv1", features_shape, self.filters, 1)
-        self.gn2 = self._norm("gn2", outer)
-        self.conv2 = self._conv("conv2", outer, self.filters, 3, self.strides)
-        self.gn3 = self._norm("gn3", inner)
-        self.conv3 = self._conv("conv3", inner, wide, 1)
+        self._add_norm("gn1", features_shape)
+        self._add_conv("conv1", features_shape, self.filters, 1)
+        self._add_norm("gn2", outer)
+        self._add_conv("conv2", outer, self.filters, 3, self.strides)
+        self._add_norm("gn3", inner)
+        self._add_conv("conv3", inner, wide, 1)
         self.projects = channels != wide or self.strides != (1, 1)
         if self.projects:
-            self.conv_proj = self._conv(
-                "conv_proj", features_shape, wide, 1, self.strides
-            )
+            self._add_conv("conv_proj", features_shape, wide, 1, self.strides)
         self.settle()
 
-    def _conv(self, name, input_shape, filters, size, strides=1):
-        conv = self.convolution(
+    def _add_conv(self, name, input_shape, filters, size, strides=1):
+        self.add_part(
+            StdConv2D,
+            name,
             filters,
             size,
+            input_shape=input_shape,
             strides=strides,
             padding="symmetric",
             epsilons="bit",
-            dtype=self.dtype_policy,
-            name=name,
         )
-        conv.build(input_shape)
-        return conv
 
-    def _norm(self, name, shape):
-        norm = group_norm(name, self.groups, "bit", dtype=self.dtype_policy)
-        norm.build(shape)
-        return norm
+    def _add_norm(self, name, shape):
+        self.add_part(
+            keras.layers.GroupNormalization,
+            name,
+            self.groups,
+            input_shape=shape,
+            epsilon=GROUP_NORM_EPSILONS["bit"],
+        )
+
+    def get_config(self):
+        config = super().get_config()
+        arguments = {"filters": self.filters, "strides": self.strides}
+        return {**config, **arguments, "groups": self.groups}
 
     def call(self, features):
         active = ops.relu(self.gn1(features))
@@ -100,10 +94,10 @@ class PreActivationUnit(Composite):
     def compute_output_shape(self, features_shape):
         return bottleneck_shape(features_shape, self.strides, self.filters)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "filters": self.filters,
-            "strides": self.strides,
-            "groups": self.groups,
-        }
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Int8PreActivationUnit(int8.Int8Parts, PreActivationUnit):
+    """`PreActivationUnit` of int8 convolutions."""
+
+
+int8.INT8_CLASSES[PreActivationUnit] = Int8PreActivationUnit

@@ -1,4 +1,4 @@
-"""BiT's released arrays into a model's variables, and back.
+"""Reading and writing the weights of BiT under their released names.
 
 The names are those that the released code of BiT, timm and big_vision read; no file of
 BiT's own has been opened with this yet.
@@ -11,16 +11,10 @@ import tempfile
 import warnings
 
 import numpy as np
-from keras import ops
 
 import zoo
 from keras_vit.weights.callers import stacklevel
-from keras_vit.weights.released_places import (
-    check_accounted,
-    check_complete,
-    check_loadable,
-    placed,
-)
+from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.files import dialects
 from zoo.files.archive import Archive, CheckpointError, StoredArrays
 
@@ -77,7 +71,7 @@ def load_bit_weights(model, source, *, new_head=False):
         zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
             missing, unknown or of other shapes; the first of them are listed, and no
             variable is changed.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         The `.npz` files of https://github.com/google-research/big_transfer
@@ -124,10 +118,9 @@ def save_bit_weights(model, path):
     path = pathlib.Path(path).expanduser()
     if path.suffix != ".npz":
         raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
-    arrays = {
-        key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
-        for key, (variable, shape) in saved_variables(model).items()
-    }
+    variables = PLACES.variables(model)
+    PLACES.check_accounted(model)
+    arrays = as_arrays(variables)
     problems = [
         f"{key} holds NaN or infinity"
         for key, array in arrays.items()
@@ -149,7 +142,7 @@ class BiTArrays:
 
     Raises:
         zoo.CheckpointError: it is no `.npz`, damaged or holds pickled objects.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
     """
 
     def __init__(self, source):
@@ -173,34 +166,17 @@ class BiTArrays:
         return shape[-1] if shape else None
 
 
-def released_variables(model):
-    """Returns {released key: (variable, released shape)} of a model.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`.
-    """
-    check_complete(
-        model, ("root_conv", "norm"), "keras_vit.BiTResNet or keras_vit.BiT_R50x1"
-    )
-    found = {}
-    for key, _, variable, _ in placed(model, _LAYERS):
-        shape = tuple(variable.shape)
-        if key == f"{_HEAD}/kernel":
-            # The released head is a convolution of 1x1.
-            shape = (1, 1, *shape)
-        found[key] = (variable, shape)
-    return found
+def _released_shape(key, shape, _):
+    # The released head is a convolution of 1x1.
+    return (1, 1, *shape) if key == f"{_HEAD}/kernel" else shape
 
 
-def saved_variables(model):
-    """Returns {released key: (variable, released shape)} of all weights of a model.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`, or has weights besides.
-    """
-    found = released_variables(model)
-    check_accounted(model, _LAYERS)
-    return found
+PLACES = ReleasedPlaces(
+    _LAYERS,
+    ("root_conv", "norm"),
+    "train.baselines.BiTResNet or train.baselines.BiT_R50x1",
+    _released_shape,
+)
 
 
 def assign(model, released, *, new_head):
@@ -215,8 +191,8 @@ def assign(model, released, *, new_head):
         ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's products.
         zoo.CheckpointError: the file does not fit; no variable is changed then.
     """
-    targets = released_variables(model)
-    check_loadable(model, _LAYERS)
+    targets = PLACES.variables(model)
+    PLACES.check_loadable(model)
     shapes = dict(released.arrays.shapes)
     head = {f"{_HEAD}/kernel", f"{_HEAD}/bias"}
     own = targets[f"{_HEAD}/kernel"][1][-1] if head <= targets.keys() else None

@@ -1,14 +1,43 @@
-"""What all layers that are made of layers share: they stay frozen."""
+"""Base classes of the layers: configurations, shapes, frozen parts."""
+
+import inspect
 
 import keras
 
 
-class Composite(keras.layers.Layer):
+class Layer(keras.layers.Layer):
+    """A layer configured by its constructor's arguments, which keeps its input's shape.
+
+    Every argument is an attribute of the same name.
+    """
+
+    def compute_output_shape(self, input_shape, *other_shapes):
+        return input_shape
+
+    def get_config(self):
+        arguments = {name: getattr(self, name) for name in self._argument_names()}
+        return {**super().get_config(), **arguments}
+
+    def _argument_names(self):
+        for kind in type(self).__mro__:
+            # A class derived from ours may have other arguments, which it adds itself.
+            is_ours = kind.__module__.partition(".")[0] == "keras_vit"
+            is_ours = is_ours and kind.__module__ != __name__
+            if is_ours and "__init__" in vars(kind):
+                return [
+                    name
+                    for name, parameter in inspect.signature(kind).parameters.items()
+                    if parameter.kind is not parameter.VAR_KEYWORD
+                ]
+        return []
+
+
+class Composite(Layer):
     """A layer of layers, as frozen after it is saved, loaded or cloned as before.
 
     Keras hands the flag `trainable` to the layers inside when it is set, but those
     that `build` makes come later, and a configuration has the outer flag alone. So the
-    configuration also names the parts whose flag is another than their owner's, and
+    configuration also names the parts whose flag differs from their owner's, and
     `build` ends in `settle`.
 
     Args:
@@ -24,6 +53,27 @@ class Composite(keras.layers.Layer):
         super().__init__(**kwargs)
         self._trainable_parts = trainable_parts or {}
 
+    def part_class(self, kind):
+        """Returns the class of a part; int8 layers replace some."""
+        return kind
+
+    def add_part(self, kind, name, *args, input_shape=None, **kwargs):
+        """Makes a part, `self.<name>`, with the layer's dtype policy.
+
+        Args:
+            kind: class of the part, see `part_class`.
+            name: str.
+            *args: of the class.
+            input_shape: tuple, to build the part as well.
+            **kwargs: of the class.
+        """
+        part = self.part_class(kind)(
+            *args, dtype=self.dtype_policy, name=name, **kwargs
+        )
+        if input_shape is not None:
+            part.build(input_shape)
+        setattr(self, name, part)
+
     def all_parts(self):
         """Yields (path, owner, part) of the parts and theirs, owners first."""
         for name in self.parts:
@@ -36,7 +86,7 @@ class Composite(keras.layers.Layer):
                     yield f"{name}.{path}", owner, inner
 
     def settle(self):
-        """Freezes what was made since this layer was; `build` calls it at its end.
+        """Freezes parts made since the layer was frozen; `build` ends with it.
 
         Raises:
             ValueError: `trainable_parts` names a part that the layer does not have.
@@ -55,7 +105,7 @@ class Composite(keras.layers.Layer):
             found[path].trainable = trainable
 
     def get_config(self):
-        # Before `build`, what was asked for and what the parts there are say by now.
+        # Before `build`, the argument and the flags of the parts there are.
         parts = {} if self.built else dict(self._trainable_parts)
         for path, owner, part in self.all_parts():
             if part.trainable != owner.trainable:

@@ -1,4 +1,4 @@
-"""The card of a published model."""
+"""The card of a published model, for tests."""
 
 CARD = {
     "name": "flowers",
