@@ -99,7 +99,7 @@ class PublishedModel:
         counts = (self.channels, self.classes, self.parameters, self.file_size)
         for count in (*self.image_size, *counts):
             if type(count) is not int or not 0 <= count < 2**63:
-                raise ValueError("its sizes are not all positive integers")
+                raise ValueError("its sizes are not all integers from 0 on")
         if not isinstance(self.architecture, dict) or not isinstance(
             self.metrics, dict
         ):

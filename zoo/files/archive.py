@@ -131,6 +131,9 @@ class OpenFile:
     """
 
     metadata: Mapping[str, str] = types.MappingProxyType({})
+    # What a reader found in the file, and the CRC-32 of each array where it has them.
+    _arrays: Mapping[str, StoredArray | np.ndarray] = types.MappingProxyType({})
+    _checksums: Mapping[str, int] = types.MappingProxyType({})
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
@@ -143,6 +146,25 @@ class OpenFile:
         weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self._written = self._time_of_writing()
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._arrays)
+
+    def check(self, key: str) -> StoredArray | np.ndarray:
+        """Returns an array after reading all of it.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity, or has another CRC-32.
+        """
+        array, expected = self._arrays[key], self._checksums.get(key)
+        checksum, finite = self._scan(array, None if expected is None else 0)
+        if checksum != expected:
+            self._refuse_checksum(f"{key!r}")
+        if not finite:
+            self._refuse_infinite(key)
+        return array
 
     def read_into(self, data: np.ndarray, offset: int) -> None:
         """Fills a uint8 array with the bytes from an offset on.

@@ -48,18 +48,6 @@ class H5(OpenFile):
             except (KeyError, TypeError) as error:
                 raise ValueError(error) from error
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the arrays."""
-        return list(self._arrays)
-
-    def check(self, key: str) -> StoredArray | np.ndarray:
-        """Returns an array; raises `CheckpointError` if it holds NaN or infinity."""
-        array = self._arrays[key]
-        if not self._scan(array)[1]:
-            self._refuse_infinite(key)
-        return array
-
     def _add(self, name, dataset):
         dtype = dataset.dtype
         # bfloat16 is void of two bytes, as in an .npz file.

@@ -88,25 +88,6 @@ class Safetensors(OpenFile):
             }
             self._check_layout(start, size)
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the arrays."""
-        return list(self._arrays)
-
-    def check(self, key: str) -> StoredArray:
-        """Returns an array after reading all of it.
-
-        Raises:
-            CheckpointError: it holds NaN or infinity, or has another CRC-32.
-        """
-        array, expected = self._arrays[key], self._checksums.get(key)
-        checksum, finite = self._scan(array, None if expected is None else 0)
-        if checksum != expected:
-            self._refuse_checksum(f"{key!r}")
-        if not finite:
-            self._refuse_infinite(key)
-        return array
-
     def _read_checksums(self, header):
         """Removes the checksums from a header, after comparing its own."""
         metadata = header.get(_METADATA)

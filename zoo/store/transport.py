@@ -488,10 +488,10 @@ class _Session(requests.Session):
             scheme = urllib.parse.urlsplit(target).scheme.lower()
             safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
             if scheme not in (("https",) if safe else ("https", "http")):
+                why = "which is not as safe" if safe else "which is not an http(s) URL"
                 raise TransferError(
-                    f"The server leads from {url} to {target}, "
-                    f"{'which is not as safe' if safe else 'which is no http(s) URL'}: "
-                    "take the file from another server, or ask this one's owner."
+                    f"The server leads from {url} to {target}, {why}: take the file "
+                    "from another server, or ask this one's owner."
                 )
             url = target
         raise TransferError(

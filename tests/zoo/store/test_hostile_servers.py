@@ -171,7 +171,7 @@ def test_no_link_of_a_chain_is_weak(safe, server, cache):
 )
 def test_redirects_to_what_is_no_url_of_the_web(server, cache, target):
     server.say["/a.npz"] = moved(target)
-    with pytest.raises(zoo.StoreError, match=r"no http\(s\) URL"):
+    with pytest.raises(zoo.StoreError, match=r"not an http\(s\) URL"):
         zoo.fetch(f"{server.url}/a.npz")
     assert left(cache) == []
 
