@@ -1,7 +1,6 @@
 """Reading released arrays and assigning them to a model's variables."""
 
 import math
-import os
 import warnings
 
 import numpy as np
@@ -12,8 +11,6 @@ from keras_vit.structure import layers_of
 from keras_vit.weights.callers import stacklevel
 from keras_vit.weights.fitting import changed_arrays
 from keras_vit.weights.model_arrays import PLACES, computed, released_variables
-from zoo.catalog import EXTENSIONS
-from zoo.catalog.locate import fetch_card
 from zoo.network import SIZES
 from zoo.released_names import CLASS_TOKEN, HEAD_ARRAYS, HEADS, PRE_LOGITS_ARRAYS
 
@@ -39,18 +36,7 @@ def read_weights(weights, variant=None, num_heads=None):
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
-    if variant is None or not isinstance(weights, str):
-        return zoo.read(zoo.locate(weights), num_heads=num_heads)
-    is_path = "/" in weights or os.sep in weights or weights.endswith(EXTENSIONS)
-    if is_path or (os.path.exists(weights) and not zoo.catalog.is_release(weights)):
-        return zoo.read(zoo.locate(weights), num_heads=num_heads)
-    try:
-        card = zoo.find(variant, weights)
-    except zoo.CatalogError as error:
-        card = zoo.registry.models().get(weights)
-        if card is None:
-            raise zoo.CatalogError(f"{error} Or pass the path of a file.") from error
-    return zoo.read(fetch_card(card))
+    return zoo.read(zoo.locate(weights, variant), num_heads=num_heads)
 
 
 def load_released_weights(

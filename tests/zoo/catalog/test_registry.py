@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from made_index import bucket  # noqa: F401
-from registry_card import CARD
+from published_card import CARD
 
 import zoo
 from zoo.catalog import registry
@@ -185,7 +185,7 @@ def test_a_server_that_is_down_is_remembered(served, bucket, monkeypatch):  # no
     served({"format": 1, "models": [CARD]})
     assert list(registry.models()) == ["flowers"]
     (bucket.folder / "registry" / "registry.json").unlink()
-    with pytest.warns(UserWarning, match="404.*what it was before"):
+    with pytest.warns(UserWarning, match="404.*copy of the last download"):
         assert list(registry.models()) == ["flowers"]
 
 

@@ -329,7 +329,7 @@ class TestH5:
         for make in (compressed, text, external):
             with h5py.File(path, "w") as file:
                 make(file)
-            with pytest.raises(zoo.CheckpointError, match="'a', which is no plain"):
+            with pytest.raises(zoo.CheckpointError, match="'a', which is not a plain"):
                 zoo.read(path)
 
     def test_random_damage_never_escapes_as_another_error(self, h5py, tmp_path):

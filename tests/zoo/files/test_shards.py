@@ -203,7 +203,7 @@ def test_many_problems_are_counted(folder):
 def test_no_file_elsewhere_is_read(name, folder):
     (folder.parent / "secret.safetensors").write_bytes(b"secret")
     change(folder, places(folder) | {"cls_token": name})
-    with pytest.raises(zoo.CheckpointError, match="which is no file beside it"):
+    with pytest.raises(zoo.CheckpointError, match="which is not a file beside it"):
         zoo.read(folder)
 
 
