@@ -109,7 +109,7 @@ class Checkpoint:
 
     @functools.cached_property
     def config(self) -> ViTConfig:
-        """The whole description: sizes and semantics."""
+        """The `ViTConfig` of the network, sizes and semantics."""
         sizes = {name: getattr(self, name) for name in SIZES}
         if self.resnet_stages is None:
             del sizes["resnet_width"]
@@ -134,7 +134,7 @@ class Checkpoint:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens before those of the patches: 1 with a class token."""
+        """The number of tokens before those of the patches."""
         return released_names.num_prefix_tokens(self.arrays)
 
     @property
