@@ -55,7 +55,12 @@ LAYERS = {
     ),
     "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
-        {"num_heads": 3, "dropout_rate": 0.4, "relative_positions": True},
+        {
+            "num_heads": 3,
+            "dropout_rate": 0.4,
+            "relative_positions": True,
+            "grid_size": (2, 3),
+        },
         (2, 7, 24),
         (2, 7, 24),
         # A bias of the keys shifts all scores of a row alike.
@@ -83,6 +88,7 @@ LAYERS = {
             "activation": "gelu",
             "layer_norm_epsilon": 0.1,
             "relative_positions": True,
+            "grid_size": (2, 3),
         },
         (2, 7, 24),
         (2, 7, 24),
@@ -143,14 +149,16 @@ def test_common_behaviour_as_released(name, tmp_path):
     init_arguments, input_shape, output_shape, options = LAYERS[name]
 
     def make(**kwargs):
-        kept = {"relative_positions": False}
+        kept = {"relative_positions": False, "grid_size": None}
         layer = getattr(layers, name)(**{**init_arguments, **kept}, **kwargs)
         return built(layer, *input_shape)
 
     tokens = normal(input_shape)
     assert len(make().trainable_variables) == options["num_weights"] - 1
     check_shapes(
-        getattr(layers, name)(**{**init_arguments, "relative_positions": False}),
+        getattr(layers, name)(
+            **{**init_arguments, "relative_positions": False, "grid_size": None}
+        ),
         input_shape,
         output_shape,
     )
@@ -409,7 +417,8 @@ def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
     layer = getattr(keras_vit, name)(
-        **{**init_arguments, "relative_positions": False}, dtype="mixed_bfloat16"
+        **{**init_arguments, "relative_positions": False, "grid_size": None},
+        dtype="mixed_bfloat16",
     )
     tokens = keras.Input((None, 24))
     output, weights = layer(tokens, return_attention_weights=True)
@@ -728,6 +737,16 @@ def test_layers_can_be_frozen():
                 keras.Input((None, 24))
             ),
             "relative_positions needs a known number of tokens.*fixed height",
+        ),
+        (
+            lambda: keras_vit.TransformerBlock(3, 40, grid_size=2)(
+                keras.Input((None, 24))
+            ),
+            "attention with grid_size needs a known number of tokens",
+        ),
+        (
+            lambda: keras_vit.SelfAttention(3, grid_size=(2, 3))(ops.ones((1, 8, 24))),
+            "grid of 2x3 patches and at most one class token, got 8",
         ),
         (
             lambda: keras_vit.TransformerBlock(3, 40, dropout_rate=1.0),
