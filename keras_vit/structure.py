@@ -99,11 +99,6 @@ def patch_stride(model, image_size=None):
 
     Raises:
         ValueError: as `grid_size`, or a layer changes the size in an unknown way.
-
-    Example:
-
-    >>> patch_stride(VisionTransformer("R+ViT-Ti_16", image_size=64))
-    (32, 32)
     """
     walk = _Walk(model, image_size)
     _check_known(model, walk.images)
