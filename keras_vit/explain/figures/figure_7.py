@@ -19,7 +19,15 @@ from keras_vit.layers.sizes import pair
 
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
-HEAD_COLORS = "#0072B2 #D55E00 #009E73 #CC79A7 #E69F00 #56B4E9 #000000".split()
+HEAD_COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
 HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
 
