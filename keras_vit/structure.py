@@ -1,4 +1,4 @@
-"""What a model is made of, and how it cuts images into patches."""
+"""A model's layers, its grid of patches and the tokens before them."""
 
 import keras
 import numpy as np

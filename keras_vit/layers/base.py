@@ -34,14 +34,13 @@ class Layer(keras.layers.Layer):
 
 
 class Placed:
-    """What a layer that depends on places has besides: it knows where its tokens are.
+    """Mixin of layers that depend on the places of their tokens.
 
     Attributes:
         grid_size: None, or (rows, columns) of the patches, which the constructor sets.
-        length: int, the number of tokens, known once it is built; it may be built
-            without, and then stays None.
-        num_prefix_tokens: int, how many of them come before the patches, likewise, None
-            without a grid.
+        length: int, the number of tokens, None before `find_places`.
+        num_prefix_tokens: int, how many of them come before the patches, None before
+            `find_places` and without a grid.
     """
 
     grid_size = length = num_prefix_tokens = None

@@ -498,8 +498,10 @@ def test_unfit_classes_are_refused():
     "variant", ["ViT-Ti_16", "ViT-S_32", "ViT-H_14", "R+ViT-Ti_16", "R26+ViT-S_32"]
 )
 def test_variants(variant):
-    """At full width, with two blocks and the smallest image that has two patches."""
-    config = dataclasses.replace(keras_vit.VARIANTS[variant], num_layers=2)
+    """With two narrow blocks and the smallest image that has two patches."""
+    config = dataclasses.replace(
+        keras_vit.VARIANTS[variant], hidden_size=48, num_heads=3, num_layers=2
+    )
     down, across = config.stride
     model = keras_vit.VisionTransformer(
         config, image_size=(down, 2 * across), classes=3
