@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import keras
@@ -22,6 +23,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit import layers
+from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.layers.gelu import gelu
 
 HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
@@ -339,8 +341,17 @@ def test_class_token_only(name, training):
         assert pair[1].shape == (given.shape[0], 3, 1, 7)
     first = layer(tokens, training=training, class_token_only=True)
     np.testing.assert_allclose(numpy(first), numpy(output)[:, :1], atol=2e-6)
-    _, row = layer(tokens, return_attention_weights=True, class_token_only=True)
-    np.testing.assert_allclose(numpy(row), numpy(weights)[:, :, :1], atol=1e-6)
+    seen = []
+    watcher = Watcher(lambda weights: seen.append(weights.shape) or weights)
+    for context in (contextlib.nullcontext(), running(watcher=watcher)):
+        with context:
+            first, row = layer(
+                tokens, return_attention_weights=True, class_token_only=True
+            )
+        np.testing.assert_allclose(numpy(first), numpy(output)[:, :1], atol=2e-6)
+        np.testing.assert_allclose(numpy(row), numpy(weights)[:, :, :1], atol=1e-6)
+    # A block computes all tokens for whoever watches.
+    assert seen == [(2, 3, 7 if name == "TransformerBlock" else 1, 7)]
 
 
 @pytest.mark.parametrize("class_token_only", [False, True])

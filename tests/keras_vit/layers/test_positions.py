@@ -20,17 +20,17 @@ from keras_vit import (
 )
 from keras_vit.structure import num_prefix_tokens
 
-PLAIN = ViTConfig(hidden_size=24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
-# Kind, place, and the parameters it adds to 12 patches (2 x 6) of size 24 in 3 blocks,
+PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+# Kind, place, and the parameters it adds to 12 patches (2 x 6) of size 24 in 2 blocks,
 # without a class token and with one.
 KINDS = [
     ("learned", "stem", 12 * 24, 24),
-    ("learned", "every_layer", 3 * 12 * 24, 3 * 24),
+    ("learned", "every_layer", 2 * 12 * 24, 2 * 24),
     ("learned", "every_layer_shared", 12 * 24, 24),
     ("2d", "stem", (2 + 6) * 12, 24),
-    ("2d", "every_layer", 3 * (2 + 6) * 12, 3 * 24),
+    ("2d", "every_layer", 2 * (2 + 6) * 12, 2 * 24),
     ("2d", "every_layer_shared", (2 + 6) * 12, 24),
-    ("relative", "stem", 3 * 23 * 8, 3 * 2 * 8),
+    ("relative", "stem", 2 * 23 * 8, 2 * 2 * 8),
     ("none", "stem", 0, 0),
 ]
 SIZE = (16, 48)
@@ -226,7 +226,7 @@ def test_where_they_are_added(kind, place):
     images = normal((2, *SIZE, 3))
     kinds = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
     adding = [layer for layer in model.layers if isinstance(layer, kinds)]
-    assert len(adding) == (3 if place == "every_layer" else 1)
+    assert len(adding) == (2 if place == "every_layer" else 1)
 
     def table(layer):
         if kind == "learned":
@@ -234,7 +234,7 @@ def test_where_they_are_added(kind, place):
         return table_reference(layer, class_token=True)
 
     tokens = model.get_layer("class_token")(model.get_layer("embedding")(images))
-    for index in range(3):
+    for index in range(2):
         if place != "stem":
             layer = adding[index % len(adding)]
         elif index == 0:
