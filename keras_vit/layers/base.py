@@ -24,7 +24,6 @@ class Layer(keras.layers.Layer):
         for kind in type(self).__mro__:
             # A class derived from ours may have other arguments, which it adds itself.
             is_ours = kind.__module__.partition(".")[0] == "keras_vit"
-            is_ours = is_ours and kind.__module__ != __name__
             if is_ours and "__init__" in vars(kind):
                 return [
                     name
