@@ -1,23 +1,18 @@
-"""What a model is made of, and how it cuts images into patches."""
+"""A model's layers, its grid of patches and the tokens before them."""
 
 import keras
 import numpy as np
 
 from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
-from keras_vit.layers.base import Composite
+from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.sizes import prefix_tokens
 
+# What makes a feature map smaller by its `strides`.
+_STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 # What cuts images and adds to them at their edges.
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # What cuts images that are large enough, and resizes others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
-
-
-def _is_strided(operation):
-    """Returns whether a layer makes a feature map smaller by its `strides`."""
-    if isinstance(operation, Composite):
-        return hasattr(operation, "strides")
-    return isinstance(operation, (keras.layers.Conv2D, keras.layers.MaxPooling2D))
 
 
 def layers_of(model, *kinds):
@@ -80,7 +75,7 @@ def what_fixes_size(model, image_size):
         return None
     for (operation, sides), (_, others) in zip(old.seen, new.seen, strict=True):
         # 47 pixels and 48 are 24 alike at a stride of 2.
-        if sides == others and not _is_strided(operation):
+        if sides == others and not isinstance(operation, _STRIDED):
             return operation.name
     return None
 
@@ -98,11 +93,6 @@ def patch_stride(model, image_size=None):
 
     Raises:
         ValueError: as `grid_size`, or a layer changes the size in an unknown way.
-
-    Example:
-
-    >>> patch_stride(VisionTransformer("R+ViT-Ti_16", image_size=64))
-    (32, 32)
     """
     walk = _Walk(model, image_size)
     _check_known(model, walk.images)
@@ -281,7 +271,7 @@ def _stride_after(operation, tensors, new_sides):
     sides = _sides(tensors[0]) if tensors else ()
     if isinstance(stride, str) or isinstance(operation, _EDGES):
         return stride
-    if _is_strided(operation):
+    if isinstance(operation, _STRIDED):
         return stride * operation.strides
     if isinstance(operation, keras.layers.UpSampling2D):
         return stride / operation.size

@@ -399,12 +399,7 @@ def _count(config, grid, classes, representation_size, class_token):
 
 
 def positive_int(value, name: str, hint: str = "") -> int:
-    """Returns `value` as a positive int.
-
-    Args:
-        value: int, one of NumPy too.
-        name: str, what it is called in an error.
-        hint: str, the end of the error: what to pass.
+    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
 
     Raises:
         ValueError: it is not one.
@@ -416,11 +411,7 @@ def positive_int(value, name: str, hint: str = "") -> int:
 
 
 def pair(size, name: str) -> tuple[int, int]:
-    """Returns `size` as a (height, width) tuple of positive ints.
-
-    Args:
-        size: int, or a sequence of two ints.
-        name: str, what the size is called in an error.
+    """Returns an int or a pair as (height, width); `name` begins the error.
 
     Raises:
         ValueError: `size` is neither.

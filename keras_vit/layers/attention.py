@@ -4,15 +4,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, Placed
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
-from keras_vit.layers.sizes import pair, prefix_tokens
+from keras_vit.layers.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class SelfAttention(Composite):
+class SelfAttention(Composite, Placed):
     """Multi-head scaled dot-product attention of a sequence to itself.
 
     The weights over the tokens are computed in float32 (a softmax in half precision
@@ -76,8 +76,6 @@ class SelfAttention(Composite):
         self.dropout_rate = dropout_rate
         self.relative_positions = relative_positions
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
-        # Where tokens are, which `build` finds out.
-        self.length = self.num_prefix_tokens = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -95,9 +93,10 @@ class SelfAttention(Composite):
                 kernel_initializer=initializer("glorot_uniform"),
             )
         self.add_part(Dropout, "dropout", self.dropout_rate)
-        if self.relative_positions or self.grid_size is not None:
-            self._find_places(tokens_shape)
+        if self.grid_size is not None:
+            self.find_places(tokens_shape, " with grid_size")
         if self.relative_positions:
+            self.find_places(tokens_shape, " with relative_positions")
             # The embedding of offset o is in row o + length - 1.
             self.offset_embedding = self.add_weight(
                 name="offset_embedding",
@@ -106,20 +105,6 @@ class SelfAttention(Composite):
             )
         self.settle()
 
-    def _find_places(self, tokens_shape):
-        self.length = tokens_shape[1]
-        if self.length is None:
-            needs = "relative_positions" if self.relative_positions else "grid_size"
-            raise ValueError(
-                f"{self.name} with {needs} needs a known number of tokens, "
-                f"got shape {tuple(tokens_shape)}: give the images a fixed height and "
-                "width."
-            )
-        if self.grid_size is not None:
-            self.num_prefix_tokens = prefix_tokens(
-                self.length, self.grid_size, self.name, "pass the grid of these tokens"
-            )
-
     def call(
         self,
         tokens,
@@ -127,7 +112,7 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
     ):
-        self._check_length(tokens)
+        self.check_places(tokens)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
@@ -145,14 +130,6 @@ class SelfAttention(Composite):
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         return ops.reshape(self.out(mixed), shape)
-
-    def _check_length(self, tokens):
-        if self.length is not None and tokens.shape[1] not in (None, self.length):
-            raise ValueError(
-                f"{self.name} has positions of {self.length} tokens, got "
-                f"{tokens.shape[1]}: resize the images to the model's size, or build "
-                "the model with their image_size."
-            )
 
     def _heads(self, projection, tokens):
         batch, length, hidden_size = ops.shape(tokens)
@@ -201,7 +178,7 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
     ):
-        self._check_length(tokens)
+        self.check_places(tokens)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

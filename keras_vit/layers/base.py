@@ -1,8 +1,10 @@
-"""Base classes of the layers: configurations, shapes, frozen parts."""
+"""Base classes of the layers: configurations, places of tokens, frozen parts."""
 
 import inspect
 
 import keras
+
+from keras_vit.layers.sizes import prefix_tokens
 
 
 class Layer(keras.layers.Layer):
@@ -22,7 +24,6 @@ class Layer(keras.layers.Layer):
         for kind in type(self).__mro__:
             # A class derived from ours may have other arguments, which it adds itself.
             is_ours = kind.__module__.partition(".")[0] == "keras_vit"
-            is_ours = is_ours and kind.__module__ != __name__
             if is_ours and "__init__" in vars(kind):
                 return [
                     name
@@ -30,6 +31,45 @@ class Layer(keras.layers.Layer):
                     if parameter.kind is not parameter.VAR_KEYWORD
                 ]
         return []
+
+
+class Placed:
+    """Mixin of layers that depend on the places of their tokens.
+
+    Attributes:
+        grid_size: None, or (rows, columns) of the patches, which the constructor sets.
+        length: int, the number of tokens, None before `find_places`.
+        num_prefix_tokens: int, how many of them come before the patches, None before
+            `find_places` and without a grid.
+    """
+
+    grid_size = length = num_prefix_tokens = None
+
+    def find_places(self, tokens_shape, what=""):
+        """Finds out where tokens are; `what` of the layer needs it, for the error.
+
+        Raises:
+            ValueError: the number of tokens is unknown, or does not fit the grid.
+        """
+        self.length = tokens_shape[1]
+        if self.length is None:
+            raise ValueError(
+                f"{self.name}{what} needs a known number of tokens, got shape "
+                f"{tuple(tokens_shape)}: give the images a fixed height and width."
+            )
+        if self.grid_size is not None:
+            self.num_prefix_tokens = prefix_tokens(
+                self.length, self.grid_size, self.name, "pass the grid of these tokens"
+            )
+
+    def check_places(self, tokens):
+        """Raises ValueError if tokens are not as many as those it was built for."""
+        if self.length is not None and tokens.shape[1] not in (None, self.length):
+            raise ValueError(
+                f"{self.name} has positions for {self.length} tokens, got "
+                f"{tokens.shape[1]}: resize the images to the model's size, or build "
+                "the model with their image_size."
+            )
 
 
 class Composite(Layer):

@@ -1,4 +1,4 @@
-"""The learned token whose final state stands for the whole image."""
+"""The class token, and pooling with and without it."""
 
 import keras
 from keras import ops

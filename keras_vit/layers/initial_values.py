@@ -1,4 +1,4 @@
-"""The values that variables start with, or none where a file brings them."""
+"""Initial values of variables, left out where those of a file follow."""
 
 import contextlib
 import contextvars

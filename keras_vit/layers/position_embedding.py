@@ -3,41 +3,13 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
+from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.sizes import pair, prefix_tokens
-
-
-class _AddPositions(Layer):
-    """Adds a table, one row per token; where its grid is known, so is its prefix."""
-
-    def _check_shape(self, tokens_shape):
-        self.length = tokens_shape[1]
-        if self.length is None:
-            raise ValueError(
-                f"{self.name} needs a known number of tokens, got shape "
-                f"{tuple(tokens_shape)}: give the images a fixed height and width."
-            )
-        if self.grid_size is not None:
-            self.num_prefix_tokens = prefix_tokens(
-                self.length, self.grid_size, self.name, "pass the grid of these tokens"
-            )
-
-    def call(self, tokens):
-        if tokens.shape[1] not in (None, self.length):
-            raise ValueError(
-                f"{self.name} has positions for {self.length} tokens, got "
-                f"{tokens.shape[1]}: resize the images to the model's size, or build "
-                "the model with their image_size."
-            )
-        return ops.add(tokens, self._added())
-
-    def _added(self):
-        return self.table()
+from keras_vit.layers.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs(_AddPositions):
+class AddPositionEmbs(Layer, Placed):
     """Adds a learned embedding to the token at each position.
 
     Args:
@@ -70,15 +42,16 @@ class AddPositionEmbs(_AddPositions):
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
 
     def build(self, tokens_shape):
-        self._check_shape(tokens_shape)
+        self.find_places(tokens_shape)
         self.position_embedding = self.add_weight(
             name="position_embedding",
             shape=(1, self.length, tokens_shape[-1]),
             initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
-    def _added(self):
-        return self.position_embedding
+    def call(self, tokens):
+        self.check_places(tokens)
+        return ops.add(tokens, self.position_embedding)
 
     def table(self):
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
@@ -86,7 +59,7 @@ class AddPositionEmbs(_AddPositions):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AddPositionEmbs2D(_AddPositions):
+class AddPositionEmbs2D(Layer, Placed):
     """Adds a learned embedding of the row and of the column of each patch.
 
     The first half of what is added to a patch is its column's embedding, the second
@@ -124,7 +97,7 @@ class AddPositionEmbs2D(_AddPositions):
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
-        self._check_shape(tokens_shape)
+        self.find_places(tokens_shape)
         if hidden_size % 2:
             raise ValueError(
                 f"{self.name} adds a column's embedding to one half of a token and a "
@@ -144,6 +117,10 @@ class AddPositionEmbs2D(_AddPositions):
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
             setattr(self, name, variable)
+
+    def call(self, tokens):
+        self.check_places(tokens)
+        return ops.add(tokens, self.table())
 
     def table(self):
         """Returns what is added, a tensor (tokens, hidden_size)."""

@@ -1,4 +1,4 @@
-"""Computing a part of a model once more instead of keeping it, dropout included."""
+"""Rematerialization: recomputing for the gradient, with the same dropout."""
 
 import keras
 

@@ -7,7 +7,7 @@ from keras_vit.layers.base import Composite
 from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
 
-GROUP_NORM_EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
+_EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -78,23 +78,30 @@ class ResidualUnit(Composite):
         self.settle()
 
     def _add_branch(self, suffix, input_shape, output_shape, size, strides=1, **norm):
+        filters = output_shape[-1]
+        self._add_conv(f"conv{suffix}", input_shape, filters, size, strides)
+        self._add_norm(f"gn{suffix}", output_shape, **norm)
+
+    def _add_conv(self, name, input_shape, filters, size, strides=1):
         self.add_part(
             StdConv2D,
-            f"conv{suffix}",
-            output_shape[-1],
+            name,
+            filters,
             size,
             input_shape=input_shape,
             strides=strides,
             padding=self.padding,
             epsilons=self.epsilons,
         )
+
+    def _add_norm(self, name, shape, **kwargs):
         self.add_part(
             keras.layers.GroupNormalization,
-            f"gn{suffix}",
+            name,
             self.groups,
-            input_shape=output_shape,
-            epsilon=GROUP_NORM_EPSILONS[self.epsilons],
-            **norm,
+            input_shape=shape,
+            epsilon=_EPSILONS[self.epsilons],
+            **kwargs,
         )
 
     def call(self, features):
@@ -106,21 +113,16 @@ class ResidualUnit(Composite):
         return ops.relu(shortcut + self.gn3(self.conv3(features)))
 
     def compute_output_shape(self, features_shape):
-        return bottleneck_shape(features_shape, self.strides, self.filters)
-
-
-def bottleneck_shape(features_shape, strides, filters):
-    """Returns the output's shape of a unit with `filters` inner channels."""
-    batch, *sides, _ = features_shape
-    strided = [
-        None if side is None else -(-side // stride)
-        for side, stride in zip(sides, strides, strict=True)
-    ]
-    return (batch, *strided, 4 * filters)
+        batch, *sides, _ = features_shape
+        strided = [
+            None if side is None else -(-side // stride)
+            for side, stride in zip(sides, self.strides, strict=True)
+        ]
+        return (batch, *strided, 4 * self.filters)
 
 
 def group_norm(name, groups=32, epsilons="released", **kwargs):
     """Returns an unbuilt group normalisation of the released ResNets."""
     return keras.layers.GroupNormalization(
-        groups=groups, epsilon=GROUP_NORM_EPSILONS[epsilons], name=name, **kwargs
+        groups=groups, epsilon=_EPSILONS[epsilons], name=name, **kwargs
     )

@@ -128,7 +128,7 @@ class TransformerBlock(Composite):
 
     @property
     def _random_layers(self):
-        """How often `_encode` calls each."""
+        # How often `_encode` calls each.
         return {
             self.attention.dropout: 1,
             self.dropout: 1,

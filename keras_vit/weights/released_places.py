@@ -138,8 +138,10 @@ class ReleasedPlaces:
             for pattern, places in self._layers.items():
                 match = re.fullmatch(pattern, layer.name)
                 for key, place in places.items() if match else ():
-                    # Only some units have a projection.
-                    if "_proj" in place and not getattr(layer, "projects", True):
+                    # A composite layer makes only the parts that it needs.
+                    part = place.partition(".")[0]
+                    declared = part in getattr(layer, "parts", ())
+                    if declared and getattr(layer, part, None) is None:
                         continue
                     holder, variable = _at(model, layer, place)
                     yield key.format(*match.groups()), key, variable, layer, holder

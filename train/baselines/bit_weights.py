@@ -4,7 +4,6 @@ The names are those that the released code of BiT, timm and big_vision read; no 
 BiT's own has been opened with this yet.
 """
 
-import collections
 import os
 import pathlib
 import tempfile
@@ -15,10 +14,10 @@ import numpy as np
 import zoo
 from keras_vit.weights.callers import stacklevel
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
-from zoo.files import dialects
 from zoo.files.archive import Archive, CheckpointError, StoredArrays
+from zoo.files.problems import refuse, twins, wrong_dtypes
 
-_LISTED = 20
+_NAMES = "under the names BiT was released with"
 _HEAD = "resnet/head/conv2d"
 
 
@@ -78,6 +77,7 @@ def load_bit_weights(model, source, *, new_head=False):
 
     Example:
 
+    >>> from train.baselines import BiT_R50x1
     >>> model = BiT_R50x1(image_size=32, classes=10)
     >>> path = save_bit_weights(model, "bit.npz")
     >>> load_bit_weights(BiT_R50x1(image_size=64, classes=5), path).output_shape
@@ -112,6 +112,7 @@ def save_bit_weights(model, path):
 
     Example:
 
+    >>> from train.baselines import BiT_R50x1
     >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
     'bit.npz'
     """
@@ -126,7 +127,7 @@ def save_bit_weights(model, path):
         for key, array in arrays.items()
         if not np.isfinite(array).all()
     ]
-    _refuse(path, "a checkpoint of BiT", problems)
+    refuse(path, f"a checkpoint of BiT, {_NAMES}", problems)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
         part = os.path.join(folder, path.name)
         np.savez(part, **arrays)
@@ -148,15 +149,9 @@ class BiTArrays:
     def __init__(self, source):
         file = Archive(zoo.locate(source))
         self.path = file.path
-        counts = collections.Counter(file.keys)
-        problems = [f"two arrays are called {key}" for key in counts if counts[key] > 1]
-        parts = {key: file.check(key) for key in counts}
-        for key, part in parts.items():
-            try:
-                dialects.to_float32(np.empty(0, part.dtype))
-            except TypeError as error:
-                problems.append(f"{key} has {error}")
-        _refuse(self.path, "a checkpoint of BiT", problems)
+        parts = {key: file.check(key) for key in file.keys}
+        problems = [*twins(file.keys), *wrong_dtypes(parts)]
+        refuse(self.path, f"a checkpoint of BiT, {_NAMES}", problems)
         self.arrays = StoredArrays(parts)
 
     @property
@@ -207,7 +202,8 @@ def assign(model, released, *, new_head):
         for key, (_, shape) in targets.items()
         if key in shapes and shapes[key] != shape
     ]
-    _refuse(released.path, f"a checkpoint of BiT that fits {model.name!r}", problems)
+    what = f"a checkpoint of BiT that fits {model.name!r}, {_NAMES}"
+    refuse(released.path, what, problems)
     for key, (variable, _) in targets.items():
         variable.assign(released.arrays[key].reshape(variable.shape))
     if f"{_HEAD}/kernel" in targets and not released.arrays[f"{_HEAD}/kernel"].any():
@@ -217,15 +213,3 @@ def assign(model, released, *, new_head):
             "features.",
             stacklevel=stacklevel(),
         )
-
-
-def _refuse(path, what, problems):
-    """Raises an error that lists the problems, if there are any."""
-    if not problems:
-        return
-    listed = "".join(f"\n  {problem}" for problem in problems[:_LISTED])
-    more = len(problems) - _LISTED
-    raise CheckpointError(
-        f"{path} is not {what}, under the names BiT was released with:{listed}"
-        + (f"\n  and {more} more" if more > 0 else "")
-    )

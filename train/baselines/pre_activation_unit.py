@@ -4,14 +4,11 @@ import keras
 from keras import ops
 
 from keras_vit.layers import int8
-from keras_vit.layers.base import Composite
-from keras_vit.layers.residual_unit import GROUP_NORM_EPSILONS, bottleneck_shape
-from keras_vit.layers.sizes import pair
-from keras_vit.layers.std_conv import StdConv2D
+from keras_vit.layers.residual_unit import ResidualUnit
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PreActivationUnit(Composite):
+class PreActivationUnit(ResidualUnit):
     """Bottleneck of three weight-standardised convolutions, each after a group norm.
 
     Norm and ReLU come before a convolution, so that nothing but sums lies on the way of
@@ -35,10 +32,9 @@ class PreActivationUnit(Composite):
     parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")
 
     def __init__(self, filters, strides=1, groups=32, **kwargs):
-        super().__init__(**kwargs)
-        self.filters = filters
-        self.strides = pair(strides, "strides")
-        self.groups = groups
+        super().__init__(
+            filters, strides, groups, padding="symmetric", epsilons="bit", **kwargs
+        )
 
     def build(self, features_shape):
         batch, height, width, channels = features_shape
@@ -57,31 +53,11 @@ class PreActivationUnit(Composite):
             self._add_conv("conv_proj", features_shape, wide, 1, self.strides)
         self.settle()
 
-    def _add_conv(self, name, input_shape, filters, size, strides=1):
-        self.add_part(
-            StdConv2D,
-            name,
-            filters,
-            size,
-            input_shape=input_shape,
-            strides=strides,
-            padding="symmetric",
-            epsilons="bit",
-        )
-
-    def _add_norm(self, name, shape):
-        self.add_part(
-            keras.layers.GroupNormalization,
-            name,
-            self.groups,
-            input_shape=shape,
-            epsilon=GROUP_NORM_EPSILONS["bit"],
-        )
-
     def get_config(self):
         config = super().get_config()
-        arguments = {"filters": self.filters, "strides": self.strides}
-        return {**config, **arguments, "groups": self.groups}
+        for fixed in ("padding", "epsilons"):
+            del config[fixed]
+        return config
 
     def call(self, features):
         active = ops.relu(self.gn1(features))
@@ -90,9 +66,6 @@ class PreActivationUnit(Composite):
         features = self.conv2(ops.relu(self.gn2(features)))
         features = self.conv3(ops.relu(self.gn3(features)))
         return shortcut + features
-
-    def compute_output_shape(self, features_shape):
-        return bottleneck_shape(features_shape, self.strides, self.filters)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

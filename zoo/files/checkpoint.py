@@ -7,7 +7,6 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import math
@@ -23,6 +22,7 @@ from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays
 from zoo.files.description import Description
+from zoo.files.problems import refuse, twins, wrong_dtypes
 from zoo.network import SIZES, Semantics, ViTConfig
 from zoo.text import brief
 
@@ -109,7 +109,7 @@ class Checkpoint:
 
     @functools.cached_property
     def config(self) -> ViTConfig:
-        """The whole description: sizes and semantics."""
+        """The `ViTConfig` of the network, sizes and semantics."""
         sizes = {name: getattr(self, name) for name in SIZES}
         if self.resnet_stages is None:
             del sizes["resnet_width"]
@@ -134,7 +134,7 @@ class Checkpoint:
 
     @property
     def num_prefix_tokens(self) -> int:
-        """Tokens before those of the patches: 1 with a class token."""
+        """The number of tokens before those of the patches."""
         return released_names.num_prefix_tokens(self.arrays)
 
     @property
@@ -219,22 +219,13 @@ def read(
         10
     """
     file = opening.open_file(os.path.expanduser(path))
-    keys = file.keys
-    counts = collections.Counter(keys)
-    twins = sorted(key for key, count in counts.items() if count > 1)
-    problems = [f"two arrays are called {key}" for key in twins]
-    library = foreign.recognise(keys)
+    library = foreign.recognise(file.keys)
     if library is None:
         parts, said, wrong = _read_released(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, said, wrong = foreign.read(file, library, num_heads)
-    problems += wrong
-    for name, part in parts.items():
-        try:
-            dialects.to_float32(np.empty(0, part.dtype))
-        except TypeError as error:
-            problems.append(f"{name} has {error}")
+    problems = [*twins(file.keys), *wrong, *wrong_dtypes(parts)]
     _refuse(file.path, problems, library)
     semantics = (semantics or ViTConfig()).with_defaults(said.config.semantics)
     return Checkpoint(file.path, StoredArrays(parts), said.grid_size, semantics)
@@ -393,13 +384,5 @@ def _whole(path, arrays, grid_size, semantics):
 
 
 def _refuse(path, problems, library=None):
-    """Raises an error that lists the problems, if there are any."""
-    if not problems:
-        return
-    listed = "".join(f"\n  {problem}" for problem in problems[:20])
-    more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
     naming = "the released names" if library is None else f"the names of {library}"
-    raise CheckpointError(
-        f"{path} is not a checkpoint of a Vision Transformer under {naming}:"
-        f"{listed}{more}"
-    )
+    refuse(path, f"a checkpoint of a Vision Transformer under {naming}", problems)

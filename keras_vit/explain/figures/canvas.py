@@ -1,4 +1,4 @@
-"""What the figures share: sheets, grids of tiles, colour bars, checks."""
+"""Parts of all figures: sheets, grids of tiles, colour bars, checks."""
 
 import math
 import textwrap

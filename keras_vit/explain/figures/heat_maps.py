@@ -105,7 +105,7 @@ def draw_layers(image, maps, title):
         shown = _show_heat(cell, photo, heat, 1)
         cell.set_title(f"Layer {number}", fontsize=SMALL + 1)
     everything = [first, *cells]
-    add_color_bar(figure, everything, shown, "Share of the layer's maximum")
+    add_color_bar(figure, everything, shown, "Share of the\nlayer's maximum")
     return figure
 
 
@@ -175,7 +175,7 @@ def draw_heads(image, maps, title):
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0, labelsize=SMALL)
-    add_color_bar(figure, axes, shown, "Share of the map's maximum")
+    add_color_bar(figure, axes, shown, "Share of the\nmap's maximum")
     corner.imshow(photo)
     corner.set_anchor("NE")
     corner.set_axis_off()

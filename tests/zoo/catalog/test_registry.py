@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from made_index import bucket  # noqa: F401
-from registry_card import CARD
+from published_card import CARD
 
 import zoo
 from zoo.catalog import registry

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from registry_card import CARD
+from published_card import CARD
 
 import zoo
 from train.common.errors import RunError

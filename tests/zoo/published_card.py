@@ -1,4 +1,4 @@
-"""The card of a published model, for tests."""
+"""The card of a published model."""
 
 CARD = {
     "name": "flowers",
