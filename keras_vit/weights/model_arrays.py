@@ -104,7 +104,7 @@ def saved_variables(model):
 
 
 def computed(model):
-    """Returns {name of `zoo.network.RELEASED`: value} of a model of `VisionTransformer`.
+    """Returns {name in `zoo.network.RELEASED`: value} of a `VisionTransformer`.
 
     Inputs are not among them, and what a ResNet computes is in hybrids only.
     """
