@@ -104,14 +104,9 @@ def saved_variables(model):
 
 
 def computed(model):
-    """Returns what a model of ours computes where sources differ.
+    """Returns {name in `zoo.network.RELEASED`: value} of a `VisionTransformer`.
 
-    Args:
-        model: a model of `VisionTransformer` or one of the variants.
-
-    Returns:
-        Dict of the names in `zoo.semantics.COMPUTED` to values, those of a ResNet in
-        hybrids only.
+    Inputs are not among them, and what a ResNet computes is in hybrids only.
     """
     values = {
         "activation": model.get_layer("encoder_block_0").activation,
