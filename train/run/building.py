@@ -77,7 +77,7 @@ def save_weights(model, recipe, path):
         path: path, `.npz`.
     """
     if recipe.model == "BiT-R50x1":
-        keras_vit.save_bit_weights(model, path)
+        baselines.save_bit_weights(model, path)
     elif recipe.model not in baselines.BASELINES:
         keras_vit.save_released_weights(model, path)
 

@@ -20,7 +20,7 @@ from keras_vit.layers import (
     StdConv2D,
     TransformerBlock,
 )
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
+from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
