@@ -12,8 +12,7 @@ import keras_vit
 from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder
-from train.data import pipeline, sources
-from train.data.sources import kinds
+from train.data import pipeline, registry, sources
 from train.engine.loop import explaining_full_memory
 from train.inference import given_model, real_labels
 from train.inference.class_matching import match_classes
@@ -233,7 +232,7 @@ def data_of(given, dataset, data_dir, skip_corrupt, split):
 
 
 def _is_of_run(dataset, own):
-    if kinds.is_same(dataset, own):
+    if registry.is_same(dataset, own):
         return True
     # Files may have been moved since, or were named from another directory. What the
     # run trained on must not come to be its validation.

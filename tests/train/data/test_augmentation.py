@@ -164,7 +164,7 @@ def test_images_of_any_size_follow_their_seed_alone(policy):
 @pytest.mark.parametrize(
     ("image", "layers", "magnitude", "message"),
     [
-        (tf.zeros((4, 4, 3)), 2, 10, "changes uint8 images, got float32: cast"),
+        (tf.zeros((4, 4, 3)), 2, 10, "takes uint8 images, got float32: cast"),
         (tf.zeros((4, 4, 3), tf.uint8), -1, 10, "num_layers must not be negative"),
         (tf.zeros((4, 4, 3), tf.uint8), 2, -1, "magnitude must not be negative"),
     ],

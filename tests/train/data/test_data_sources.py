@@ -11,11 +11,10 @@ from PIL import Image
 
 from train.data import pipeline
 from train.data.pipeline import evaluation_batches, explained
-from train.data.sources import DataError, find_corrupt, load, splits
-from train.data.sources.kinds import kind_of
+from train.data.registry import kind_of
+from train.data.sources import DataError, corrupt, find_corrupt, load, splits
 from train.data.sources.pieces import find_offsets
-from train.data.sources.splits import hold_out
-from train.data.sources.subset import limited
+from train.data.sources.subset import hold_out, limited
 from train.explain.photos import Photos
 from zoo.catalog.registry import PublishedModel
 from zoo.text import printable
@@ -277,7 +276,7 @@ def test_a_split_of_corrupt_images_alone(folder):
 
 
 def test_the_search_for_corrupt_images_shows_its_progress(folder, monkeypatch, capsys):
-    monkeypatch.setattr(splits, "UNWATCHED", 10)
+    monkeypatch.setattr(corrupt, "_SHOWN_IMAGES", 10)
     load(str(folder), skip_corrupt=True)
     err = capsys.readouterr().err
     assert f"checking {folder / 'train'}: 100%" in err
@@ -316,17 +315,17 @@ def test_pick_and_counts(folder):
     ],
 )
 def test_what_a_name_means(name, kind):
-    assert kind_of(name) == kind
+    assert kind_of(name).name == kind
 
 
 def test_an_existing_folder_is_none_of_these(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("digits", "photos.csv", "cifar100", "vtab/dtd"):
         Path(name).mkdir(parents=True)
-    found = [kind_of(name) for name in ("photos.csv", "cifar100", "./vtab/dtd")]
+    found = [kind_of(name).name for name in ("photos.csv", "cifar100", "./vtab/dtd")]
     assert found == ["folder"] * 3
-    assert kind_of("digits") == "digits"
-    assert kind_of("vtab/dtd") == "vtab"
+    assert kind_of("digits").name == "digits"
+    assert kind_of("vtab/dtd").name == "vtab"
 
 
 # Digits
@@ -681,7 +680,9 @@ def test_tfds_without_train(tmp_path):
 
 def test_tfds_that_is_no_classification(tmp_path):
     write_tfds(tmp_path, {"train": [0], "test": [0]}, label=("text", {}))
-    with pytest.raises(DataError, match="no image classification.*'label'.*ClassLabel"):
+    with pytest.raises(
+        DataError, match="not an image classification.*'label'.*ClassLabel"
+    ):
         load("tiny_images", tmp_path)
 
 
@@ -721,7 +722,7 @@ def test_unknown_name_offers_near_ones(tmp_path, name, near):
 
 @pytest.mark.parametrize("name", ["my photos", "cifar100:9.9.9"])
 def test_name_that_tfds_refuses(tmp_path, name):
-    with pytest.raises(DataError, match=f'"{name}" is no existing folder and'):
+    with pytest.raises(DataError, match=f'"{name}" is not an existing folder, and'):
         load(name, tmp_path)
 
 
