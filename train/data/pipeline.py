@@ -35,15 +35,10 @@ Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The examples of every batch that one host prepares: those of its devices.
+    """The examples of every batch that one of several hosts prepares for its devices.
 
     Of a batch, device 0 has the first examples, device 1 the next, and so on; the
-    hosts have equally many devices.
-
-    Args:
-        host: The number of the host.
-        hosts: How many there are.
-        devices: How many there are on all hosts.
+    hosts have equally many devices, `devices` in all.
     """
 
     host: int = 0

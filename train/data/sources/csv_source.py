@@ -79,7 +79,7 @@ def _parts(path):
         part = values["split"].lower()
         if part not in PARTS:
             raise DataError(
-                f'{path} line {line}: the split "{values["split"]}" is none of '
+                f'{path} line {line}: the split "{values["split"]}" is not one of '
                 f"{', '.join(PARTS)}"
             )
         parts.setdefault(part, []).append((line, values))

@@ -123,7 +123,6 @@ def _parts(folder):
 
 
 def _check_classes(parts, files):
-    """Raises `DataError` where a part lacks a class that train has, or has another."""
     for part in files.keys() - {"train"}:
         for one, other in (("train", part), (part, "train")):
             missing = sorted(files[one].keys() - files[other].keys())
@@ -152,7 +151,7 @@ def _held_out(folder, files):
 
 
 def _list_images(folder, ignored):
-    """Returns `{class name: sorted image paths}` of one part; adds what is not used."""
+    """Returns `{class name: sorted image paths}`; appends the rest to `ignored`."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}: {LAYOUT}")
     endings = image_endings()

@@ -23,15 +23,10 @@ _HEADER, _FOOTER = 12, 4
 
 
 class RecordFile(NamedTuple):
-    """Records of a TFRecord file.
+    """Some records of a TFRecord file: `take` of them after the first `skip`.
 
-    Attributes:
-        path: Of the file.
-        skip: How many records come before them.
-        take: How many they are.
-        offsets: The byte at which each record of the file begins, and its end; None
-            where it can be read from its front only, as when it is compressed.
-        compression: `"GZIP"`, or `""` for none.
+    `offsets` has the byte at which each record of the file begins, and its end; None
+    where it can be read from its front only, as when `compression` is `"GZIP"`.
     """
 
     path: str
@@ -43,14 +38,11 @@ class RecordFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """A split in parts, each of which can be read by itself.
+    """A split in `count` parts, each of which can be read by itself.
 
-    Args:
-        count: How many parts there are.
-        read: Turns the number of one, an integer tensor, into a `tf.data.Dataset` of
-            the index of each of its examples in the split, and the example; for
-            `flat_map` and `interleave` alone, for outside of these TensorFlow 2.21
-            leaves out where to begin.
+    `read` turns the number of one, an integer tensor, into a `tf.data.Dataset` of the
+    index of each of its examples in the split, and the example. It works in `flat_map`
+    and `interleave` only: elsewhere TensorFlow 2.21 ignores where to begin.
     """
 
     count: int

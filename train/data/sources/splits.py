@@ -170,15 +170,10 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
 
 
 def check_name(name: str, place: str) -> None:
-    """Refuses the name of a class or file that lists of names could not hold.
+    """Raises `DataError` for a name at some place that lists of names could not hold.
 
-    Args:
-        name: The name.
-        place: Where it is, for the error message.
-
-    Raises:
-        DataError: it has line breaks or other control characters, such as those that
-            reorder the text after them, or is not UTF-8.
+    Such names have line breaks or other control characters, such as those that reorder
+    the text after them, or are not UTF-8.
     """
     # Surrogates stand for bytes that are not UTF-8.
     if not is_safe(name):

@@ -18,18 +18,11 @@ def divide(
     validation_fraction: float,
     layout: str,
 ) -> Source:
-    """Makes a source of the parts that the data come in.
+    """Makes a source of "train" and some of "validation" and "test".
 
     "validation" is the test where there is no other, as in ImageNet. Otherwise it is
     the validation split, and where there is none, that is a fixed part of "train",
-    stratified by class.
-
-    Args:
-        name: Of the source.
-        class_names: The name of each label.
-        parts: Some of "train", "validation" and "test".
-        validation_fraction: The part of train to hold out, 0 for no validation split.
-        layout: What the data should look like, for error messages.
+    stratified by class. `layout` says in messages what the data should look like.
 
     Raises:
         DataError: when there is nothing to train or to test on, or when the fraction
@@ -42,7 +35,14 @@ def divide(
     if "test" in parts and "validation" in parts:
         validation = parts["validation"] if validation_fraction else None
     else:
-        train, validation = with_validation(train, validation_fraction)
+        validation = None
+        count = validation_size(train.name, train.num_examples, validation_fraction)
+        if count:
+            kept, held = hold_out(train.labels(), count)
+            validation = replace(
+                pick(train, held), name=f"the validation part of {train.name}"
+            )
+            train = pick(train, kept)
     return Source(
         name=name,
         class_names=tuple(class_names),
@@ -50,16 +50,6 @@ def divide(
         validation=validation,
         test=parts.get("test") or parts["validation"],
     )
-
-
-def with_validation(train: Split, fraction: float) -> tuple[Split, Split | None]:
-    """Holds out a stratified part of a training split; None for a fraction of 0."""
-    count = validation_size(train.name, train.num_examples, fraction)
-    if not count:
-        return train, None
-    kept, held = hold_out(train.labels(), count)
-    validation = replace(pick(train, held), name=f"the validation part of {train.name}")
-    return pick(train, kept), validation
 
 
 def validation_size(name: str, num_examples: int, fraction: float) -> int:
@@ -84,12 +74,8 @@ def hold_out(labels: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]
     The examples are shuffled with a fixed seed and sorted by class, then evenly
     spaced ones are held out, so every class gives its share to within one example.
 
-    Args:
-        labels: The integer label of each example.
-        count: How many examples to hold out, at most `len(labels)`.
-
     Returns:
-        The indices kept and the indices held out, both ascending.
+        The indices kept and the `count` indices held out, both ascending.
     """
     labels = np.asarray(labels)
     # RandomState because NumPy keeps its stream the same in every version.
@@ -141,11 +127,6 @@ def shares(sizes, count, ranks):
         count: int, how many to choose, at most all.
         ranks: ints, which class goes first where all else is equal.
 
-    Returns:
-        Integers, how many of each class.
-
-    Example:
-
     >>> shares([60, 30, 9, 1], 10, [0, 1, 2, 3]).tolist()
     [5, 3, 1, 1]
     """
@@ -192,17 +173,7 @@ def _turns(sizes, ranks):
 
 
 def spread(count, number, without=()):
-    """Returns evenly spaced indices, for splits that have their classes in order.
-
-    Args:
-        count: int, examples of the split.
-        number: int, how many indices; fewer where there are not so many.
-        without: indices to leave out.
-
-    Returns:
-        Integers, ascending.
-
-    Example:
+    """Returns evenly spaced indices, `number` of `count` or all if there are fewer.
 
     >>> spread(10, 3).tolist(), spread(10, 3, without=[0, 4, 9]).tolist()
     ([0, 4, 9], [1, 5, 8])

@@ -148,16 +148,10 @@ def tfds_split(
     label: Callable[[Mapping[str, Any]], tf.Tensor],
     read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> Split:
-    """Makes a `Split` of a TFDS data set, of which only what is needed is parsed.
+    """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
-    Args:
-        builder: `tfds.core.DatasetBuilder`.
-        dataset: Its name in messages.
-        instruction: Which examples, "train[:800]".
-        image: The name of the image feature.
-        label_features: The names of the features that decide the label.
-        label: Turns these features of an example, by name, into its label.
-        read: As in `Split`.
+    `image` is the name of a feature; `label` turns the features of an example named
+    `label_features` into its label. `dataset` is for messages, `read` as in `Split`.
     """
     import tensorflow_datasets as tfds
 

@@ -31,18 +31,10 @@ _FEW_TRAIN, _FEW_VALIDATION = 800, 200
 class Task:
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
-    Attributes:
-        group: "natural", "specialized" or "structured".
-        dataset: The TFDS name.
-        classes: How many there are.
-        train: The examples to learn from; VTAB-1k takes the first 800.
-        validation: Those for validation; VTAB-1k takes the first 200.
-        test: The examples to report on.
-        features: The names of the features that decide the label.
-        label: Turns these features of an example, by name, into its label.
-        names: What the classes are called; None for the names of TFDS.
-        meaning: What the label is, for docs.
-        levels: The factor of the pixels.
+    VTAB-1k takes the first 800 examples of `train` and the first 200 of `validation`.
+    `label` turns the `features` of an example, by name, into its label; None where that
+    is the feature. `names` is None for the names of TFDS, `meaning` says what the label
+    is, and pixels are multiplied by `levels`.
     """
 
     group: str

@@ -25,23 +25,17 @@ def decode_image(
     """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
 
     The content decides, not the name of the file. Gray and palettes become RGB,
-    transparency is dropped. Of a JPEG, little more than the window is decoded. Its
-    pixels are to the last bit those of the whole image, which are those of the released
-    code (TensorFlow's decoder with its default, fast transform). Damage outside of a
-    window goes unnoticed. BMP, WebP and HEIC are decoded by Pillow, HEIC where
-    pillow-heif is installed.
+    transparency is dropped, of an animation the first frame is taken. Of a JPEG, little
+    more than the window is decoded. Its pixels are to the last bit those of the whole
+    image, which are those of the released code (TensorFlow's decoder with its default,
+    fast transform). Damage outside of a window goes unnoticed.
 
     Args:
         image: Scalar string, the bytes of a file; or pixels, `(height, width, 1)` or
             `(height, width, 3)`, which stay as they are.
-        choose_window: Takes the upright image's shape and returns the window to decode;
-            None for the whole image.
+        choose_window: Chooses the window of the upright image; None for all of it.
         honour_exif: Whether JPEG and PNG are turned as their EXIF orientation says; the
             formats that Pillow decodes always are.
-
-    Returns:
-        `(height, width, 3)`, uint8 where the image was encoded; the first frame of an
-        animation.
 
     Raises:
         tf.errors.InvalidArgumentError: when the bytes are not such an image.
@@ -81,18 +75,7 @@ def decode_image(
 
 
 def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
-    """Decodes a JPEG, PNG or GIF file upright, by TensorFlow's ops only.
-
-    Args:
-        encoded: Scalar string, the bytes of a file.
-        channels: 3, or 1 for gray.
-
-    Returns:
-        uint8 `(height, width, channels)`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the bytes are not such an image.
-    """
+    """Decodes a JPEG, PNG or GIF file to 3 or 1 channels, by TensorFlow's ops only."""
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
 
 
@@ -114,7 +97,7 @@ def _cut(pixels, choose_window):
     return pixels[top : top + height, left : left + width]
 
 
-def _decode_jpeg_window(encoded, choose_window, turn=None):
+def _decode_jpeg_window(encoded, choose_window, turn):
     shape = tf.io.extract_jpeg_shape(encoded)
     if turn is None:
         window = choose_window(shape)
