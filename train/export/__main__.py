@@ -26,6 +26,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 from train.export.formats import ALL, FORMATS, select  # noqa: E402
 
 __doc__ = __doc__.replace(
@@ -43,7 +44,7 @@ flags.DEFINE_string(
     None,
     "Required: the folder of the exports. An earlier export in it is replaced.",
 )
-command_line.define_data(
+data_flags.define_data(
     otherwise="that of the run if not given; without any, images are generated"
 )
 flags.DEFINE_enum(
@@ -52,7 +53,7 @@ flags.DEFINE_enum(
     ["test", "validation", "train"],
     "Which images of the data set are compared.",
 )
-command_line.define_image_size()
+data_flags.define_image_size()
 flags.DEFINE_bool("features", False, "Leave the head out: the output is its input.")
 flags.DEFINE_integer(
     "images",
