@@ -7,7 +7,7 @@ from train.common.errors import RunError
 from train.common.files import write_text
 from train.reports import figures, markdown
 from train.study import kinds
-from train.study.tables import has_few_shot
+from train.study.accuracies import has_few_shot
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 

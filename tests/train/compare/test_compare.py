@@ -12,6 +12,7 @@ import keras_vit
 from benchmarks import flops
 from train.common.errors import RunError
 from train.compare import comparison
+from train.reports import figures
 from train.reports.classification import classification_summary, interval
 from train.reports.report import write_report
 
@@ -39,6 +40,14 @@ def conv_net():
     return keras.Model(images, keras.layers.Dense(4, name="head")(features))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def unrendered():
+    """Figures are not rendered."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "save", lambda figure, path: path.touch())
+        yield
+
+
 def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config):
     """Leaves what a run leaves that takes the first `mistakes` images for emus."""
     guesses = np.where(np.arange(len(labels)) < mistakes, 2, labels)
@@ -57,7 +66,7 @@ def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(unrendered, tmp_path_factory):
     """Two runs: four cats wrong, and all of them with five dogs."""
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(folder / "vi_t", vit(), 4, model={"hidden_size": 32})

@@ -19,8 +19,10 @@ from in_process import run_command
 from keras_vit import VARIANTS
 from train.common.errors import Preempted, RunError, Stopped
 from train.data.sources import DataError, vtab
+from train.engine import devices
 from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
+from train.reports import figures
 from train.run import recipe_flags, training
 from train.study import report as study_report
 from train.study import runs as study_runs
@@ -35,6 +37,17 @@ pytestmark = pytest.mark.skipif(
 
 ROOT = pathlib.Path(__file__).parents[3]
 DIGITS = studies.recipe_for("learning_rates", "digits")
+
+
+@pytest.fixture
+def rendered():
+    """Asks for a study.png with something in it."""
+
+
+@pytest.fixture(autouse=True)
+def unrendered(request, monkeypatch):
+    if "rendered" not in request.fixturenames:
+        monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
 
 def start(module, *flags):
@@ -133,7 +146,7 @@ def test_choice_of_the_rate(rows, expected):
     assert learning_rates.best_rate(table) == expected
 
 
-def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path):
+def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, rendered):
     # What does best in validation does worst in the test, and does not do so
     # at the first validation.
     validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
@@ -497,6 +510,8 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
         }
 
     monkeypatch.setattr(studies, "run", run)
+    # Here TensorFlow has started already.
+    monkeypatch.setattr(devices, "start", lambda strategy: None)
     run_command(
         "study", "--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"
     )

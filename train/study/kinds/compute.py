@@ -5,8 +5,7 @@ import dataclasses
 from train.common.errors import RunError
 from train.inference.keras_files import load_model
 from train.reports.compute import multiply_adds
-from train.study import plots
-from train.study import tables as parts
+from train.study import accuracies
 from train.study.points import Point, config_of, model_name, models_of
 from train.study.runs import measured_from_scratch
 
@@ -96,7 +95,7 @@ def unit_of(flops):
 def tables(found):
     """Yields the accuracies by model and number of operations."""
     unit, name = unit_of([row["flops"] for row in found["rows"]])
-    yield parts.accuracies(
+    yield accuracies.table(
         found,
         ("Model", "Multiply-adds of an image", "Images in training", name),
         lambda row: (
@@ -119,10 +118,10 @@ def draw(figure, found):
     unit, unit_name = unit_of([row["flops"] for row in found["rows"]])
 
     def draw_panel(axes, name):
-        plots.lines(axes, found, name, lambda row: row["flops"] / unit)
+        accuracies.lines(axes, found, name, lambda row: row["flops"] / unit)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set_xlabel(f"Compute of training, {unit_name}")
 
-    return plots.panels(figure, found, draw_panel)
+    return accuracies.panels(figure, found, draw_panel)

@@ -2,8 +2,7 @@
 
 from train.common.errors import RunError
 from train.run import training
-from train.study import plots
-from train.study import tables as parts
+from train.study import accuracies
 from train.study.points import Point, models_of
 from train.study.runs import measured_from_scratch
 
@@ -64,7 +63,7 @@ def subset_sizes(subsets, total):
 
 def tables(found):
     """Yields the accuracies by model and number of images."""
-    yield parts.accuracies(
+    yield accuracies.table(
         found,
         ("Model", "Training images"),
         lambda row: (row["model"], f"{row['examples']:,}"),
@@ -75,10 +74,10 @@ def draw(figure, found):
     """Plots the accuracies over the number of images, a line per model."""
 
     def draw_panel(axes, name):
-        plots.lines(axes, found, name, lambda row: row["examples"])
+        accuracies.lines(axes, found, name, lambda row: row["examples"])
         sizes = sorted({row["examples"] for row in found["rows"]})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.minorticks_off()
         axes.set_xlabel("Training images")
 
-    return plots.panels(figure, found, draw_panel)
+    return accuracies.panels(figure, found, draw_panel)

@@ -3,8 +3,7 @@
 from train.common.errors import RunError
 from train.reports import markdown
 from train.reports.figures import BLUE, ORANGE
-from train.study import plots
-from train.study import tables as parts
+from train.study import accuracies
 from train.study.points import Point
 from train.study.runs import Runs, last_validation, measured
 
@@ -93,7 +92,7 @@ def tables(found):
         [
             (
                 f"{rate:g}",
-                parts.accuracy_text(test),
+                accuracies.as_text(test),
                 ", ".join(f"{value:.2%}" for value in test["values"]),
             )
             for test in tests
@@ -109,7 +108,7 @@ def draw(figure, found):
     values = [row["validation_accuracy"] for row in rows]
     axes.semilogx(rates, values, "o-", color=ORANGE, label="validation, each rate")
     for row in found["chosen"]:
-        plots.points(
+        accuracies.points(
             axes,
             [found["learning_rate"]],
             [row["test_accuracy"]],
@@ -119,6 +118,6 @@ def draw(figure, found):
     axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
     axes.minorticks_off()
     axes.set(xlabel="Learning rate", ylabel="Accuracy")
-    plots.in_percent(axes.yaxis)
+    accuracies.in_percent(axes.yaxis)
     axes.legend(frameon=False)
     return [axes]

@@ -4,8 +4,7 @@ import dataclasses
 
 from train.common.errors import RunError
 from train.reports.figures import BLUE
-from train.study import plots
-from train.study import tables as parts
+from train.study import accuracies
 from train.study.points import Point, config_of
 from train.study.runs import measured_from_scratch
 
@@ -61,7 +60,7 @@ def points_of(recipe, options):
 
 def tables(found):
     """Yields the accuracies by position embedding."""
-    yield parts.accuracies(
+    yield accuracies.table(
         found, ("Position embedding",), lambda row: (row["positions"],)
     )
 
@@ -71,10 +70,10 @@ def draw(figure, found):
     labels = [row["positions"] for row in found["rows"]]
 
     def draw_panel(axes, name):
-        accuracies = [row[name] for row in found["rows"]]
-        plots.points(axes, range(len(labels)), accuracies, color=BLUE)
+        values = [row[name] for row in found["rows"]]
+        accuracies.points(axes, range(len(labels)), values, color=BLUE)
         rotation = 30 if len(labels) > 4 else 0
         axes.set_xticks(range(len(labels)), labels, rotation=rotation)
         axes.margins(x=0.1)
 
-    return plots.panels(figure, found, draw_panel)
+    return accuracies.panels(figure, found, draw_panel)

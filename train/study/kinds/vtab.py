@@ -3,8 +3,7 @@
 from train.common.errors import RunError
 from train.data.sources import vtab
 from train.reports import markdown
-from train.study import plots
-from train.study import tables as parts
+from train.study import accuracies
 from train.study.points import Point
 from train.study.runs import Runs, measured, spread
 
@@ -91,7 +90,7 @@ def tables(found):
     yield markdown.table(
         ("Task", "Group", "Test accuracy"),
         [
-            (row["task"], row["group"], parts.accuracy_text(row["test_accuracy"]))
+            (row["task"], row["group"], accuracies.as_text(row["test_accuracy"]))
             for row in found["rows"]
         ],
     )
@@ -124,12 +123,12 @@ def draw(figure, found):
         places,
         [row["test_accuracy"]["mean"] for row in rows],
         xerr=[row["test_accuracy"]["deviation"] or 0 for row in rows],
-        color=[plots.COLORS[groups.index(row["group"])] for row in rows],
+        color=[accuracies.COLORS[groups.index(row["group"])] for row in rows],
     )
     axes.set_yticks(places, [row["task"] for row in rows])
     axes.invert_yaxis()
     axes.set(xlim=(0, 1), xlabel="Test accuracy")
-    plots.in_percent(axes.xaxis)
+    accuracies.in_percent(axes.xaxis)
     means = (f"{group} {mean:.1%}" for group, mean in found["means"].items())
     axes.set_title(", ".join(means), fontsize=10)
     return [axes]

@@ -1,9 +1,50 @@
-"""What the plots of the studies have in common."""
+"""Tables and plots of accuracies, which the studies have in common.
 
+An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `study.json`.
+"""
+
+from train.reports import markdown
 from train.reports.figures import BLUE, GREEN, ORANGE
-from train.study.tables import MEASURES
 
+MEASURES = ("test_accuracy", "few_shot_accuracy")
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
+
+
+def table(found, header, cells):
+    """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
+    header = (*header, "Parameters", "Test accuracy")
+    if has_few_shot(found):
+        header += (f"{found['shots']}-shot accuracy",)
+    return markdown.table(
+        header,
+        [
+            (
+                *cells(row),
+                f"{row['parameters']:,}",
+                *(as_text(row[name]) for name in MEASURES if row[name]),
+            )
+            for row in found["rows"]
+        ],
+    )
+
+
+def has_few_shot(found):
+    """Returns whether the few-shot accuracy was measured."""
+    return any(row.get("few_shot_accuracy") for row in found["rows"])
+
+
+def as_text(accuracy):
+    """Returns an accuracy as mean and deviation.
+
+    Example:
+
+    >>> as_text({"values": [0.5, 0.52], "mean": 0.51, "deviation": 0.01414})
+    '51.00% ± 1.41%'
+    """
+    text = f"{accuracy['mean']:.2%}"
+    if accuracy["deviation"] is not None:
+        text += f" ± {accuracy['deviation']:.2%}"
+    return text
 
 
 def panels(figure, found, draw_panel):
@@ -34,7 +75,7 @@ def lines(axes, found, name, across):
 
 
 def points(axes, across, accuracies, **style):
-    """Plots means with their deviations, dicts of `train.study.runs.spread`."""
+    """Plots accuracies as means with their deviations."""
     axes.errorbar(
         across,
         [accuracy["mean"] for accuracy in accuracies],
