@@ -11,7 +11,7 @@ import keras_vit
 from train.common.errors import RunError
 from train.common.files import make_folder
 from train.data import pipeline
-from train.data.sources.kinds import short_name
+from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
 from train.inference import given_model

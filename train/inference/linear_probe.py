@@ -8,7 +8,7 @@ import numpy as np
 import keras_vit
 from train.common.files import make_folder, write_text
 from train.data import pipeline, sources
-from train.data.sources.kinds import short_name
+from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.inference import given_model
 from train.reports import markdown

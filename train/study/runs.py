@@ -10,8 +10,8 @@ import keras
 
 from train.common.errors import RunError, Stopped
 from train.common.files import make_folder
+from train.data.registry import short_name
 from train.data.sources import DataError
-from train.data.sources.kinds import short_name
 from train.engine.devices import alone
 from train.engine.metrics import MetricLog
 from train.inference import linear_probe
