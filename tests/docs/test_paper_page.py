@@ -13,7 +13,8 @@ import keras_vit_start
 import zoo
 from keras_vit import explain
 from keras_vit.explain import figures
-from train.recipes import masking, names, pretraining
+from train.masked_patches import recipes as masking
+from train.recipes import names, pretraining
 from train.run import recipe_flags
 
 DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"

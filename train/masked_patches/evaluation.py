@@ -1,4 +1,4 @@
-"""How well the colours of hidden patches are told, and how well without a model."""
+"""Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
 import functools
 
@@ -22,7 +22,7 @@ def evaluate(trainer, batches, on_batch=None):
 
     Returns:
         Dict of `examples`, the number of images; `loss`, the mean cross-entropy over
-        all corrupted patches, and `accuracy`, the share of them told right; and both
+        all corrupted patches, and `accuracy`, the share predicted correctly; and both
         with `masked_`, `swapped_` and `kept_` before them over the patches of this kind
         alone, where there are any.
     """
@@ -61,7 +61,7 @@ def evaluate(trainer, batches, on_batch=None):
 
 
 def colour_frequencies(batches):
-    """Returns how frequent each colour is, by counts to each of which one is added.
+    """Returns the frequency of each colour, with one added to each count.
 
     Args:
         batches: iterable of class indices of colours, int32 (batch, patches).
@@ -76,13 +76,13 @@ def colour_frequencies(batches):
 
 
 def training_frequencies(split, corruption, **settings):
-    """Returns how frequent each colour is among the patches of training images.
+    """Returns the frequency of each colour among the patches of training images.
 
     Args:
         split: `train.data.sources.splits.Split`.
         corruption: `train.masked_patches.patches.Corruption`.
-        **settings: of `train.data.pipeline.training_batches`; of what it begins with
-            10,000 images are looked at, or as many as there are in the split.
+        **settings: of `train.data.pipeline.training_batches`, whose first 10,000
+            images are counted, or as many as there are in the split.
 
     Returns:
         float64 array (512,) that sums to one.
@@ -97,7 +97,7 @@ def training_frequencies(split, corruption, **settings):
 
 
 def by_chance(split, corruption, frequencies, *, image_size, batch_size):
-    """Tells the same colours as `evaluate` asks for without a model.
+    """Evaluates guesses of the same colours as in `evaluate`, without a model.
 
     Args:
         split: `train.data.sources.splits.Split`.
@@ -107,11 +107,10 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size):
         batch_size: int.
 
     Returns:
-        Dict of `constant_loss` and `constant_accuracy`, of always giving each colour
-        its frequency, the best that can be done without looking at the image; and
-        `neighbours_accuracy`, of taking the mean colour of the patches beside, across
-        the corners too, that are not corrupted, or where there is none, of all that
-        are not.
+        Dict of `constant_loss` and `constant_accuracy`, of predicting the training
+        frequencies for every patch, the best guess without the image; and
+        `neighbours_accuracy`, of predicting the mean colour of the uncorrupted patches
+        among the eight around, or where there is none, of all uncorrupted ones.
     """
 
     def finish(image, label, seed):
@@ -141,7 +140,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size):
 
 
 def _from_neighbours(colours, shown, grid_size):
-    """The mean of what is shown around each patch, (batch, patches, 3)."""
+    """Returns the mean of the shown patches around each, (batch, patches, 3)."""
     weighted = np.concatenate([colours * shown[..., None], shown[..., None]], axis=-1)
     whole = weighted.sum(axis=1, keepdims=True)
     rows, columns = grid_size

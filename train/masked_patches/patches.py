@@ -1,8 +1,8 @@
-"""Masked patch prediction: what is corrupted, what is asked, and the model.
+"""Masked patch prediction: the corruption of images, the targets, and the model.
 
 Paper appendix B.1.2: of half the patches, 80% are replaced by a learned [mask]
-embedding, 10% by another patch's and 10% kept; the model tells the mean colour of each
-of them, in 3 bits a channel.
+embedding, 10% by another patch's and 10% kept; the model predicts the mean colour of
+each of them, in 3 bits per channel.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ COLOURS = LEVELS**3
 # A mean of whole numbers that is right at the edge of two levels stays there, whatever
 # float32 made of it between [-1, 1] and [0, 255].
 _SLACK = 1e-3
-# What has no meaning here, and is what it is by default.
+# Settings of classification alone, which keep their defaults here.
 _OF_CLASSIFICATION = (
     "frozen",
     "lora_rank",
@@ -67,19 +67,19 @@ class Corruption:
 
     @property
     def count(self):
-        """How many of them are corrupted, in every image as many: one at least."""
+        """How many of them are corrupted in every image, one at least."""
         return max(int(self.fraction * self.patches + 0.5), 1)
 
     def draw(self, seed):
-        """Chooses the patches and what comes in their place.
+        """Draws the patches to corrupt and what replaces them.
 
-        Every choice of so many patches is as likely. What happens to a chosen one does
-        not depend on the others: [mask] in 80% of the cases, in 10% the embedding of
-        another patch of the same image, each as likely, as it is before anything is
-        corrupted; else its own.
+        All sets of `count` patches are equally likely. Each patch is replaced
+        independently: by [mask] in 80% of the cases, in 10% by the uncorrupted
+        embedding of another patch of the same image, all equally likely; else it is
+        kept.
 
         Args:
-            seed: int tensor (2,), of which the choice is a function.
+            seed: int tensor (2,); the same seed gives the same draw.
 
         Returns:
             Tuple of int32 tensors: `places` (count,), the corrupted patches, and
@@ -150,7 +150,7 @@ def mean_colours(image, grid_size):
 
 
 def colour_classes(colours):
-    """Returns the class of each colour, 3 bits a channel.
+    """Returns the class of each colour, 3 bits per channel.
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
     255]; red counts 64, green 8 and blue 1. A value within a thousandth below an edge
@@ -172,12 +172,12 @@ def colour_classes(colours):
 
 
 def build(recipe):
-    """Builds the model that is trained, and the Vision Transformer that is kept of it.
+    """Builds the model that is trained, and the Vision Transformer that is saved.
 
-    Both have the same variables, but for [mask] and the head of colours.
+    They share all variables but [mask] and the head of colours.
 
     Args:
-        recipe: `train.recipes.masking.MaskingRecipe`.
+        recipe: `train.masked_patches.recipes.MaskingRecipe`.
 
     Returns:
         Tuple of the `keras.Model` from the inputs of `Corruption.finish` to float32
@@ -185,13 +185,13 @@ def build(recipe):
         `Corruption`.
 
     Raises:
-        RunError: the model, its size or its weights are not to be had, or the recipe
-            asks for what has no meaning here.
+        RunError: the model, its size or its weights are not available, or the recipe
+            has settings of classification.
 
     Example:
 
-    >>> from train.recipes import masking
-    >>> model, vit, corruption = build(masking.for_dataset("digits").smoke())
+    >>> from train.masked_patches import recipes
+    >>> model, vit, corruption = build(recipes.for_dataset("digits").smoke())
     >>> model.output_shape, corruption.count
     ((None, 2, 512), 2)
     """
@@ -207,7 +207,7 @@ def build(recipe):
             stochastic_depth_rate=recipe.stochastic_depth_rate,
             remat=recipe.remat,
         )
-        # What cannot be written under the released names is said before the run.
+        # Weights without released names are refused before the run.
         saved_variables(vit)
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
@@ -216,7 +216,7 @@ def build(recipe):
     if corruption.patches < 2:
         raise RunError(
             f"An image of {vit.input_shape[1]}x{vit.input_shape[2]} is one patch of "
-            f"{vit.name}, with nothing beside it to tell its colour from: raise "
+            f"{vit.name}, with no other patch to predict its colour from: raise "
             "--image_size."
         )
     return _masked(vit, corruption), vit, corruption
@@ -259,14 +259,9 @@ def colour_loss(logits, colours):
 
 
 def colour_accuracy(logits, colours):
-    """Returns the share of the corrupted patches of each image that are told right.
+    """Returns the accuracy over the corrupted patches of each image.
 
-    Args:
-        logits: float tensor (batch, count, 512).
-        colours: int tensor (batch, count).
-
-    Returns:
-        float32 tensor (batch,).
+    As `colour_loss`.
 
     Example:
 
@@ -283,7 +278,7 @@ def _check(recipe):
     if recipe.model in BASELINES or (known and config_of(recipe).is_hybrid):
         name = recipe.model if isinstance(recipe.model, str) else "this ViTConfig"
         raise RunError(
-            f"Masked patch prediction hides patches, and the ResNet of {name} sees "
+            f"Masked patch prediction masks patches, and the ResNet of {name} sees "
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
     fields = {field.name: field.default for field in dataclasses.fields(Recipe)}

@@ -1,5 +1,6 @@
 """The flags of a run, one for each setting of a recipe that people change."""
 
+import contextlib
 import dataclasses
 import math
 import sys
@@ -7,6 +8,7 @@ import sys
 from absl import app, flags
 
 from train.common import command_line
+from train.engine import choices
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
@@ -36,7 +38,7 @@ def define(recipes, otherwise):
         "run_dir", None, "Directory of the run; runs/DATASET-MODEL if not given."
     )
     _define_model()
-    _define_optimizer()
+    _define_optimization()
     _define_data()
     _define_machine()
 
@@ -59,10 +61,10 @@ def _define_model():
     flags.DEFINE_float(
         "stochastic_depth_rate",
         None,
-        "How often the last block is left out of a step; the others less often.",
+        "The rate at which the last block is dropped; earlier blocks less often.",
         lower_bound=0,
     )
-    flags.DEFINE_float("head_bias", None, "What the head's bias begins with.")
+    flags.DEFINE_float("head_bias", None, "Initial value of the head's bias.")
     flags.DEFINE_boolean("frozen", None, "Train the head alone: a linear probe.")
     flags.DEFINE_integer(
         "lora_rank",
@@ -72,21 +74,19 @@ def _define_model():
     )
 
 
-def _define_optimizer():
+def _define_optimization():
     flags.DEFINE_integer("steps", None, "Training steps.", lower_bound=1)
-    flags.DEFINE_integer("batch_size", None, "Images a step.", lower_bound=1)
+    flags.DEFINE_integer("batch_size", None, "Images per step.", lower_bound=1)
     flags.DEFINE_integer(
         "micro_batches",
         None,
-        "Parts in which a step's batch is computed: more need less memory. Follows "
-        "batch_size if not given.",
+        "Parts in which the batch of a step is computed: more need less memory. "
+        "Follows batch_size if not given.",
         lower_bound=1,
     )
-    flags.DEFINE_enum("optimizer", None, ["momentum", "adam"], "How weights move.")
+    _define_choice("optimizer", choices.OPTIMIZERS, "The optimizer")
     flags.DEFINE_float("learning_rate", None, "The highest learning rate.", 0.0)
-    flags.DEFINE_enum(
-        "schedule", None, ["cosine", "linear"], "How the rate falls to zero."
-    )
+    _define_choice("schedule", choices.SCHEDULES, "The decay of the learning rate")
     flags.DEFINE_integer(
         "warmup_steps",
         None,
@@ -94,42 +94,45 @@ def _define_optimizer():
         lower_bound=0,
     )
     flags.DEFINE_float(
-        "weight_decay", None, "Of kernels, times the rate; with adam.", lower_bound=0
+        "weight_decay",
+        None,
+        "Decay of kernels, times the rate; with adam.",
+        lower_bound=0,
     )
     flags.DEFINE_float(
         "layer_decay",
         None,
-        "The factor of the learning rate from one block to the one before it.",
+        "Factor of the learning rate from each block to the one before it.",
     )
     flags.DEFINE_float(
         "average_decay",
         None,
-        "What the averages of the weights keep at a step, such as 0.9999: they are "
-        "tested and saved then (Polyak, EMA).",
+        "Decay of an exponential moving average of the weights, such as 0.9999: the "
+        "averages are tested and saved (Polyak, EMA).",
     )
     flags.DEFINE_enum(
         "momentum_dtype",
         None,
         ["bfloat16"],
-        "What the optimizer keeps its velocities in, as the released code did; that of "
+        "Dtype of the optimizer's momentum, bfloat16 as in the released code; that of "
         "the weights if not given.",
     )
-    flags.DEFINE_enum("loss", None, ["softmax", "sigmoid"], "Cross-entropy of which.")
+    _define_choice("loss", choices.LOSSES, "The loss")
     flags.DEFINE_float(
         "label_smoothing",
         None,
-        "The part of a label shared by all classes.",
+        "The part of each label that is spread over all classes.",
         lower_bound=0,
     )
     flags.DEFINE_list(
         "class_weights",
         None,
-        "balanced, or one number a class: how much its images count.",
+        "balanced, or one number per class: the weight of its images in the loss.",
     )
     flags.DEFINE_integer(
         "early_stopping",
         None,
-        "End after so many validations without a better accuracy, and take the best "
+        "Stop after so many validations without a better accuracy, and take the best "
         "weights; 0 for never.",
         lower_bound=0,
     )
@@ -139,20 +142,23 @@ def _define_data():
     flags.DEFINE_float(
         "validation_fraction",
         None,
-        "Part of train that is held out to watch the run; 0 for none.",
+        "Part of train that is held out for validation; 0 for none.",
         lower_bound=0,
     )
     flags.DEFINE_integer(
         "train_examples",
         None,
-        "Learn from so many images of train only, a random choice.",
+        "Train on so many images only, chosen at random.",
         lower_bound=1,
     )
     flags.DEFINE_list(
         "rand_augment", None, "LAYERS,MAGNITUDE of RandAugment, such as 2,15."
     )
     flags.DEFINE_float(
-        "random_erasing", None, "How often a part of an image is erased.", lower_bound=0
+        "random_erasing",
+        None,
+        "Rate of images with an erased rectangle.",
+        lower_bound=0,
     )
     flags.DEFINE_float("mixup", None, "The alpha of mixup, such as 0.2.", lower_bound=0)
     flags.DEFINE_float("cutmix", None, "The alpha of CutMix, such as 1.", lower_bound=0)
@@ -162,11 +168,13 @@ def _define_machine():
     flags.DEFINE_enum(
         "precision",
         None,
-        ["float32", "mixed_bfloat16", "mixed_float16"],
+        choices.PRECISIONS,
         "What the model computes in.",
     )
     flags.DEFINE_boolean(
-        "remat", None, "Compute blocks once more for the gradient, to need less memory."
+        "remat",
+        None,
+        "Recompute the blocks' activations for the gradient, to need less memory.",
     )
     flags.DEFINE_enum(
         "strategy",
@@ -184,22 +192,39 @@ def _define_machine():
     flags.DEFINE_integer(
         "explained_images",
         None,
-        "Show in TensorBoard, as often as is validated, what the model looks at in so "
-        "many held out images.",
+        "Show the model's attention for so many held out images in TensorBoard at each "
+        "validation.",
         lower_bound=0,
     )
 
 
-def perform(argv, command, choose, run, tell):
-    """Does what the command line asks for.
+def _define_choice(name, rows, what):
+    flags.DEFINE_enum(name, None, list(rows), f"{what}. {choices.titles(rows)}.")
+
+
+def perform(argv, command, load_task):
+    """Runs a task as the command line says, and prints what came out of it.
 
     Args:
-        argv: list of str, what absl leaves of the arguments.
+        argv: list of str, the arguments that are not flags.
         command: str, the command that was started, such as `"finetune"`.
-        choose: function of the flags' values to a `train.recipes.Recipe`.
-        run: function of a recipe and the keywords of `train.run.training.run`.
-        tell: function of the results, a dict, that prints them.
+        load_task: function that returns a subclass of `train.run.task.Task`, called
+            once the packages are known to be installed.
     """
+    check(argv, command)
+    task = load_task()
+    from train.run import training
+
+    with exit_on_errors():
+        recipe, settings = read(command, task.find_recipe)
+        results = training.run(task(recipe), **settings)
+        # The first worker prints for all.
+        if results is not None:
+            print(task.summary(results))
+
+
+def check(argv, command):
+    """Ends the command where packages are missing, or an argument is not a flag."""
     if len(argv) > 1:
         raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
     command_line.need_packages(command)
@@ -207,40 +232,54 @@ def perform(argv, command, choose, run, tell):
         "The trainer", hint=" The model it saves runs on every backend."
     )
     command_line.quiet_data()
-    from train.common.errors import Preempted, RunError
+
+
+def read(command, find_recipe):
+    """Returns the recipe that the flags ask for, and the keywords of `training.run`.
+
+    Args:
+        command: str, as for `perform`.
+        find_recipe: function of a data set and of the name of a recipe, or None.
+    """
     from train.engine import devices
 
     given = flags.FLAGS.flag_values_dict()
     try:
-        recipe = choose(given)
-        values = overrides(given)
+        recipe = find_recipe(given["dataset"], given["recipe"])
+        values = overrides(given, type(recipe))
         name = recipe.override(model=values.get("model", recipe.model)).run_name
         recipe = (recipe.smoke() if given["smoke"] else recipe).override(**values)
     except ValueError as error:
         sys.exit(f"error: {error}")
     command_line.need_packages(command, _packages_of(recipe))
+    # Another directory for every kind of run.
+    parts = ["" if command == "finetune" else f"-{command}", given["smoke"] * "-smoke"]
+    return recipe, {
+        "run_dir": given["run_dir"] or f"runs/{name}{''.join(parts)}",
+        "data_dir": given["data_dir"],
+        "skip_corrupt": given["skip_corrupt"],
+        "devices": devices.start(given["strategy"]),
+        "command": command_line.as_typed(command),
+    }
+
+
+@contextlib.contextmanager
+def exit_on_errors():
+    """Ends the command with one line for a `RunError`, and quietly for SIGTERM."""
+    from train.common.errors import Preempted, RunError
+
     try:
-        results = run(
-            recipe,
-            run_dir=given["run_dir"] or _run_dir(name, command, given["smoke"]),
-            data_dir=given["data_dir"],
-            skip_corrupt=given["skip_corrupt"],
-            devices=devices.start(given["strategy"]),
-            command=command_line.as_typed(command),
-        )
+        yield
     except Preempted as stop:
         print(stop, file=sys.stderr)
-        return
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; what the run directory holds is whole.")
-    if results is not None:  # the first worker speaks for all
-        tell(results)
 
 
 def _packages_of(recipe):
-    """What some data sets and recipes need, which others do not."""
+    """Returns the packages that only some data sets and recipes need."""
     from train.data.sources.kinds import kind_of
 
     of_data = {
@@ -252,17 +291,12 @@ def _packages_of(recipe):
     return of_data.get(kind_of(recipe.dataset), []) + of_changes
 
 
-def _run_dir(name, command, smoke):
-    """The directory where none is given: another for every kind of run."""
-    parts = ["" if command == "finetune" else f"-{command}", "-smoke" if smoke else ""]
-    return f"runs/{name}{''.join(parts)}"
-
-
-def overrides(given):
-    """Returns the settings that the command line gives, a dict.
+def overrides(given, recipe_class=None):
+    """Returns the settings of a recipe that the flags give, a dict.
 
     Args:
         given: dict of the flags' values.
+        recipe_class: `Recipe` or a subclass of it.
 
     Raises:
         ValueError: one is not written as it should be.
@@ -276,7 +310,8 @@ def overrides(given):
         "learning_rates": _learning_rates,
         "weights": lambda text: None if text == "none" else text,
     }
-    names = {field.name for field in dataclasses.fields(Recipe)} - {"dataset"}
+    fields = dataclasses.fields(recipe_class or Recipe)
+    names = {field.name for field in fields} - {"dataset"}
     return {
         name: parsers.get(name, lambda value: value)(value)
         for name, value in given.items()
@@ -287,7 +322,7 @@ def overrides(given):
 def _image_size(sides):
     if len(sides) > 2 or not all(side.strip().isdecimal() for side in sides):
         raise ValueError(
-            f"--image_size={','.join(sides)} is no size in pixels: pass one number "
+            f"--image_size={','.join(sides)} is not a size in pixels: pass one number "
             "such as 224, or HEIGHT,WIDTH such as 224,320."
         )
     height, *width = map(int, sides)
@@ -315,8 +350,8 @@ def _learning_rates(given):
             raise ValueError("a rate that is not above 0")
     except ValueError as error:
         raise ValueError(
-            f"--learning_rates={','.join(given)} are no learning rates ({error}): pass "
-            "numbers such as 0.001,0.003,0.01."
+            f"--learning_rates={','.join(given)} are not learning rates ({error}): "
+            "pass numbers such as 0.001,0.003,0.01."
         ) from error
     return rates
 

@@ -16,6 +16,7 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
+import functools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -90,22 +91,11 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, makes the runs, and says where the table is."""
-    recipe_flags.perform(argv, "study", _choose, _run, _tell)
-
-
-def _choose(given):
-    from train.study import studies
-
-    return studies.recipe_for(given["study"], given["dataset"], given["recipe"])
-
-
-def _run(recipe, **settings):
-    from train.study import studies
+    """Reads the flags, makes the runs, and prints the table."""
+    recipe_flags.check(argv, "study")
+    from train.study import report, studies
 
     given = flags.FLAGS
-    if given.run_dir is None:
-        settings["run_dir"] += f"-{given.study}"
     options = studies.Options(
         seeds=given.seeds,
         models=tuple(given.models),
@@ -117,13 +107,14 @@ def _run(recipe, **settings):
         few_shot_dataset=given.few_shot_dataset,
         smoke=given.smoke,
     )
-    return studies.run(given.study, recipe, options, **settings)
-
-
-def _tell(results):
-    from train.study import report
-
-    print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
+    with recipe_flags.exit_on_errors():
+        recipe, settings = recipe_flags.read(
+            "study", functools.partial(studies.recipe_for, given.study)
+        )
+        if given.run_dir is None:
+            settings["run_dir"] += f"-{given.study}"
+        results = studies.run(given.study, recipe, options, **settings)
+        print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
 
 
 def command():

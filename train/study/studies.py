@@ -3,7 +3,7 @@
 from train import recipes
 from train.common.errors import RunError
 from train.data.sources import vtab
-from train.engine import repeatable
+from train.engine import reproducibility
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.recipes import pretraining
@@ -84,7 +84,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             "its runs one by one to keras-vit finetune."
         )
     # The runs begin with new Keras sessions, and their models are loaded after them.
-    with RunDirectory(run_dir).locked(), repeatable.left_as_found():
+    with RunDirectory(run_dir).locked(), reproducibility.preserved_state():
         return _run(study, recipe, options or Options(), run_dir, settings)
 
 
