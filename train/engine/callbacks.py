@@ -13,15 +13,13 @@ from train.common.progress import progress_bar
 class RunLog:
     """Progress bar, metric log and TensorBoard of a run.
 
-    Training metrics are written as means over a few steps.
-
     Args:
         metrics: `train.engine.metrics.MetricLog`.
         tensorboard: path of the folder for TensorBoard.
         steps: int, of the run.
         start_step: int, steps already taken.
         batch_size: int.
-        every: int, steps between records; by default 200 records a run.
+        every: int, steps whose means make a record; by default 200 records a run.
     """
 
     def __init__(
@@ -156,8 +154,8 @@ class SignalHandler:
 
     Args:
         save: function of the number of steps taken.
-        all_gather: function of this process's signal, an int, 0 for none, to those of
-            all processes of the run, which stop together.
+        all_gather: function of this process's signal, 0 for none, to those of all
+            processes of the run, which stop together.
     """
 
     def __init__(self, save, all_gather=lambda number: [number]):
@@ -180,12 +178,7 @@ class SignalHandler:
         self.received = number
 
     def after(self, step):
-        """Ends the run after this step, where a signal came.
-
-        Raises:
-            Preempted: for SIGTERM, after which the command exits with status 0.
-            Stopped: for SIGINT.
-        """
+        """Raises `Preempted` (SIGTERM) or `Stopped` after this step for a signal."""
         if received := max(self.all_gather(self.received)):
             self.save(step)
             name = signal.Signals(received).name

@@ -140,7 +140,7 @@ class JaxTrainer(Trainer):
         return keras.distribution.distribute_tensor(parts, layout)
 
     def _shares(self, trained, fixed, inputs, labels, count):
-        """The model's other values after these examples, and what they add."""
+        """Returns the new non-trainable values, and what these examples add."""
         import jax
 
         def target(trained):
@@ -186,16 +186,11 @@ def _batch_size(inputs):
 
 
 class JaxDevices(Devices):
-    """The devices of a run, of one machine, under the JAX backend.
+    """The devices of a run under JAX, of one machine.
 
     Args:
         strategy: `keras.distribution.DataParallel`.
         host: int, 0.
-
-    Example:
-
-    >>> start("one").count  # doctest: +SKIP
-    1
     """
 
     @property
@@ -250,9 +245,12 @@ class JaxDevices(Devices):
 
 
 def start(name="auto"):
-    """Gets the devices ready, and keeps TensorFlow, which reads the data, off them.
+    """Gets the devices ready, for `train.engine.devices.start`.
 
-    As `train.engine.devices.start`, which calls it; `"auto"` is all that JAX sees.
+    TensorFlow, which reads the data, is kept off them; `"auto"` is all that JAX sees.
+
+    Raises:
+        RunError: there are no such devices.
 
     Source:
         https://keras.io/guides/distribution

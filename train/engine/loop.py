@@ -23,9 +23,7 @@ class TrainingLoop:
     """The steps of a run that are left, from its last checkpoint on.
 
     Args:
-        run: `train.run.training.Run`, or what has its `recipe`, `trainer`, `directory`
-            and `devices`, and its functions `batches`, `validate`, `pictures` and
-            `announce`.
+        run: `train.run.training.Run`.
     """
 
     def __init__(self, run):
@@ -41,11 +39,7 @@ class TrainingLoop:
         self.log = NullLog()
 
     def train(self):
-        """Takes the steps.
-
-        Raises:
-            RunError: the run cannot go on; what is saved is whole.
-        """
+        """Takes the steps; where a `RunError` ends them, what is saved is whole."""
         recipe, trainer, devices = self.recipe, self.trainer, self.devices
         start_step = self._restore()
         with contextlib.ExitStack() as stack:

@@ -33,11 +33,6 @@ class Devices:
     Args:
         strategy: `tf.distribute.Strategy`.
         host: int, the number of this process among those of the run.
-
-    Example:
-
-    >>> Devices(tf.distribute.get_strategy()).count
-    1
     """
 
     strategy: tf.distribute.Strategy
@@ -99,12 +94,11 @@ class Devices:
             ) from error
 
     def micro_batches(self, batch_size, parts):
-        """Returns the number of micro-batches in which each device computes its share.
+        """Returns the micro-batches in which each device computes its share of a batch.
 
         Args:
             batch_size: int, of the whole.
-            parts: int, micro-batches of the whole; the devices compute one each at a
-                time.
+            parts: int, micro-batches of the whole.
 
         Raises:
             RunError: the batch cannot be shared equally.
@@ -119,7 +113,7 @@ class Devices:
         return count
 
     def batches(self, make):
-        """Returns an iterable of batches that are distributed over the devices.
+        """Returns batches distributed over the devices.
 
         Args:
             make: function of a `share`, `train.data.share.Share`, to a
@@ -137,7 +131,7 @@ class Devices:
 
 
 def start(name="auto"):
-    """Gets the devices ready; as `train.engine.devices.start`, which calls it.
+    """Gets the devices ready, for `train.engine.devices.start`.
 
     Source:
         https://www.tensorflow.org/guide/distributed_training

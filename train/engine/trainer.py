@@ -143,8 +143,8 @@ class Trainer:
         """Takes one step.
 
         Args:
-            inputs: what the model takes, tensors (batch, ...), or one a device.
-            labels: what the loss takes, tensors (batch, ...), or one a device.
+            inputs: what the model takes, tensors (batch, ...), or one per device.
+            labels: what the loss takes, tensors (batch, ...), or one per device.
 
         Returns:
             Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
@@ -243,7 +243,7 @@ class Trainer:
         return sums
 
     def _shares(self, inputs, labels, batch_size):
-        """What these examples add to the batch's gradients, loss and accuracy."""
+        """Returns what these examples add to the gradients, loss and accuracy."""
         count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
             with self.lean():

@@ -17,7 +17,7 @@ def evaluate(trainer, batches, on_batch=None):
 
     Args:
         trainer: `train.engine.trainer.Trainer`.
-        batches: iterable of what `patches.Corruption.finish` makes.
+        batches: iterable of what `Corruption.finish` makes.
         on_batch: None, or a function of the number of images done so far.
 
     Returns:
@@ -61,14 +61,7 @@ def evaluate(trainer, batches, on_batch=None):
 
 
 def colour_frequencies(batches):
-    """Returns the frequency of each colour, with one added to each count.
-
-    Args:
-        batches: iterable of class indices of colours, int32 (batch, patches).
-
-    Returns:
-        float64 array (512,) that sums to one.
-    """
+    """Returns the frequency of each colour, (512,), with one added to each count."""
     counts = np.ones(COLOURS)
     for colours in batches:
         counts += np.bincount(np.ravel(colours), minlength=COLOURS)
@@ -76,16 +69,10 @@ def colour_frequencies(batches):
 
 
 def training_frequencies(split, corruption, **settings):
-    """Returns the frequency of each colour among the patches of training images.
+    """Returns the frequency of each colour in training images, (512,).
 
-    Args:
-        split: `train.data.sources.splits.Split`.
-        corruption: `train.masked_patches.patches.Corruption`.
-        **settings: of `train.data.pipeline.training_batches`, whose first 10,000
-            images are counted, or as many as there are in the split.
-
-    Returns:
-        float64 array (512,) that sums to one.
+    The settings are those of `train.data.pipeline.training_batches`, whose first
+    10,000 images are counted, or as many as there are in the split.
     """
 
     def finish(image, label, seed):
@@ -98,13 +85,6 @@ def training_frequencies(split, corruption, **settings):
 
 def by_chance(split, corruption, frequencies, *, image_size, batch_size):
     """Evaluates guesses of the same colours as in `evaluate`, without a model.
-
-    Args:
-        split: `train.data.sources.splits.Split`.
-        corruption: `train.masked_patches.patches.Corruption`.
-        frequencies: floats (512,), those of the colours in training.
-        image_size: (height, width) in pixels.
-        batch_size: int.
 
     Returns:
         Dict of `constant_loss` and `constant_accuracy`, of predicting the training

@@ -89,12 +89,6 @@ class Corruption:
         Source:
             Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805),
             which it follows.
-
-        Example:
-
-        >>> places, sources = Corruption((2, 2)).draw(tf.constant([0, 1]))
-        >>> places.shape[0], sources.shape[0]
-        (2, 4)
         """
         of_places, of_kinds, of_others = tf.unstack(tf.random.split(seed, 3))
         order = tf.random.stateless_uniform((self.patches,), of_places)
@@ -111,16 +105,12 @@ class Corruption:
         return places, sources
 
     def finish(self, image, label, seed):
-        """Makes an example for the model; the `finish` of `train.data.pipeline`.
-
-        Args:
-            image: float32 tensor (height, width, 3) in [-1, 1].
-            label: int tensor (), of which only `NO_LABEL` matters.
-            seed: int tensor (2,).
+        """Makes an example of the model; the `finish` of `train.data.pipeline`.
 
         Returns:
             Tuple of the model's inputs, a dict of `images`, `places` and `sources`, and
-            the classes of the colours of the corrupted patches, int32 (count,).
+            the classes of the colours of the corrupted patches, int32 (count,), which
+            are `NO_LABEL` where the label is.
         """
         places, sources = self.draw(seed)
         colours = tf.gather(colour_classes(mean_colours(image, self.grid_size)), places)
@@ -129,14 +119,7 @@ class Corruption:
 
 
 def mean_colours(image, grid_size):
-    """Returns the mean colour of each patch.
-
-    Args:
-        image: float tensor (height, width, 3) in [-1, 1].
-        grid_size: (rows, columns) of the patches.
-
-    Returns:
-        float32 tensor (patches, 3) in [0, 255], row by row.
+    """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255].
 
     Example:
 
@@ -150,17 +133,11 @@ def mean_colours(image, grid_size):
 
 
 def colour_classes(colours):
-    """Returns the class of each colour, 3 bits per channel.
+    """Returns the class of each colour (..., 3) in [0, 255], int32 (...) in [0, 512).
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
     255]; red counts 64, green 8 and blue 1. A value within a thousandth below an edge
     is taken for that edge.
-
-    Args:
-        colours: float tensor (..., 3) in [0, 255].
-
-    Returns:
-        int32 tensor (...) in [0, 512).
 
     Example:
 
@@ -176,9 +153,6 @@ def build(recipe):
 
     They share all variables but [mask] and the head of colours.
 
-    Args:
-        recipe: `train.masked_patches.recipes.MaskingRecipe`.
-
     Returns:
         Tuple of the `keras.Model` from the inputs of `Corruption.finish` to float32
         logits (batch, count, 512), the Vision Transformer without head, and the
@@ -187,13 +161,6 @@ def build(recipe):
     Raises:
         RunError: the model, its size or its weights are not available, or the recipe
             has settings of classification.
-
-    Example:
-
-    >>> from train.masked_patches import recipes
-    >>> model, vit, corruption = build(recipes.for_dataset("digits").smoke())
-    >>> model.output_shape, corruption.count
-    ((None, 2, 512), 2)
     """
     _check(recipe)
     try:
@@ -238,19 +205,11 @@ def _masked(vit, corruption):
 
 
 def colour_loss(logits, colours):
-    """Returns the mean cross-entropy over the corrupted patches of each image.
+    """Returns the mean cross-entropy over the corrupted patches, (batch,).
 
     Args:
         logits: float tensor (batch, count, 512).
         colours: int tensor (batch, count).
-
-    Returns:
-        float32 tensor (batch,).
-
-    Example:
-
-    >>> round(float(colour_loss(ops.zeros((1, 2, 512)), ops.array([[3, 511]]))[0]), 3)
-    6.238
     """
     losses = ops.sparse_categorical_crossentropy(
         colours, ops.cast(logits, "float32"), from_logits=True
@@ -259,15 +218,7 @@ def colour_loss(logits, colours):
 
 
 def colour_accuracy(logits, colours):
-    """Returns the accuracy over the corrupted patches of each image.
-
-    As `colour_loss`.
-
-    Example:
-
-    >>> float(colour_accuracy(ops.zeros((1, 2, 512)), ops.array([[0, 511]]))[0])
-    0.5
-    """
+    """Returns the accuracy over the corrupted patches of each image, (batch,)."""
     found = ops.argmax(logits, axis=-1)
     hits = ops.equal(found, ops.cast(colours, found.dtype))
     return ops.mean(ops.cast(hits, "float32"), axis=-1)

@@ -23,18 +23,7 @@ _ROWS = {
 
 
 def write_report(directory, *, splits, settings, results, history):
-    """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole.
-
-    Args:
-        directory: `train.inference.run_directory.RunDirectory`.
-        splits: list of str, with which the names of their results begin.
-        settings: dict of the settings of the run by name.
-        results: dict of the results by name.
-        history: `train.engine.metrics.MetricLog` of the run.
-
-    Raises:
-        RunError: a file cannot be written.
-    """
+    """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
     page = _page(directory, splits, settings, results)
     report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
     draw_learning_curve(
@@ -106,13 +95,10 @@ def write_picture(path, inputs, guesses, colours, grid_size):
 
     Args:
         path: PNG file to write, in an existing directory.
-        inputs: dict of arrays, as `patches.Corruption.finish` makes them.
+        inputs: dict of arrays, as `Corruption.finish` makes them.
         guesses: predicted classes of colours, integers (images, count).
         colours: the true ones, integers (images, count).
         grid_size: (rows, columns) of the patches.
-
-    Raises:
-        RunError: the file cannot be written.
     """
     images = inputs["images"]
     patches = _patches(images, grid_size)

@@ -23,10 +23,7 @@ _OWN_DATA = "own_data"
 def in_package(name, path):
     """Returns the recipes of a package, a dict of name to `Recipe`.
 
-    Args:
-        name: str, of the package, whose modules have a `RECIPE`, named as they are, or
-            `RECIPES`, a dict.
-        path: list of str, its folders.
+    Its modules have a `RECIPE`, named as they are, or `RECIPES`, a dict.
     """
     found = {}
     for module in pkgutil.iter_modules(path):
@@ -40,10 +37,7 @@ def in_package(name, path):
 def find(recipes, dataset, name=None):
     """Returns one of several recipes, for a data set.
 
-    Args:
-        recipes: dict of name to `Recipe`.
-        dataset: str.
-        name: str, or None for that of the data set, or else for own data.
+    Without a name that of the data set, or else that for own data.
 
     Raises:
         ValueError: there is no recipe of this name.

@@ -9,10 +9,7 @@ from train.data import pipeline
 
 
 def choose(recipe, model, split):
-    """Returns the images of a split to draw, or None where the recipe asks for none.
-
-    Returns:
-        Float32 array (images, height, width, 3) in [-1, 1], or None.
+    """Returns images of a split to draw, in [-1, 1], or None if the recipe wants none.
 
     Raises:
         RunError: the recipe asks for them, and the model has no attention.
@@ -34,11 +31,6 @@ def choose(recipe, model, split):
 
 def pictures(model, images, step):
     """Draws attention rollout, embedding filters and position embeddings.
-
-    Args:
-        model: `keras.Model` of `TransformerBlock`s.
-        images: float32 array (images, height, width, 3) in [-1, 1].
-        step: int, how many steps it was trained.
 
     Returns:
         Dict of uint8 arrays (height, width, 3) by their names in TensorBoard.

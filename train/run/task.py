@@ -22,13 +22,12 @@ class Task:
         find_recipe: function of a data set and the name of a recipe, or None, to the
             recipe.
         evaluated: names of the splits that are evaluated at the end.
-        source: `train.data.sources.Source`, once `build` was called.
-        model: `keras.Model` that is trained, likewise.
-        network: `keras.Model` that is kept of it, with its input size.
+        finish: None, or the `finish` of `train.data.pipeline.training_batches`.
         loss: function of logits and labels to the losses of single examples.
         accuracy: function of logits and labels to the accuracies of single examples.
-        rate_scales: dict of paths of variables to factors of the learning rate.
-        finish: None, or the `finish` of `train.data.pipeline.training_batches`.
+        rate_scales: None, or dict of paths of variables to factors of their rate.
+        source, model, network: data, `keras.Model` that is trained, and the part of
+            it that is kept; set by `build`.
     """
 
     evaluated = ("test",)
@@ -45,44 +44,33 @@ class Task:
         """Raises a `RunError` where the data cannot be learned from."""
 
     def build(self, source):
-        """Sets the attributes; called in the scope of the devices.
-
-        Raises:
-            RunError: the model, its size or its weights are not available.
-        """
+        """Builds the model for this data, in the scope of the devices."""
         raise NotImplementedError
 
     def evaluate(self, trainer, batches, on_batch=None):
-        """Evaluates the model.
+        """Returns a dict with floats `loss` and `accuracy`, and what `report` needs.
 
         Args:
             trainer: `train.engine.trainer.Trainer`.
             batches: iterable of evaluation batches.
             on_batch: None, or function of the number of examples done so far.
-
-        Returns:
-            Dict with the floats `loss` and `accuracy`, and what `report` needs.
         """
         raise NotImplementedError
 
     def draw_batch(self, path, images, labels):
-        """Draws the first training batch, where the task has a picture of it."""
+        """Draws the first training batch, if the task has a picture of it."""
 
     def save(self, directory):
-        """Writes the model and its pictures.
-
-        Args:
-            directory: `train.inference.run_directory.RunDirectory`.
-        """
+        """Writes the model and its pictures into a `RunDirectory`."""
         raise NotImplementedError
 
     def report(self, directory, found, command):
-        """Writes the report.
+        """Writes the report into a `RunDirectory`.
 
         Args:
             directory: `train.inference.run_directory.RunDirectory`.
-            found: dict of the names in `evaluated` to what `evaluate` returned, but
-                for splits that the data does not have.
+            found: dict of names in `evaluated` to what `evaluate` returned, without
+                splits that the data does not have.
             command: str, what was typed.
 
         Returns:
@@ -127,11 +115,7 @@ class Task:
 
 
 def about_loss(recipe):
-    """Returns what the report says of the loss, a dict.
-
-    `loss_function` is that of training and validation alike; `training_only` lists
-    what changes its values in training besides.
-    """
+    """Returns the loss of training and validation, and what differs in training."""
     return {
         "loss_function": building.loss_name(recipe),
         "training_only": building.training_only(recipe),
@@ -141,14 +125,9 @@ def about_loss(recipe):
 def speed(log):
     """Returns the wall time of all steps, and the training images per second.
 
-    The time is that from the first batch to the end of the last step: with waiting for
-    images, compiling, validations and checkpoints, but without what a kill undid.
-
-    Args:
-        log: `train.engine.metrics.MetricLog`.
-
-    Returns:
-        Dict of `seconds` and `images_per_second`; empty where no step is logged.
+    From the first batch to the end of the last step: with waiting for images,
+    compiling, validations and checkpoints, but without what a kill undid. Empty where
+    no step is logged.
     """
     _, seconds = log.series("seconds")
     if not len(seconds):

@@ -19,15 +19,7 @@ from train.run import building, explained_images
 from train.run.classification import FineTuning
 
 
-def run(
-    task,
-    *,
-    run_dir,
-    data_dir=None,
-    skip_corrupt=False,
-    devices=None,
-    command="",
-):
+def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""):
     """Trains a model, or goes on where a killed run left off.
 
     With several hosts each of them calls it, and the first writes the files, which
@@ -90,14 +82,7 @@ def run(
 
 
 class Run:
-    """A run on its way: what `train.engine.loop.TrainingLoop` needs of it.
-
-    Args:
-        task: `train.run.task.Task` that is built.
-        trainer: `train.engine.trainer.Trainer`.
-        directory: `train.inference.run_directory.RunDirectory`.
-        devices: `train.engine.tensorflow_backend.Devices`.
-    """
+    """A task on its data and devices: what `train.engine.loop.TrainingLoop` needs."""
 
     def __init__(self, task, trainer, directory, devices):
         self.task = task
@@ -205,11 +190,8 @@ def training_settings(recipe):
 def begun(recipe, run_dir, devices):
     """Locks the directory of a run, and sets the run's seed and precision.
 
-    Yields:
-        `train.inference.run_directory.RunDirectory`.
-
-    Raises:
-        RunError: the directory cannot be written, holds another run, or is being used.
+    Yields the `RunDirectory`; raises a `RunError` where it cannot be written, holds
+    another run, or is being used.
     """
     directory = RunDirectory(run_dir)
     with contextlib.ExitStack() as stack:
@@ -221,20 +203,7 @@ def begun(recipe, run_dir, devices):
 
 
 def load_source(recipe, data_dir, skip_corrupt, tell=print):
-    """Returns the recipe's data, cut down to the examples that it asks for.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        data_dir: path of the TFDS data, None for the usual one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        tell: takes a line on files that are ignored or left out.
-
-    Returns:
-        `train.data.sources.Source`.
-
-    Raises:
-        RunError: the data cannot be used.
-    """
+    """Returns the recipe's data, cut down to the examples that it asks for."""
     source = sources.load(
         recipe.dataset,
         data_dir,
@@ -254,8 +223,8 @@ def load_source(recipe, data_dir, skip_corrupt, tell=print):
 def _check_data(recipe, source, directory, devices, *, is_decoded):
     """Makes sure that a run has the data it began with, and will be able to test.
 
-    A run that has no checkpoint yet decodes all images of validation and test, where
-    they are the user's own files, unless all images were decoded before.
+    A run without checkpoint decodes all images of validation and test first, where
+    they are the user's own files and were not decoded before.
     """
     if not devices.is_chief:
         return
