@@ -125,7 +125,7 @@ def _reason(error, path):
 
 
 def _to_numpy(variable):
-    # No .npz tells bfloat16; float32 holds all of its values.
+    # NumPy has no bfloat16; float32 holds all of its values.
     if variable.dtype == "bfloat16":
         variable = ops.cast(variable, "float32")
     return ops.convert_to_numpy(variable)

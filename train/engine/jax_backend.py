@@ -107,7 +107,7 @@ class JaxTrainer(Trainer):
             gradients, variables, self.rate_scales, strict=True
         ):
             self.optimizer.update_step(gradient, variable, rate * scale)
-        # As much as so few steps can tell, at first.
+        # A smaller decay at first, or the initial weights would dominate.
         decay = ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
         for average, variable in zip(self.averages, variables, strict=False):
             average.assign_sub((1.0 - decay) * (average - variable))

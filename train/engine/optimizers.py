@@ -110,8 +110,8 @@ class Adam(_Optimizer):
 
     Args:
         learning_rate: float or schedule.
-        beta_1: float, what the mean of gradients keeps at a step.
-        beta_2: float, what the mean of their squares keeps.
+        beta_1: float, the decay of the mean of gradients.
+        beta_2: float, the decay of the mean of their squares.
         epsilon: float, added to the root of the latter.
         kernel_decay: float, the weight decay that the paper gives.
         momentum_dtype: None for the variables' own, or `"bfloat16"`, in which the

@@ -26,8 +26,8 @@ class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
     A step adds up the gradients of the micro-batches on each device, then those of all
-    devices, clips the norm of the whole and updates: nothing after the first sum looks
-    at single examples.
+    devices, clips the norm of the whole and updates: only the first sum is
+    over single examples.
 
     Args:
         model: `keras.Model` from inputs to logits, made in the scope of the strategy.
@@ -210,7 +210,7 @@ class Trainer:
         def update():
             self.optimizer.update_step(gradient, weight, rate)
             if average is not None:
-                # As much as so few steps can tell, at first.
+                # A smaller decay at first, or the initial weights would dominate.
                 steps = tf.cast(self.optimizer.iterations, "float32")
                 decay = tf.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
                 average.value.assign_sub((1.0 - decay) * (average - weight))

@@ -47,7 +47,7 @@ class Recipe:
         weights: None for none, or what `keras_vit.VisionTransformer` takes.
         image_size: int or (height, width) in pixels.
         steps: int.
-        batch_size: int, examples a step.
+        batch_size: int, examples per step.
         micro_batches: int, the parts in which a step's batch is computed; divides
             `batch_size`. More need less memory.
         optimizer: str, a key of `train.engine.choices.OPTIMIZERS`.
@@ -90,9 +90,9 @@ class Recipe:
         remat: bool, whether the blocks' activations are recomputed for the gradient,
             to need less memory.
         seed: int, of initialisation, data order, crops and dropout.
-        eval_every: int, steps between validations; None for 20 a run,
+        eval_every: int, steps between validations; None for 20 per run,
             ten steps apart at least.
-        checkpoint_every: int, steps between checkpoints; None for 10 a
+        checkpoint_every: int, steps between checkpoints; None for 10 per
             run, ten steps apart at least.
         explained_images: int, how many images TensorBoard shows at each validation
             with the model's attention; 0 for none.

@@ -67,7 +67,7 @@ def about_curve(results):
     """Returns what the losses of training and validation are, a sentence or two.
 
     Args:
-        results: dict of results, those of `train.run.training.about_loss` among them.
+        results: dict of results, those of `train.run.task.about_loss` among them.
     """
     return (
         f"The loss is the one that was optimized, {results['loss_function']}, in "

@@ -51,12 +51,12 @@ class FineTuning(Task):
                 "its own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
             )
 
-    def check_source(self, source):
+    def check_data(self, source):
         """Refuses a single class."""
         if len(source.class_names) < 2:
             raise RunError(
-                f"{source.name} has one class, {source.class_names[0]}, and nothing to "
-                "tell it from: add the images of at least one other class."
+                f"{source.name} has only one class, {source.class_names[0]}: add the "
+                "images of at least one other class."
             )
 
     def build(self, source):
@@ -115,7 +115,7 @@ class FineTuning(Task):
             labels,
             loaded,
             source.class_names,
-            title=f"{source.name}: what {directory.model.name} says, loaded again",
+            title=f"{source.name}: predictions of {directory.model.name}, loaded again",
         )
 
     def report(self, directory, found, command):

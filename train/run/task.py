@@ -40,8 +40,8 @@ class Task:
     def check_devices(self, devices):
         """Raises a `RunError` where these devices cannot do the task."""
 
-    def check_source(self, source):
-        """Raises a `RunError` where the data cannot be learned from."""
+    def check_data(self, source):
+        """Raises a `RunError` where the task cannot be learned from the data."""
 
     def build(self, source):
         """Builds the model for this data, in the scope of the devices."""

@@ -57,8 +57,8 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
         micro_batches = devices.micro_batches(recipe.batch_size, recipe.micro_batches)
         task.check_devices(devices)
         source = load_source(recipe, data_dir, skip_corrupt, devices.print)
-        task.check_source(source)
-        _check_data(recipe, source, directory, devices, is_decoded=skip_corrupt)
+        task.check_data(source)
+        check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
         with devices.scope():
             task.build(source)
             trainer = devices.trainer(
@@ -220,7 +220,7 @@ def load_source(recipe, data_dir, skip_corrupt, tell=print):
     )
 
 
-def _check_data(recipe, source, directory, devices, *, is_decoded):
+def check_source(recipe, source, directory, devices, *, is_decoded):
     """Makes sure that a run has the data it began with, and will be able to test.
 
     A run without checkpoint decodes all images of validation and test first, where

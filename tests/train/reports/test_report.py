@@ -19,7 +19,7 @@ from train.reports.report import (
     interval,
     write_report,
 )
-from train.run.training import about_loss
+from train.run.task import about_loss
 
 
 def random_split(classes, examples, seed=0):
