@@ -18,12 +18,6 @@ class Choice:
         target: str, `"module:name"`.
         title: str, what it is called in reports and in the help of its flag.
         settings: dict of its arguments to the fields of the recipe that they take.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> float(SCHEDULES["cosine"].of(for_dataset("digits"))()(100))  # after the warm-up
-    0.10000000149011612
     """
 
     target: str
@@ -85,11 +79,5 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 def titles(choices):
-    """Returns the help of a flag that takes one of these.
-
-    Example:
-
-    >>> titles(LOSSES)
-    'softmax: softmax cross-entropy; sigmoid: sigmoid cross-entropy'
-    """
+    """Returns the help of a flag that takes one of these."""
     return "; ".join(f"{name}: {choice.title}" for name, choice in choices.items())

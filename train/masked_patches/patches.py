@@ -44,7 +44,7 @@ _OF_CLASSIFICATION = (
 
 @dataclasses.dataclass(frozen=True)
 class Corruption:
-    """Which patches of an image are corrupted, and how.
+    """The patches of an image that are corrupted.
 
     Args:
         grid_size: (rows, columns) of the patches.
@@ -75,20 +75,17 @@ class Corruption:
 
         All sets of `count` patches are equally likely. Each patch is replaced
         independently: by [mask] in 80% of the cases, in 10% by the uncorrupted
-        embedding of another patch of the same image, all equally likely; else it is
-        kept.
+        embedding of another patch of the image, all equally likely; else it is kept.
 
         Args:
             seed: int tensor (2,); the same seed gives the same draw.
 
         Returns:
-            Tuple of int32 tensors: `places` (count,), the corrupted patches, and
-            `sources` (patches,), what `keras_vit.layers.mask_patches.MaskPatches`
-            takes.
+            int32 tensors `places` (count,), the corrupted patches, and `sources`
+            (patches,), what `keras_vit.layers.mask_patches.MaskPatches` takes.
 
         Source:
-            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805),
-            which it follows.
+            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805).
         """
         of_places, of_kinds, of_others = tf.unstack(tf.random.split(seed, 3))
         order = tf.random.stateless_uniform((self.patches,), of_places)
@@ -119,13 +116,7 @@ class Corruption:
 
 
 def mean_colours(image, grid_size):
-    """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255].
-
-    Example:
-
-    >>> [float(value) for value in mean_colours(tf.ones((4, 4, 3)), (1, 2))[1]]
-    [255.0, 255.0, 255.0]
-    """
+    """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255]."""
     rows, columns = grid_size
     height, width, _ = image.shape
     patches = tf.reshape(image, (rows, height // rows, columns, width // columns, 3))

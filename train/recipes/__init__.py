@@ -21,10 +21,7 @@ _OWN_DATA = "own_data"
 
 
 def in_package(name, path):
-    """Returns the recipes of a package, a dict of name to `Recipe`.
-
-    Its modules have a `RECIPE`, named as they are, or `RECIPES`, a dict.
-    """
+    """Returns the recipes in the modules of a package by name."""
     found = {}
     for module in pkgutil.iter_modules(path):
         if module.ispkg or module.name == "recipe":

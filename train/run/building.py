@@ -106,14 +106,7 @@ def loss(recipe, source):
 
 
 def loss_name(recipe):
-    """Returns the name of the loss of training and validation, for the report.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> loss_name(for_dataset("digits").override(label_smoothing=0.1))
-    'softmax cross-entropy, label smoothing 0.1'
-    """
+    """Returns the name of the loss of training and validation, for the report."""
     parts = [LOSSES[recipe.loss].title]
     if recipe.label_smoothing:
         parts.append(f"label smoothing {recipe.label_smoothing:g}")
@@ -125,14 +118,7 @@ def loss_name(recipe):
 
 
 def training_only(recipe):
-    """Returns the augmentation and regularisation that validation does without.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> training_only(for_dataset("cifar100").override(mixup=0.2, dropout_rate=0.1))
-    'inception crop, flip, mixup 0.2, dropout 0.1'
-    """
+    """Returns the augmentation and regularisation that validation does without."""
     rand_augment = recipe.rand_augment and "{} x {:g}".format(*recipe.rand_augment)
     # As in `model`.
     drops = not recipe.frozen

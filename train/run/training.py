@@ -97,7 +97,6 @@ class Run:
         )
 
     def announce(self):
-        """Prints what is trained on what."""
         print(self.task.announcement(self.directory))
 
     def batches(self, start_step):
