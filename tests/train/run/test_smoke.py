@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from train import recipes
+from train.engine import reproducibility
 from train.recipes import pretraining
 from train.run import building, training
 from train.run.classification import FineTuning, PreTraining
@@ -45,7 +46,8 @@ def recipe_of(name):
 @pytest.mark.parametrize("name", ALL)
 def test_a_recipe_has_a_model_an_optimizer_and_a_loss(name):
     recipe = recipe_of(name)
-    model = building.model(recipe, 3)
+    with reproducibility.seeded(recipe.seed, recipe.precision):
+        model = building.model(recipe, 3)
     assert model.output_shape == (None, 3)
     assert np.allclose(model.get_layer("head").bias, recipe.head_bias)
     optimizer = building.optimizer(recipe)
