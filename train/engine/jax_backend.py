@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from train.common.errors import RunError
-from train.data.share import Share
+from train.data.pipeline import Share
 from train.engine.tensorflow_backend import Devices
 from train.engine.trainer import Trainer
 

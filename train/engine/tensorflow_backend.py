@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from train.common.errors import RunError
-from train.data.share import Share
+from train.data.pipeline import Share
 from train.engine import reproducibility
 from train.engine.trainer import Trainer
 
@@ -116,7 +116,7 @@ class Devices:
         """Returns batches distributed over the devices.
 
         Args:
-            make: function of a `share`, `train.data.share.Share`, to a
+            make: function of a `share`, `train.data.pipeline.Share`, to a
                 `tf.data.Dataset`.
         """
         return self.strategy.distribute_datasets_from_function(

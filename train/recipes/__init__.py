@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from train.data.sources.kinds import kind_of
+from train.data.registry import kind_of
 from train.recipes.recipe import Recipe, base_name, is_own
 
 __all__ = [
@@ -49,7 +49,8 @@ def find(recipes, dataset, name=None):
             f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
         )
     stripped = dataset.rstrip("/") or "/"
-    if kind_of(dataset) == kind_of(stripped) in ("folder", "tfrecord"):
+    kind = kind_of(dataset)
+    if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped
     return recipes[name].override(dataset=dataset)

@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from keras_vit import VARIANTS, ViTConfig
-from train.data.sources.kinds import kind_of
+from train.data.registry import Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 
 # The released code's dropout for fine-tuning; models not named have none.
@@ -34,11 +34,11 @@ def base_name(dataset):
 
 def is_own(dataset):
     """Returns whether the data are files of the user's: folder, CSV or TFRecord."""
-    return kind_of(dataset) in ("folder", "csv", "tfrecord")
+    return kind_of(dataset).is_own
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class Recipe(Augmentation):
     """A run of training, from released weights or from scratch.
 
     Args:
@@ -82,7 +82,8 @@ class Recipe:
         test_examples: int, how many are tested and validated at most, None for all.
         crop: str, the training crop, see `train.data.transforms.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
-        rand_augment: None, or (layers, magnitude) of RandAugment.
+        rand_augment: None, or (layers, magnitude) of RandAugment; this and the next
+            three are the fields of `train.data.registry.Augmentation`.
         random_erasing: float in [0, 1], the rate of images with an erased rectangle.
         mixup: float, the alpha of mixup, 0 for none.
         cutmix: float, the alpha of CutMix, 0 for none; not both.
@@ -142,10 +143,6 @@ class Recipe:
     test_examples: int | None = None
     crop: str = "inception"
     flip: bool = True
-    rand_augment: tuple[int, float] | None = None
-    random_erasing: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
     precision: str = "float32"
     remat: bool = dataclasses.field(default=False, metadata=_NOISE)
     seed: int = dataclasses.field(default=0, metadata=_NOISE)
@@ -167,11 +164,7 @@ class Recipe:
                 f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
                 f"steps={self.steps}."
             )
-        if self.mixup and self.cutmix:
-            raise ValueError(
-                f"mixup={self.mixup} and cutmix={self.cutmix} mix the same batches: "
-                "pass one of them."
-            )
+        self.check_augmentation()
         if self.batch_size % self.micro_batches:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be cut into "
@@ -229,16 +222,12 @@ class Recipe:
                 "validation_fraction average_decay dropout_rate stochastic_depth_rate "
                 "momentum",
             ),
-            (
-                "in [0, 1]",
-                lambda v: 0.0 <= v <= 1.0,
-                "random_erasing label_smoothing",
-            ),
+            ("in [0, 1]", lambda v: 0.0 <= v <= 1.0, "label_smoothing"),
             ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
             (
                 "not negative",
                 lambda v: v >= 0,
-                "mixup cutmix weight_decay lora_rank early_stopping explained_images",
+                "weight_decay lora_rank early_stopping explained_images",
             ),
             ("more than 0, or None", lambda v: v is None or v > 0, "clip_norm"),
         ]

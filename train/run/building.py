@@ -119,16 +119,12 @@ def loss_name(recipe):
 
 def training_only(recipe):
     """Returns the augmentation and regularisation that validation does without."""
-    rand_augment = recipe.rand_augment and "{} x {:g}".format(*recipe.rand_augment)
     # As in `model`.
     drops = not recipe.frozen
     parts = {
         f"{recipe.crop} crop": recipe.crop != "resize",
         "flip": recipe.flip,
-        f"RandAugment {rand_augment}": rand_augment,
-        f"random erasing {recipe.random_erasing:g}": recipe.random_erasing,
-        f"mixup {recipe.mixup:g}": recipe.mixup,
-        f"CutMix {recipe.cutmix:g}": recipe.cutmix,
+        **dict.fromkeys(recipe.augmentation_titles, True),
         f"dropout {recipe.dropout:g}": drops and recipe.dropout,
         f"stochastic depth {recipe.stochastic_depth_rate:g}": (
             drops and recipe.stochastic_depth_rate

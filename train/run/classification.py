@@ -40,7 +40,7 @@ class FineTuning(Task):
     def check_devices(self, devices):
         """Refuses mixed examples on several hosts, and batch norms on devices."""
         recipe = self.recipe
-        if (recipe.mixup or recipe.cutmix) and devices.has_hosts:
+        if recipe.mixes and devices.has_hosts:
             raise RunError(
                 "Mixup and CutMix take the examples of a whole batch, of which each "
                 "worker has a part: leave --mixup and --cutmix out, or use one machine."

@@ -8,6 +8,7 @@ import sys
 from absl import app, flags
 
 from train.common import command_line
+from train.data import data_flags, registry
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titles
 
 # The flags are those of the command that asks for them, in its --help too.
@@ -76,15 +77,11 @@ _FLOATS = {
     ),
     "label_smoothing": (0, "The part of each label that is spread over all classes."),
     "validation_fraction": (0, "Part of train held out for validation; 0 for none."),
-    "random_erasing": (0, "Rate of images with an erased rectangle."),
-    "mixup": (0, "The alpha of mixup, such as 0.2."),
-    "cutmix": (0, "The alpha of CutMix, such as 1."),
 }
 _LISTS = {
     "image_size": "Pixels: one number, or HEIGHT,WIDTH.",
     "class_weights": "balanced, or one number per class: the weight of its images in "
     "the loss.",
-    "rand_augment": "LAYERS,MAGNITUDE of RandAugment, such as 2,15.",
 }
 _ENUMS = {
     "optimizer": (OPTIMIZERS, f"The optimizer. {titles(OPTIMIZERS)}."),
@@ -98,6 +95,7 @@ _ENUMS = {
     "precision": (PRECISIONS, "What the model computes in."),
 }
 SETTINGS = {*_STRINGS, *_BOOLEANS, *_INTEGERS, *_FLOATS, *_LISTS, *_ENUMS}
+SETTINGS |= registry.augmentations().keys()
 
 
 def define(recipes, otherwise):
@@ -107,7 +105,7 @@ def define(recipes, otherwise):
         recipes: str, where the recipes are that `--recipe` chooses from.
         otherwise: str, which recipe is taken where the flag is not given.
     """
-    command_line.define_data()
+    data_flags.define_data()
     flags.DEFINE_string(
         "recipe",
         None,
@@ -146,6 +144,7 @@ def define(recipes, otherwise):
         flags.DEFINE_float(name, None, text, lower_bound=least)
     for name, (values, text) in _ENUMS.items():
         flags.DEFINE_enum(name, None, list(values), text)
+    data_flags.define_augmentation()
 
 
 def perform(argv, command, load_task):
@@ -197,7 +196,7 @@ def read(command, find_recipe):
         recipe = (recipe.smoke() if given["smoke"] else recipe).override(**values)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    command_line.need_packages(command, _packages_of(recipe))
+    command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
     # Another directory for every kind of run.
     parts = ["" if command == "finetune" else f"-{command}", given["smoke"] * "-smoke"]
     return recipe, {
@@ -222,19 +221,6 @@ def exit_on_errors():
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; what the run directory holds is whole.")
-
-
-def _packages_of(recipe):
-    """Returns the packages that only some data sets and recipes need."""
-    from train.data.sources.kinds import kind_of
-
-    of_data = {
-        "digits": ["sklearn"],
-        "tfds": ["tensorflow_datasets"],
-        "vtab": ["tensorflow_datasets"],
-    }
-    of_changes = ["keras_cv"] if recipe.rand_augment else []
-    return of_data.get(kind_of(recipe.dataset), []) + of_changes
 
 
 def overrides(given, recipe_class=None):

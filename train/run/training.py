@@ -179,9 +179,7 @@ def training_settings(recipe):
         "seed": recipe.seed,
         "crop": recipe.crop,
         "flip": recipe.flip,
-        "changes": pipeline.Changes(
-            recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
-        ),
+        "augmentation": recipe,
     }
 
 

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_vit
-from train.data import pipeline
-from train.data.sources import digits_source
+from train.data import pipeline, sources
 from train.engine.loop import evaluate, take_steps
 from train.engine.optimizers import MomentumSGD
 from train.engine.schedules import WarmupCosine
@@ -77,7 +76,7 @@ def seed_states(devices):
 
 
 def save_steps(devices, parts, path):
-    source = digits_source.load_digits(validation_fraction=0.05)
+    source = sources.load("digits", validation_fraction=0.05)
     trainer = built(devices, parts)
     batches = devices.batches(
         lambda share: pipeline.training_batches(
