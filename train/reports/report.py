@@ -144,7 +144,7 @@ def about_curve(results):
 
     Args:
         results: dict with `loss_function` and `training_only`, as of
-            `train.run.training.about_loss`.
+            `train.run.task.about_loss`.
     """
     return markdown.escape(
         f"The loss is the one that was optimized, {results['loss_function']}, in "

@@ -17,6 +17,7 @@ study.json. A study that was killed goes on when the same command is given again
 """
 
 import dataclasses
+import functools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -93,38 +94,20 @@ flags.DEFINE_string(
 
 def main(argv):
     """Makes the runs of the study that the command line describes."""
-    recipe_flags.perform(argv, "study", _choose, _run, _tell)
-
-
-def _choose(given):
-    from train.study import studies
-
-    return studies.recipe_for(given["study"], given["dataset"], given["recipe"])
-
-
-def _run(recipe, **settings):
-    from train.study import studies
+    recipe_flags.check(argv, "study")
+    from train.study import report, studies
 
     given = flags.FLAGS
-    if given.run_dir is None:
-        settings["run_dir"] += f"-{given.study}"
-    values = {
-        field.name: given[field.name].value
-        for field in dataclasses.fields(studies.Options)
-    }
-    options = studies.Options(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-    )
-    return studies.run(given.study, recipe, options, **settings)
-
-
-def _tell(results):
-    from train.study import report
-
-    print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
+    names = (field.name for field in dataclasses.fields(studies.Options))
+    options = studies.Options(**command_line.values(" ".join(names)))
+    with recipe_flags.exit_on_errors():
+        recipe, settings = recipe_flags.read(
+            "study", functools.partial(studies.recipe_for, given.study)
+        )
+        if given.run_dir is None:
+            settings["run_dir"] += f"-{given.study}"
+        results = studies.run(given.study, recipe, options, **settings)
+        print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
 
 
 def command():

@@ -2,7 +2,7 @@
 
 from train import recipes
 from train.common.errors import RunError
-from train.engine import repeatable
+from train.engine import reproducibility
 from train.inference.run_directory import RunDirectory
 from train.recipes import pretraining
 from train.study import kinds, report
@@ -73,7 +73,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             "its runs one by one to keras-vit finetune."
         )
     # The runs begin with new Keras sessions, and their models are loaded after them.
-    with RunDirectory(run_dir).locked(), repeatable.left_as_found():
+    with RunDirectory(run_dir).locked(), reproducibility.preserved_state():
         return _run(study, recipe, options or Options(), run_dir, settings)
 
 

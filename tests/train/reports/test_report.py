@@ -21,7 +21,7 @@ from train.reports.classification import (
 )
 from train.reports.figures import draw_batch, write_predictions_picture
 from train.reports.report import write_report
-from train.run.training import about_loss
+from train.run.task import about_loss
 
 
 def random_split(classes, examples, seed=0):

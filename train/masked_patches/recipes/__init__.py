@@ -1,13 +1,9 @@
-"""Recipes for masked patch prediction, one small file a source."""
+"""Recipes for masked patch prediction, one small file per source."""
 
-from train.recipes import base_name, in_package, is_own, named
-from train.recipes.masking.recipe import MaskingRecipe
+from train.masked_patches.recipes.recipe import MaskingRecipe
+from train.recipes import find, in_package
 
 __all__ = ["MaskingRecipe", "for_dataset", "names"]
-
-
-def _all():
-    return in_package(__name__, __path__)
 
 
 def names():
@@ -18,7 +14,7 @@ def names():
     >>> names()
     ['imagenet2012', 'own_data', 'paper']
     """
-    return sorted(_all())
+    return sorted(in_package(__name__, __path__))
 
 
 def for_dataset(dataset, name=None):
@@ -40,8 +36,4 @@ def for_dataset(dataset, name=None):
     >>> for_dataset("imagenet2012").learning_rate
     0.0002
     """
-    if name is None:
-        name = base_name(dataset)
-        if name != "imagenet2012" or is_own(dataset):
-            name = "own_data"
-    return named(_all(), name, dataset)
+    return find(in_package(__name__, __path__), dataset, name)

@@ -1,4 +1,4 @@
-"""What a run of masked patch prediction does, as data."""
+"""The settings of masked patch prediction, as data."""
 
 import dataclasses
 

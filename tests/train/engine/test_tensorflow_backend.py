@@ -16,23 +16,14 @@ import pytest
 import tensorflow as tf
 
 from train.common.errors import RunError
-from train.engine import distribution
-from train.engine.distribution import Devices
+from train.engine import tensorflow_backend
+from train.engine.tensorflow_backend import Devices
 
 ROOT = pathlib.Path(__file__).parents[3]
-STEPS = pathlib.Path(__file__).with_name("distributed_steps.py")
-# Sums in another order: after twenty steps of the whole, in float32.
+STEPS = pathlib.Path(__file__).with_name("tensorflow_steps.py")
+# Sums in another order: after ten steps of the whole, in float32.
 TOLERANCE = 1e-6
 
-# The command on two devices made of one processor.
-ON_TWO_DEVICES = """
-import tensorflow as tf
-[cpu] = tf.config.list_physical_devices("CPU")
-configuration = tf.config.LogicalDeviceConfiguration()
-tf.config.set_logical_device_configuration(cpu, [configuration] * 2)
-from train import finetune
-finetune.command()
-"""
 DIGITS = ["--dataset=digits", "--steps=30", "--batch_size=16", "--checkpoint_every=5"]
 
 
@@ -104,52 +95,37 @@ def assert_same(path, expected):
 
 
 @pytest.fixture(scope="module")
-def one_device(tmp_path_factory):
-    """What one device makes of 1, 2 and 4 micro-batches."""
-    folder = tmp_path_factory.mktemp("one")
-    ended(started([STEPS, "one", 1, "1,2,4", 0, folder / "{parts}.npz"]))
-    whole = np.load(folder / "1.npz")
+def steps(tmp_path_factory):
+    """What one, two and four devices make of the same batches."""
+    folder = tmp_path_factory.mktemp("steps")
+    ended(started([STEPS, folder]))
+    whole = np.load(folder / "0-1-1.npz")
     assert len(whole["labels"]) == 360
     assert whole["losses"].min() < whole["losses"][0]
     return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2, pytest.param(4, marks=pytest.mark.soak)])
-def test_the_same_weights(one_device, tmp_path, devices):
-    folder = one_device
-    if devices > 1:
-        folder = tmp_path
-        command = [STEPS, "mirrored", devices, "1,2,4", 0, folder / "{parts}.npz"]
-        ended(started(command))
-    for parts in (1, 2, 4):
-        assert_same(folder / f"{parts}.npz", np.load(one_device / "1.npz"))
+@pytest.mark.parametrize("case", ["1-4", "2-2", "4-1"])
+def test_the_same_weights(steps, case):
+    assert_same(steps / f"0-{case}.npz", np.load(steps / "0-1-1.npz"))
+
+
+@pytest.mark.slow
+def test_devices_draw_numbers_of_their_own(steps):
+    states = np.load(steps / "seeds.npz")["seed_states"]
+    assert len(states) == 2
+    assert (states[0] != states[1]).any()
 
 
 @pytest.mark.soak
-def test_the_same_weights_from_two_processes(one_device, tmp_path):
-    out = tmp_path / "{host}-{parts}.npz"
-    for process in workers([STEPS, "multiworker", 1, "1,2,4", 0, out]):
+def test_the_same_weights_from_two_processes(steps, tmp_path):
+    for process in workers([STEPS, tmp_path, "worker"]):
         ended(process)
-    for parts in (1, 2, 4):
-        first, second = (np.load(tmp_path / f"{host}-{parts}.npz") for host in (0, 1))
+    for parts in (1, 4):
+        first, second = (np.load(tmp_path / f"{host}-2-{parts}.npz") for host in (0, 1))
         np.testing.assert_array_equal(weights(first), weights(second))
-        assert_same(tmp_path / f"0-{parts}.npz", np.load(one_device / "1.npz"))
-
-
-@pytest.mark.soak
-def test_the_command_on_two_devices(tmp_path):
-    flags = [*DIGITS, f"--run_dir={tmp_path}/run"]
-    stdout, _ = ended(started(["-c", ON_TWO_DEVICES, *flags]))
-    assert "on 2 devices" in stdout
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["test_examples"] == 360
-    # The same run, begun on one device, ends alike.
-    stdout, _ = ended(
-        started(["-m", "train.finetune", *DIGITS, f"--run_dir={tmp_path}/one"])
-    )
-    one = json.loads((tmp_path / "one" / "report.json").read_text())
-    assert abs(one["test_loss"] - report["test_loss"]) < 1e-3
+        assert_same(tmp_path / f"0-2-{parts}.npz", np.load(steps / "0-1-1.npz"))
 
 
 @pytest.mark.soak
@@ -190,42 +166,33 @@ def test_a_lost_worker_ends_the_run_which_goes_on(tmp_path):
     assert stops[0] and stops[0][0] == stops[1][0]
 
 
-@pytest.mark.soak
-def test_devices_draw_numbers_of_their_own(tmp_path):
-    out = tmp_path / "out.npz"
-    ended(started([STEPS, "mirrored", 2, 1, 0.5, out]))
-    states = np.load(out)["seed_states"]
-    assert len(states) == 2
-    assert (states[0] != states[1]).any()
-
-
 def test_what_is_detected(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.delenv("TPU_NAME", raising=False)
-    assert distribution._detected() == "one"
-    monkeypatch.setattr(distribution, "_count_local_devices", lambda: 2)
-    assert distribution._detected() == "mirrored"
+    assert tensorflow_backend._detected() == "one"
+    monkeypatch.setattr(tensorflow_backend, "_count_local_devices", lambda: 2)
+    assert tensorflow_backend._detected() == "mirrored"
     alone = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(alone))
-    assert distribution._detected() == "mirrored"
+    assert tensorflow_backend._detected() == "mirrored"
     alone["cluster"]["chief"] = ["b:1"]
     monkeypatch.setenv("TF_CONFIG", json.dumps(alone))
-    assert distribution._detected() == "multiworker"
+    assert tensorflow_backend._detected() == "multiworker"
     monkeypatch.setenv("TPU_NAME", "local")
-    assert distribution._detected() == "tpu"
+    assert tensorflow_backend._detected() == "tpu"
 
 
 def test_devices_that_are_not_there(monkeypatch):
     with pytest.raises(RunError, match="two devices at least.*--strategy=one"):
-        distribution.start("mirrored")
+        tensorflow_backend.start("mirrored")
     for text in ("", "{", "[]", '{"cluster": {}}', '{"cluster": {"ps": ["a:1"]}}'):
         monkeypatch.setenv("TF_CONFIG", text)
         with pytest.raises(RunError, match="TF_CONFIG is .*names no workers"):
-            distribution.start("multiworker")
+            tensorflow_backend.start("multiworker")
     config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(RunError, match="a:1, b:1 did not come together"):
-        distribution.start("multiworker")
+        tensorflow_backend.start("multiworker")
 
 
 def test_a_tpu_is_started_as_documented(monkeypatch):
@@ -252,7 +219,7 @@ def test_a_tpu_is_started_as_documented(monkeypatch):
         lambda resolved: calls.append(("initialize", resolved)),
     )
     monkeypatch.setattr(tf.distribute, "TPUStrategy", strategy)
-    assert distribution.start("tpu").count == 1
+    assert tensorflow_backend.start("tpu").count == 1
     assert calls == [
         ("resolver", "local"),
         ("connect", "resolved"),
@@ -274,7 +241,7 @@ def test_no_tpu(monkeypatch, error):
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
     with pytest.raises(RunError, match="No TPU answers.*TPU_NAME"):
-        distribution.start("tpu")
+        tensorflow_backend.start("tpu")
 
 
 class FourDevices(Devices):
@@ -283,7 +250,7 @@ class FourDevices(Devices):
 
 def test_parts_of_a_batch():
     devices = FourDevices(tf.distribute.get_strategy())
-    assert devices.parts(512, 8) == 2
-    assert devices.parts(512, 1) == 1
+    assert devices.micro_batches(512, 8) == 2
+    assert devices.micro_batches(512, 1) == 1
     with pytest.raises(RunError, match="batch of 10 .* 4 devices .*multiple of 4"):
-        devices.parts(10, 1)
+        devices.micro_batches(10, 1)

@@ -1,16 +1,21 @@
-"""The training step where Keras runs on JAX."""
+"""Devices and the training step under the JAX backend."""
 
 import functools
+import itertools
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
+from train.common.errors import RunError
+from train.data.pipeline import Share
+from train.engine.tensorflow_backend import Devices
 from train.engine.trainer import Trainer
 
 
 class JaxTrainer(Trainer):
-    """`train.engine.trainer.Trainer` as one compiled function of all variables.
+    """The training step as one compiled function of all variables.
 
     The function sees the whole batch; XLA shares the work among the devices that hold
     parts of it, and adds their gradients up. So random numbers, too, are those of the
@@ -50,15 +55,7 @@ class JaxTrainer(Trainer):
         """Does nothing: a random number belongs to an example, not to a device."""
 
     def step(self, inputs, labels):
-        """Takes one step.
-
-        Args:
-            inputs: what the model takes, arrays (batch, ...) spread over the devices.
-            labels: what the loss takes, arrays (batch, ...), likewise.
-
-        Returns:
-            As in `Trainer`.
-        """
+        """Takes one step on arrays (batch, ...) that are spread over the devices."""
         state = [[variable.value for variable in group] for group in self._groups]
         state, metrics = self._compiled_step(state, inputs, labels)
         for variables, values in zip(self._groups, state, strict=True):
@@ -110,7 +107,7 @@ class JaxTrainer(Trainer):
             gradients, variables, self.rate_scales, strict=True
         ):
             self.optimizer.update_step(gradient, variable, rate * scale)
-        # As much as so few steps can tell, at first.
+        # A smaller decay at first, or the initial weights would dominate.
         decay = ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
         for average, variable in zip(self.averages, variables, strict=False):
             average.assign_sub((1.0 - decay) * (average - variable))
@@ -143,7 +140,7 @@ class JaxTrainer(Trainer):
         return keras.distribution.distribute_tensor(parts, layout)
 
     def _shares(self, trained, fixed, inputs, labels, count):
-        """The model's other values after these examples, and what they add."""
+        """Returns the new non-trainable values, and what these examples add."""
         import jax
 
         def target(trained):
@@ -152,7 +149,7 @@ class JaxTrainer(Trainer):
                     trained, fixed, inputs, training=True
                 )
             loss = ops.sum(self.loss(logits, labels)) / count
-            accuracy = ops.sum(self.correct(logits, labels)) / count
+            accuracy = ops.sum(self.accuracy(logits, labels)) / count
             scaled = self.loss_scale.scaled(loss) if self.loss_scale else loss
             return scaled, (after, loss, accuracy)
 
@@ -160,11 +157,7 @@ class JaxTrainer(Trainer):
         return after, (gradients, loss, accuracy)
 
     def predict(self, inputs):
-        """Returns the float32 logits (batch, classes) of inputs as a NumPy array.
-
-        Args:
-            inputs: what the model takes, arrays (batch, ...).
-        """
+        """Returns the float32 logits (batch, classes) of inputs as a NumPy array."""
         rows = _batch_size(inputs)
         # One more size would be compiled once more.
         self._rows = max(self._rows, rows)
@@ -184,9 +177,111 @@ class JaxTrainer(Trainer):
         return answers
 
     def gather(self, values):
-        """Returns as one NumPy array (batch, ...) what each device has."""
+        """Returns distributed values as one NumPy array (batch, ...)."""
         return np.asarray(values)
 
 
 def _batch_size(inputs):
     return keras.tree.flatten(inputs)[0].shape[0]
+
+
+class JaxDevices(Devices):
+    """The devices of a run under JAX, of one machine.
+
+    Args:
+        strategy: `keras.distribution.DataParallel`.
+        host: int, 0.
+    """
+
+    @property
+    def count(self):
+        """How many devices compute side by side."""
+        return self.strategy.device_mesh.devices.size
+
+    def trainer(self, model, optimizer, **settings):
+        """Returns a `JaxTrainer` of a model that was made in the scope.
+
+        Raises:
+            RunError: the model computes in float16 on processors.
+        """
+        is_cpu = self.strategy.device_mesh.devices.flat[0].startswith("cpu")
+        if is_cpu and model.compute_dtype == "float16":
+            raise RunError(
+                "JAX has no float16 attention on processors: pass "
+                "--precision=mixed_bfloat16 or float32, or use a GPU."
+            )
+        return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
+
+    def batches(self, make):
+        """Yields batches that are spread over the devices; `make` as in `Devices`."""
+        parts = make(share=Share(devices=self.count)).as_numpy_iterator()
+        ahead = None
+        while batch := list(itertools.islice(parts, self.count)):
+            # On its way while the devices work on the one before.
+            batch = keras.tree.map_structure(self._spread, *batch)
+            if ahead is not None:
+                yield ahead
+            ahead = batch
+        if ahead is not None:
+            yield ahead
+
+    def first_device(self, values):
+        """Returns what the first device has of distributed values."""
+        return keras.tree.map_structure(
+            lambda value: value.addressable_shards[0].data, values
+        )
+
+    def _spread(self, *parts):
+        """Makes one array of a part for each device."""
+        import jax
+
+        shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+        sharding = self.strategy.get_data_layout(shape).backend_layout
+        placed = [
+            jax.device_put(part, device)
+            for part, device in zip(parts, sharding.mesh.devices.flat, strict=True)
+        ]
+        return jax.make_array_from_single_device_arrays(shape, sharding, placed)
+
+
+def start(name="auto"):
+    """Gets the devices ready, for `train.engine.devices.start`.
+
+    TensorFlow, which reads the data, is kept off them; `"auto"` is all that JAX sees.
+
+    Raises:
+        RunError: there are no such devices.
+
+    Source:
+        https://keras.io/guides/distribution
+    """
+    if name == "multiworker":
+        raise RunError(
+            "--strategy=multiworker is TensorFlow's: unset KERAS_BACKEND to train on "
+            "several machines, or with KERAS_BACKEND=jax pass --strategy=mirrored on "
+            "one."
+        )
+    for kind in ("GPU", "TPU"):
+        if tf.config.list_physical_devices(kind):
+            tf.config.set_visible_devices([], kind)
+    try:
+        devices = keras.distribution.list_devices()
+    except RuntimeError as error:
+        raise RunError(
+            f"JAX has no device to run on ({error}): check its installation and "
+            "JAX_PLATFORMS."
+        ) from error
+    if name == "mirrored" and len(devices) < 2:
+        raise RunError(
+            "--strategy=mirrored needs two devices at least, and JAX sees "
+            f"{devices[0]} alone: check the driver and the installation of JAX, or "
+            "pass --strategy=one."
+        )
+    if name == "tpu" and not devices[0].startswith("tpu"):
+        raise RunError(
+            f"--strategy=tpu needs a TPU, and JAX sees {devices[0]}: start the command "
+            "on the machine that has it, with pip install 'jax[tpu]'."
+        )
+    if name == "one":
+        devices = devices[:1]
+    return JaxDevices(keras.distribution.DataParallel(devices=devices))

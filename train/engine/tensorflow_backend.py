@@ -1,4 +1,4 @@
-"""Which devices a run uses, and how the work is shared among them."""
+"""The devices of a run under TensorFlow, and how they share a batch."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
-from train.engine import repeatable
+from train.engine import reproducibility
 from train.engine.trainer import Trainer
 
 # What TensorFlow raises on the hosts that are left.
@@ -28,16 +28,11 @@ _EXAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """The devices of a run.
+    """The devices of a run under TensorFlow.
 
     Args:
         strategy: `tf.distribute.Strategy`.
         host: int, the number of this process among those of the run.
-
-    Example:
-
-    >>> Devices(tf.distribute.get_strategy()).count
-    1
     """
 
     strategy: tf.distribute.Strategy
@@ -50,57 +45,43 @@ class Devices:
 
     @property
     def is_chief(self):
-        """Whether this process writes the files of the run and talks to people."""
+        """Whether this process writes the files of the run and prints."""
         return self.host == 0
-
-    def tell(self, line):
-        """Prints a line, by one process alone."""
-        if self.is_chief:
-            print(line)
 
     @property
     def has_hosts(self):
         """Whether other processes take part."""
         return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
+    def print(self, line):
+        """Prints a line on the first host."""
+        if self.is_chief:
+            print(line)
+
     def scope(self):
         """Returns a context in which variables are made for all devices."""
         return self.strategy.scope()
 
     def trainer(self, model, optimizer, **settings):
-        """Returns a `train.engine.trainer.Trainer` on these devices.
-
-        Args:
-            model: `keras.Model`, made in the scope.
-            optimizer: `keras.optimizers.Optimizer`.
-            **settings: of the trainer.
-        """
+        """Returns a `Trainer` of a model that was made in the scope."""
         return Trainer(model, optimizer, strategy=self.strategy, **settings)
 
-    def first(self, values):
-        """Returns what the first device of this host has of spread values."""
+    def first_device(self, values):
+        """Returns what the first device of this host has of distributed values."""
         return tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0], values
         )
 
-    def everyone(self, value):
-        """Returns the value that each device's host has, a list of int.
-
-        Args:
-            value: int, of this host.
-        """
+    def all_gather(self, value):
+        """Returns the int of every device's host, a list, from that of this host."""
         if not self.has_hosts:
             return [value] * self.count
         found = self.strategy.run(lambda: tf.constant([value]))
         return self.strategy.gather(found, axis=0).numpy().tolist()
 
     @contextlib.contextmanager
-    def watched(self):
-        """Explains the loss of a host, on those that are left.
-
-        Raises:
-            RunError: another process of the run ended, or cannot be reached.
-        """
+    def explain_lost_worker(self):
+        """Raises a `RunError` where another process of the run ended."""
         try:
             yield
         except _LOST as error:
@@ -112,38 +93,31 @@ class Devices:
                 "on from the last checkpoint."
             ) from error
 
-    def parts(self, batch_size, micro_batches):
-        """Returns in how many parts each device computes its share of a batch.
+    def micro_batches(self, batch_size, parts):
+        """Returns the micro-batches in which each device computes its share of a batch.
 
         Args:
             batch_size: int, of the whole.
-            micro_batches: int, parts of the whole, of which the devices compute as
-                many at a time as they are.
-
-        Returns:
-            int.
+            parts: int, micro-batches of the whole.
 
         Raises:
             RunError: the batch cannot be shared equally.
         """
-        parts = -(-micro_batches // self.count)
-        if batch_size % (self.count * parts):
+        count = -(-parts // self.count)
+        if batch_size % (self.count * count):
             raise RunError(
                 f"A batch of {batch_size} cannot be shared equally by {self.count} "
-                f"devices in {parts} parts each: pass a --batch_size that is a "
-                f"multiple of {self.count * parts}."
+                f"devices in {count} parts each: pass a --batch_size that is a "
+                f"multiple of {self.count * count}."
             )
-        return parts
+        return count
 
     def batches(self, make):
-        """Returns batches that are spread over the devices.
+        """Returns batches distributed over the devices.
 
         Args:
             make: function of a `share`, `train.data.pipeline.Share`, to a
                 `tf.data.Dataset`.
-
-        Returns:
-            An iterable of what `train.engine.trainer.Trainer` takes.
         """
         return self.strategy.distribute_datasets_from_function(
             lambda context: make(
@@ -157,18 +131,7 @@ class Devices:
 
 
 def start(name="auto"):
-    """Gets the devices ready; call it before anything runs on TensorFlow.
-
-    Args:
-        name: `"one"` device; `"mirrored"`, all of this machine; `"multiworker"`, all
-            of the machines that `TF_CONFIG` names; `"tpu"`; or `"auto"`, the one of
-            these that the machine and its environment call for.
-
-    Returns:
-        `Devices`.
-
-    Raises:
-        RunError: there are no such devices, or they do not answer.
+    """Gets the devices ready, for `train.engine.devices.start`.
 
     Source:
         https://www.tensorflow.org/guide/distributed_training
@@ -198,12 +161,13 @@ def has_other_workers():
 
 def _one():
     # With several devices, or processes, one operation has to wait for another.
-    repeatable.one_operation_at_a_time()
+    reproducibility.one_operation_at_a_time()
     return Devices(tf.distribute.get_strategy())
 
 
 def _mirrored():
-    devices = _local_devices()
+    kinds = (tf.config.list_logical_devices(kind) for kind in ("GPU", "CPU"))
+    devices = next([device.name for device in found] for found in kinds if found)
     if len(devices) < 2:
         raise RunError(
             "--strategy=mirrored needs two devices at least, and TensorFlow sees "
@@ -247,11 +211,6 @@ def _tpu():
     return Devices(tf.distribute.TPUStrategy(resolver))
 
 
-def _local_devices():
-    kinds = (tf.config.list_logical_devices(kind) for kind in ("GPU", "CPU"))
-    return next([device.name for device in found] for found in kinds if found)
-
-
 def _count_local_devices():
     """Counts the devices without starting TensorFlow, which `_one` has to precede."""
     if gpus := tf.config.list_physical_devices("GPU"):
@@ -261,7 +220,7 @@ def _count_local_devices():
 
 
 def _cluster():
-    """Returns what TF_CONFIG says."""
+    """Returns the parsed TF_CONFIG."""
     text = os.environ.get("TF_CONFIG", "")
     try:
         config = json.loads(text)

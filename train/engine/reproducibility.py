@@ -1,4 +1,4 @@
-"""Runs that repeat to the last bit."""
+"""Seeds, precision and the order of operations: runs that repeat to the last bit."""
 
 import contextlib
 import random
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 
 @contextlib.contextmanager
-def settled(seed, precision):
-    """Sets the random numbers and the precision of a run, and restores those before.
+def seeded(seed, precision):
+    """Sets the seeds and the precision of a run, and restores the previous state.
 
     Keras draws the seeds of initializers and of dropout from Python's generator. The
     global seeds of TensorFlow and Keras have no part in a run and stay as they are.
@@ -19,7 +19,7 @@ def settled(seed, precision):
         seed: int, from 0 to 2^32 - 1.
         precision: str, a policy of `keras.config.set_dtype_policy`.
     """
-    with left_as_found():
+    with preserved_state():
         random.seed(seed)
         np.random.seed(seed)
         keras.config.set_dtype_policy(precision)
@@ -27,8 +27,8 @@ def settled(seed, precision):
 
 
 @contextlib.contextmanager
-def left_as_found():
-    """Restores at its end the random numbers of Python and NumPy, and the precision."""
+def preserved_state():
+    """Restores the random state of Python and NumPy, and the precision, on exit."""
     policy = keras.config.dtype_policy()
     states = random.getstate(), np.random.get_state()
     try:
@@ -40,13 +40,11 @@ def left_as_found():
 
 
 def one_operation_at_a_time():
-    """Lets TensorFlow start an operation only when the one before it is done.
+    """Makes TensorFlow run one operation after the other, each on all cores.
 
-    Each operation still has all cores. Side by side, they end in an order that differs
-    from run to run, and with it the order in which TensorFlow's `AddN` adds up the
-    gradients of a tensor with several uses, and their last bits. Costs about 4% of a
-    training step on two cores.
-
+    Side by side, operations end in an order that differs from run to run, and with it
+    the order in which TensorFlow's `AddN` adds up the gradients of a tensor with
+    several uses, and their last bits. Costs about 4% of a training step on two cores.
     Call it before anything runs on TensorFlow.
 
     Raises:

@@ -8,7 +8,7 @@ table 3.
 
 import dataclasses
 
-from train.recipes.masking import paper
+from train.masked_patches.recipes import paper
 
 RECIPE = dataclasses.replace(
     paper.RECIPE,

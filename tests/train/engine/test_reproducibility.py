@@ -1,16 +1,23 @@
+"""Seeds, precision, and gradients that repeat to the last bit."""
+
 import pathlib
+import random
 import subprocess
 import sys
 
+import keras
+import numpy as np
 import pytest
+
+from train.engine import reproducibility
 
 ROOT = pathlib.Path(__file__).parents[3]
 # Without the call most gradients of the same batch differ in their last bits.
 SCRIPT = """
 import numpy as np
 import tensorflow as tf
-from train import repeatable
-repeatable.one_operation_at_a_time()
+from train.engine import reproducibility
+reproducibility.one_operation_at_a_time()
 import keras
 import keras_vit
 
@@ -41,3 +48,23 @@ def test_gradients_repeat_to_the_last_bit():
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True
     )
     assert process.stdout == "equal\n", process.stderr
+
+
+def test_random_numbers_follow_the_seed_and_go_on_as_before():
+    before = keras.config.dtype_policy()
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    drawn = []
+    for _ in range(2):
+        with (
+            pytest.raises(KeyError),
+            reproducibility.seeded(3, "mixed_bfloat16"),
+        ):
+            assert keras.config.dtype_policy().name == "mixed_bfloat16"
+            initializer = keras.initializers.GlorotUniform()
+            drawn.append(keras.ops.convert_to_numpy(initializer((2, 3))).tolist())
+            drawn[-1].append(np.random.uniform())
+            raise KeyError
+        assert keras.config.dtype_policy() == before
+        assert random.getstate() == states[0]
+        assert np.random.get_state()[1].tolist() == states[1]
+    assert drawn[0] == drawn[1]
