@@ -14,7 +14,7 @@ evaluation, which reads whole images, with "bare decode_jpeg".
 --ours     training (random crops, flipped), evaluation (whole images), or all
 --peers    crop (TensorFlow's decoder alone, on windows as in training), crop-resize,
            decode (whole images), pillow, keras, torchvision, or all; --peers= for none
---overlap  a step is train.engine.loop.fit for a few steps, on batches that are read
+--overlap  a few steps of train.engine.loop.take_steps, on batches that are read
            meanwhile and on one that is in memory; tells how long training waited
 """
 

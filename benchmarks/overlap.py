@@ -33,17 +33,17 @@ def contenders(settings, steps):
 
 
 def training(folder, image_size, batch, sizes, waits, steps, in_memory):
-    """`train.engine.loop.fit` for a few steps, set up as `train.finetune` does."""
+    """`take_steps` of the training loop, set up as `train.finetune` does."""
     import tensorflow as tf
 
     from benchmarks.ours import build
     from train.data import pipeline, sources
-    from train.engine import repeatable
-    from train.engine.loop import fit
+    from train.engine import reproducibility
+    from train.engine.loop import take_steps
     from train.engine.optimizers import MomentumSGD
     from train.engine.trainer import Trainer
 
-    repeatable.one_operation_at_a_time()
+    reproducibility.one_operation_at_a_time()
     split = sources.load(folder).train
     batches = pipeline.training_batches(
         split, image_size=(image_size, image_size), batch_size=batch, seed=0
@@ -58,7 +58,9 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
         first, waited, started = next(firsts), waiting.seconds, time.perf_counter()
         # So that TensorBoard's profile knows the steps.
         with tf.profiler.experimental.Trace("train", step_num=first, _r=1):
-            fit(trainer, waiting, start_step=first, steps=first + steps, callbacks=[])
+            last = first + steps
+            for _ in take_steps(trainer, waiting, start_step=first, steps=last):
+                pass
         seconds = time.perf_counter() - started
         if not in_memory:
             with open(waits, "a") as stream:

@@ -16,8 +16,8 @@ import zoo
 from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
+from train.data import registry
 from train.export import parity, runtimes
-from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
@@ -263,7 +263,7 @@ def test_a_missing_package_is_named_before_anything_is_made(
 )
 def test_packages_of_data_and_recipe(dataset, more, needed):
     recipe = recipes.for_dataset(dataset, None).override(**more)
-    assert recipe_flags._packages_of(recipe) == needed
+    assert registry.packages_of(recipe.dataset, recipe) == needed
 
 
 def test_several_missing_packages_are_one_message(monkeypatch):

@@ -18,37 +18,21 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-
-from train.common import command_line
+from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
 def main(argv):
-    """Reads the flags, runs, and says where the report is."""
-    recipe_flags.perform(argv, "finetune", _choose, _run, _tell)
+    """Trains as the flags say, and prints where the report is."""
+    recipe_flags.perform(argv, "finetune", _load_task)
 
 
-def _choose(given):
-    from train import recipes
+def _load_task():
+    from train.run.classification import FineTuning
 
-    return recipes.for_dataset(given["dataset"], given["recipe"])
-
-
-def _run(recipe, **settings):
-    from train.run import training
-
-    return training.run(recipe, **settings)
-
-
-def _tell(results):
-    print(
-        f"test accuracy {results['test_accuracy']:.2%} on "
-        f"{results['tested']} test images\n"
-        f"report {results['report']}\n"
-        f"model  {results['model']}"
-    )
+    return FineTuning
 
 
 def command():

@@ -18,8 +18,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-
-from train.common import command_line
+from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 
 recipe_flags.define(
@@ -29,31 +28,14 @@ recipe_flags.define(
 
 
 def main(argv):
-    """Reads the flags, runs, and says where the weights are."""
-    recipe_flags.perform(argv, "pretrain", _choose, _run, _tell)
+    """Trains as the flags say, and prints where the report is."""
+    recipe_flags.perform(argv, "pretrain", _load_task)
 
 
-def _choose(given):
-    from train.recipes import pretraining
+def _load_task():
+    from train.run.classification import PreTraining
 
-    return pretraining.for_dataset(given["dataset"], given["recipe"])
-
-
-def _run(recipe, **settings):
-    from train.run import training
-
-    return training.run(recipe, **settings, keep_weights=True)
-
-
-def _tell(results):
-    print(
-        f"test accuracy {results['test_accuracy']:.2%} on "
-        f"{results['tested']} test images\n"
-        f"report  {results['report']}\n"
-        f"model   {results['model']}"
-    )
-    if results["weights"] is not None:
-        print(f"weights {results['weights']}")
+    return PreTraining
 
 
 def command():

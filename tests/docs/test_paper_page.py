@@ -13,7 +13,8 @@ import keras_vit_start
 import zoo
 from keras_vit import explain
 from keras_vit.explain import figures
-from train.recipes import masking, names, pretraining
+from train.masked_patches import recipes as masking
+from train.recipes import names, pretraining
 from train.run import recipe_flags
 
 DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"
@@ -89,7 +90,8 @@ def test_recipes_exist():
 @pytest.mark.parametrize("page", PAGES[:1], ids=lambda page: page.name)
 def test_flags_exist(page):
     source = inspect.getsource(recipe_flags)
-    known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source)) | OTHER_FLAGS
+    known = set(re.findall(r"DEFINE_\w+\(\s*\"(\w+)\"", source))
+    known |= recipe_flags.SETTINGS | OTHER_FLAGS
     found = set(re.findall(r"--([a-z]\w+)", page.read_text()))
     assert found - known - {"dataset", "data_dir", "images", "out"} == set()
 

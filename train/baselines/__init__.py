@@ -42,16 +42,11 @@ def build(name, *, weights=None, image_size=224, classes):
         [-1, 1] to float32 logits (batch, classes), whose last layer is `head`.
 
     Raises:
-        RunError: there is no such baseline, or its weights cannot be had or do not
-            fit; the message says what to do.
+        RunError: there is no such baseline, or its weights are not available or do
+            not fit; the message says what to do.
 
     Source:
         BiT: arXiv 1912.11370. ResNet50V2: arXiv 1603.05027, `keras.applications`.
-
-    Example:
-
-    >>> build("BiT-R50x1", image_size=(32, 64), classes=10).output_shape
-    (None, 10)
     """
     if name not in BASELINES:
         raise RunError(

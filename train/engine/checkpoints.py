@@ -11,14 +11,7 @@ from zoo.files.archive import Archive, CheckpointError
 
 
 class Checkpoints:
-    """The checkpoints in a folder, of which the newest two are kept.
-
-    Args:
-        folder: str or path, made if missing.
-
-    Raises:
-        RunError: the folder cannot be made.
-    """
+    """The checkpoints in a folder, which is made; the newest two are kept."""
 
     def __init__(self, folder):
         self.folder = make_folder(folder)
@@ -32,11 +25,7 @@ class Checkpoints:
         return sorted(int(match[1]) for match in found if match)
 
     def save(self, step, variables):
-        """Writes the variables after a step, then drops what is older than the last.
-
-        Args:
-            step: int.
-            variables: list of Keras variables, in an order that stays the same.
+        """Writes the variables after a step, then drops all but the newest two.
 
         Raises:
             RunError: the file cannot be written, or a variable is not finite; the
@@ -47,13 +36,10 @@ class Checkpoints:
             self._path(old).unlink()
 
     def restore(self, variables):
-        """Assigns the newest checkpoint to the variables.
-
-        Args:
-            variables: the list that was saved.
+        """Assigns the newest checkpoint to the variables that were saved.
 
         Returns:
-            The step int, 0 where there is no checkpoint.
+            Its step, 0 where there is none.
 
         Raises:
             RunError: the file is damaged or of another model.
@@ -74,11 +60,7 @@ class Checkpoints:
         self._read(self._best, variables)
 
     def require_best(self):
-        """Makes sure that the best of the run is there.
-
-        Raises:
-            RunError: it is not.
-        """
+        """Raises a `RunError` where the best of the run is missing."""
         if not self._best.is_file():
             raise RunError(
                 f"{self._best} is missing, which holds the weights of the best "
@@ -136,14 +118,14 @@ class Checkpoints:
 
 
 def _reason(error, path):
-    """What is wrong with a file, without the advice for those that are downloaded."""
+    """Returns what is wrong with a file, without the advice for downloads."""
     if error.__cause__ is not None:
         return first_line(error.__cause__)
     return first_line(str(error).removeprefix(f"{path} ").partition(": ")[0])
 
 
 def _to_numpy(variable):
-    # No .npz tells bfloat16; float32 holds all of its values.
+    # NumPy has no bfloat16; float32 holds all of its values.
     if variable.dtype == "bfloat16":
         variable = ops.cast(variable, "float32")
     return ops.convert_to_numpy(variable)

@@ -1,9 +1,9 @@
-"""The devices of a run, on the backend that Keras has."""
+"""Starts the devices of a run, on the backend that Keras has."""
 
 import keras
 import tensorflow as tf
 
-from train.engine import distribution
+from train.engine import tensorflow_backend
 
 
 def start(name="auto"):
@@ -15,23 +15,23 @@ def start(name="auto"):
             these that the machine and its environment call for.
 
     Returns:
-        `train.engine.distribution.Devices`, under the JAX backend
-        `train.engine.jax_devices.JaxDevices`.
+        `train.engine.tensorflow_backend.Devices`, under the JAX backend
+        `train.engine.jax_backend.JaxDevices`.
 
     Raises:
         RunError: there are no such devices, or they do not answer.
     """
     if keras.backend.backend() != "jax":
-        return distribution.start(name)
-    from train.engine import jax_devices
+        return tensorflow_backend.start(name)
+    from train.engine import jax_backend
 
     # Or each would train alone, in one directory.
-    is_one_of_many = name == "auto" and distribution.has_other_workers()
-    return jax_devices.start("multiworker" if is_one_of_many else name)
+    is_one_of_many = name == "auto" and tensorflow_backend.has_other_workers()
+    return jax_backend.start("multiworker" if is_one_of_many else name)
 
 
 def alone():
     """Returns the one device of a program that chose none."""
     if keras.backend.backend() == "jax":
         return start("one")
-    return distribution.Devices(tf.distribute.get_strategy())
+    return tensorflow_backend.Devices(tf.distribute.get_strategy())

@@ -1,4 +1,4 @@
-"""The loop around the training step, and evaluation."""
+"""The training loop: steps, validation, checkpoints, resume; and evaluation."""
 
 import contextlib
 import time
@@ -9,41 +9,162 @@ import tensorflow as tf
 
 from train.common.errors import DIVERGED, RunError
 from train.data.pipeline import NO_LABEL
+from train.engine.callbacks import EarlyStopping, NullLog, RunLog, SignalHandler
+from train.engine.checkpoints import Checkpoints
+from train.engine.metrics import MetricLog
+
+LESS_MEMORY = (
+    "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "
+    "--model."
+)
 
 
-@contextlib.contextmanager
-def explaining_full_memory(remedy):
-    """Tells what to do where a model does not fit into the device's memory.
+class TrainingLoop:
+    """The steps of a run that are left, from its last checkpoint on.
 
     Args:
-        remedy: str.
-
-    Raises:
-        RunError: it does not.
+        run: `train.run.training.Run`.
     """
-    try:
-        yield
-    except (tf.errors.ResourceExhaustedError, RuntimeError) as error:
-        # JAX has no class of its own for it.
-        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise RunError(f"The device's memory is full: {remedy}") from error
+
+    def __init__(self, run):
+        self.run = run
+        self.recipe, self.trainer, self.devices = run.recipe, run.trainer, run.devices
+        self.checkpoints = Checkpoints(run.directory.checkpoints)
+        self.metrics = MetricLog(run.directory.metrics)
+        self.stopping = EarlyStopping(
+            self.metrics,
+            self.recipe.early_stopping,
+            lambda: self.checkpoints.save_best(self.trainer.variables),
+        )
+        self.log = NullLog()
+
+    def train(self):
+        """Takes the steps; where a `RunError` ends them, what is saved is whole."""
+        recipe, trainer, devices = self.recipe, self.trainer, self.devices
+        start_step = self._restore()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(explained_device_errors(devices))
+            if devices.is_chief:
+                self.metrics.rewind(start_step)
+                self.run.announce()
+                if devices.count > 1:
+                    print(f"on {devices.count} devices")
+            is_over = self._chief_decides(self.stopping.is_over)
+            if devices.is_chief:
+                self._announce_resume(start_step, is_over)
+                self.log = RunLog(
+                    self.metrics,
+                    self.run.directory.tensorboard,
+                    steps=recipe.steps,
+                    start_step=start_step,
+                    batch_size=recipe.batch_size,
+                )
+            stack.callback(self.log.close)
+            signals = stack.enter_context(SignalHandler(self._save, devices.all_gather))
+            for step, metrics in take_steps(
+                trainer,
+                self.run.batches(start_step),
+                start_step=start_step,
+                steps=start_step if is_over else recipe.steps,
+            ):
+                self.log(step, metrics)
+                stops = False
+                if step % recipe.eval_interval == 0 or step == recipe.steps:
+                    stops = self._validate(step)
+                    self._draw(step)
+                if step % recipe.checkpoint_interval == 0 or step == recipe.steps:
+                    self._save(step)
+                signals.after(step)
+                if stops:
+                    break
+            if recipe.early_stopping:
+                # Only now have all workers seen the last validation, and the file.
+                self.checkpoints.restore_best(trainer.variables)
+                if devices.is_chief:
+                    self.log.print(
+                        f"the best validation was after step "
+                        f"{self.stopping.best()[0]:,}: taking the weights of then"
+                    )
+
+    def _restore(self):
+        """Restores the newest checkpoint and returns its step."""
+        step = self.checkpoints.restore(self.trainer.variables)
+        with self.devices.explain_lost_worker():
+            steps = self.devices.all_gather(step)
+        if len(set(steps)) > 1:
+            raise RunError(
+                f"The workers found checkpoints of steps {steps} in "
+                f"{self.checkpoints.folder}: pass a --run_dir on a disk that all of "
+                "them share."
+            )
+        self.trainer.spread_seeds()
+        return step
+
+    def _announce_resume(self, start_step, is_over):
+        if start_step >= self.recipe.steps:
+            print("all steps were taken before: testing and reporting again")
+        elif is_over:
+            print(
+                f"the run stopped early, after step {start_step:,}: testing and "
+                "reporting again"
+            )
+        elif start_step:
+            print(f"going on after step {start_step:,}")
+        if self.recipe.early_stopping and len(self.metrics.series("val_accuracy")[0]):
+            # Now, rather than after the last step.
+            self.checkpoints.require_best()
+
+    def _chief_decides(self, decide):
+        """Returns on all hosts the bool that a function returns on the first."""
+        decision = int(self.devices.is_chief and decide())
+        return bool(max(self.devices.all_gather(decision)))
+
+    def _save(self, step):
+        if self.devices.is_chief and step not in self.checkpoints.steps():
+            # What is logged up to here must not be logged again after a resume.
+            self.log.flush(step)
+            self.checkpoints.save(step, self.trainer.variables)
+
+    def _validate(self, step):
+        """Validates, if there are images for it; returns whether the run stops."""
+        with self.trainer.averaged():
+            found = self.run.validate()
+        if found is None:
+            return False
+        check_finite(f"The validation loss after step {step}", found["val_loss"])
+        self.log.validation(step, **found)
+        stops = self._chief_decides(lambda: self.stopping.after(step))
+        if stops:
+            # From here the same command has nothing left to do.
+            self._save(step)
+        return stops
+
+    def _draw(self, step):
+        if not self.recipe.explained_images:
+            return
+        with self.trainer.averaged():
+            if self.devices.is_chief:
+                try:
+                    self.log.images(step, self.run.pictures(step))
+                except ValueError as error:
+                    # As of weights that are not finite: no reason to stop.
+                    self.log.print(f"step {step}: no pictures for TensorBoard: {error}")
 
 
-def fit(trainer, batches, *, start_step, steps, callbacks):
+def take_steps(trainer, batches, *, start_step, steps):
     """Takes the steps that are left.
 
     Args:
-        trainer: `Trainer`.
-        batches: iterable of (images, labels), the first for step `start_step`.
+        trainer: `train.engine.trainer.Trainer`.
+        batches: iterable of (inputs, labels), the first for step `start_step`.
         start_step: int, steps already taken.
         steps: int, steps in all.
-        callbacks: functions of (step, metrics) called after each step, with the
-            number of steps taken and a dict of floats: those of `Trainer.step`,
-            `learning_rate`, and `seconds`, the wall time since the end of the step
-            before, or since the beginning: waiting for images, compiling, and what the
-            callbacks did after the step before are in it. Where one returns True, no
-            further step is taken.
+
+    Yields:
+        The number of steps taken, and a dict of floats: those of `Trainer.step`,
+        `learning_rate`, and `seconds`, the wall time since the end of the step before,
+        or since the beginning: waiting for images, compiling, and what was done
+        between the steps are in it.
 
     Raises:
         RunError: the loss, or another of these numbers, is not finite.
@@ -52,9 +173,9 @@ def fit(trainer, batches, *, start_step, steps, callbacks):
     batches = iter(batches)
     for step in range(start_step + 1, steps + 1):
         learning_rate = float(trainer.optimizer.learning_rate)
-        images, labels = next(batches)
+        inputs, labels = next(batches)
         metrics = {
-            name: float(value) for name, value in trainer.step(images, labels).items()
+            name: float(value) for name, value in trainer.step(inputs, labels).items()
         }
         metrics["learning_rate"] = learning_rate
         now = time.perf_counter()
@@ -67,37 +188,20 @@ def fit(trainer, batches, *, start_step, steps, callbacks):
                 "use --precision=mixed_bfloat16 or float32. The checkpoints before it "
                 "are kept."
             )
-        ends = [callback(step, metrics) for callback in callbacks]
-        if any(ends):
-            return
-
-
-def check_finite(name, value):
-    """Makes sure that a run has not diverged.
-
-    Args:
-        name: str, what the number is, and of which step.
-        value: float.
-
-    Raises:
-        RunError: it is NaN or infinite.
-    """
-    if not np.isfinite(value):
-        raise RunError(f"{name} is {value}: {DIVERGED}")
+        yield step, metrics
 
 
 def evaluate(trainer, batches, on_batch=None):
     """Runs the model over all batches, the last and smaller one included.
 
     Args:
-        trainer: `Trainer`, whose loss is computed.
+        trainer: `train.engine.trainer.Trainer`, whose loss is computed.
         batches: iterable of (images, labels).
         on_batch: None, or a function of the number of examples done so far.
 
     Returns:
         Tuple of labels (examples,) int32 and probabilities (examples, classes)
-        float32, as NumPy arrays, and as a float the mean over the examples of the loss
-        that the trainer optimizes.
+        float32, as NumPy arrays, and the mean loss over the examples, a float.
     """
     all_labels, all_logits = [], []
     done, loss = 0, 0.0
@@ -116,3 +220,28 @@ def evaluate(trainer, batches, on_batch=None):
     labels, logits = np.concatenate(all_labels), np.concatenate(all_logits)
     probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
     return labels, probabilities, float(loss / done)
+
+
+def check_finite(name, value):
+    """Raises a `RunError` where a number, such as "The loss of step 3", is not."""
+    if not np.isfinite(value):
+        raise RunError(f"{name} is {value}: {DIVERGED}")
+
+
+@contextlib.contextmanager
+def explaining_full_memory(remedy):
+    """Raises a `RunError` with a remedy where the device's memory is full."""
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, RuntimeError) as error:
+        # JAX has no class of its own for it.
+        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise RunError(f"The device's memory is full: {remedy}") from error
+
+
+@contextlib.contextmanager
+def explained_device_errors(devices):
+    """Raises a `RunError` for a lost worker or full memory."""
+    with devices.explain_lost_worker(), explaining_full_memory(LESS_MEMORY):
+        yield

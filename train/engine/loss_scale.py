@@ -1,4 +1,4 @@
-"""Scaled losses, whose gradients float16 can tell from zero."""
+"""Loss scaling for float16."""
 
 import keras
 from keras import ops
@@ -8,17 +8,12 @@ _STEPS_TO_GROW = 2_000
 
 
 class LossScale:
-    """A factor of the loss that follows what the gradients allow.
+    """A factor of the loss that keeps float16 gradients from underflow.
 
     It doubles after 2,000 steps without overflow, and halves at every overflow.
 
     Source:
         Mixed Precision Training, arXiv 1710.03740, section 3.2.
-
-    Example:
-
-    >>> float(LossScale().scale)
-    32768.0
     """
 
     def __init__(self):
@@ -29,7 +24,7 @@ class LossScale:
 
     @property
     def variables(self):
-        """What a checkpoint must hold."""
+        """The variables of a checkpoint."""
         return [self.scale, self.good_steps]
 
     def scaled(self, loss):
@@ -42,11 +37,7 @@ class LossScale:
         return [gradient * factor for gradient in gradients]
 
     def update(self, is_finite):
-        """Counts a step.
-
-        Args:
-            is_finite: bool tensor, whether no gradient overflowed.
-        """
+        """Updates the scale after a step whose gradients are finite, or are not."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
         grows = good_steps >= _STEPS_TO_GROW
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)

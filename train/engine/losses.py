@@ -4,7 +4,7 @@ from keras import ops
 
 
 def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
-    """Returns what each example loses: -sum over classes of label log softmax(logits).
+    """Returns -sum over the classes of label log softmax(logits), for each example.
 
     Args:
         logits: float tensor (batch, classes).
@@ -42,10 +42,9 @@ def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
 
 
 def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
-    """Returns what each example loses, every class a question of its own.
+    """Returns the sum of binary cross-entropies over the classes, for each example.
 
-    The sum over classes of -label log sigmoid(logit) - (1 - label) log(1 -
-    sigmoid(logit)).
+    That is the sum of -label log sigmoid(logit) - (1 - label) log(1 - sigmoid(logit)).
 
     Args:
         logits: float tensor (batch, classes).
@@ -63,13 +62,6 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
 
     Source:
         How to train your ViT?, section 3.2; big_vision, `utils.py`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> losses = sigmoid_cross_entropy(np.zeros((3, 4), "float32"), np.array([0, 1, 3]))
-    >>> bool(abs(losses[0] - 4 * np.log(2)) < 1e-6)
-    True
     """
     logits, targets, weights = _prepare(logits, labels, label_smoothing, class_weights)
     losses = ops.sum(
@@ -79,22 +71,9 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
 
 
 def count_correct(logits, labels):
-    """Returns 1 for each example whose largest logit is that of its label, else 0.
+    """Returns 1.0 for each example whose largest logit is that of its label, else 0.0.
 
-    Args:
-        logits: float tensor (batch, classes).
-        labels: int tensor (batch,), or float tensor (batch, classes), of which the
-            largest counts.
-
-    Returns:
-        float32 tensor (batch,).
-
-    Example:
-
-    >>> import numpy as np
-    >>> right = count_correct(np.eye(3), np.array([0, 1, 1]))
-    >>> [float(one) for one in right]
-    [1.0, 1.0, 0.0]
+    Labels are as in `softmax_cross_entropy`; of rows the largest counts.
     """
     if len(labels.shape) == 2:
         labels = ops.argmax(labels, axis=-1)
@@ -103,7 +82,7 @@ def count_correct(logits, labels):
 
 
 def _prepare(logits, labels, label_smoothing, class_weights):
-    """Returns float32 logits, a row of labels for each, and each one's weight."""
+    """Returns float32 logits, a row of targets for each, and its weight or None."""
     classes = logits.shape[-1]
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}.")

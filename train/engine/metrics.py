@@ -1,4 +1,4 @@
-"""The metrics of a run as a file of JSON lines that survives kills and resumes."""
+"""The metrics of a run: a file of JSON lines that survives kills and resumes."""
 
 import json
 import math
@@ -13,28 +13,24 @@ from train.common.files import whole_file
 
 
 class MetricLog:
-    """The append-only `metrics.jsonl` of a run, one record a line.
+    """The append-only `metrics.jsonl` of a run, one record per line.
 
     A record counts once its line end is on disk: the half line that a killed run
     leaves behind is never read, and the next `append` or `rewind` removes it.
 
     Args:
-        path: File of the log; it appears, with its directory, on the first `append`.
+        path: file of the log; it appears, with its directory, on the first `append`.
     """
 
     def __init__(self, path):
         self.path = Path(path)
 
     def append(self, step, **values):
-        """Add one record and flush it as a whole line.
-
-        Args:
-            step: Number of updates done so far, an integer.
-            **values: Metrics by name; Python, NumPy or backend scalars.
+        """Adds a record of scalars (Python, NumPy or backend) and flushes it.
 
         Raises:
-            TypeError: A value is not a scalar number.
-            ValueError: A value is NaN or infinite, which JSON cannot hold.
+            TypeError: a value is not a scalar number.
+            ValueError: a value is NaN or infinite, which JSON cannot hold.
         """
         record = {"step": int(step)}
         for name, value in values.items():
@@ -45,15 +41,10 @@ class MetricLog:
             file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
     def rewind(self, step):
-        """Drop all records after `step`, before a run resumes from there.
-
-        The shorter log replaces the old one in a single move.
-
-        Args:
-            step: Last step to keep, an integer.
+        """Drops all records after `step`, in a single move, before a run resumes there.
 
         Raises:
-            RunError: A line of the log is not a record, or the shorter log cannot be
+            RunError: a line of the log is not a record, or the shorter log cannot be
                 written; the old one is untouched then.
         """
         if self.path.exists():
@@ -62,30 +53,15 @@ class MetricLog:
                 temporary.write_bytes(b"".join(line + b"\n" for line in kept))
 
     def records(self):
-        """Read the log.
-
-        Returns:
-            A list of dicts in the order of writing, each with "step" and its metrics;
-            empty where nothing is logged yet.
+        """Returns the records in the order of writing, dicts with "step" and metrics.
 
         Raises:
-            RunError: A line of the log is not a record.
+            RunError: a line of the log is not a record.
         """
         return [record for _, record in self._lines()] if self.path.exists() else []
 
     def series(self, name):
-        """Read one metric over the steps.
-
-        Args:
-            name: Name of the metric.
-
-        Returns:
-            `(steps, values)`: int64 and float64 arrays of shape (n,), with one entry
-            for each record that holds the metric.
-
-        Raises:
-            RunError: A line of the log is not a record.
-        """
+        """Returns steps, int64 (n,), and values, float64 (n,), of one metric."""
         found = [record for record in self.records() if name in record]
         steps = np.array([record["step"] for record in found], dtype=np.int64)
         return steps, np.array([record[name] for record in found], dtype=np.float64)

@@ -1,4 +1,9 @@
-"""Optimizers as the released code has them."""
+"""Optimizers as in the released code, which Keras's are not.
+
+Keras's SGD scales the velocity by the rate, which differs under a schedule. Its AdamW
+adds epsilon to another root, decays all variables but those excluded by name, and
+keeps no bfloat16 moments; its variables have other names in checkpoints.
+"""
 
 import math
 
@@ -7,8 +12,38 @@ import numpy as np
 from keras import ops
 
 
+class _Optimizer(keras.optimizers.Optimizer):
+    """An optimizer with a mean of gradients that may be kept in bfloat16."""
+
+    # The arguments beside those of Keras, which are attributes too.
+    arguments = ("momentum_dtype",)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in self.arguments},
+        }
+
+    def _add_means(self, variables, name):
+        """Adds variables of zeros, in the dtype of the momentum."""
+        if self.momentum_dtype is None:
+            return [
+                self.add_variable_from_reference(variable, name=name)
+                for variable in variables
+            ]
+        return [
+            self.add_variable(
+                variable.shape,
+                dtype=self.momentum_dtype,
+                name=f"{variable.path.replace('/', '_')}_{name}",
+                layout=getattr(variable, "_layout", None),
+            )
+            for variable in variables
+        ]
+
+
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MomentumSGD(keras.optimizers.Optimizer):
+class MomentumSGD(_Optimizer):
     """Stochastic gradient descent with the released momentum rule.
 
     The velocity gathers gradients, v = momentum v + g, and the rate of the step
@@ -33,6 +68,8 @@ class MomentumSGD(keras.optimizers.Optimizer):
     0.9
     """
 
+    arguments = ("momentum", "momentum_dtype")
+
     def __init__(
         self,
         learning_rate,
@@ -49,10 +86,7 @@ class MomentumSGD(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self.velocities = [
-            _add_mean(self, variable, "velocity", self.momentum_dtype)
-            for variable in variables
-        ]
+        self.velocities = self._add_means(variables, "velocity")
 
     def update_step(self, gradient, variable, learning_rate):
         velocity = self.velocities[self._get_variable_index(variable)]
@@ -64,16 +98,9 @@ class MomentumSGD(keras.optimizers.Optimizer):
         self.assign(velocity, ops.cast(moved, velocity.dtype))
         self.assign_sub(variable, rate * moved)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "momentum": self.momentum,
-            "momentum_dtype": self.momentum_dtype,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Adam(keras.optimizers.Optimizer):
+class Adam(_Optimizer):
     """Adam with decoupled weight decay of the kernels, as in pre-training.
 
     The decay is multiplied by the rate of the step, w = w - rate decay w, and takes
@@ -83,8 +110,8 @@ class Adam(keras.optimizers.Optimizer):
 
     Args:
         learning_rate: float or schedule.
-        beta_1: float, what the mean of gradients keeps at a step.
-        beta_2: float, what the mean of their squares keeps.
+        beta_1: float, the decay of the mean of gradients.
+        beta_2: float, the decay of the mean of their squares.
         epsilon: float, added to the root of the latter.
         kernel_decay: float, the weight decay that the paper gives.
         momentum_dtype: None for the variables' own, or `"bfloat16"`, in which the
@@ -102,6 +129,8 @@ class Adam(keras.optimizers.Optimizer):
     >>> Adam(1e-3, kernel_decay=0.1, momentum_dtype="bfloat16").beta_2
     0.999
     """
+
+    arguments = ("beta_1", "beta_2", "epsilon", "kernel_decay", "momentum_dtype")
 
     def __init__(
         self,
@@ -125,12 +154,10 @@ class Adam(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(variables)
-        self.means = [
-            _add_mean(self, variable, "mean", self.momentum_dtype)
-            for variable in variables
-        ]
+        self.means = self._add_means(variables, "mean")
         self.squares = [
-            _add_mean(self, variable, "square", None) for variable in variables
+            self.add_variable_from_reference(variable, name="square")
+            for variable in variables
         ]
         self.is_kernel = [
             variable.path.rpartition("/")[2] == "kernel" for variable in variables
@@ -167,36 +194,14 @@ class Adam(keras.optimizers.Optimizer):
         self.assign(square, spread)
         self.assign_sub(variable, rate * moved / (ops.sqrt(spread) + epsilon))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "kernel_decay": self.kernel_decay,
-            "momentum_dtype": self.momentum_dtype,
-        }
-
-
-def _add_mean(optimizer, variable, name, dtype):
-    """A variable of zeros beside one of the model, in a dtype of its own."""
-    if dtype is None:
-        return optimizer.add_variable_from_reference(variable, name=name)
-    return optimizer.add_variable(
-        variable.shape,
-        dtype=dtype,
-        name=f"{variable.path.replace('/', '_')}_{name}",
-        layout=getattr(variable, "_layout", None),
-    )
-
 
 def _fade(mean, factor, dtype):
-    """What is left of a mean, multiplied in its own dtype as optax does."""
+    """Multiplies a mean in its own dtype, as optax does."""
     return ops.cast(mean * ops.cast(factor, mean.dtype), dtype)
 
 
 def _has_fused_update(variable, mean):
-    """Whether one operation can do it all, in one pass over memory.
+    """Returns whether one TensorFlow operation can do the update in one pass.
 
     As separate operations TensorFlow runs each of them for all variables before the
     next, and holds some more copies of the model at the peak.

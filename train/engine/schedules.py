@@ -32,11 +32,8 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         return rate
 
     def get_config(self):
-        return {
-            "learning_rate": self.learning_rate,
-            "steps": self.steps,
-            "warmup_steps": self.warmup_steps,
-        }
+        names = ("learning_rate", "steps", "warmup_steps")
+        return {name: getattr(self, name) for name in names}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

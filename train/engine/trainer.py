@@ -1,4 +1,4 @@
-"""The training step."""
+"""The training step: micro-batches, sum over devices, clip, update."""
 
 import contextlib
 
@@ -26,8 +26,8 @@ class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
     A step adds up the gradients of the micro-batches on each device, then those of all
-    devices, clips the norm of the whole and updates: nothing after the first sum looks
-    at single examples.
+    devices, clips the norm of the whole and updates: only the first sum is
+    over single examples.
 
     Args:
         model: `keras.Model` from inputs to logits, made in the scope of the strategy.
@@ -36,7 +36,7 @@ class Trainer:
             divides it.
         clip_norm: float, the largest norm of the whole gradient, or None for any.
         loss: function of logits and labels to the losses of single examples.
-        correct: function of logits and labels to the accuracies of single examples.
+        accuracy: function of logits and labels to the accuracies of single examples.
         rate_scales: None, or dict of paths of variables to factors of their learning
             rate; 1 for those not named.
         average_decay: float in [0, 1), what the averages of the weights keep at a
@@ -44,8 +44,8 @@ class Trainer:
         strategy: `tf.distribute.Strategy`; one device by default.
 
     Raises:
-        ValueError: the optimizer has a setting that only `apply` heeds, which is not
-            called here.
+        ValueError: the optimizer has a setting that only its `apply` applies, which is
+            not called here.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Trainer:
         micro_batches=1,
         clip_norm=1.0,
         loss=softmax_cross_entropy,
-        correct=count_correct,
+        accuracy=count_correct,
         rate_scales=None,
         average_decay=0.0,
         strategy=None,
@@ -64,8 +64,8 @@ class Trainer:
         for name in _OF_APPLY:
             if getattr(optimizer, name, None):
                 raise ValueError(
-                    f"The trainer would leave out the optimizer's {name}, which only "
-                    "its apply() heeds: build it without."
+                    f"The trainer would ignore the optimizer's {name}, which only its "
+                    "apply() applies: build it without."
                 )
         self.model = model
         self.lean = lean(model)
@@ -73,7 +73,7 @@ class Trainer:
         self.micro_batches = micro_batches
         self.clip_norm = clip_norm
         self.loss = loss
-        self.correct = correct
+        self.accuracy = accuracy
         self.average_decay = average_decay
         self.strategy = strategy or tf.distribute.get_strategy()
         trained = model.trainable_variables
@@ -95,7 +95,7 @@ class Trainer:
             self.loss_scale = LossScale() if is_half else None
 
     def spread_seeds(self):
-        """Gives each device random numbers of its own, the first one those it had."""
+        """Gives each device random numbers of its own; the first keeps its state."""
         if self.strategy.num_replicas_in_sync == 1:
             return
         states = [
@@ -115,13 +115,13 @@ class Trainer:
 
     @property
     def variables(self):
-        """All that a checkpoint must hold, in an order that stays the same."""
+        """All variables of a checkpoint, in an order that stays the same."""
         scale = self.loss_scale.variables if self.loss_scale else []
         return self.model.variables + self.optimizer.variables + self.averages + scale
 
     @contextlib.contextmanager
     def averaged(self):
-        """Lets the model have the averages of its weights, where there are any."""
+        """Gives the model the averages of its weights, if any, within the context."""
         self._exchange_averages()
         try:
             yield
@@ -143,8 +143,8 @@ class Trainer:
         """Takes one step.
 
         Args:
-            inputs: what the model takes, tensors (batch, ...), or one a device.
-            labels: what the loss takes, tensors (batch, ...), or one a device.
+            inputs: what the model takes, tensors (batch, ...), or one per device.
+            labels: what the loss takes, tensors (batch, ...), or one per device.
 
         Returns:
             Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
@@ -158,7 +158,7 @@ class Trainer:
         )
 
     def _step(self, inputs, labels):
-        """What each device does."""
+        """The step on each device."""
         context = tf.distribute.get_replica_context()
         batch_size = _batch_size(inputs) * context.num_replicas_in_sync
         sums = self._accumulate(inputs, labels, batch_size)
@@ -210,7 +210,7 @@ class Trainer:
         def update():
             self.optimizer.update_step(gradient, weight, rate)
             if average is not None:
-                # As much as so few steps can tell, at first.
+                # A smaller decay at first, or the initial weights would dominate.
                 steps = tf.cast(self.optimizer.iterations, "float32")
                 decay = tf.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
                 average.value.assign_sub((1.0 - decay) * (average - weight))
@@ -243,7 +243,7 @@ class Trainer:
         return sums
 
     def _shares(self, inputs, labels, batch_size):
-        """What these examples add to the batch's gradients, loss and accuracy."""
+        """Returns what these examples add to the gradients, loss and accuracy."""
         count = tf.cast(batch_size, "float32")
         with tf.GradientTape() as tape:
             with self.lean():
@@ -253,14 +253,12 @@ class Trainer:
             loss = tf.reduce_sum(losses) / count
             target = self.loss_scale.scaled(loss) if self.loss_scale else loss
         gradients = tape.gradient(target, self.model.trainable_variables)
-        return gradients, loss, tf.reduce_sum(self.correct(logits, labels)) / count
+        return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 
     def predict(self, inputs):
         """Returns the float32 logits (batch, classes) of inputs as a NumPy array.
 
-        Args:
-            inputs: what the model takes, or one a device; then those of all hosts come
-                back.
+        Of distributed inputs, those of all devices of all hosts.
         """
         return self._logits(inputs).numpy()
 
@@ -270,12 +268,11 @@ class Trainer:
         return self._gathered(found)
 
     def _answers(self, inputs):
-        """What each device does."""
         with self.lean():
             return self.model(inputs, training=False)
 
     def gather(self, values):
-        """Returns as one NumPy array (batch, ...) what each device of each host has."""
+        """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
         return self._gathered(values).numpy()
 
     @tf.function(reduce_retracing=True)

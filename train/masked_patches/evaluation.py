@@ -1,4 +1,4 @@
-"""How well the colours of hidden patches are told, and how well without a model."""
+"""Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
 import functools
 
@@ -17,12 +17,12 @@ def evaluate(trainer, batches, on_batch=None):
 
     Args:
         trainer: `train.engine.trainer.Trainer`.
-        batches: iterable of what `patches.Corruption.finish` makes.
+        batches: iterable of what `Corruption.finish` makes.
         on_batch: None, or a function of the number of images done so far.
 
     Returns:
         Dict of `examples`, the number of images; `loss`, the mean cross-entropy over
-        all corrupted patches, and `accuracy`, the share of them told right; and both
+        all corrupted patches, and `accuracy`, the share predicted correctly; and both
         with `masked_`, `swapped_` and `kept_` before them over the patches of this kind
         alone, where there are any.
     """
@@ -61,14 +61,7 @@ def evaluate(trainer, batches, on_batch=None):
 
 
 def colour_frequencies(batches):
-    """Returns how frequent each colour is, by counts to each of which one is added.
-
-    Args:
-        batches: iterable of class indices of colours, int32 (batch, patches).
-
-    Returns:
-        float64 array (512,) that sums to one.
-    """
+    """Returns the frequency of each colour, (512,), with one added to each count."""
     counts = np.ones(COLOURS)
     for colours in batches:
         counts += np.bincount(np.ravel(colours), minlength=COLOURS)
@@ -76,16 +69,10 @@ def colour_frequencies(batches):
 
 
 def training_frequencies(split, corruption, **settings):
-    """Returns how frequent each colour is among the patches of training images.
+    """Returns the frequency of each colour in training images, (512,).
 
-    Args:
-        split: `train.data.sources.splits.Split`.
-        corruption: `train.masked_patches.patches.Corruption`.
-        **settings: of `train.data.pipeline.training_batches`; of what it begins with
-            10,000 images are looked at, or as many as there are in the split.
-
-    Returns:
-        float64 array (512,) that sums to one.
+    The settings are those of `train.data.pipeline.training_batches`, whose first
+    10,000 images are counted, or as many as there are in the split.
     """
 
     def finish(image, label, seed):
@@ -97,21 +84,13 @@ def training_frequencies(split, corruption, **settings):
 
 
 def by_chance(split, corruption, frequencies, *, image_size, batch_size):
-    """Tells the same colours as `evaluate` asks for without a model.
-
-    Args:
-        split: `train.data.sources.splits.Split`.
-        corruption: `train.masked_patches.patches.Corruption`.
-        frequencies: floats (512,), those of the colours in training.
-        image_size: (height, width) in pixels.
-        batch_size: int.
+    """Evaluates guesses of the same colours as in `evaluate`, without a model.
 
     Returns:
-        Dict of `constant_loss` and `constant_accuracy`, of always giving each colour
-        its frequency, the best that can be done without looking at the image; and
-        `neighbours_accuracy`, of taking the mean colour of the patches beside, across
-        the corners too, that are not corrupted, or where there is none, of all that
-        are not.
+        Dict of `constant_loss` and `constant_accuracy`, of predicting the training
+        frequencies for every patch, the best guess without the image; and
+        `neighbours_accuracy`, of predicting the mean colour of the uncorrupted patches
+        among the eight around, or where there is none, of all uncorrupted ones.
     """
 
     def finish(image, label, seed):
@@ -141,7 +120,7 @@ def by_chance(split, corruption, frequencies, *, image_size, batch_size):
 
 
 def _from_neighbours(colours, shown, grid_size):
-    """The mean of what is shown around each patch, (batch, patches, 3)."""
+    """Returns the mean of the shown patches around each, (batch, patches, 3)."""
     weighted = np.concatenate([colours * shown[..., None], shown[..., None]], axis=-1)
     whole = weighted.sum(axis=1, keepdims=True)
     rows, columns = grid_size

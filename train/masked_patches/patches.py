@@ -1,8 +1,8 @@
-"""Masked patch prediction: what is corrupted, what is asked, and the model.
+"""Masked patch prediction: the corruption of images, the targets, and the model.
 
 Paper appendix B.1.2: of half the patches, 80% are replaced by a learned [mask]
-embedding, 10% by another patch's and 10% kept; the model tells the mean colour of each
-of them, in 3 bits a channel.
+embedding, 10% by another patch's and 10% kept; the model predicts the mean colour of
+each of them, in 3 bits per channel.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ COLOURS = LEVELS**3
 # A mean of whole numbers that is right at the edge of two levels stays there, whatever
 # float32 made of it between [-1, 1] and [0, 255].
 _SLACK = 1e-3
-# What has no meaning here, and is what it is by default.
+# Settings of classification alone, which keep their defaults here.
 _OF_CLASSIFICATION = (
     "frozen",
     "lora_rank",
@@ -44,7 +44,7 @@ _OF_CLASSIFICATION = (
 
 @dataclasses.dataclass(frozen=True)
 class Corruption:
-    """Which patches of an image are corrupted, and how.
+    """The patches of an image that are corrupted.
 
     Args:
         grid_size: (rows, columns) of the patches.
@@ -67,34 +67,25 @@ class Corruption:
 
     @property
     def count(self):
-        """How many of them are corrupted, in every image as many: one at least."""
+        """How many of them are corrupted in every image, one at least."""
         return max(int(self.fraction * self.patches + 0.5), 1)
 
     def draw(self, seed):
-        """Chooses the patches and what comes in their place.
+        """Draws the patches to corrupt and what replaces them.
 
-        Every choice of so many patches is as likely. What happens to a chosen one does
-        not depend on the others: [mask] in 80% of the cases, in 10% the embedding of
-        another patch of the same image, each as likely, as it is before anything is
-        corrupted; else its own.
+        All sets of `count` patches are equally likely. Each patch is replaced
+        independently: by [mask] in 80% of the cases, in 10% by the uncorrupted
+        embedding of another patch of the image, all equally likely; else it is kept.
 
         Args:
-            seed: int tensor (2,), of which the choice is a function.
+            seed: int tensor (2,); the same seed gives the same draw.
 
         Returns:
-            Tuple of int32 tensors: `places` (count,), the corrupted patches, and
-            `sources` (patches,), what `keras_vit.layers.mask_patches.MaskPatches`
-            takes.
+            int32 tensors `places` (count,), the corrupted patches, and `sources`
+            (patches,), what `keras_vit.layers.mask_patches.MaskPatches` takes.
 
         Source:
-            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805),
-            which it follows.
-
-        Example:
-
-        >>> places, sources = Corruption((2, 2)).draw(tf.constant([0, 1]))
-        >>> places.shape[0], sources.shape[0]
-        (2, 4)
+            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805).
         """
         of_places, of_kinds, of_others = tf.unstack(tf.random.split(seed, 3))
         order = tf.random.stateless_uniform((self.patches,), of_places)
@@ -111,16 +102,12 @@ class Corruption:
         return places, sources
 
     def finish(self, image, label, seed):
-        """Makes an example for the model; the `finish` of `train.data.pipeline`.
-
-        Args:
-            image: float32 tensor (height, width, 3) in [-1, 1].
-            label: int tensor (), of which only `NO_LABEL` matters.
-            seed: int tensor (2,).
+        """Makes an example of the model; the `finish` of `train.data.pipeline`.
 
         Returns:
             Tuple of the model's inputs, a dict of `images`, `places` and `sources`, and
-            the classes of the colours of the corrupted patches, int32 (count,).
+            the classes of the colours of the corrupted patches, int32 (count,), which
+            are `NO_LABEL` where the label is.
         """
         places, sources = self.draw(seed)
         colours = tf.gather(colour_classes(mean_colours(image, self.grid_size)), places)
@@ -129,20 +116,7 @@ class Corruption:
 
 
 def mean_colours(image, grid_size):
-    """Returns the mean colour of each patch.
-
-    Args:
-        image: float tensor (height, width, 3) in [-1, 1].
-        grid_size: (rows, columns) of the patches.
-
-    Returns:
-        float32 tensor (patches, 3) in [0, 255], row by row.
-
-    Example:
-
-    >>> [float(value) for value in mean_colours(tf.ones((4, 4, 3)), (1, 2))[1]]
-    [255.0, 255.0, 255.0]
-    """
+    """Returns the mean colour of each patch, float32 (patches, 3) in [0, 255]."""
     rows, columns = grid_size
     height, width, _ = image.shape
     patches = tf.reshape(image, (rows, height // rows, columns, width // columns, 3))
@@ -150,17 +124,11 @@ def mean_colours(image, grid_size):
 
 
 def colour_classes(colours):
-    """Returns the class of each colour, 3 bits a channel.
+    """Returns the class of each colour (..., 3) in [0, 255], int32 (...) in [0, 512).
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
     255]; red counts 64, green 8 and blue 1. A value within a thousandth below an edge
     is taken for that edge.
-
-    Args:
-        colours: float tensor (..., 3) in [0, 255].
-
-    Returns:
-        int32 tensor (...) in [0, 512).
 
     Example:
 
@@ -172,12 +140,9 @@ def colour_classes(colours):
 
 
 def build(recipe):
-    """Builds the model that is trained, and the Vision Transformer that is kept of it.
+    """Builds the model that is trained, and the Vision Transformer that is saved.
 
-    Both have the same variables, but for [mask] and the head of colours.
-
-    Args:
-        recipe: `train.recipes.masking.MaskingRecipe`.
+    They share all variables but [mask] and the head of colours.
 
     Returns:
         Tuple of the `keras.Model` from the inputs of `Corruption.finish` to float32
@@ -185,15 +150,8 @@ def build(recipe):
         `Corruption`.
 
     Raises:
-        RunError: the model, its size or its weights are not to be had, or the recipe
-            asks for what has no meaning here.
-
-    Example:
-
-    >>> from train.recipes import masking
-    >>> model, vit, corruption = build(masking.for_dataset("digits").smoke())
-    >>> model.output_shape, corruption.count
-    ((None, 2, 512), 2)
+        RunError: the model, its size or its weights are not available, or the recipe
+            has settings of classification.
     """
     _check(recipe)
     try:
@@ -207,7 +165,7 @@ def build(recipe):
             stochastic_depth_rate=recipe.stochastic_depth_rate,
             remat=recipe.remat,
         )
-        # What cannot be written under the released names is said before the run.
+        # Weights without released names are refused before the run.
         saved_variables(vit)
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
@@ -216,7 +174,7 @@ def build(recipe):
     if corruption.patches < 2:
         raise RunError(
             f"An image of {vit.input_shape[1]}x{vit.input_shape[2]} is one patch of "
-            f"{vit.name}, with nothing beside it to tell its colour from: raise "
+            f"{vit.name}, with no other patch to predict its colour from: raise "
             "--image_size."
         )
     return _masked(vit, corruption), vit, corruption
@@ -238,19 +196,11 @@ def _masked(vit, corruption):
 
 
 def colour_loss(logits, colours):
-    """Returns the mean cross-entropy over the corrupted patches of each image.
+    """Returns the mean cross-entropy over the corrupted patches, (batch,).
 
     Args:
         logits: float tensor (batch, count, 512).
         colours: int tensor (batch, count).
-
-    Returns:
-        float32 tensor (batch,).
-
-    Example:
-
-    >>> round(float(colour_loss(ops.zeros((1, 2, 512)), ops.array([[3, 511]]))[0]), 3)
-    6.238
     """
     losses = ops.sparse_categorical_crossentropy(
         colours, ops.cast(logits, "float32"), from_logits=True
@@ -259,20 +209,7 @@ def colour_loss(logits, colours):
 
 
 def colour_accuracy(logits, colours):
-    """Returns the share of the corrupted patches of each image that are told right.
-
-    Args:
-        logits: float tensor (batch, count, 512).
-        colours: int tensor (batch, count).
-
-    Returns:
-        float32 tensor (batch,).
-
-    Example:
-
-    >>> float(colour_accuracy(ops.zeros((1, 2, 512)), ops.array([[0, 511]]))[0])
-    0.5
-    """
+    """Returns the accuracy over the corrupted patches of each image, (batch,)."""
     found = ops.argmax(logits, axis=-1)
     hits = ops.equal(found, ops.cast(colours, found.dtype))
     return ops.mean(ops.cast(hits, "float32"), axis=-1)
@@ -283,7 +220,7 @@ def _check(recipe):
     if recipe.model in BASELINES or (known and config_of(recipe).is_hybrid):
         name = recipe.model if isinstance(recipe.model, str) else "this ViTConfig"
         raise RunError(
-            f"Masked patch prediction hides patches, and the ResNet of {name} sees "
+            f"Masked patch prediction masks patches, and the ResNet of {name} sees "
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
     fields = {field.name: field.default for field in dataclasses.fields(Recipe)}

@@ -1,4 +1,4 @@
-"""What a run of masked patch prediction leaves for its readers."""
+"""Report and pictures of masked patch prediction."""
 
 import json
 
@@ -8,9 +8,10 @@ from train.common.files import whole_file
 from train.masked_patches.patches import LEVELS
 from train.reports import markdown
 from train.reports.figures import draw_learning_curve, write_image_table
-from train.reports.html_page import about_curve, figure_text, flat
+from train.reports.markdown import flat, result_text
+from train.reports.report import about_curve
 
-# Beside the results of each split; the names of those that chance has begin so.
+# Rows of the table by the prefix of the names of their results.
 _ROWS = {
     "": "the model",
     "masked_": "the model, patches replaced by [mask]",
@@ -23,18 +24,7 @@ _ROWS = {
 
 
 def write_report(directory, *, splits, settings, results, history):
-    """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole.
-
-    Args:
-        directory: `train.inference.run_directory.RunDirectory`.
-        splits: list of str, with which the names of their results begin.
-        settings: dict of the settings of the run by name.
-        results: dict of the results by name.
-        history: `train.engine.metrics.MetricLog` of the run.
-
-    Raises:
-        RunError: a file cannot be written.
-    """
+    """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
     page = _page(directory, splits, settings, results)
     report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
     draw_learning_curve(
@@ -47,13 +37,13 @@ def write_report(directory, *, splits, settings, results, history):
 
 def _page(directory, splits, settings, results):
     title = f"Masked patch prediction on {settings['dataset']}"
-    told = [name for name in results if not name.startswith((*splits, "uniform_"))]
+    others = [name for name in results if not name.startswith((*splits, "uniform_"))]
     parts = [
         f"# {markdown.escape(title)}",
         *(_headline(split, results) for split in splits),
         markdown.code(results["command"]),
         "## Loss and accuracy, beside chance",
-        "Cross-entropy in nats and the share of colours told right, over the "
+        "Cross-entropy in nats and the share of colours predicted correctly, over the "
         f"{results['corrupted_patches']} of {results['patches']} patches of each image "
         "that are corrupted.",
         _table(splits, results),
@@ -61,8 +51,8 @@ def _page(directory, splits, settings, results):
         markdown.table(
             ("Result", "Value"),
             [
-                (name, figure_text(name, results[name]))
-                for name in told
+                (name, result_text(name, results[name]))
+                for name in others
                 if name != "command"
             ],
         ),
@@ -71,7 +61,7 @@ def _page(directory, splits, settings, results):
         "## Learning curve",
         about_curve(results),
         markdown.embedded("learning_curve.png"),
-        "## Hidden and told",
+        "## Masked and predicted",
         markdown.embedded(directory.predictions.name),
     ]
     return "\n\n".join(parts) + "\n"
@@ -94,7 +84,7 @@ def _table(splits, results):
         cells = []
         for split, kind in columns:
             value = results.get(f"{split}_{start}{kind}", results.get(f"{start}{kind}"))
-            cells.append("" if value is None else figure_text(kind, value))
+            cells.append("" if value is None else result_text(kind, value))
         if any(cells):
             rows.append((name, *cells))
     header = ["", *(f"{split} {kind}" for split, kind in columns)]
@@ -102,17 +92,14 @@ def _table(splits, results):
 
 
 def write_picture(path, inputs, guesses, colours, grid_size):
-    """Draws images, what the model saw of them, what it told, and what is right.
+    """Draws images, their corruption, and the predicted and true colours.
 
     Args:
         path: PNG file to write, in an existing directory.
-        inputs: dict of arrays, as `patches.Corruption.finish` makes them.
-        guesses: classes of colours, integers (images, count).
-        colours: the right ones, integers (images, count).
+        inputs: dict of arrays, as `Corruption.finish` makes them.
+        guesses: predicted classes of colours, integers (images, count).
+        colours: the true ones, integers (images, count).
         grid_size: (rows, columns) of the patches.
-
-    Raises:
-        RunError: the file cannot be written.
     """
     images = inputs["images"]
     patches = _patches(images, grid_size)
@@ -125,7 +112,7 @@ def write_picture(path, inputs, guesses, colours, grid_size):
         "image": images,
         "corrupted, [mask] in gray": _images(seen, grid_size),
     }
-    for name, classes in (("told", guesses), ("mean colours", colours)):
+    for name, classes in (("predicted", guesses), ("mean colours", colours)):
         filled = means.copy()
         places = inputs["places"][:, :, None, None, None]
         values = np.broadcast_to(
@@ -137,7 +124,7 @@ def write_picture(path, inputs, guesses, colours, grid_size):
 
 
 def _middles(classes):
-    """The colours in the middle of the levels, in [-1, 1]."""
+    """Returns the colours in the middle of the levels, in [-1, 1]."""
     levels = np.stack(np.unravel_index(classes, (LEVELS,) * 3), axis=-1)
     return (2 * levels + 1) / LEVELS - 1
 

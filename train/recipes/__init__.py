@@ -1,4 +1,4 @@
-"""Recipes: one small file a data set or a source of recipes."""
+"""Recipes: one small file per data set or source of recipes."""
 
 import importlib
 import pkgutil
@@ -9,25 +9,19 @@ from train.recipes.recipe import Recipe, base_name, is_own
 __all__ = [
     "Recipe",
     "base_name",
+    "find",
     "for_dataset",
     "in_package",
     "is_own",
     "names",
-    "named",
 ]
 
-# Taken for data sets without a recipe of their own.
+# The recipe of data sets that have none of their own.
 _OWN_DATA = "own_data"
 
 
 def in_package(name, path):
-    """Returns the recipes of a package, a dict of name to `Recipe`.
-
-    Args:
-        name: str, of the package, whose modules have a `RECIPE`, named as they are, or
-            `RECIPES`, a dict.
-        path: list of str, its folders.
-    """
+    """Returns the recipes in the modules of a package by name."""
     found = {}
     for module in pkgutil.iter_modules(path):
         if module.ispkg or module.name == "recipe":
@@ -35,6 +29,31 @@ def in_package(name, path):
         loaded = importlib.import_module(f"{name}.{module.name}")
         found.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})
     return found
+
+
+def find(recipes, dataset, name=None):
+    """Returns one of several recipes, for a data set.
+
+    Without a name that of the data set, or else that for own data.
+
+    Raises:
+        ValueError: there is no recipe of this name.
+    """
+    if name is None:
+        name = base_name(dataset)
+        own = {key for key, recipe in recipes.items() if key == recipe.dataset}
+        if name not in own | ({"vtab"} & recipes.keys()) or is_own(dataset):
+            name = _OWN_DATA
+    if name not in recipes:
+        raise ValueError(
+            f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
+        )
+    stripped = dataset.rstrip("/") or "/"
+    kind = kind_of(dataset)
+    if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
+        # Written either way, a folder is the same data set to a run that goes on.
+        dataset = stripped
+    return recipes[name].override(dataset=dataset)
 
 
 def names():
@@ -46,30 +65,6 @@ def names():
     True
     """
     return sorted(in_package(__name__, __path__))
-
-
-def named(recipes, name, dataset):
-    """Returns a recipe, for another data set.
-
-    Args:
-        recipes: dict of name to `Recipe`.
-        name: str.
-        dataset: str.
-
-    Raises:
-        ValueError: there is no such recipe.
-    """
-    if name not in recipes:
-        raise ValueError(
-            f"There is no recipe {name!r}: choose one of {', '.join(sorted(recipes))}."
-        )
-    recipe = recipes[name]
-    stripped = dataset.rstrip("/") or "/"
-    kind = kind_of(dataset)
-    if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
-        # Written either way, a folder is the same data set to a run that goes on.
-        dataset = stripped
-    return recipe.override(dataset=dataset)
 
 
 def for_dataset(dataset, name=None):
@@ -92,10 +87,4 @@ def for_dataset(dataset, name=None):
     >>> for_dataset("cifar100").steps
     10000
     """
-    recipes = in_package(__name__, __path__)
-    if name is None:
-        own = {key for key, recipe in recipes.items() if key == recipe.dataset}
-        name = base_name(dataset)
-        if name not in own | {"vtab"} or is_own(dataset):
-            name = _OWN_DATA
-    return named(recipes, name, dataset)
+    return find(in_package(__name__, __path__), dataset, name)

@@ -1,4 +1,4 @@
-"""What a run does, as data."""
+"""The settings of a run, as data."""
 
 import dataclasses
 import numbers
@@ -7,6 +7,7 @@ import re
 
 from keras_vit import VARIANTS, ViTConfig
 from train.data.registry import Augmentation, kind_of
+from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -19,10 +20,10 @@ _NOISE = {"changes": "noise"}
 # What float32 can hold.
 _LARGEST = 3.4e38
 _CHOICES = {
-    "optimizer": ("momentum", "adam"),
-    "schedule": ("cosine", "linear"),
-    "loss": ("softmax", "sigmoid"),
-    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "loss": LOSSES,
+    "precision": PRECISIONS,
 }
 
 
@@ -32,7 +33,7 @@ def base_name(dataset):
 
 
 def is_own(dataset):
-    """Returns whether the data are files of the user's, whatever they are called."""
+    """Returns whether the data are files of the user's: folder, CSV or TFRecord."""
     return kind_of(dataset).is_own
 
 
@@ -46,55 +47,56 @@ class Recipe(Augmentation):
         weights: None for none, or what `keras_vit.VisionTransformer` takes.
         image_size: int or (height, width) in pixels.
         steps: int.
-        batch_size: int, examples a step.
+        batch_size: int, examples per step.
         micro_batches: int, the parts in which a step's batch is computed; divides
             `batch_size`. More need less memory.
-        optimizer: `"momentum"` or `"adam"`.
+        optimizer: str, a key of `train.engine.choices.OPTIMIZERS`.
         learning_rate: float, the highest.
         learning_rates: tuple of floats, those that the source of the recipe tried.
-        schedule: `"cosine"` or `"linear"`, how the rate falls after the warm-up.
+        schedule: str, a key of `train.engine.choices.SCHEDULES`: the decay of the rate
+            after the warm-up.
         warmup_steps: int.
         weight_decay: float, of kernels, multiplied by the rate; with Adam only.
         momentum: float, with `"momentum"`.
         momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
         clip_norm: float, the largest norm of the whole gradient, or None for any.
-        average_decay: float in [0, 1), what the averages of the weights keep at a
-            step, which are tested and saved in their place; 0 for none.
-        layer_decay: float in (0, 1], the factor of the learning rate from one block to
-            the one before it.
+        average_decay: float in [0, 1), the decay of an exponential moving average of
+            the weights, which is tested and saved in their place; 0 for none.
+        layer_decay: float in (0, 1], the factor of the learning rate from each block
+            to the one before it.
         frozen: bool, whether only the head is trained.
-        lora_rank: int, that of the matrices which alone are trained beside the head,
-            0 to train the weights themselves.
-        loss: `"softmax"` or `"sigmoid"` cross-entropy.
+        lora_rank: int, the rank of LoRA's matrices, which alone are trained beside the
+            head; 0 to train the weights themselves.
+        loss: str, a key of `train.engine.choices.LOSSES`.
         label_smoothing: float in [0, 1].
-        class_weights: None, `"balanced"` for the same weight in sum for each class, or
-            a float for each class.
-        head_bias: float, with which the head's bias begins.
+        class_weights: None, `"balanced"` for the same total weight for each class, or
+            one float per class.
+        head_bias: float, the initial value of the head's bias.
         pre_logits: bool, whether there is a tanh layer before the head.
         dropout_rate: float in [0, 1), None for the released code's.
         stochastic_depth_rate: float in [0, 1), of the last block.
-        early_stopping: int, after how many validations without a better accuracy the
-            run ends and takes the best weights; 0 for never.
+        early_stopping: int, the validations without a better accuracy after which the
+            run stops and takes the best weights; 0 for never.
         validation_fraction: float in [0, 1), the part of train held out.
-        train_examples: int, how many of the others are learned from, None for all.
+        train_examples: int, how many of the others are trained on, None for all.
         test_examples: int, how many are tested and validated at most, None for all.
         crop: str, the training crop, see `train.data.transforms.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
         rand_augment: None, or (layers, magnitude) of RandAugment; this and the next
             three are the fields of `train.data.registry.Augmentation`.
-        random_erasing: float in [0, 1], how often a part of an image is erased.
+        random_erasing: float in [0, 1], the rate of images with an erased rectangle.
         mixup: float, the alpha of mixup, 0 for none.
         cutmix: float, the alpha of CutMix, 0 for none; not both.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
-        remat: bool, whether blocks are computed once more for the gradient, to need
-            less memory.
+        remat: bool, whether the blocks' activations are recomputed for the gradient,
+            to need less memory.
         seed: int, of initialisation, data order, crops and dropout.
-        eval_every: int, steps between validations; None for 20 a run,
+        eval_every: int, steps between validations; None for 20 per run,
             ten steps apart at least.
-        checkpoint_every: int, steps between checkpoints; None for 10 a
+        checkpoint_every: int, steps between checkpoints; None for 10 per
             run, ten steps apart at least.
         explained_images: int, how many images TensorBoard shows at each validation
-            with what the model looks at in them; 0 for none.
+            with the model's attention; 0 for none.
         published: str, the accuracy to expect and its source.
 
     Raises:
@@ -173,19 +175,25 @@ class Recipe(Augmentation):
                 f"frozen trains the head alone, lora_rank={self.lora_rank} more than "
                 "it: pass one of them."
             )
-        if self.weight_decay and self.optimizer != "adam":
+        decaying = [
+            name
+            for name, choice in OPTIMIZERS.items()
+            if "weight_decay" in choice.settings.values()
+        ]
+        if self.weight_decay and self.optimizer not in decaying:
             raise ValueError(
-                f"weight_decay={self.weight_decay} is Adam's: pass optimizer=adam, or "
-                "leave it out."
+                f"weight_decay={self.weight_decay} does nothing with "
+                f"optimizer={self.optimizer}: leave it out, or pass "
+                f"optimizer={' or '.join(decaying)}."
             )
         if self.early_stopping and not self.validation_fraction:
             raise ValueError(
-                f"early_stopping={self.early_stopping} looks at the accuracy on held "
-                "out images: pass a validation_fraction above 0."
+                f"early_stopping={self.early_stopping} needs the accuracy on held out "
+                "images: pass a validation_fraction above 0."
             )
         if isinstance(self.class_weights, str) and self.class_weights != "balanced":
             raise ValueError(
-                "class_weights must be balanced or one number a class, got "
+                "class_weights must be balanced or one number per class, got "
                 f"{self.class_weights!r}."
             )
 
@@ -214,11 +222,7 @@ class Recipe(Augmentation):
                 "validation_fraction average_decay dropout_rate stochastic_depth_rate "
                 "momentum",
             ),
-            (
-                "in [0, 1]",
-                lambda v: 0.0 <= v <= 1.0,
-                "label_smoothing",
-            ),
+            ("in [0, 1]", lambda v: 0.0 <= v <= 1.0, "label_smoothing"),
             ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
             (
                 "not negative",
@@ -290,7 +294,7 @@ class Recipe(Augmentation):
 
     @property
     def deciding(self):
-        """The settings that decide the result, not the output alone, as a dict."""
+        """The settings that decide the result, not only what is written, as a dict."""
         output = {
             field.name
             for field in dataclasses.fields(self)
@@ -347,7 +351,7 @@ class Recipe(Augmentation):
 
     @property
     def run_name(self):
-        """What a run is called where its directory is not given."""
+        """The name of the run's directory where none is given."""
         model = self.model if isinstance(self.model, str) else "ViT"
         name = f"{pathlib.Path(self.dataset).name}-{model}"
         return re.sub(r"[^A-Za-z0-9_.+-]", "_", name)

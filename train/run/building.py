@@ -1,6 +1,4 @@
-"""What a recipe asks for: model, optimizer and loss."""
-
-import functools
+"""Builds the model, optimizer and loss of a recipe."""
 
 import keras_vit
 import zoo
@@ -8,37 +6,20 @@ from keras_vit.weights import read_weights
 from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import named
-from train.engine import losses
-from train.engine.optimizers import Adam, MomentumSGD
-from train.engine.schedules import WarmupCosine, WarmupLinear
+from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 
 
 def optimizer(recipe):
     """Returns the recipe's optimizer, with its schedule."""
-    schedule = {"cosine": WarmupCosine, "linear": WarmupLinear}[recipe.schedule](
-        recipe.learning_rate, recipe.steps, recipe.warmup_steps
-    )
-    if recipe.optimizer == "adam":
-        return Adam(
-            schedule,
-            kernel_decay=recipe.weight_decay,
-            momentum_dtype=recipe.momentum_dtype,
-        )
-    return MomentumSGD(schedule, recipe.momentum, recipe.momentum_dtype)
+    schedule = SCHEDULES[recipe.schedule].of(recipe)()
+    return OPTIMIZERS[recipe.optimizer].of(recipe)(schedule)
 
 
 def model(recipe, classes):
-    """Returns the recipe's model with a new head, its weights loaded.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        classes: int.
-
-    Returns:
-        `keras.Model`.
+    """Returns the recipe's model with a new head of so many classes, and its weights.
 
     Raises:
-        RunError: the model, its size or its weights are not to be had.
+        RunError: the model, its size or its weights are not available.
     """
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
@@ -56,7 +37,7 @@ def model(recipe, classes):
             representation_size=(
                 config_of(recipe).hidden_size if recipe.pre_logits else None
             ),
-            # A probe learns from what the model says to images, not from its noise.
+            # A linear probe takes the features without noise.
             dropout_rate=0.0 if recipe.frozen else recipe.dropout,
             stochastic_depth_rate=(
                 0.0 if recipe.frozen else recipe.stochastic_depth_rate
@@ -69,13 +50,7 @@ def model(recipe, classes):
 
 
 def save_weights(model, recipe, path):
-    """Writes the weights in the released naming of the model's kind, if it has one.
-
-    Args:
-        model: `keras.Model` of the recipe.
-        recipe: `train.recipes.Recipe`.
-        path: path, `.npz`.
-    """
+    """Writes a `.npz` in the released naming of the model's kind, if it has one."""
     if recipe.model == "BiT-R50x1":
         baselines.save_bit_weights(model, path)
     elif recipe.model not in baselines.BASELINES:
@@ -107,7 +82,7 @@ def config_of(recipe):
 
 
 def _checkpoint(recipe):
-    """The weights without their head, which is always new, or None."""
+    """Returns the weights without their head, which is always new, or None."""
     if recipe.weights is None:
         return None
     variant, num_heads = recipe.model, None
@@ -126,30 +101,13 @@ def loss(recipe, source):
     Raises:
         RunError: there are not as many weights as classes.
     """
-    function = {
-        "softmax": losses.softmax_cross_entropy,
-        "sigmoid": losses.sigmoid_cross_entropy,
-    }[recipe.loss]
-    return functools.partial(
-        function,
-        label_smoothing=recipe.label_smoothing,
-        class_weights=_class_weights(recipe, source),
-    )
+    weights = _class_weights(recipe, source)
+    return LOSSES[recipe.loss].of(recipe, class_weights=weights)
 
 
 def loss_name(recipe):
-    """Returns what the loss of a run is called, in training and validation alike.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> loss_name(for_dataset("digits").override(label_smoothing=0.1))
-    'softmax cross-entropy, label smoothing 0.1'
-    """
-    parts = [f"{recipe.loss} cross-entropy"]
+    """Returns the name of the loss of training and validation, for the report."""
+    parts = [LOSSES[recipe.loss].title]
     if recipe.label_smoothing:
         parts.append(f"label smoothing {recipe.label_smoothing:g}")
     if recipe.class_weights == "balanced":
@@ -160,17 +118,7 @@ def loss_name(recipe):
 
 
 def training_only(recipe):
-    """Returns what training has and validation has not, in words.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> training_only(for_dataset("cifar100").override(mixup=0.2, dropout_rate=0.1))
-    'inception crop, flip, mixup 0.2, dropout 0.1'
-    """
+    """Returns the augmentation and regularisation that validation does without."""
     # As in `model`.
     drops = not recipe.frozen
     parts = {

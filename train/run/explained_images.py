@@ -1,4 +1,4 @@
-"""Pictures of what a model looks at, for TensorBoard while it is trained."""
+"""Pictures of a model's attention, for TensorBoard while it is trained."""
 
 import numpy as np
 
@@ -8,17 +8,8 @@ from train.common.errors import RunError
 from train.data import pipeline
 
 
-def shower(recipe, model, split):
-    """Returns what draws pictures of a run.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        model: `keras.Model` that is trained.
-        split: `train.data.sources.splits.Split` to take the images from.
-
-    Returns:
-        Function of the number of steps taken to the dict of `pictures`, or None where
-        the recipe asks for none.
+def choose(recipe, model, split):
+    """Returns images of a split to draw, in [-1, 1], or None if the recipe wants none.
 
     Raises:
         RunError: the recipe asks for them, and the model has no attention.
@@ -29,22 +20,17 @@ def shower(recipe, model, split):
         grid_size(model)
     except ValueError as error:
         raise RunError(
-            "--explained_images shows what a Vision Transformer looks at, and this "
-            f"model is none: leave it out. ({error})"
+            "--explained_images shows what a Vision Transformer attends to, and this "
+            f"model has no attention: leave it out. ({error})"
         ) from error
     _, images, _ = pipeline.samples(
         split, recipe.explained_images, image_size=model.input_shape[1:3]
     )
-    return lambda step: pictures(model, images, step)
+    return images
 
 
 def pictures(model, images, step):
-    """Draws what a model looks at, and what it has learned of patches and places.
-
-    Args:
-        model: `keras.Model` of `TransformerBlock`s.
-        images: float32 array (images, height, width, 3) in [-1, 1].
-        step: int, how many steps it was trained.
+    """Draws attention rollout, embedding filters and position embeddings.
 
     Returns:
         Dict of uint8 arrays (height, width, 3) by their names in TensorBoard.

@@ -1,46 +1,25 @@
-"""A run from recipe to report: fine-tuning, or training from scratch."""
+"""A run from recipe to report, whatever it trains."""
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import pathlib
 
-import keras
-import numpy as np
-
-from train.common.errors import RunError
 from train.common.files import whole_file
 from train.common.progress import progress_bar
 from train.data import pipeline, sources
 from train.data.sources.subset import limited
-from train.engine import repeatable, session
+from train.engine import reproducibility
 from train.engine.devices import alone
-from train.engine.loop import check_finite, evaluate
-from train.engine.metrics import MetricLog
-from train.inference.keras_files import load_model
+from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
 from train.inference.run_directory import RunDirectory
-from train.recipes import is_own
-from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
-from train.reports.report import calibration, classification_summary, write_report
-from train.run import building
-from train.run.explained_images import shower
-from train.run.tuning import choose_trainable, count_parameters, layer_rates
-from zoo.text import printable
-
-# To count the classes of more, as of all ImageNet, would take minutes of reading.
-_COUNTED_EXAMPLES = 200_000
+from train.recipes import Recipe, is_own
+from train.run import building, explained_images
+from train.run.classification import FineTuning
 
 
-def run(
-    recipe,
-    *,
-    run_dir,
-    data_dir=None,
-    skip_corrupt=False,
-    keep_weights=False,
-    devices=None,
-    command="",
-):
+def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""):
     """Trains a model, or goes on where a killed run left off.
 
     With several hosts each of them calls it, and the first writes the files, which
@@ -48,12 +27,13 @@ def run(
     and NumPy are afterwards as they were.
 
     Args:
-        recipe: `train.recipes.Recipe`.
+        task: `train.run.task.Task`, such as
+            `train.run.classification.PreTraining(recipe)`, or a `train.recipes.Recipe`
+            for `train.run.classification.FineTuning`.
         run_dir: path of the run's directory.
         data_dir: path of the TFDS data, None for the usual one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
-        keep_weights: bool, whether to write the weights in the released naming, too.
-        devices: `train.engine.distribution.Devices`, one device by default.
+        devices: `train.engine.tensorflow_backend.Devices`, one device by default.
         command: str, what was typed, for the report.
 
     Returns:
@@ -63,161 +43,164 @@ def run(
         RunError: data, weights, checkpoints or directory are not as needed, another run
             is using the directory, or the loss is not finite; the message says what to
             do.
+
+    Example:
+
+    >>> from train.recipes import for_dataset
+    >>> results = run(for_dataset("digits").smoke(), run_dir="runs/digits")
+    ... # doctest: +SKIP
     """
-    devices = devices or alone()
+    if isinstance(task, Recipe):
+        task = FineTuning(task)
+    recipe, devices = task.recipe, devices or alone()
     with begun(recipe, run_dir, devices) as directory:
-        return _run(
-            recipe, directory, data_dir, skip_corrupt, keep_weights, devices, command
+        micro_batches = devices.micro_batches(recipe.batch_size, recipe.micro_batches)
+        task.check_devices(devices)
+        source = load_source(recipe, data_dir, skip_corrupt, devices.print)
+        task.check_data(source)
+        check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
+        with devices.scope():
+            task.build(source)
+            trainer = devices.trainer(
+                task.model,
+                building.optimizer(recipe),
+                micro_batches=micro_batches,
+                clip_norm=recipe.clip_norm,
+                loss=task.loss,
+                accuracy=task.accuracy,
+                rate_scales=task.rate_scales,
+                average_decay=recipe.average_decay,
+            )
+        this = Run(task, trainer, directory, devices)
+        TrainingLoop(this).train()
+        with trainer.averaged():
+            found = this.evaluate_at_the_end()
+            if not devices.is_chief:
+                return None
+            task.save(directory)
+        return task.report(directory, found, command)
+
+
+class Run:
+    """A task on its data and devices: what `train.engine.loop.TrainingLoop` needs."""
+
+    def __init__(self, task, trainer, directory, devices):
+        self.task = task
+        self.recipe = task.recipe
+        self.source = task.source
+        self.trainer = trainer
+        self.directory = directory
+        self.devices = devices
+        self.image_size = task.network.input_shape[1:3]
+        self.shown = explained_images.choose(
+            self.recipe, task.network, self.source.validation or self.source.test
         )
 
+    def announce(self):
+        print(self.task.announcement(self.directory))
 
-def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, command):
-    parts = devices.parts(recipe.batch_size, recipe.micro_batches)
-    _check_devices(recipe, devices)
-    source = load_source(recipe, data_dir, skip_corrupt, devices.tell)
-    _check_classes(source)
-    check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
-    with devices.scope():
-        model = building.model(recipe, len(source.class_names))
-        choose_trainable(model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
-        trainer = devices.trainer(
-            model,
-            building.optimizer(recipe),
-            micro_batches=parts,
-            clip_norm=recipe.clip_norm,
-            loss=building.loss(recipe, source),
-            rate_scales=(
-                layer_rates(model, recipe.layer_decay) if recipe.layer_decay < 1 else {}
-            ),
-            average_decay=recipe.average_decay,
-        )
-    image_size = model.input_shape[1:3]
-
-    # What a device holds at once in training is what fits in its memory.
-    def evaluated(split, on_batch=None):
-        batches = session.spread(
-            devices,
-            pipeline.evaluation_batches,
-            split,
-            image_size=image_size,
-            batch_size=recipe.batch_size // parts,
-        )
-        return evaluate(trainer, batches, on_batch)
-
-    def validate():
-        labels, probabilities, loss = evaluated(source.validation)
-        return {
-            "val_loss": loss,
-            "val_accuracy": session.accuracy(labels, probabilities),
-        }
-
-    def batches(start_step):
-        found = session.spread(
-            devices,
+    def batches(self, start_step):
+        """Yields the training batches after so many steps."""
+        recipe = self.recipe
+        batches = self._distributed(
             pipeline.training_batches,
-            source.train,
-            image_size=image_size,
+            self.source.train,
             batch_size=recipe.batch_size,
-            seed=recipe.seed,
             start_step=start_step,
-            crop=recipe.crop,
-            flip=recipe.flip,
-            augmentation=recipe,
-            classes=len(source.class_names),
+            **training_settings(recipe),
+            classes=len(self.source.class_names),
         )
-        if start_step or not devices.is_chief:
-            return found
-        return _pictured(found, source, directory, devices)
+        for number, batch in enumerate(batches, start=start_step):
+            if number == 0 and self.devices.is_chief:
+                images, labels = self.devices.first_device(batch)
+                self.task.draw_batch(self.directory.batch, images, labels)
+            yield batch
 
-    session.train(
-        recipe,
-        trainer,
-        directory,
-        devices,
-        batches=batches,
-        validate=validate if source.validation is not None else None,
-        show=shower(recipe, model, source.validation or source.test),
-        announce=lambda _: print(announcement(recipe, source, model, directory)),
-    )
-    with trainer.averaged():
+    def validate(self):
+        """Returns `val_loss` and `val_accuracy`, or None without validation images."""
+        if self.source.validation is None:
+            return None
+        found = self._evaluate(self.source.validation)
+        return {"val_loss": found["loss"], "val_accuracy": found["accuracy"]}
+
+    def pictures(self, step):
+        """Returns what the model attends to, pictures by name."""
+        return explained_images.pictures(self.task.network, self.shown, step)
+
+    def evaluate_at_the_end(self):
+        """Returns the evaluation of each split that the task reports, by its name."""
+        splits = {
+            name: split
+            for name in self.task.evaluated
+            if (split := getattr(self.source, name)) is not None
+        }
         bar = progress_bar(
-            total=source.test.num_examples,
+            total=sum(split.num_examples for split in splits.values()),
             unit="image",
             desc="testing",
-            disable=not devices.is_chief,
+            disable=not self.devices.is_chief,
         )
-        with bar, session.watched(devices):
-            tested = evaluated(source.test, lambda done: bar.update(done - bar.n))
-        check_finite("The test loss", tested[2])
-        if not devices.is_chief:
-            return None
-        save_model(model, directory, source.class_names)
-        if keep_weights:
-            building.save_weights(model, recipe, directory.weights)
-        _picture(source, directory, model)
-    return _report(recipe, source, model, directory, tested, command)
+        found = {}
+        with bar, explained_device_errors(self.devices):
+            for name, split in splits.items():
+                advance = functools.partial(_advance, bar, bar.n)
+                found[name] = self._evaluate(split, advance)
+                check_finite(f"The {name} loss", found[name]["loss"])
+        return found
+
+    def _evaluate(self, split, on_batch=None):
+        # What a device holds at once in training is what fits in its memory.
+        batches = self._distributed(
+            pipeline.evaluation_batches,
+            split,
+            batch_size=self.recipe.batch_size // self.trainer.micro_batches,
+        )
+        return self.task.evaluate(self.trainer, batches, on_batch)
+
+    def _distributed(self, batches_of, split, **settings):
+        """Returns batches on the devices; if reading fails, the error names images."""
+        make = functools.partial(
+            batches_of,
+            split,
+            image_size=self.image_size,
+            finish=self.task.finish,
+            **settings,
+        )
+        return pipeline.explained(self.devices.batches(make), split)
 
 
-def _check_devices(recipe, devices):
-    if recipe.mixes and devices.has_hosts:
-        raise RunError(
-            "Mixup and CutMix take the examples of a whole batch, of which each worker "
-            "has a part: leave --mixup and --cutmix out, or use one machine."
-        )
-    if recipe.model == "ResNet50V2" and devices.count > 1:
-        raise RunError(
-            "ResNet50V2 normalises batches, and each device would keep averages of its "
-            "own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
-        )
+def _advance(bar, start, done):
+    bar.update(start + done - bar.n)
 
 
-def _check_classes(source):
-    if len(source.class_names) < 2:
-        raise RunError(
-            f"{source.name} has one class, {source.class_names[0]}, and nothing to "
-            "tell it from: add the images of at least one other class."
-        )
+def training_settings(recipe):
+    """Returns the recipe's arguments of `train.data.pipeline.training_batches`."""
+    return {
+        "seed": recipe.seed,
+        "crop": recipe.crop,
+        "flip": recipe.flip,
+        "augmentation": recipe,
+    }
 
 
 @contextlib.contextmanager
 def begun(recipe, run_dir, devices):
-    """Has the directory of a run to itself, with its random numbers and precision.
+    """Locks the directory of a run, and sets the run's seed and precision.
 
-    Args:
-        recipe: `train.recipes.Recipe`.
-        run_dir: path.
-        devices: `train.engine.distribution.Devices`.
-
-    Yields:
-        `train.inference.run_directory.RunDirectory`.
-
-    Raises:
-        RunError: the directory cannot be written, holds another run, or is being used.
+    Yields the `RunDirectory`; raises a `RunError` where it cannot be written, holds
+    another run, or is being used.
     """
     directory = RunDirectory(run_dir)
     with contextlib.ExitStack() as stack:
         if devices.is_chief:
             stack.enter_context(directory.locked())
             directory.claim(recipe.deciding)
-        stack.enter_context(repeatable.settled(recipe.seed, recipe.precision))
+        stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
         yield directory
 
 
 def load_source(recipe, data_dir, skip_corrupt, tell=print):
-    """Returns the recipe's data, no more of it than asked for.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        data_dir: path of the TFDS data, None for the usual one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        tell: takes a line on files that are ignored or left out.
-
-    Returns:
-        `train.data.sources.Source`.
-
-    Raises:
-        RunError: the data cannot be used.
-    """
+    """Returns the recipe's data, cut down to the examples that it asks for."""
     source = sources.load(
         recipe.dataset,
         data_dir,
@@ -237,18 +220,8 @@ def load_source(recipe, data_dir, skip_corrupt, tell=print):
 def check_source(recipe, source, directory, devices, *, is_decoded):
     """Makes sure that a run has the data it began with, and will be able to test.
 
-    A run that has no checkpoint yet decodes all images of validation and test, where
-    they are the user's own files.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        source: `train.data.sources.Source`, of `load_source`.
-        directory: `train.inference.run_directory.RunDirectory`.
-        devices: `train.engine.distribution.Devices`.
-        is_decoded: bool, whether all images were looked at already.
-
-    Raises:
-        RunError: there is other data, or an image cannot be decoded.
+    A run without checkpoint decodes all images of validation and test first, where
+    they are the user's own files and were not decoded before.
     """
     if not devices.is_chief:
         return
@@ -260,7 +233,7 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     if source.train.num_examples == recipe.train_examples:
         # Runs from before this was written had others, and cannot go on with these.
         facts["choice of training images"] = "by class"
-    directory.claim_data(facts, since=_parts(source))
+    directory.claim_data(facts, since=_file_facts(source))
     if source.skipped:
         with whole_file(directory.skipped) as temporary:
             temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
@@ -269,8 +242,8 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
         pipeline.check_readable(source.validation, source.test)
 
 
-def _parts(source):
-    """How many images the test has, and which are in which part where files are."""
+def _file_facts(source):
+    """Returns the number of test images, and a hash of the file names of each split."""
     facts = {"test images": source.test.num_examples}
     for part in ("train", "validation", "test"):
         split = getattr(source, part)
@@ -282,173 +255,3 @@ def _parts(source):
         text = "\n".join(names).encode("utf-8", "surrogateescape")
         facts[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
     return facts
-
-
-def announcement(recipe, source, model, directory):
-    """Returns what a run says as it begins."""
-    validation = source.validation.num_examples if source.validation else 0
-    return printable(
-        f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
-        f"validation and {source.test.num_examples:,} test images of "
-        f"{len(source.class_names)} classes\n"
-        f"{model.name}: {count_parameters(model.weights):,} parameters, "
-        f"weights {recipe.weights or 'random'}, images "
-        f"{model.input_shape[1]}x{model.input_shape[2]}\n"
-        f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}",
-        lines=True,
-    )
-
-
-def save_model(model, directory, class_names):
-    """Writes the model and the names of its classes, each whole.
-
-    Args:
-        model: `keras.Model`.
-        directory: `train.inference.run_directory.RunDirectory`.
-        class_names: sequence of str.
-    """
-    with whole_file(directory.model) as temporary:
-        model.save(temporary)
-    with whole_file(directory.class_names) as temporary:
-        temporary.write_text("\n".join(class_names) + "\n", encoding="utf-8")
-
-
-def _report(recipe, source, model, directory, tested, command):
-    labels, probabilities, loss = tested
-    log = MetricLog(directory.metrics)
-    results = {
-        "test_loss": loss,
-        **about_loss(recipe),
-        "train_examples": source.train.num_examples,
-        "steps": _steps(recipe, log),
-        "parameters": count_parameters(model.weights),
-        "trained_parameters": count_parameters(model.trainable_weights, lora=True),
-        "command": command,
-    }
-    if source.validation:
-        results["validation_examples"] = source.validation.num_examples
-    results.update(speed(log))
-    summary = classification_summary(labels, probabilities, source.class_names)
-    summary["calibration"] = calibration(labels, probabilities)
-    if source.train.num_examples <= _COUNTED_EXAMPLES:
-        counts = source.train.class_counts(len(source.class_names))
-        for row, count in zip(summary["per_class"], counts, strict=True):
-            row["train_examples"] = int(count)
-    if source.skipped:
-        results["skipped_examples"] = len(source.skipped)
-        results["skipped_are_in"] = directory.skipped.name
-    write_report(
-        directory.path,
-        config=written_settings(recipe),
-        summary=summary,
-        results=results,
-        history=log,
-    )
-    return {
-        "test_accuracy": summary["accuracy"],
-        "test_examples": len(labels),
-        "tested": f"{'all ' if recipe.test_examples is None else ''}{len(labels):,}",
-        **results,
-        "report": str(directory.report),
-        "model": str(directory.model),
-        "weights": str(directory.weights) if directory.weights.exists() else None,
-    }
-
-
-def about_loss(recipe):
-    """Returns what the report says of the loss of training and of validation.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-
-    Returns:
-        Dict of `loss_function`, the same in both, and `training_only`, what its
-        training values are of besides.
-    """
-    return {
-        "loss_function": building.loss_name(recipe),
-        "training_only": building.training_only(recipe),
-    }
-
-
-def speed(log):
-    """Returns the wall time of all steps, and the images learned from in a second.
-
-    The time is that from the first batch to the end of the last step: with waiting for
-    images, compiling, validations and checkpoints, but without what a kill undid.
-
-    Args:
-        log: `train.engine.metrics.MetricLog`.
-
-    Returns:
-        Dict of `seconds` and `images_per_second`; empty where no step is logged.
-    """
-    _, seconds = log.series("seconds")
-    if not len(seconds):
-        return {}
-    _, rates = log.series("images_per_second")
-    total = float(seconds.sum())
-    return {
-        "seconds": total,
-        "images_per_second": float((rates * seconds).sum()) / total,
-    }
-
-
-def written_settings(recipe):
-    """Returns the recipe as the report shows it: what it leaves open, nothing empty.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-
-    Returns:
-        Dict of the settings by name.
-    """
-    settings = {
-        **dataclasses.asdict(recipe),
-        "eval_every": recipe.eval_interval,
-        "checkpoint_every": recipe.checkpoint_interval,
-    }
-    return {name: value for name, value in settings.items() if value != ""}
-
-
-def _steps(recipe, log):
-    """How many steps the model has taken, which may be less than the run did."""
-    if not recipe.early_stopping:
-        return recipe.steps
-    steps, accuracies = log.series("val_accuracy")
-    return int(steps[np.argmax(accuracies)])
-
-
-def _pictured(batches, source, directory, devices):
-    """Shows the first batch as the model sees it."""
-    batches = iter(batches)
-    first = next(batches)
-    images, labels = (np.asarray(values) for values in devices.first(first))
-    draw_batch(directory.batch, images, labels, source.class_names)
-    yield first
-    yield from batches
-
-
-def _picture(source, directory, model):
-    """Shows that the saved model, loaded again, sees what the trained one saw."""
-    _, images, labels = pipeline.samples(
-        source.test, PICTURES, image_size=model.input_shape[1:3]
-    )
-    # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
-    trained, loaded = (
-        keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))
-        for one in (model, load_model(directory.model))
-    )
-    if not np.allclose(loaded, trained, atol=1e-3):
-        raise RunError(
-            f"The saved model {directory.model} does not compute what the trained one "
-            "does: please report this."
-        )
-    write_predictions_picture(
-        directory.predictions,
-        images,
-        labels,
-        loaded,
-        source.class_names,
-        title=f"{source.name}: what {directory.model.name} says, loaded again",
-    )

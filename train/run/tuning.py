@@ -1,4 +1,4 @@
-"""Which weights of a model are trained, and how fast."""
+"""Which weights are trained, and at which rates: probe, LoRA, layer decay."""
 
 import math
 import re
@@ -25,14 +25,6 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
     Source:
         LoRA: Low-Rank Adaptation of Large Language Models, arXiv 2106.09685, sections
         4.2 and 7.1; with the scale 1.
-
-    Example:
-
-    >>> import keras_vit
-    >>> model = keras_vit.ViT_Ti16(None, classes=10)
-    >>> choose_trainable(model, frozen=True)
-    >>> [variable.path for variable in model.trainable_variables]
-    ['head/kernel', 'head/bias']
     """
     if not frozen and not lora_rank:
         return
@@ -43,8 +35,8 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
     blocks = [layer for layer in model.layers if hasattr(layer, "attention")]
     if not blocks:
         raise RunError(
-            f"{model.name} has no attention to which --lora_rank={lora_rank} could "
-            "add: leave it out, or choose a Vision Transformer."
+            f"--lora_rank={lora_rank} needs attention layers; {model.name} has none: "
+            "leave it out, or choose a Vision Transformer."
         )
     for block in blocks:
         for projection in (block.attention.query, block.attention.value):
@@ -55,15 +47,7 @@ def choose_trainable(model, *, frozen=False, lora_rank=0):
 
 
 def count_parameters(variables, lora=False):
-    """Counts the numbers in variables.
-
-    Args:
-        variables: of a model.
-        lora: bool, whether to count LoRA's products, which saved models do not have.
-
-    Returns:
-        int.
-    """
+    """Counts parameters; LoRA products, which are not saved, only if `lora`."""
     return sum(
         math.prod(variable.shape)
         for variable in variables
@@ -72,15 +56,11 @@ def count_parameters(variables, lora=False):
 
 
 def layer_rates(model, layer_decay):
-    """Returns the factors of the learning rate that fall from block to block.
+    """Returns factors of the learning rate that fall from block to block.
 
     What comes after the blocks has factor 1, the last block `layer_decay`, the one
     before it the square of that, and so on; what comes before the first block one
     power more than that.
-
-    Args:
-        model: `keras.Model` with transformer blocks.
-        layer_decay: float in (0, 1].
 
     Returns:
         Dict of the paths of the trainable variables to floats.
@@ -91,13 +71,6 @@ def layer_rates(model, layer_decay):
     Source:
         ELECTRA, arXiv 2003.10555, appendix; for Vision Transformers BEiT, arXiv
         2106.08254, appendix H.
-
-    Example:
-
-    >>> import keras_vit
-    >>> rates = layer_rates(keras_vit.ViT_Ti16(None, classes=10), 0.5)
-    >>> rates["head/kernel"], rates["encoder_block_11/mlp/expand/kernel"]
-    (1.0, 0.5)
     """
     paths = [variable.path for variable in model.trainable_variables]
     blocks = [
@@ -107,8 +80,8 @@ def layer_rates(model, layer_decay):
     ]
     if not blocks:
         raise RunError(
-            f"{model.name} has no blocks, from one to the next of which --layer_decay "
-            "could fall: leave it out, or choose a Vision Transformer."
+            f"--layer_decay needs transformer blocks; {model.name} has none: leave it "
+            "out, or choose a Vision Transformer."
         )
     depth = max(blocks) + 1
 

@@ -16,6 +16,8 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
+import dataclasses
+import functools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -23,8 +25,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from absl import flags  # noqa: E402
 
-from train.common import command_line
+from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
+from train.study import kinds  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",
@@ -33,7 +36,7 @@ recipe_flags.define(
 flags.DEFINE_enum(
     "study",
     None,
-    ["learning_rates", "examples", "compute", "positions", "vtab"],
+    kinds.names(),
     "What the runs differ in.",
     required=True,
 )
@@ -90,40 +93,21 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, makes the runs, and says where the table is."""
-    recipe_flags.perform(argv, "study", _choose, _run, _tell)
-
-
-def _choose(given):
-    from train.study import studies
-
-    return studies.recipe_for(given["study"], given["dataset"], given["recipe"])
-
-
-def _run(recipe, **settings):
-    from train.study import studies
+    """Makes the runs of the study that the command line describes."""
+    recipe_flags.check(argv, "study")
+    from train.study import report, studies
 
     given = flags.FLAGS
-    if given.run_dir is None:
-        settings["run_dir"] += f"-{given.study}"
-    options = studies.Options(
-        seeds=given.seeds,
-        models=tuple(given.models),
-        subsets=tuple(given.subsets),
-        step_counts=tuple(given.step_counts),
-        positions=tuple(given.positions),
-        tasks=tuple(given.tasks),
-        shots=given.shots,
-        few_shot_dataset=given.few_shot_dataset,
-        smoke=given.smoke,
-    )
-    return studies.run(given.study, recipe, options, **settings)
-
-
-def _tell(results):
-    from train.study import report
-
-    print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
+    names = (field.name for field in dataclasses.fields(studies.Options))
+    options = studies.Options(**command_line.values(" ".join(names)))
+    with recipe_flags.exit_on_errors():
+        recipe, settings = recipe_flags.read(
+            "study", functools.partial(studies.recipe_for, given.study)
+        )
+        if given.run_dir is None:
+            settings["run_dir"] += f"-{given.study}"
+        results = studies.run(given.study, recipe, options, **settings)
+        print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
 
 
 def command():

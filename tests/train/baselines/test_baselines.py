@@ -68,12 +68,14 @@ def test_resnet50v2_takes_images_in_unit_range():
 
 
 def test_weights_of_files(tmp_path):
-    images = harness.normal((1, 32, 32, 3))
     bit = baselines.BiT_R50x1(image_size=64, classes=11)
     path = baselines.save_bit_weights(bit, tmp_path / "bit.npz")
     model = baselines.build("BiT-R50x1", weights=path, image_size=32, classes=3)
-    again = baselines.BiT_R50x1(path, include_top=False, image_size=32)
-    np.testing.assert_array_equal(before_head(model)(images), again(images))
+    kept = {variable.path: variable for variable in model.variables}
+    body = [one for one in bit.variables if not one.path.startswith("head/")]
+    assert len(body) == len(kept) - 2 > 100
+    for variable in body:
+        np.testing.assert_array_equal(kept[variable.path], variable)
 
     notop = keras.applications.ResNet50V2(
         include_top=False, weights=None, input_shape=(64, 64, 3)

@@ -10,13 +10,12 @@ import pytest
 import keras_vit
 from train.common.errors import RunError
 from train.engine import devices, loop
-from train.engine.jax_devices import JaxDevices
-from train.engine.jax_trainer import JaxTrainer
+from train.engine.jax_backend import JaxDevices, JaxTrainer
 from train.engine.optimizers import MomentumSGD
 
 DEVICES = devices.start()
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=64, patch_size=8
 )
 
 
@@ -151,7 +150,7 @@ def averages_take_the_place_of_weights_and_leave_it():
 
 def what_cannot_be_is_told():
     with pytest.raises(RunError, match=f"{DEVICES.count} devices .*--batch_size"):
-        DEVICES.parts(DEVICES.count * 2 + 1, 1)
+        DEVICES.micro_batches(DEVICES.count * 2 + 1, 1)
     for name, told in [
         ("multiworker", "unset KERAS_BACKEND"),
         ("tpu", r"needs a TPU, and JAX sees cpu:0.*jax\[tpu\]"),

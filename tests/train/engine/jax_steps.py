@@ -15,15 +15,15 @@ import keras_vit
 from train.data import pipeline, sources
 from train.engine.checkpoints import Checkpoints
 from train.engine.devices import start
-from train.engine.loop import evaluate, fit
+from train.engine.loop import evaluate, take_steps
 from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.engine.optimizers import Adam, MomentumSGD
 from train.engine.schedules import WarmupCosine
 from train.run.tuning import layer_rates
 
 BATCH = 16
-STEPS = 20
-IMAGE_SIZE = (16, 24)
+STEPS = 10
+IMAGE_SIZE = (8, 16)
 # Micro-batches of the whole, dropout, and what else differs.
 CASES = {
     "whole": (1, 0.0, "momentum"),
@@ -37,16 +37,16 @@ def main(folder, names):
     devices = start()
     source = sources.load("digits", validation_fraction=0.05)
     for name in names.split(","):
-        take_steps(devices, source, pathlib.Path(folder, name), *CASES[name])
+        save_steps(devices, source, pathlib.Path(folder, name), *CASES[name])
 
 
-def take_steps(devices, source, folder, micro_batches, dropout, optimizer):
+def save_steps(devices, source, folder, micro_batches, dropout, optimizer):
     keras.utils.set_random_seed(0)
     config = keras_vit.ViTConfig(
-        hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+        hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
     )
     is_adam = optimizer == "adam"
-    schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 5)
+    schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 2)
     with devices.scope():
         model = keras_vit.VisionTransformer(
             config, image_size=IMAGE_SIZE, classes=10, dropout_rate=dropout
@@ -56,7 +56,7 @@ def take_steps(devices, source, folder, micro_batches, dropout, optimizer):
         trainer = devices.trainer(
             model,
             Adam(schedule, kernel_decay=0.1) if is_adam else MomentumSGD(schedule),
-            micro_batches=devices.parts(BATCH, micro_batches),
+            micro_batches=devices.micro_batches(BATCH, micro_batches),
             loss=sigmoid_cross_entropy if is_adam else softmax_cross_entropy,
             rate_scales=layer_rates(model, 0.8),
             average_decay=0.9,
@@ -73,14 +73,8 @@ def take_steps(devices, source, folder, micro_batches, dropout, optimizer):
             classes=10,
         )
     )
-    told = []
-    fit(
-        trainer,
-        batches,
-        start_step=0,
-        steps=STEPS,
-        callbacks=[lambda step, metrics: told.append(metrics)],
-    )
+    steps = take_steps(trainer, batches, start_step=0, steps=STEPS)
+    told = [metrics for _, metrics in steps]
     Checkpoints(folder).save(STEPS, trainer.variables)
     with trainer.averaged():
         labels, probabilities, loss = evaluate(

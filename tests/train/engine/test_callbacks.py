@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from train.common.errors import Preempted, RunError
-from train.engine.callbacks import EarlyStopping, Every, Progress, StepLog, StopOnSignal
+from train.engine.callbacks import EarlyStopping, NullLog, RunLog, SignalHandler
 from train.engine.metrics import MetricLog
 
 
@@ -30,17 +30,19 @@ def events_of(folder):
     return events
 
 
-def test_step_log_writes_means_over_its_window(tmp_path):
-    log = MetricLog(tmp_path / "metrics.jsonl")
-    step_log = StepLog(log, tmp_path / "tensorboard", every=2, batch_size=8)
+def test_the_log_writes_means_over_its_window(tmp_path):
+    metrics = MetricLog(tmp_path / "metrics.jsonl")
+    sizes = {"steps": 400, "start_step": 0, "batch_size": 8}
+    log = RunLog(metrics, tmp_path / "tensorboard", **sizes)
     for step in (1, 2, 3):
-        step_log(step, metrics_of(step))
-    assert [record["step"] for record in log.records()] == [2]
-    step_log.flush(3)
-    step_log.flush(3)
-    step_log.write(3, val_loss=0.5)
+        log(step, metrics_of(step))
+    assert [record["step"] for record in metrics.records()] == [2]
+    log.flush(3)
+    log.flush(3)
+    log.write(3, val_loss=0.5)
+    log.close()
 
-    first, second, validation = log.records()
+    first, second, validation = metrics.records()
     assert first == {
         "step": 2,
         "loss": pytest.approx(0.75),
@@ -60,16 +62,13 @@ def test_step_log_writes_means_over_its_window(tmp_path):
     assert events["val_loss"] == [(3, 0.5)]
 
 
-def test_every_so_many_steps_and_after_the_last():
-    called = []
-    every = Every(4, 10, called.append)
-    for step in range(1, 11):
-        every(step, {})
-    assert called == [4, 8, 10]
-    called.clear()
-    for step in range(1, 9):
-        Every(4, 8, called.append)(step, {})
-    assert called == [4, 8]
+def test_the_log_of_other_hosts_does_nothing(capsys):
+    log = NullLog()
+    log(1, metrics_of(1))
+    log.validation(1, val_loss=0.1, val_accuracy=0.5)
+    log.print("a line")
+    log.close()
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_run_without_progress_ends_with_its_best_weights(tmp_path):
@@ -107,12 +106,12 @@ def test_the_log_says_that_a_run_is_over(tmp_path):
 def test_a_signal_ends_the_run_after_the_step_once_saved(number):
     before = signal.getsignal(number)
     saved = []
-    with StopOnSignal(saved.append) as stop:
-        stop(1, {})
+    with SignalHandler(saved.append) as handler:
+        handler.after(1)
         assert saved == []
         os.kill(os.getpid(), number)
         with pytest.raises(RunError) as caught:
-            stop(2, {})
+            handler.after(2)
     assert saved == [2]
     assert isinstance(caught.value, Preempted) == (number == signal.SIGTERM)
     message = str(caught.value)
@@ -123,17 +122,19 @@ def test_a_signal_ends_the_run_after_the_step_once_saved(number):
 
 def test_the_signals_are_handed_back_after_an_error():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyError), StopOnSignal(print):
+    with pytest.raises(KeyError), SignalHandler(print):
         assert signal.getsignal(signal.SIGTERM) != before
         raise KeyError
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_progress_shows_where_a_resumed_run_is(capsys):
-    progress = Progress(steps=10, start_step=6, batch_size=8)
+def test_the_progress_bar_shows_where_a_resumed_run_is(tmp_path, capsys):
+    metrics = MetricLog(tmp_path / "metrics.jsonl")
+    sizes = {"steps": 10, "start_step": 6, "batch_size": 8}
+    log = RunLog(metrics, tmp_path / "tensorboard", **sizes, every=100)
     for step in range(7, 11):
-        progress(step, metrics_of(step))
-    progress.close()
+        log(step, metrics_of(step))
+    log.close()
     shown = capsys.readouterr().err
     assert "6/10" in shown and "10/10" in shown
     # 8 images in the last step's 2.5 seconds.

@@ -201,16 +201,15 @@ def test_config_round_trip_of_adam(problem):
     )
 
 
-OPTIMIZERS = {
-    "momentum": lambda: MomentumSGD(RATES),
-    "momentum in bfloat16": lambda: MomentumSGD(RATES, momentum_dtype="bfloat16"),
-    "adam": lambda: Adam(RATES, kernel_decay=0.1),
-    "adam in bfloat16": lambda: Adam(RATES, momentum_dtype="bfloat16"),
-}
-
-
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("make", "policy"),
+    [
+        (lambda: MomentumSGD(RATES), "mixed_bfloat16"),
+        (lambda: MomentumSGD(RATES, momentum_dtype="bfloat16"), "float32"),
+        (lambda: Adam(RATES, kernel_decay=0.1), "float32"),
+        (lambda: Adam(RATES, momentum_dtype="bfloat16"), "mixed_bfloat16"),
+    ],
+)
 def test_a_saved_compiled_model_goes_on_where_it_was(make, policy, tmp_path):
     keras.utils.set_random_seed(0)
     dense = keras.layers.Dense(3, dtype=policy)

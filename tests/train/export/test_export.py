@@ -30,7 +30,7 @@ from train.export import (
     tflite,
 )
 from train.inference import given_model, saved_model
-from train.reports.report import interval
+from train.reports.classification import interval
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

@@ -3,8 +3,9 @@
 import dataclasses
 import json
 import os
-import pathlib
+import random
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -19,10 +20,11 @@ from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
 from train.common.errors import RunError
 from train.masked_patches import evaluation as masked_evaluation
 from train.masked_patches import patches as masking
+from train.masked_patches import recipes
 from train.masked_patches.report import write_picture
-from train.recipes import masking as recipes
+from train.masked_patches.task import MaskedPatches
+from train.run import training
 
-ROOT = pathlib.Path(__file__).parents[3]
 SMOKE = recipes.for_dataset("digits").smoke()
 
 
@@ -200,15 +202,14 @@ def test_the_model_is_the_vision_transformer_with_two_things_more(built):
 def test_what_is_hidden_cannot_be_seen(built):
     model, _, _, inputs, _ = built
     logits = model(inputs, training=False).numpy()
-    for image in range(len(logits)):
-        visible = set(inputs["sources"][image].tolist())
-        for patch in range(16):
-            changed = inputs["images"].copy()
-            top, left = 8 * (patch // 4), 8 * (patch % 4)
-            changed[image, top : top + 8, left : left + 8] *= -1
-            others = model({**inputs, "images": changed}, training=False).numpy()
-            differs = np.abs(others[image] - logits[image]).max() > 1e-6
-            assert differs == (patch in visible), (image, patch)
+    for patch in range(16):
+        changed = inputs["images"].copy()
+        top, left = 8 * (patch // 4), 8 * (patch % 4)
+        changed[:, top : top + 8, left : left + 8] *= -1
+        others = model({**inputs, "images": changed}, training=False).numpy()
+        differs = np.abs(others - logits).max(axis=(1, 2)) > 1e-6
+        visible = (inputs["sources"] == patch).any(axis=1)
+        np.testing.assert_array_equal(differs, visible, str(patch))
 
 
 def test_loss_and_accuracy_are_means_over_the_corrupted_patches(built):
@@ -311,7 +312,7 @@ def test_a_picture_is_drawn(built, tmp_path):
 
 @pytest.mark.parametrize("name", ["paper", "imagenet2012", "own_data"])
 def test_a_recipe_opens_with_its_command(name):
-    module = sys.modules[f"train.recipes.masking.{name}"]
+    module = sys.modules[f"train.masked_patches.recipes.{name}"]
     shown = {"paper": "NAME --recipe=paper", "own_data": "FOLDER"}.get(name, name)
     command = f"keras-vit masked_patches --dataset={shown}"
     assert re.match(rf"{re.escape(command)}[.,]", module.__doc__)
@@ -357,67 +358,47 @@ def test_what_cannot_be_is_refused(values, told):
         masking.build(dataclasses.replace(SMOKE, **values))
 
 
-# Whole runs, in processes of their own.
-
-RUNS = """
-import dataclasses
-import pathlib
-import shutil
-import sys
-
-from train import repeatable
-repeatable.one_operation_at_a_time()
-import numpy as np
-import keras_vit
-from train import recipes, training
-from train.masked_patches import training as masked_training
-from train.recipes import masking
-
-folder = pathlib.Path(sys.argv[1])
-recipe = masking.for_dataset("digits").smoke()
-whole, killed = folder / "whole", folder / "killed"
-masked_training.run(recipe, run_dir=whole, command="the command")
-
-# What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
-shutil.copytree(whole, killed)
-for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
-    (killed / "checkpoints" / name).unlink()
-masked_training.run(recipe, run_dir=killed)
-
-tuned = recipes.for_dataset("digits").smoke()
-tuned = dataclasses.replace(
-    tuned, model=recipe.model, image_size=48, weights=str(whole / "weights.npz")
-)
-training.run(tuned, run_dir=folder / "tuned")
-"""
+# Whole runs.
 
 
-def started(script, *arguments):
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+def test_a_run_leaves_keras_as_it_was(tmp_path):
+    recipe = SMOKE.override(model="ViT-X", precision="mixed_bfloat16", seed=3)
+    policy = keras.config.dtype_policy()
+    states = random.getstate(), np.random.get_state()[1].tolist()
+    # Refused late, once all of it is set.
+    with pytest.raises(RunError, match="ViT-X"):
+        training.run(MaskedPatches(recipe), run_dir=tmp_path / "run")
+    assert keras.config.dtype_policy() == policy
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """The folder of these runs, and what they said."""
+def runs(tmp_path_factory, forks):
+    """The folder of a run, of one that was killed, and of one from the weights."""
     folder = tmp_path_factory.mktemp("runs")
-    return folder, started(RUNS, folder)
+    whole, killed = folder / "whole", folder / "killed"
+    flags = ["--dataset=digits", "--smoke", "--explained_images=2"]
+
+    def finished(command, *more):
+        code, output = forks.run([f"train.{command}", *flags, *more], folder, {})
+        assert code == 0, output
+        return output
+
+    output = finished("masked_patches", f"--run_dir={whole}")
+    # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
+    shutil.copytree(whole, killed)
+    for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
+        (killed / "checkpoints" / name).unlink()
+    output += finished("masked_patches", f"--run_dir={killed}")
+    weights = [f"--weights={whole / 'weights.npz'}", "--image_size=48"]
+    finished("finetune", "--recipe=own_data", *weights, f"--run_dir={folder / 'tuned'}")
+    return folder, output
 
 
 @pytest.mark.slow
 def test_a_run_its_resume_and_fine_tuning(runs):
     folder, stdout = runs
-    assert "corrupting 2 of 4 patches an image" in stdout
+    assert "corrupting 2 of 4 patches per image" in stdout
     assert "going on after step 4" in stdout
     whole, killed = folder / "whole", folder / "killed"
     report = json.loads((whole / "report.json").read_text())
@@ -459,6 +440,16 @@ def test_a_run_its_resume_and_fine_tuning(runs):
     assert compared == len(np.load(weights).files)
     tuned = json.loads((folder / "tuned" / "report.json").read_text())
     assert tuned["config"]["weights"] == str(weights)
+    # Pictures of the attention, at both validations.
+    shown = [
+        (value.tag, event.step)
+        for path in sorted((whole / "tensorboard").iterdir())
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "images"
+    ]
+    names = ("attention rollout", "figure 7")
+    assert shown == [(name, step) for step in (4, 8) for name in names]
 
 
 ON_TWO_DEVICES = """
@@ -468,35 +459,37 @@ import tensorflow as tf
 [cpu] = tf.config.list_physical_devices("CPU")
 one = tf.config.LogicalDeviceConfiguration()
 tf.config.set_logical_device_configuration(cpu, [one] * 2)
-from train import distribution
-from train.masked_patches import training as masked_training
-from train.recipes import masking
+from train.engine import devices
+from train.masked_patches.task import MaskedPatches
+from train.run import training
 
-recipe = masking.for_dataset("digits").smoke()
-devices = distribution.start("mirrored")
-masked_training.run(recipe, run_dir=sys.argv[1], devices=devices, command="the command")
+recipe = MaskedPatches.find_recipe("digits").smoke()
+devices = devices.start("mirrored")
+training.run(MaskedPatches(recipe), run_dir=sys.argv[1], devices=devices)
 """
 
 
 @pytest.mark.soak
 def test_two_devices_do_what_one_does(runs, tmp_path):
-    assert "on 2 devices" in started(ON_TWO_DEVICES, tmp_path / "two")
+    done = subprocess.run(
+        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "two")],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "on 2 devices" in done.stdout
     one, two = (
         json.loads((run_dir / "report.json").read_text())
         for run_dir in (runs[0] / "whole", tmp_path / "two")
     )
-    for name in one.keys() - {"seconds", "images_per_second", "config"}:
+    for name in one.keys() - {"seconds", "images_per_second", "config", "command"}:
         assert two[name] == pytest.approx(one[name], abs=1e-4), name
 
 
-def test_the_command_says_what_is_wrong(tmp_path):
-    command = [sys.executable, "-m", "train.masked_patches", "--dataset=digits"]
-    done = subprocess.run(
-        [*command, "--corrupted_fraction=2", f"--run_dir={tmp_path / 'run'}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    last = done.stderr.splitlines()[-1]
+def test_the_command_says_what_is_wrong(forks, tmp_path):
+    flags = ["--dataset=digits", "--corrupted_fraction=2", "--run_dir=run"]
+    code, output = forks.run(["train.masked_patches", *flags], tmp_path, {})
+    assert code == 1 and "Traceback" not in output, output
+    last = output.splitlines()[-1]
     assert last.startswith("error: corrupted_fraction must be above 0"), last

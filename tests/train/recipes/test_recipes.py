@@ -161,7 +161,7 @@ def test_override_leaves_the_rest_and_the_original():
         ({"seed": 2**32}, "seed must be from 0"),
         ({"schedule": "step"}, "schedule must be one of cosine, linear, got 'step'"),
         ({"loss": "hinge"}, "loss must be one of softmax, sigmoid"),
-        ({"weight_decay": 0.1}, r"weight_decay=0\.1 is Adam's"),
+        ({"weight_decay": 0.1}, "weight_decay=0.1 does .*optimizer=adam"),
         ({"frozen": True, "lora_rank": 4}, "frozen .*lora_rank=4"),
         (
             {"early_stopping": 3, "validation_fraction": 0.0},

@@ -1,4 +1,4 @@
-"""What a recipe asks for, and what cannot be had."""
+"""The model, optimizer and loss of a recipe."""
 
 import dataclasses
 

@@ -19,11 +19,14 @@ FLAGS = [
     "--steps=2000",
     "--checkpoint_every=3",
     "--eval_every=100",
-    "--micro_batches=1",
+    "--micro_batches=2",
     "--dropout_rate=0.1",
     "--average_decay=0.99",
     "--momentum_dtype=bfloat16",
     "--mixup=0.2",
+    "--rand_augment=2,5",
+    "--random_erasing=0.5",
+    "--label_smoothing=0.1",
 ]
 
 
@@ -79,6 +82,8 @@ def test_twenty_kills_change_no_bit(tmp_path):
         assert one.files == other.files
         for key in one.files:
             np.testing.assert_array_equal(other[key], one[key], key)
+        drawn = [one[key][1] for key in one.files if "seed_generator_state" in key]
+    assert max(drawn) >= 2 * 2000, "no dropout in each of the micro-batches"
     # Temporary files and locks alike.
     left = [path for path in killed.rglob("*") if path.name.startswith(".")]
     assert not left, "half-written files stay behind"

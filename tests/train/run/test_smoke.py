@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from train import recipes
+from train.engine import reproducibility
 from train.recipes import pretraining
-from train.run import training
+from train.run import building, training
+from train.run.classification import FineTuning, PreTraining
 
 # Of seven settings of augmentation, the least and the most.
-RUN = [
+ALL = [
     *recipes.names(),
     "imagenet21k",
     "pretraining/imagenet2012",
@@ -21,28 +23,8 @@ RUN = [
     "augreg_imagenet2012_none",
     "augreg_imagenet21k_strong2",
 ]
-# The others differ from these in numbers alone.
-IN_CI = [
-    "digits",
-    "own_data",
-    "augreg_transfer",
-    "pretraining/own_data",
-    "augreg_imagenet21k_strong2",
-    "LoRA",
-    "float16",
-    "averages",
-    "early end",
-]
-
-
-def marked(names):
-    """The parameters of a test, of which CI runs some."""
-    return [
-        pytest.param(
-            name, marks=pytest.mark.slow if name in IN_CI else pytest.mark.soak
-        )
-        for name in names
-    ]
+# The others differ from these, and from the digits in test_finetune, in numbers alone.
+RUN = ["own_data", "augreg_imagenet21k_strong2"]
 
 
 @pytest.fixture(autouse=True)
@@ -61,35 +43,62 @@ def recipe_of(name):
     return source.for_dataset("digits", name.rpartition("/")[2]).smoke()
 
 
-@pytest.mark.parametrize("name", marked(RUN))
+@pytest.mark.parametrize("name", ALL)
+def test_a_recipe_has_a_model_an_optimizer_and_a_loss(name):
+    recipe = recipe_of(name)
+    with reproducibility.seeded(recipe.seed, recipe.precision):
+        model = building.model(recipe, 3)
+    assert model.output_shape == (None, 3)
+    assert np.allclose(model.get_layer("head").bias, recipe.head_bias)
+    optimizer = building.optimizer(recipe)
+    expected = 0.0 if recipe.warmup_steps else recipe.learning_rate
+    assert float(optimizer.learning_rate) == expected
+    loss = building.loss(recipe, source=None)
+    losses = loss(np.zeros((2, 3), "float32"), np.array([0, 2]))
+    expected = {"softmax": np.log(3), "sigmoid": 3 * np.log(2)}[recipe.loss]
+    np.testing.assert_allclose(losses, [expected] * 2, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
 def test_a_recipe_runs_to_its_report(name, tmp_path):
-    # A few steps less than --smoke has, for there are many recipes.
+    # A few steps less than --smoke has.
     recipe = recipe_of(name).override(steps=2, warmup_steps=1, eval_every=2)
     recipe = dataclasses.replace(recipe, test_examples=32)
-    training.run(recipe, run_dir=tmp_path / "run")
+    task = FineTuning(recipe) if name in recipes.names() else PreTraining(recipe)
+    results = training.run(task, run_dir=tmp_path / "run")
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert (report["steps"], report["test_examples"]) == (2, 32)
     assert report["config"]["optimizer"] == recipe.optimizer
     assert (tmp_path / "run" / "model.keras").exists()
+    assert (results["weights"] is not None) == isinstance(task, PreTraining)
+    assert results["model"] in task.summary(results)
 
 
 SETTINGS = {
-    "probe": {"frozen": True},
-    "LoRA": {"lora_rank": 2, "layer_decay": 0.7},
-    "float16": {"precision": "mixed_float16", "remat": True, "dropout_rate": 0.1},
-    "averages": {"average_decay": 0.9, "optimizer": "adam", "weight_decay": 0.1},
-    "early end": {"early_stopping": 1, "eval_every": 1, "steps": 8},
-    "sigmoid": {"loss": "sigmoid", "class_weights": "balanced", "head_bias": -2.0},
+    "LoRA": {
+        **{"lora_rank": 2, "layer_decay": 0.7},
+        **{"loss": "sigmoid", "class_weights": "balanced", "head_bias": -2.0},
+    },
+    "float16": {
+        **{"precision": "mixed_float16", "remat": True, "dropout_rate": 0.1},
+        **{"average_decay": 0.9, "optimizer": "adam", "weight_decay": 0.1},
+    },
+    "probe": {"frozen": True, "early_stopping": 1, "eval_every": 1, "steps": 8},
     "ResNet": {"model": "ResNet50V2", "image_size": 32},
 }
+MARKED = [
+    pytest.param(name, marks=pytest.mark.soak if name == "ResNet" else pytest.mark.slow)
+    for name in SETTINGS
+]
 
 
-@pytest.mark.parametrize("name", marked(SETTINGS))
+@pytest.mark.parametrize("name", MARKED)
 def test_settings_together(name, tmp_path):
     recipe = recipe_of("own_data").override(
         **{"steps": 3, "warmup_steps": 1, **SETTINGS[name]}
     )
-    results = training.run(recipe, run_dir=tmp_path / "run", keep_weights=False)
+    results = training.run(recipe, run_dir=tmp_path / "run")
     log = (tmp_path / "run" / "metrics.jsonl").read_text()
     best = tmp_path / "run" / "checkpoints" / "best.npz"
     assert best.exists() == bool(recipe.early_stopping)

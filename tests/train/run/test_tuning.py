@@ -101,7 +101,7 @@ def test_what_needs_blocks_says_so():
     images = keras.Input((4, 4, 3))
     head = keras.layers.Dense(2, name="head")(keras.layers.Flatten()(images))
     model = keras.Model(images, head, name="mine")
-    with pytest.raises(RunError, match="mine has no blocks.*--layer_decay"):
+    with pytest.raises(RunError, match="--layer_decay needs .*blocks; mine has none"):
         layer_rates(model, 0.5)
-    with pytest.raises(RunError, match="mine has no attention.*--lora_rank=3"):
+    with pytest.raises(RunError, match="--lora_rank=3 needs attention .*mine has none"):
         choose_trainable(model, lora_rank=3)

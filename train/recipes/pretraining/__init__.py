@@ -1,12 +1,8 @@
-"""Recipes for training from scratch, one small file a source."""
+"""Recipes for training from scratch, one small file per source."""
 
-from train.recipes import base_name, in_package, is_own, named
+from train.recipes import find, in_package
 
 __all__ = ["for_dataset", "names"]
-
-
-def _all():
-    return in_package(__name__, __path__)
 
 
 def names():
@@ -17,7 +13,7 @@ def names():
     >>> "augreg_imagenet2012_strong2" in names()
     True
     """
-    return sorted(_all())
+    return sorted(in_package(__name__, __path__))
 
 
 def for_dataset(dataset, name=None):
@@ -39,8 +35,4 @@ def for_dataset(dataset, name=None):
     >>> for_dataset("imagenet2012").weight_decay
     0.3
     """
-    if name is None:
-        name = base_name(dataset)
-        if name not in ("imagenet2012", "imagenet21k") or is_own(dataset):
-            name = "own_data"
-    return named(_all(), name, dataset)
+    return find(in_package(__name__, __path__), dataset, name)

@@ -1,0 +1,176 @@
+"""The trainer under the JAX backend, on one device and on eight."""
+
+import concurrent.futures
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from train.common import command_line
+
+ROOT = pathlib.Path(__file__).parents[3]
+STEPS = pathlib.Path(__file__).with_name("jax_steps.py")
+CHECKS = pathlib.Path(__file__).with_name("jax_checks.py")
+# All that a recipe may ask for.
+PRETRAIN = [
+    *("-m", "train.pretrain", "--dataset=digits", "--smoke"),
+    *("--recipe=augreg_imagenet2012_strong1", "--micro_batches=4"),
+    *("--dropout_rate=0.2", "--average_decay=0.9"),
+]
+# Of each array's largest value, after ten steps in float32: sums in another order,
+# and in TensorFlow other kernels for softmax, norms and GELU. TensorFlow in other
+# micro-batches is 1.3e-6 off itself.
+AMONG_JAX = 5e-6
+TO_TENSORFLOW = 1e-5
+
+needs_jax = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None,
+    reason="JAX is not installed: pip install jax",
+)
+
+
+def run(*command, devices=1, backend="jax", code=0):
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": backend,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr[-3000:]
+    return done
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """Ten steps with each backend, on one device and on eight."""
+    folder = tmp_path_factory.mktemp("steps")
+    cases = {
+        "tensorflow": "whole,adam",
+        "1": "whole,dropout,adam",
+        "8": "parts,dropout",
+    }
+
+    def take(name, chosen):
+        (folder / name).mkdir()
+        backend, devices = ("jax", name) if name.isdigit() else (name, 1)
+        run(STEPS, folder / name, chosen, backend=backend, devices=devices)
+        for case in chosen.split(","):
+            assert np.load(folder / name / f"{case}.npz")["devices"] == int(devices)
+
+    # Compiling takes one core each.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(take, cases, cases.values()))
+    return folder
+
+
+def checkpoint(folder, step=10):
+    with np.load(folder / f"step-{step:08d}.npz") as file:
+        return {key: file[key] for key in file.files}
+
+
+def assert_close(steps, one, other, tolerance):
+    found, expected = checkpoint(steps / one), checkpoint(steps / other)
+    # Either backend can read the other's.
+    assert found.keys() == expected.keys()
+    assert {key: found[key].shape for key in found} == {
+        key: expected[key].shape for key in expected
+    }
+    for key, array in expected.items():
+        if "key/bias" in key or "key_bias" in key or "seed_generator" in key:
+            # Softmax does not see the keys' bias: its gradient is rounding alone.
+            continue
+        difference = np.abs(found[key].astype("float64") - array).max()
+        assert difference <= tolerance * np.abs(array).max(), (key, difference)
+    found, expected = (np.load(steps / f"{name}.npz") for name in (one, other))
+    assert expected["loss"].min() < expected["loss"][0]
+    for key in expected.files:
+        if key != "devices":
+            np.testing.assert_allclose(
+                found[key], expected[key], rtol=0, atol=1e-5, err_msg=key
+            )
+    # Every image of the split, once, in its order.
+    np.testing.assert_array_equal(found["labels"], expected["labels"])
+    assert len(found["labels"]) == 360
+
+
+@needs_jax
+@pytest.mark.slow
+def test_the_same_weights_on_one_device_and_in_parts_on_eight(steps):
+    assert_close(steps, "8/parts", "1/whole", AMONG_JAX)
+
+
+@needs_jax
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["whole", "adam"])
+def test_the_same_weights_as_tensorflow(steps, case):
+    assert_close(steps, f"1/{case}", f"tensorflow/{case}", TO_TENSORFLOW)
+
+
+@needs_jax
+@pytest.mark.slow
+def test_random_numbers_do_not_depend_on_the_devices(steps):
+    assert_close(steps, "8/dropout", "1/dropout", AMONG_JAX)
+    dropped, whole = checkpoint(steps / "1/dropout"), checkpoint(steps / "1/whole")
+    assert np.abs(dropped["0000/embedding/kernel"]).sum() > 0
+    assert (dropped["0000/embedding/kernel"] != whole["0000/embedding/kernel"]).any()
+
+
+@needs_jax
+@pytest.mark.slow
+def test_what_the_trainer_does_on_eight_devices():
+    assert "what_cannot_be_is_told" in run(CHECKS, devices=8).stdout
+
+
+@needs_jax
+@pytest.mark.slow
+def test_the_command_goes_on_to_the_bit(tmp_path):
+    command = [*PRETRAIN, f"--run_dir={tmp_path}"]
+    stdout = run(*command, devices=2).stdout
+    assert "on 2 devices" in stdout and "on 128 test images" in stdout
+    assert (tmp_path / "weights.npz").is_file()
+    whole = checkpoint(tmp_path / "checkpoints", 8)
+    report = json.loads((tmp_path / "report.json").read_text())
+    # As if it had been killed after 4 steps.
+    (tmp_path / "checkpoints" / "step-00000008.npz").unlink()
+    stdout = run(*command, devices=2).stdout
+    assert "going on after step 4" in stdout
+    for key, array in checkpoint(tmp_path / "checkpoints", 8).items():
+        np.testing.assert_array_equal(array, whole[key], err_msg=key)
+    again = json.loads((tmp_path / "report.json").read_text())
+    assert again["test_loss"] == report["test_loss"]
+
+
+@needs_jax
+def test_devices_that_are_not_there(tmp_path):
+    flags = ["--dataset=digits", f"--run_dir={tmp_path}"]
+    done = run("-m", "train.finetune", *flags, "--strategy=mirrored", code=1)
+    assert "error: --strategy=mirrored needs two devices" in done.stderr
+    assert "JAX sees cpu:0 alone" in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_jax_that_is_not_installed_is_asked_for(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"pip install jax"):
+        command_line.need_tensorflow_or_jax("The trainer")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    command_line.need_tensorflow_or_jax("The trainer")
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    with pytest.raises(SystemExit, match="'torch': unset it. Or set it to jax"):
+        command_line.need_tensorflow_or_jax("The trainer")

@@ -1,0 +1,83 @@
+"""The losses, schedules and optimizers that a recipe can name, one row each.
+
+The flags, the checks of `train.recipes.Recipe`, the reports and the tests read these
+rows. A new one is a function or class and its row here. Nothing is imported before it
+is used, so that `--help` needs no Keras.
+"""
+
+import dataclasses
+import functools
+import importlib
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A function or class that a recipe names.
+
+    Args:
+        target: str, `"module:name"`.
+        title: str, what it is called in reports and in the help of its flag.
+        settings: dict of its arguments to the fields of the recipe that they take.
+    """
+
+    target: str
+    title: str
+    settings: dict[str, str]
+
+    def of(self, recipe, **more):
+        """Returns the target with the recipe's settings as arguments."""
+        module, name = self.target.split(":")
+        values = {name: getattr(recipe, field) for name, field in self.settings.items()}
+        target = getattr(importlib.import_module(module), name)
+        return functools.partial(target, **values, **more)
+
+
+# Called with logits and labels, and built with `class_weights` besides.
+LOSSES = {
+    "softmax": Choice(
+        "train.engine.losses:softmax_cross_entropy",
+        "softmax cross-entropy",
+        {"label_smoothing": "label_smoothing"},
+    ),
+    "sigmoid": Choice(
+        "train.engine.losses:sigmoid_cross_entropy",
+        "sigmoid cross-entropy",
+        {"label_smoothing": "label_smoothing"},
+    ),
+}
+
+_OF_RUN = {
+    "learning_rate": "learning_rate",
+    "steps": "steps",
+    "warmup_steps": "warmup_steps",
+}
+SCHEDULES = {
+    "cosine": Choice(
+        "train.engine.schedules:WarmupCosine", "half a cosine to zero", _OF_RUN
+    ),
+    "linear": Choice(
+        "train.engine.schedules:WarmupLinear", "a line to nearly zero", _OF_RUN
+    ),
+}
+
+# Called with the schedule.
+OPTIMIZERS = {
+    "momentum": Choice(
+        "train.engine.optimizers:MomentumSGD",
+        "SGD with momentum",
+        {"momentum": "momentum", "momentum_dtype": "momentum_dtype"},
+    ),
+    "adam": Choice(
+        "train.engine.optimizers:Adam",
+        "Adam with decoupled weight decay",
+        {"kernel_decay": "weight_decay", "momentum_dtype": "momentum_dtype"},
+    ),
+}
+
+# Policies of `keras.config.set_dtype_policy`.
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+def titles(choices):
+    """Returns the help of a flag that takes one of these."""
+    return "; ".join(f"{name}: {choice.title}" for name, choice in choices.items())

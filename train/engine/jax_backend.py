@@ -1,0 +1,287 @@
+"""Devices and the training step under the JAX backend."""
+
+import functools
+import itertools
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from train.common.errors import RunError
+from train.data.pipeline import Share
+from train.engine.tensorflow_backend import Devices
+from train.engine.trainer import Trainer
+
+
+class JaxTrainer(Trainer):
+    """The training step as one compiled function of all variables.
+
+    The function sees the whole batch; XLA shares the work among the devices that hold
+    parts of it, and adds their gradients up. So random numbers, too, are those of the
+    whole batch, however many devices there are. The old values of the variables leave
+    their memory to the new ones.
+
+    Args:
+        model: as in `Trainer`, made in the scope of the strategy like the optimizer.
+        optimizer: as in `Trainer`.
+        strategy: `keras.distribution.DataParallel`.
+        **settings: the others of `Trainer`.
+
+    Source:
+        https://keras.io/guides/writing_a_custom_training_loop_in_jax and
+        https://keras.io/guides/distribution.
+    """
+
+    def __init__(self, model, optimizer, *, strategy, **settings):
+        import jax
+
+        super().__init__(model, optimizer, strategy=strategy, **settings)
+        # Those trained, the model's other ones, those of training.
+        self._groups = [
+            model.trainable_variables,
+            model.non_trainable_variables,
+            optimizer.variables + self.averages,
+            self.loss_scale.variables if self.loss_scale else [],
+        ]
+        everywhere = strategy.get_variable_layout(optimizer.iterations).backend_layout
+        self._compiled_step = jax.jit(
+            self._step, donate_argnums=0, out_shardings=everywhere
+        )
+        self._compiled_logits = jax.jit(self._logits)
+        self._rows = 0
+
+    def spread_seeds(self):
+        """Does nothing: a random number belongs to an example, not to a device."""
+
+    def step(self, inputs, labels):
+        """Takes one step on arrays (batch, ...) that are spread over the devices."""
+        state = [[variable.value for variable in group] for group in self._groups]
+        state, metrics = self._compiled_step(state, inputs, labels)
+        for variables, values in zip(self._groups, state, strict=True):
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        return metrics
+
+    def _step(self, state, inputs, labels):
+        known = [
+            pair
+            for variables, values in zip(self._groups, state, strict=True)
+            for pair in zip(variables, values, strict=True)
+        ]
+        trained, fixed, kept, _ = state
+        with keras.StatelessScope(known) as scope:
+            fixed, sums = self._accumulate(trained, fixed, inputs, labels)
+            gradients, loss, accuracy = sums
+            metrics = {"loss": loss, "accuracy": accuracy}
+            if self.loss_scale:
+                gradients = self.loss_scale.unscaled(gradients)
+            norm = ops.sqrt(sum(ops.sum(ops.square(one)) for one in gradients))
+            if self.clip_norm is not None:
+                factor = self.clip_norm / ops.maximum(norm, self.clip_norm)
+                gradients = [factor * one for one in gradients]
+            is_finite = ops.isfinite(norm)
+            if self.loss_scale:
+                metrics["loss_scale"] = self.loss_scale.scale.value
+                norm = ops.where(is_finite, norm, 0.0)
+                self.loss_scale.update(is_finite)
+            metrics["gradient_norm"] = norm
+            self._update(gradients)
+            trained, _, kept, scale = (
+                [scope.get_current_value(variable) for variable in group]
+                for group in self._groups
+            )
+        if self.loss_scale:
+            choose = functools.partial(ops.where, is_finite)
+            trained, kept = (
+                list(map(choose, new, old))
+                for new, old in zip((trained, kept), (state[0], state[2]), strict=True)
+            )
+        return [trained, fixed, kept, scale], metrics
+
+    def _update(self, gradients):
+        rate = self.optimizer.learning_rate
+        steps = ops.cast(self.optimizer.iterations, "float32")
+        variables = self._groups[0]
+        for gradient, variable, scale in zip(
+            gradients, variables, self.rate_scales, strict=True
+        ):
+            self.optimizer.update_step(gradient, variable, rate * scale)
+        # A smaller decay at first, or the initial weights would dominate.
+        decay = ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
+        for average, variable in zip(self.averages, variables, strict=False):
+            average.assign_sub((1.0 - decay) * (average - variable))
+        self.optimizer.iterations.assign_add(1)
+
+    def _accumulate(self, trained, fixed, inputs, labels):
+        import jax
+
+        count = _batch_size(inputs)
+        if self.micro_batches == 1:
+            return self._shares(trained, fixed, inputs, labels, count)
+
+        def add(so_far, part):
+            fixed, sums = so_far
+            fixed, more = self._shares(trained, fixed, *part, count)
+            return (fixed, jax.tree.map(ops.add, sums, more)), None
+
+        zeros = [ops.zeros_like(value) for value in trained], 0.0, 0.0
+        parts = jax.tree.map(self._parts, (inputs, labels))
+        sums, _ = jax.lax.scan(add, (fixed, zeros), parts)
+        return sums
+
+    def _parts(self, whole):
+        """Cuts an array into micro-batches, each of which has rows on all devices."""
+        rows = whole.shape[0] // self.micro_batches
+        parts = ops.reshape(whole, (rows, self.micro_batches, *whole.shape[1:]))
+        parts = ops.swapaxes(parts, 0, 1)
+        axes = [None, self.strategy.batch_dim_name, *[None] * (parts.ndim - 2)]
+        layout = keras.distribution.TensorLayout(axes, self.strategy.device_mesh)
+        return keras.distribution.distribute_tensor(parts, layout)
+
+    def _shares(self, trained, fixed, inputs, labels, count):
+        """Returns the new non-trainable values, and what these examples add."""
+        import jax
+
+        def target(trained):
+            with self.lean():
+                logits, after = self.model.stateless_call(
+                    trained, fixed, inputs, training=True
+                )
+            loss = ops.sum(self.loss(logits, labels)) / count
+            accuracy = ops.sum(self.accuracy(logits, labels)) / count
+            scaled = self.loss_scale.scaled(loss) if self.loss_scale else loss
+            return scaled, (after, loss, accuracy)
+
+        gradients, (after, loss, accuracy) = jax.grad(target, has_aux=True)(trained)
+        return after, (gradients, loss, accuracy)
+
+    def predict(self, inputs):
+        """Returns the float32 logits (batch, classes) of inputs as a NumPy array."""
+        rows = _batch_size(inputs)
+        # One more size would be compiled once more.
+        self._rows = max(self._rows, rows)
+        if missing := self._rows - rows:
+            inputs = keras.tree.map_structure(
+                lambda one: ops.pad(one, [(0, missing)] + [(0, 0)] * (one.ndim - 1)),
+                inputs,
+            )
+        values = [[one.value for one in group] for group in self._groups[:2]]
+        return self.gather(self._compiled_logits(*values, inputs))[:rows]
+
+    def _logits(self, trained, fixed, inputs):
+        with self.lean():
+            answers, _ = self.model.stateless_call(
+                trained, fixed, inputs, training=False
+            )
+        return answers
+
+    def gather(self, values):
+        """Returns distributed values as one NumPy array (batch, ...)."""
+        return np.asarray(values)
+
+
+def _batch_size(inputs):
+    return keras.tree.flatten(inputs)[0].shape[0]
+
+
+class JaxDevices(Devices):
+    """The devices of a run under JAX, of one machine.
+
+    Args:
+        strategy: `keras.distribution.DataParallel`.
+        host: int, 0.
+    """
+
+    @property
+    def count(self):
+        """How many devices compute side by side."""
+        return self.strategy.device_mesh.devices.size
+
+    def trainer(self, model, optimizer, **settings):
+        """Returns a `JaxTrainer` of a model that was made in the scope.
+
+        Raises:
+            RunError: the model computes in float16 on processors.
+        """
+        is_cpu = self.strategy.device_mesh.devices.flat[0].startswith("cpu")
+        if is_cpu and model.compute_dtype == "float16":
+            raise RunError(
+                "JAX has no float16 attention on processors: pass "
+                "--precision=mixed_bfloat16 or float32, or use a GPU."
+            )
+        return JaxTrainer(model, optimizer, strategy=self.strategy, **settings)
+
+    def batches(self, make):
+        """Yields batches that are spread over the devices; `make` as in `Devices`."""
+        parts = make(share=Share(devices=self.count)).as_numpy_iterator()
+        ahead = None
+        while batch := list(itertools.islice(parts, self.count)):
+            # On its way while the devices work on the one before.
+            batch = keras.tree.map_structure(self._spread, *batch)
+            if ahead is not None:
+                yield ahead
+            ahead = batch
+        if ahead is not None:
+            yield ahead
+
+    def first_device(self, values):
+        """Returns what the first device has of distributed values."""
+        return keras.tree.map_structure(
+            lambda value: value.addressable_shards[0].data, values
+        )
+
+    def _spread(self, *parts):
+        """Makes one array of a part for each device."""
+        import jax
+
+        shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
+        sharding = self.strategy.get_data_layout(shape).backend_layout
+        placed = [
+            jax.device_put(part, device)
+            for part, device in zip(parts, sharding.mesh.devices.flat, strict=True)
+        ]
+        return jax.make_array_from_single_device_arrays(shape, sharding, placed)
+
+
+def start(name="auto"):
+    """Gets the devices ready, for `train.engine.devices.start`.
+
+    TensorFlow, which reads the data, is kept off them; `"auto"` is all that JAX sees.
+
+    Raises:
+        RunError: there are no such devices.
+
+    Source:
+        https://keras.io/guides/distribution
+    """
+    if name == "multiworker":
+        raise RunError(
+            "--strategy=multiworker is TensorFlow's: unset KERAS_BACKEND to train on "
+            "several machines, or with KERAS_BACKEND=jax pass --strategy=mirrored on "
+            "one."
+        )
+    for kind in ("GPU", "TPU"):
+        if tf.config.list_physical_devices(kind):
+            tf.config.set_visible_devices([], kind)
+    try:
+        devices = keras.distribution.list_devices()
+    except RuntimeError as error:
+        raise RunError(
+            f"JAX has no device to run on ({error}): check its installation and "
+            "JAX_PLATFORMS."
+        ) from error
+    if name == "mirrored" and len(devices) < 2:
+        raise RunError(
+            "--strategy=mirrored needs two devices at least, and JAX sees "
+            f"{devices[0]} alone: check the driver and the installation of JAX, or "
+            "pass --strategy=one."
+        )
+    if name == "tpu" and not devices[0].startswith("tpu"):
+        raise RunError(
+            f"--strategy=tpu needs a TPU, and JAX sees {devices[0]}: start the command "
+            "on the machine that has it, with pip install 'jax[tpu]'."
+        )
+    if name == "one":
+        devices = devices[:1]
+    return JaxDevices(keras.distribution.DataParallel(devices=devices))

@@ -1,0 +1,238 @@
+"""The devices of a run under TensorFlow, and how they share a batch."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import tensorflow as tf
+
+from train.common.errors import RunError
+from train.data.pipeline import Share
+from train.engine import reproducibility
+from train.engine.trainer import Trainer
+
+# What TensorFlow raises on the hosts that are left.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+)
+_EXAMPLE = (
+    """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """
+    """"task": {"type": "worker", "index": 0}}'"""
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """The devices of a run under TensorFlow.
+
+    Args:
+        strategy: `tf.distribute.Strategy`.
+        host: int, the number of this process among those of the run.
+    """
+
+    strategy: tf.distribute.Strategy
+    host: int = 0
+
+    @property
+    def count(self):
+        """How many devices compute side by side, on all hosts."""
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def is_chief(self):
+        """Whether this process writes the files of the run and prints."""
+        return self.host == 0
+
+    @property
+    def has_hosts(self):
+        """Whether other processes take part."""
+        return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+    def print(self, line):
+        """Prints a line on the first host."""
+        if self.is_chief:
+            print(line)
+
+    def scope(self):
+        """Returns a context in which variables are made for all devices."""
+        return self.strategy.scope()
+
+    def trainer(self, model, optimizer, **settings):
+        """Returns a `Trainer` of a model that was made in the scope."""
+        return Trainer(model, optimizer, strategy=self.strategy, **settings)
+
+    def first_device(self, values):
+        """Returns what the first device of this host has of distributed values."""
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0], values
+        )
+
+    def all_gather(self, value):
+        """Returns the int of every device's host, a list, from that of this host."""
+        if not self.has_hosts:
+            return [value] * self.count
+        found = self.strategy.run(lambda: tf.constant([value]))
+        return self.strategy.gather(found, axis=0).numpy().tolist()
+
+    @contextlib.contextmanager
+    def explain_lost_worker(self):
+        """Raises a `RunError` where another process of the run ended."""
+        try:
+            yield
+        except _LOST as error:
+            if not self.has_hosts:
+                raise
+            raise RunError(
+                "Another worker of this run ended or cannot be reached "
+                f"({error.message}): start the command again on each of them, it goes "
+                "on from the last checkpoint."
+            ) from error
+
+    def micro_batches(self, batch_size, parts):
+        """Returns the micro-batches in which each device computes its share of a batch.
+
+        Args:
+            batch_size: int, of the whole.
+            parts: int, micro-batches of the whole.
+
+        Raises:
+            RunError: the batch cannot be shared equally.
+        """
+        count = -(-parts // self.count)
+        if batch_size % (self.count * count):
+            raise RunError(
+                f"A batch of {batch_size} cannot be shared equally by {self.count} "
+                f"devices in {count} parts each: pass a --batch_size that is a "
+                f"multiple of {self.count * count}."
+            )
+        return count
+
+    def batches(self, make):
+        """Returns batches distributed over the devices.
+
+        Args:
+            make: function of a `share`, `train.data.pipeline.Share`, to a
+                `tf.data.Dataset`.
+        """
+        return self.strategy.distribute_datasets_from_function(
+            lambda context: make(
+                share=Share(
+                    context.input_pipeline_id,
+                    context.num_input_pipelines,
+                    context.num_replicas_in_sync,
+                )
+            )
+        )
+
+
+def start(name="auto"):
+    """Gets the devices ready, for `train.engine.devices.start`.
+
+    Source:
+        https://www.tensorflow.org/guide/distributed_training
+    """
+    if name == "auto":
+        name = _detected()
+    return {
+        "one": _one,
+        "mirrored": _mirrored,
+        "multiworker": _multiworker,
+        "tpu": _tpu,
+    }[name]()
+
+
+def _detected():
+    if "TPU_NAME" in os.environ:
+        return "tpu"
+    if has_other_workers():
+        return "multiworker"
+    return "mirrored" if _count_local_devices() > 1 else "one"
+
+
+def has_other_workers():
+    """Returns whether TF_CONFIG names several machines."""
+    return "TF_CONFIG" in os.environ and len(_workers(_cluster())) > 1
+
+
+def _one():
+    # With several devices, or processes, one operation has to wait for another.
+    reproducibility.one_operation_at_a_time()
+    return Devices(tf.distribute.get_strategy())
+
+
+def _mirrored():
+    kinds = (tf.config.list_logical_devices(kind) for kind in ("GPU", "CPU"))
+    devices = next([device.name for device in found] for found in kinds if found)
+    if len(devices) < 2:
+        raise RunError(
+            "--strategy=mirrored needs two devices at least, and TensorFlow sees "
+            f"{devices[0]} alone: check the driver and CUDA_VISIBLE_DEVICES, or pass "
+            "--strategy=one."
+        )
+    return Devices(tf.distribute.MirroredStrategy(devices))
+
+
+def _multiworker():
+    config = _cluster()
+    workers = _workers(config)
+    try:
+        host = int(config["task"]["index"])
+        if config["task"]["type"] == "worker" and "chief" in config["cluster"]:
+            host += 1
+        if not 0 <= host < len(workers):
+            raise ValueError(f"task {host} of {len(workers)}")
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
+        raise RunError(
+            f"The workers {', '.join(workers)} did not come together ({error}): start "
+            "the same command on each of them, with a TF_CONFIG such as "
+            f"{_EXAMPLE}."
+        ) from error
+    return Devices(strategy, host)
+
+
+def _tpu():
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            os.environ.get("TPU_NAME", "")
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        raise RunError(
+            f"No TPU answers ({error}): set TPU_NAME to its name, or to local on a "
+            "machine that has one."
+        ) from error
+    return Devices(tf.distribute.TPUStrategy(resolver))
+
+
+def _count_local_devices():
+    """Counts the devices without starting TensorFlow, which `_one` has to precede."""
+    if gpus := tf.config.list_physical_devices("GPU"):
+        return len(gpus)
+    [cpu] = tf.config.list_physical_devices("CPU")
+    return len(tf.config.get_logical_device_configuration(cpu) or [cpu])
+
+
+def _cluster():
+    """Returns the parsed TF_CONFIG."""
+    text = os.environ.get("TF_CONFIG", "")
+    try:
+        config = json.loads(text)
+        _workers(config)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"TF_CONFIG is {text!r}, which names no workers ({error!r}): on each "
+            f"machine set it as in {_EXAMPLE}."
+        ) from error
+    return config
+
+
+def _workers(config):
+    cluster = config["cluster"]
+    return [*cluster.get("chief", []), *cluster["worker"]]

@@ -1,0 +1,116 @@
+"""ImageNet's reassessed labels (ReaL): several correct labels per image, or none."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+
+from train.common.errors import RunError
+from train.reports.classification import interval
+
+CLASSES = 1000
+_FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
+
+
+def read(path):
+    """Returns the correct labels of each image, a list of sets of int, of `real.json`.
+
+    Those of ILSVRC2012_val_00000001.JPEG come first.
+
+    Source:
+        https://github.com/google-research/reassessed-imagenet
+    """
+    try:
+        text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
+        labels = [set(correct) for correct in json.loads(text)]
+        whole = all(
+            type(label) is int and 0 <= label < CLASSES
+            for correct in labels
+            for label in correct
+        )
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise RunError(f"The labels {path} cannot be read: {error}") from error
+    if not whole or not labels:
+        raise RunError(
+            f"{path} does not hold a list of labels from 0 to {CLASSES - 1} per image: "
+            "pass real.json of https://github.com/google-research/reassessed-imagenet."
+        )
+    return labels
+
+
+def file_names(split, dataset, data_dir=None):
+    """Returns the file names of a split's images, in its order.
+
+    The data set must be a folder, or of TFDS with file names.
+    """
+    if pathlib.Path(dataset).expanduser().is_dir():
+        records = (record.numpy() for record, _ in split.records())
+        return [split.locate(index, record) for index, record in enumerate(records)]
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(dataset, data_dir=data_dir)
+    if "file_name" not in builder.info.features:
+        raise RunError(
+            f"{dataset} does not have the names of its files, which the reassessed "
+            "labels are matched by: pass imagenet2012, or a folder with the files."
+        )
+    # As train.data.sources.tfds_source reads it, so in the same order.
+    records = builder.as_dataset(
+        split=split.name.removeprefix(f"{dataset} "),
+        shuffle_files=False,
+        decoders=tfds.decode.PartialDecoding({"file_name": True}),
+        read_config=tfds.ReadConfig(try_autocache=False),
+    )
+    return [record["file_name"].numpy().decode() for record in records]
+
+
+def of_files(labels, names):
+    """Returns the correct labels of images, by the number in their file names.
+
+    Example:
+
+    >>> of_files([{1}, {2, 3}], ["val/ILSVRC2012_val_00000002.JPEG"])
+    [{2, 3}]
+    """
+    found = []
+    for name in names:
+        match = _FILE_NAME.search(name)
+        number = int(match[1]) if match else 0
+        if not 1 <= number <= len(labels):
+            raise RunError(
+                f"{name} is not one of the {len(labels):,} images that have reassessed "
+                "labels: they are called ILSVRC2012_val_00000001.JPEG and so on."
+            )
+        found.append(labels[number - 1])
+    return found
+
+
+def accuracy(labels, predicted):
+    """Returns the share of the images whose predicted label is a correct one.
+
+    Images without correct labels are left out. The dict has `accuracy`, its 95%
+    interval `accuracy_low` and `accuracy_high`, and `examples`.
+
+    Source:
+        Beyer et al., Are we done with ImageNet? (2020), section 3.
+
+    Example:
+
+    >>> accuracy([{1, 2}, set(), {0}], np.array([2, 5, 1]))["accuracy"]
+    0.5
+    """
+    hits = [
+        int(guess) in correct
+        for correct, guess in zip(labels, predicted, strict=True)
+        if correct
+    ]
+    if not hits:
+        raise RunError("None of the images has a reassessed label: evaluate others.")
+    low, high = interval(sum(hits), len(hits))
+    return {
+        "accuracy": float(np.mean(hits)),
+        "accuracy_low": low,
+        "accuracy_high": high,
+        "examples": len(hits),
+    }

@@ -1,0 +1,234 @@
+"""Few-shot linear probe: accuracy of a ridge regression on a model's features."""
+
+import json
+import pathlib
+
+import numpy as np
+
+import keras_vit
+from train.common.files import make_folder, write_text
+from train.data import pipeline, sources
+from train.data.registry import short_name
+from train.data.sources.splits import pick
+from train.inference import given_model
+from train.reports import markdown
+
+L2 = 2.0**10
+_EPSILON = 1e-5
+_CONSTANT = 100.0
+_TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
+
+
+def run(
+    model,
+    *,
+    dataset,
+    data_dir=None,
+    skip_corrupt=False,
+    shots=(1, 5, 10, 25),
+    seeds=3,
+    image_size=None,
+    batch_size=32,
+    out_dir=None,
+    command="",
+):
+    """Fits linear classifiers on a model's features of few images, writes a report.
+
+    Args:
+        model: str, see `train.inference.given_model.load`.
+        dataset: str, see `train.data.sources.load`.
+        data_dir: path of the TFDS data, None for the default one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        shots: ints, training images per class; of a class that has fewer, all.
+        seeds: int, random draws of the training images.
+        image_size: int or (height, width) in pixels; by default that of the model.
+        batch_size: int.
+        out_dir: path of the report's directory; by default
+            `runs/evaluations/MODEL-DATASET-few-shot`.
+        command: str, the command line, for the report.
+
+    Returns:
+        Dict as in `few_shot.json`, `report` being the path of the page.
+
+    Raises:
+        RunError: model, data or directory cannot be used; the message says what to do.
+
+    Source:
+        big_vision, `evaluators/fewshot_lsr.py`.
+
+    Example:
+
+    >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
+    """
+    given = given_model.load(model, image_size=image_size, features=True)
+    image_size = given_model.image_size_of(given)
+    source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
+    name = f"{given.name}-{short_name(source.name)}-few-shot"
+    directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
+
+    train_labels = source.train.labels()
+    draws = {
+        count: [draw(train_labels, count, seed) for seed in range(seeds)]
+        for count in shots
+    }
+    needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
+    _, train_features = features_of(given, pick(source.train, needed), batch_size)
+    test_labels, test_features = features_of(given, source.test, batch_size)
+
+    rows = []
+    for count in shots:
+        accuracies = []
+        for drawn in draws[count]:
+            predicted = predictions(
+                train_features[np.searchsorted(needed, drawn)],
+                train_labels[drawn],
+                test_features,
+                len(source.class_names),
+            )
+            accuracies.append(float(np.mean(predicted == test_labels)))
+        rows.append(
+            {
+                "shots": count,
+                "train_examples": len(draws[count][0]),
+                "accuracies": accuracies,
+                "mean": float(np.mean(accuracies)),
+                # The sample standard deviation, which one draw does not have.
+                "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else None,
+            }
+        )
+    results = {
+        "model": given.name,
+        "dataset": source.name,
+        "image_size": list(image_size),
+        "features": int(test_features.shape[1]),
+        "test_examples": len(test_labels),
+        "l2": L2,
+        "command": command,
+        "rows": rows,
+    }
+    write_page(directory, results)
+    return {**results, "report": str(directory / "few_shot.md")}
+
+
+def draw(labels, shots, seed):
+    """Draws training images; more shots with the same seed contain the fewer.
+
+    Returns:
+        Array of indices into `labels`, by class; all of a class that has fewer.
+
+    Source:
+        big_vision, `evaluators/fewshot_lsr.py`.
+
+    Example:
+
+    >>> labels = np.array([0, 1, 0, 1, 0])
+    >>> labels[draw(labels, 2, seed=0)]
+    array([0, 0, 1, 1])
+    """
+    generator = np.random.default_rng(seed)
+    draws = [
+        generator.permutation(np.flatnonzero(labels == label))[:shots]
+        for label in range(labels.max() + 1)
+    ]
+    return np.concatenate(draws)
+
+
+def predictions(features, labels, test_features, classes):
+    """Fits a linear classifier and returns its predictions for other examples.
+
+    Least squares with targets 1 for the class and -1 for the others, on features that
+    are whitened by the training examples' mean and deviation, with a constant feature
+    large enough that the penalty hardly touches the bias.
+
+    Args:
+        features: floats (examples, size).
+        labels: ints (examples,).
+        test_features: floats (others, size).
+        classes: int.
+
+    Source:
+        big_vision, `evaluators/fewshot_lsr.py`.
+
+    Example:
+
+    >>> predictions(np.array([[-1.0], [1.0]]), np.array([0, 1]), np.array([[3.0]]), 2)
+    array([1])
+    """
+    features = np.asarray(features, np.float64)
+    mean = features.mean(axis=0)
+    deviation = features.std(axis=0) + _EPSILON
+
+    def whitened(rows):
+        rows = (np.asarray(rows, np.float64) - mean) / deviation
+        return np.pad(rows, ((0, 0), (0, 1)), constant_values=_CONSTANT)
+
+    targets = 2 * np.eye(classes)[labels] - 1
+    return (whitened(test_features) @ ridge(whitened(features), targets, L2)).argmax(1)
+
+
+def ridge(inputs, targets, l2):
+    """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
+
+    Shapes are (examples, size), (examples, outputs) and, of the weights, (size,
+    outputs).
+
+    Source:
+        big_vision, `evaluators/fewshot_lsr.py`: by the eigenvectors of the smaller of
+        the two products of the inputs with themselves.
+
+    Example:
+
+    >>> ridge(np.array([[3.0]]), np.array([[6.0]]), l2=1.0)
+    array([[1.8]])
+    """
+    examples, size = inputs.shape
+    if examples >= size:
+        values, vectors = np.linalg.eigh(inputs.T @ inputs)
+        return vectors @ ((vectors.T @ (inputs.T @ targets)) / (values + l2)[:, None])
+    values, vectors = np.linalg.eigh(inputs @ inputs.T)
+    return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
+
+
+def features_of(given, split, batch_size):
+    """Returns labels and features of a split, from center crops.
+
+    Images are resized to 8/7 of the model's size, 256 for 224, as released.
+    """
+    size = given_model.image_size_of(given)
+    bigger = tuple(round(side * 8 / 7) for side in size)
+    top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
+    batches = pipeline.evaluation_batches(
+        split, image_size=bigger, batch_size=batch_size
+    ).map(
+        lambda images, labels: (
+            images[:, top : top + size[0], left : left + size[1]],
+            labels,
+        )
+    )
+    predictor = keras_vit.Predictor(given.model, batch_size)
+    return given_model.answers(predictor, batches, split)
+
+
+def table(results):
+    """Returns the accuracies of `run` as a table in Markdown."""
+    return markdown.table(
+        ("Images a class", "Training images", "Accuracy", "Deviation", "Each draw"),
+        [
+            (
+                row["shots"],
+                f"{row['train_examples']:,}",
+                f"{row['mean']:.2%}",
+                "" if row["deviation"] is None else f"{row['deviation']:.2%}",
+                ", ".join(f"{accuracy:.2%}" for accuracy in row["accuracies"]),
+            )
+            for row in results["rows"]
+        ],
+    )
+
+
+def write_page(directory, results):
+    """Writes `few_shot.md` and `few_shot.json`."""
+    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
+    write_text(directory / "few_shot.md", page)
+    text = json.dumps(results, indent=2, ensure_ascii=False)
+    write_text(directory / "few_shot.json", f"{text}\n")

@@ -1,0 +1,35 @@
+"""The settings of masked patch prediction, as data."""
+
+import dataclasses
+
+from train.recipes.recipe import Recipe
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingRecipe(Recipe):
+    """A run of masked patch prediction.
+
+    Args:
+        *args: those of `train.recipes.Recipe`.
+        corrupted_fraction: float in (0, 1], of the patches of each image. The paper
+            found 0.15 slightly worse than 0.5.
+        **kwargs: those of `train.recipes.Recipe`.
+
+    Raises:
+        ValueError: a value is out of range, or does not fit the others.
+
+    Example:
+
+    >>> MaskingRecipe("cifar100", "ViT-Ti_16", None, 128, 10_000).corrupted_fraction
+    0.5
+    """
+
+    corrupted_fraction: float = 0.5
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 < self.corrupted_fraction <= 1.0:
+            raise ValueError(
+                "corrupted_fraction must be above 0 and at most 1, got "
+                f"{self.corrupted_fraction}."
+            )

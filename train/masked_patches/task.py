@@ -1,0 +1,129 @@
+"""The task of masked patch prediction, for `train.run.training.run`."""
+
+import numpy as np
+from keras import ops
+
+import keras_vit
+from train.data import pipeline
+from train.data.sources.splits import pick
+from train.engine.metrics import MetricLog
+from train.masked_patches import patches, recipes
+from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
+from train.masked_patches.report import write_picture, write_report
+from train.run.task import Task, speed, written_settings
+from train.run.training import training_settings
+
+_PICTURES = 6
+
+
+class MaskedPatches(Task):
+    """Predicts the mean colours of masked patches, without labels.
+
+    The run's directory gets `weights.npz` in the released naming, to be fine-tuned.
+
+    Args:
+        recipe: `train.masked_patches.recipes.MaskingRecipe`.
+
+    Example:
+
+    >>> MaskedPatches.find_recipe("imagenet2012").steps
+    100000
+    """
+
+    find_recipe = staticmethod(recipes.for_dataset)
+    evaluated = ("validation", "test")
+    loss = staticmethod(patches.colour_loss)
+    accuracy = staticmethod(patches.colour_accuracy)
+    evaluate = staticmethod(evaluate)
+
+    def build(self, source):
+        """Builds the model, and the Vision Transformer that is kept of it."""
+        self.source = source
+        self.model, self.network, self.corruption = patches.build(self.recipe)
+        self.finish = self.corruption.finish
+
+    def announcement(self, directory):
+        """Says how many patches are corrupted, too."""
+        count, total = self.corruption.count, self.corruption.patches
+        return (
+            f"{super().announcement(directory)}\n"
+            f"corrupting {count} of {total} patches per image"
+        )
+
+    def save(self, directory):
+        """Writes the weights, and a picture of a few test images."""
+        keras_vit.save_released_weights(self.network, directory.weights)
+        split = self.source.test
+        places = np.linspace(0, split.num_examples - 1, _PICTURES).astype(int)
+        places = np.unique(places)
+        [(inputs, colours)] = pipeline.evaluation_batches(
+            pick(split, places),
+            image_size=self.network.input_shape[1:3],
+            batch_size=len(places),
+            finish=self.finish,
+        ).as_numpy_iterator()
+        predicted = ops.argmax(self.model(inputs, training=False), axis=-1)
+        write_picture(
+            directory.predictions,
+            inputs,
+            ops.convert_to_numpy(predicted),
+            colours,
+            self.corruption.grid_size,
+        )
+
+    def report(self, directory, found, command):
+        """Writes the report, with what chance would reach."""
+        recipe, corruption = self.recipe, self.corruption
+        image_size = self.network.input_shape[1:3]
+        frequencies = training_frequencies(
+            self.source.train,
+            corruption,
+            image_size=image_size,
+            batch_size=recipe.batch_size,
+            **training_settings(recipe),
+        )
+        log = MetricLog(directory.metrics)
+        results = {}
+        for name, values in found.items():
+            chance = by_chance(
+                getattr(self.source, name),
+                corruption,
+                frequencies,
+                image_size=image_size,
+                batch_size=recipe.batch_size // recipe.micro_batches,
+            )
+            for key, value in (values | chance).items():
+                results[f"{name}_{key}"] = value
+        results |= {
+            "uniform_loss": float(np.log(patches.COLOURS)),
+            "uniform_accuracy": 1 / patches.COLOURS,
+            **self.training_results(directory),
+            "corrupted_patches": corruption.count,
+            "patches": corruption.patches,
+            **speed(log),
+            "command": command,
+        }
+        write_report(
+            directory,
+            splits=list(found),
+            settings=written_settings(recipe),
+            results=results,
+            history=log,
+        )
+        return {
+            **results,
+            "report": str(directory.report),
+            "weights": str(directory.weights),
+        }
+
+    @staticmethod
+    def summary(results):
+        """Returns loss and accuracy, beside chance, and paths."""
+        return (
+            f"test loss {results['test_loss']:.3f}, and by chance "
+            f"{results['test_constant_loss']:.3f}; accuracy "
+            f"{results['test_accuracy']:.2%}, and by chance "
+            f"{results['test_constant_accuracy']:.2%}\n"
+            f"report  {results['report']}\n"
+            f"weights {results['weights']}"
+        )

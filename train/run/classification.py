@@ -1,0 +1,192 @@
+"""Fine-tuning and pre-training: the tasks that end in a classifier."""
+
+import keras
+import numpy as np
+
+from train import recipes
+from train.common.errors import RunError
+from train.common.files import whole_file
+from train.data import pipeline
+from train.engine import loop
+from train.engine.losses import count_correct
+from train.engine.metrics import MetricLog
+from train.inference.keras_files import load_model
+from train.recipes import pretraining
+from train.reports.classification import calibration, classification_summary
+from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
+from train.reports.report import write_report
+from train.run import building
+from train.run.task import Task, speed, written_settings
+from train.run.tuning import choose_trainable, count_parameters, layer_rates
+
+# To count the classes of more, as of all ImageNet, would take minutes of reading.
+_COUNTED_EXAMPLES = 200_000
+
+
+class FineTuning(Task):
+    """Trains a classifier, from released weights or from scratch.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Example:
+
+    >>> FineTuning.find_recipe("cifar100").steps
+    10000
+    """
+
+    find_recipe = staticmethod(recipes.for_dataset)
+    accuracy = staticmethod(count_correct)
+
+    def check_devices(self, devices):
+        """Refuses mixed examples on several hosts, and batch norms on devices."""
+        recipe = self.recipe
+        if recipe.mixes and devices.has_hosts:
+            raise RunError(
+                "Mixup and CutMix take the examples of a whole batch, of which each "
+                "worker has a part: leave --mixup and --cutmix out, or use one machine."
+            )
+        if recipe.model == "ResNet50V2" and devices.count > 1:
+            raise RunError(
+                "ResNet50V2 normalises batches, and each device would keep averages of "
+                "its own: pass --strategy=one, or --model=BiT-R50x1, which needs none."
+            )
+
+    def check_data(self, source):
+        """Refuses a single class."""
+        if len(source.class_names) < 2:
+            raise RunError(
+                f"{source.name} has only one class, {source.class_names[0]}: add the "
+                "images of at least one other class."
+            )
+
+    def build(self, source):
+        """Builds the model with a new head, and its loss."""
+        recipe = self.recipe
+        self.source = source
+        self.model = self.network = building.model(recipe, len(source.class_names))
+        choose_trainable(self.model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
+        self.loss = building.loss(recipe, source)
+        if recipe.layer_decay < 1:
+            self.rate_scales = layer_rates(self.model, recipe.layer_decay)
+
+    def evaluate(self, trainer, batches, on_batch=None):
+        """Returns loss, accuracy, labels and probabilities."""
+        labels, probabilities, loss = loop.evaluate(trainer, batches, on_batch)
+        return {
+            "loss": loss,
+            "accuracy": float(np.mean(probabilities.argmax(axis=1) == labels)),
+            "labels": labels,
+            "probabilities": probabilities,
+        }
+
+    def draw_batch(self, path, images, labels):
+        """Draws images with their classes."""
+        images, labels = np.asarray(images), np.asarray(labels)
+        draw_batch(path, images, labels, self.source.class_names)
+
+    def save(self, directory):
+        """Writes the model, its class names, and a picture of its predictions.
+
+        Raises:
+            RunError: the saved model does not compute what the trained one does.
+        """
+        source = self.source
+        with whole_file(directory.model) as temporary:
+            self.model.save(temporary)
+        with whole_file(directory.class_names) as temporary:
+            names = "\n".join(source.class_names)
+            temporary.write_text(f"{names}\n", encoding="utf-8")
+        _, images, labels = pipeline.samples(
+            source.test, PICTURES, image_size=self.model.input_shape[1:3]
+        )
+        # Both the same way: compiled, bfloat16 rounds elsewhere, by more than 1%.
+        trained, loaded = (
+            keras.ops.convert_to_numpy(keras.ops.softmax(one(images, training=False)))
+            for one in (self.model, load_model(directory.model))
+        )
+        if not np.allclose(loaded, trained, atol=1e-3):
+            raise RunError(
+                f"The saved model {directory.model} does not compute what the trained "
+                "one does: please report this."
+            )
+        write_predictions_picture(
+            directory.predictions,
+            images,
+            labels,
+            loaded,
+            source.class_names,
+            title=f"{source.name}: predictions of {directory.model.name}, loaded again",
+        )
+
+    def report(self, directory, found, command):
+        """Writes the report of the test images."""
+        source, tested = self.source, found["test"]
+        log = MetricLog(directory.metrics)
+        labels, probabilities = tested["labels"], tested["probabilities"]
+        results = {
+            "test_loss": tested["loss"],
+            **self.training_results(directory),
+            "trained_parameters": count_parameters(
+                self.model.trainable_weights, lora=True
+            ),
+            "command": command,
+        }
+        if source.validation:
+            results["validation_examples"] = source.validation.num_examples
+        results.update(speed(log))
+        summary = classification_summary(labels, probabilities, source.class_names)
+        summary["calibration"] = calibration(labels, probabilities)
+        if source.train.num_examples <= _COUNTED_EXAMPLES:
+            counts = source.train.class_counts(len(source.class_names))
+            for row, count in zip(summary["per_class"], counts, strict=True):
+                row["train_examples"] = int(count)
+        if source.skipped:
+            results["skipped_examples"] = len(source.skipped)
+            results["skipped_are_in"] = directory.skipped.name
+        write_report(
+            directory.path,
+            config=written_settings(self.recipe),
+            summary=summary,
+            results=results,
+            history=log,
+        )
+        everything = "all " if self.recipe.test_examples is None else ""
+        return {
+            "test_accuracy": summary["accuracy"],
+            "test_examples": len(labels),
+            "tested": f"{everything}{len(labels):,}",
+            **results,
+            "report": str(directory.report),
+            "model": str(directory.model),
+            "weights": str(directory.weights) if directory.weights.exists() else None,
+        }
+
+    @staticmethod
+    def summary(results):
+        """Returns accuracy and paths."""
+        names = ("report", "model", "weights")
+        paths = {name: results[name] for name in names if results[name] is not None}
+        width = max(map(len, paths))
+        return "\n".join(
+            [
+                f"test accuracy {results['test_accuracy']:.2%} on "
+                f"{results['tested']} test images",
+                *(f"{name:{width}} {path}" for name, path in paths.items()),
+            ]
+        )
+
+
+class PreTraining(FineTuning):
+    """Trains a classifier, and writes its weights in the released naming too.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+    """
+
+    find_recipe = staticmethod(pretraining.for_dataset)
+
+    def save(self, directory):
+        """Writes `weights.npz` besides, where the model has a released naming."""
+        super().save(directory)
+        building.save_weights(self.model, self.recipe, directory.weights)

@@ -1,0 +1,150 @@
+"""What a run trains: the interface of fine-tuning, pre-training and masked patches."""
+
+import dataclasses
+
+import numpy as np
+
+from train.engine.metrics import MetricLog
+from train.run import building
+from train.run.tuning import count_parameters
+from zoo.text import printable
+
+
+class Task:
+    """A model, its loss, its evaluation and its report, for one run.
+
+    `train.run.training.run` does the rest: devices, data, steps, checkpoints.
+
+    Args:
+        recipe: `train.recipes.Recipe`.
+
+    Attributes:
+        find_recipe: function of a data set and the name of a recipe, or None, to the
+            recipe.
+        evaluated: names of the splits that are evaluated at the end.
+        finish: None, or the `finish` of `train.data.pipeline.training_batches`.
+        loss: function of logits and labels to the losses of single examples.
+        accuracy: function of logits and labels to the accuracies of single examples.
+        rate_scales: None, or dict of paths of variables to factors of their rate.
+        source, model, network: data, `keras.Model` that is trained, and the part of
+            it that is kept; set by `build`.
+    """
+
+    evaluated = ("test",)
+    rate_scales = None
+    finish = None
+
+    def __init__(self, recipe):
+        self.recipe = recipe
+
+    def check_devices(self, devices):
+        """Raises a `RunError` where these devices cannot do the task."""
+
+    def check_data(self, source):
+        """Raises a `RunError` where the task cannot be learned from the data."""
+
+    def build(self, source):
+        """Builds the model for this data, in the scope of the devices."""
+        raise NotImplementedError
+
+    def evaluate(self, trainer, batches, on_batch=None):
+        """Returns a dict with floats `loss` and `accuracy`, and what `report` needs.
+
+        Args:
+            trainer: `train.engine.trainer.Trainer`.
+            batches: iterable of evaluation batches.
+            on_batch: None, or function of the number of examples done so far.
+        """
+        raise NotImplementedError
+
+    def draw_batch(self, path, images, labels):
+        """Draws the first training batch, if the task has a picture of it."""
+
+    def save(self, directory):
+        """Writes the model and its pictures into a `RunDirectory`."""
+        raise NotImplementedError
+
+    def report(self, directory, found, command):
+        """Writes the report into a `RunDirectory`.
+
+        Args:
+            directory: `train.inference.run_directory.RunDirectory`.
+            found: dict of names in `evaluated` to what `evaluate` returned, without
+                splits that the data does not have.
+            command: str, what was typed.
+
+        Returns:
+            Dict of the results, as in `report.json`, and the paths of the files.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def summary(results):
+        """Returns what the command prints at its end."""
+        raise NotImplementedError
+
+    def announcement(self, directory):
+        """Returns what a run prints as it begins."""
+        source, recipe, network = self.source, self.recipe, self.network
+        validation = source.validation.num_examples if source.validation else 0
+        return printable(
+            f"{source.name}: {source.train.num_examples:,} training, {validation:,} "
+            f"validation and {source.test.num_examples:,} test images of "
+            f"{len(source.class_names)} classes\n"
+            f"{network.name}: {count_parameters(network.weights):,} parameters, "
+            f"weights {recipe.weights or 'random'}, images "
+            f"{network.input_shape[1]}x{network.input_shape[2]}\n"
+            f"{recipe.steps:,} steps of {recipe.batch_size} images in {directory.path}",
+            lines=True,
+        )
+
+    def training_results(self, directory):
+        """Returns the results that all tasks have: loss, examples, steps, size."""
+        recipe = self.recipe
+        steps = recipe.steps
+        if recipe.early_stopping:
+            # The weights are those of the best validation.
+            numbers, accuracies = MetricLog(directory.metrics).series("val_accuracy")
+            steps = int(numbers[np.argmax(accuracies)])
+        return {
+            **about_loss(recipe),
+            "train_examples": self.source.train.num_examples,
+            "steps": steps,
+            "parameters": count_parameters(self.network.weights),
+        }
+
+
+def about_loss(recipe):
+    """Returns the loss of training and validation, and what differs in training."""
+    return {
+        "loss_function": building.loss_name(recipe),
+        "training_only": building.training_only(recipe),
+    }
+
+
+def speed(log):
+    """Returns the wall time of all steps, and the training images per second.
+
+    From the first batch to the end of the last step: with waiting for images,
+    compiling, validations and checkpoints, but without what a kill undid. Empty where
+    no step is logged.
+    """
+    _, seconds = log.series("seconds")
+    if not len(seconds):
+        return {}
+    _, rates = log.series("images_per_second")
+    total = float(seconds.sum())
+    return {
+        "seconds": total,
+        "images_per_second": float((rates * seconds).sum()) / total,
+    }
+
+
+def written_settings(recipe):
+    """Returns the settings of a recipe for the report, defaults filled in."""
+    settings = {
+        **dataclasses.asdict(recipe),
+        "eval_every": recipe.eval_interval,
+        "checkpoint_every": recipe.checkpoint_interval,
+    }
+    return {name: value for name, value in settings.items() if value != ""}
