@@ -4,17 +4,11 @@ import keras
 import numpy as np
 
 from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.sizes import prefix_tokens
 
 # What makes a feature map smaller by its `strides`.
-_STRIDED = (
-    keras.layers.Conv2D,
-    keras.layers.MaxPooling2D,
-    PreActivationUnit,
-    ResidualUnit,
-)
+_STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 # What cuts images and adds to them at their edges.
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # What cuts images that are large enough, and resizes others.

@@ -6,7 +6,6 @@ from keras import ops
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.transformer_block import TransformerBlock
@@ -82,7 +81,7 @@ class Int8StdConv2D(_Int8Kernel, StdConv2D):
         return kernel
 
 
-class _Int8Parts:
+class Int8Parts:
     """A layer of layers, those of which that have int8 forms are of these."""
 
     def part_class(self, kind):
@@ -90,28 +89,23 @@ class _Int8Parts:
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8SelfAttention(_Int8Parts, SelfAttention):
+class Int8SelfAttention(Int8Parts, SelfAttention):
     """`SelfAttention` with int8 projections."""
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8MLP(_Int8Parts, MLP):
+class Int8MLP(Int8Parts, MLP):
     """`MLP` of two int8 layers."""
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8TransformerBlock(_Int8Parts, TransformerBlock):
+class Int8TransformerBlock(Int8Parts, TransformerBlock):
     """`TransformerBlock` with int8 attention and perceptron."""
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8ResidualUnit(_Int8Parts, ResidualUnit):
+class Int8ResidualUnit(Int8Parts, ResidualUnit):
     """`ResidualUnit` of int8 convolutions."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8PreActivationUnit(_Int8Parts, PreActivationUnit):
-    """`PreActivationUnit` of int8 convolutions."""
 
 
 # A layer's class -> its class with int8 kernels.
@@ -123,5 +117,4 @@ INT8_CLASSES = {
     MLP: Int8MLP,
     TransformerBlock: Int8TransformerBlock,
     ResidualUnit: Int8ResidualUnit,
-    PreActivationUnit: Int8PreActivationUnit,
 }

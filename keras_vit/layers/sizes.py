@@ -1,45 +1,13 @@
 """Sizes: one int, or (height, width); a number of tokens on a grid of patches."""
 
 import math
-import operator
 
-import numpy as np
+from zoo.network import pair, positive_int
+from zoo.released_names import PREFIX_TOKENS
 
+__all__ = ["pair", "positive_int", "prefix_tokens"]
 # The class token.
-MAX_PREFIX_TOKENS = 1
-
-
-def positive_int(value, name, hint=""):
-    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
-
-    Raises:
-        ValueError: it is not one.
-    """
-    number = _positive_or_zero(value)
-    if number < 1:
-        raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
-    return number
-
-
-def pair(size, name):
-    """Returns an int or a pair as (height, width); `name` begins the error.
-
-    Raises:
-        ValueError: `size` is neither.
-
-    Example:
-
-    >>> pair(16, "patch_size")
-    (16, 16)
-    """
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    sides = tuple(_positive_or_zero(side) for side in sides)
-    if len(sides) != 2 or min(sides) < 1:
-        raise ValueError(
-            f"{name} must be a positive int or a (height, width) pair of them, "
-            f"got {size!r}."
-        )
-    return sides
+MAX_PREFIX_TOKENS = sum(PREFIX_TOKENS.values())
 
 
 def prefix_tokens(num_tokens, grid_size, name, remedy):
@@ -67,13 +35,3 @@ def prefix_tokens(num_tokens, grid_size, name, remedy):
             f"token, got {num_tokens} tokens: {remedy}."
         )
     return others
-
-
-def _positive_or_zero(value):
-    """Returns an int above zero, or 0 for anything else, as flags give it."""
-    if isinstance(value, (bool, np.bool_)):
-        return 0
-    try:
-        return max(operator.index(value), 0)
-    except TypeError:
-        return 0

@@ -10,7 +10,7 @@ import numpy as np
 import keras_vit
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_file
-from train.data.sources.kinds import is_same
+from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
 from train.inference import given_model
 from train.inference.run_directory import RunDirectory

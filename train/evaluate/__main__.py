@@ -24,12 +24,13 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 
-command_line.define_data(otherwise="that of the run if not given")
+data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
     "split", "test", ["test", "validation", "train"], "Which images of the data set."
 )
-command_line.define_image_size()
+data_flags.define_image_size()
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
 flags.DEFINE_string(
     "real_labels",

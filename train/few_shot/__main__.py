@@ -18,8 +18,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 
-command_line.define_data()
+data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images a class.")
 flags.DEFINE_integer("seeds", 3, "Draws of the training images.", lower_bound=1)
 flags.DEFINE_integer(

@@ -11,7 +11,7 @@ import filelock
 
 from train.common.errors import RunError
 from train.common.files import make_folder, remove_temporaries, whole_file
-from train.data.sources.kinds import is_same
+from train.data.registry import is_same
 
 
 class RunDirectory:
@@ -221,6 +221,12 @@ class RunDirectory:
 def _agree(name, earlier, now):
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
+    if name == "model" and isinstance(earlier, dict) and isinstance(now, dict):
+        # Earlier versions had fewer fields, and None says nothing.
+        earlier, now = (
+            {field: value for field, value in model.items() if value is not None}
+            for model in (earlier, now)
+        )
     return earlier == now
 
 

@@ -8,7 +8,7 @@ import keras
 import yaml
 
 import zoo
-from train.data.sources.kinds import kind_of
+from train.data.registry import kind_of
 from train.reports import markdown
 from train.reports.html_page import figure_text, flat
 from zoo.catalog.cards import CITATIONS
@@ -224,7 +224,7 @@ def data_set_name(dataset):
     >>> [data_set_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
     ['photos', 'cifar100', 'vtab-dtd']
     """
-    if kind_of(dataset) == "vtab":
+    if kind_of(dataset).name == "vtab":
         return dataset.replace("/", "-")
     name = pathlib.Path(dataset.partition(":")[0]).name
     return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))

@@ -11,6 +11,7 @@ import keras_vit
 from keras_vit import explain
 from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.structure import patch_stride, pooling_of
+from train import baselines
 
 GOLDENS = (
     "token",
@@ -301,7 +302,7 @@ def test_filters_of_a_hybrid_are_those_of_its_root():
 
 
 def test_bit_has_filters_and_no_attention():
-    model = keras_vit.BiTResNet("BiT-R50x1", image_size=32, classes=2)
+    model = baselines.BiTResNet("BiT-R50x1", image_size=32, classes=2)
     assert explain.embedding_filters(model).components.shape == (28, 7, 7, 3)
     images = np.zeros((1, 32, 32, 3), "float32")
     for see in (

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.layers import int8
 from keras_vit.layers.residual_unit import ResidualUnit
 
 
@@ -52,6 +53,12 @@ class PreActivationUnit(ResidualUnit):
             self._add_conv("conv_proj", features_shape, wide, 1, self.strides)
         self.settle()
 
+    def get_config(self):
+        config = super().get_config()
+        for fixed in ("padding", "epsilons"):
+            del config[fixed]
+        return config
+
     def call(self, features):
         active = ops.relu(self.gn1(features))
         shortcut = self.conv_proj(active) if self.projects else features
@@ -59,3 +66,11 @@ class PreActivationUnit(ResidualUnit):
         features = self.conv2(ops.relu(self.gn2(features)))
         features = self.conv3(ops.relu(self.gn3(features)))
         return shortcut + features
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Int8PreActivationUnit(int8.Int8Parts, PreActivationUnit):
+    """`PreActivationUnit` of int8 convolutions."""
+
+
+int8.INT8_CLASSES[PreActivationUnit] = Int8PreActivationUnit
