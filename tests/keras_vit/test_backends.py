@@ -23,7 +23,6 @@ TESTS = (
     "layers/test_remat.py::test_gradients_and_seeds_are_those_without[rates2-False]",
     "layers/test_remat.py::test_less_is_kept_for_the_gradient",
     "test_lean.py::test_the_least_arithmetic_gives_the_same[plain]",
-    "test_lean.py::test_training_is_bit_for_bit_as_with_the_argument",
     "test_predictor.py::test_answers_as_the_model_does[False]",
     "test_predictor.py::test_sees_new_weights",
     "test_preprocessing.py::test_preprocess_input_in_a_pipeline",
