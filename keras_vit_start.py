@@ -6,6 +6,7 @@ standard library alone, and Keras where asked to.
 """
 
 import difflib
+import glob
 import importlib.machinery
 import importlib.util
 import os
@@ -15,18 +16,18 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("keras_vit", "train", "zoo")
 BACKENDS = ("tensorflow", "jax", "torch")
+_TRAIN = os.path.join(HERE, "train")
+# The file of each command: modules of `train`, folders of it that can be run, the zoo.
 COMMANDS = {
-    "finetune": "fine-tune a model on a data set",
-    "pretrain": "train a model from scratch, to be fine-tuned later",
-    "masked_patches": "train a model without labels",
-    "study": "make the runs of a study: learning rates, examples, compute, VTAB",
-    "evaluate": "evaluate a model on a data set",
-    "few_shot": "probe a model with a few images a class",
-    "compare": "compare finished runs",
-    "explain": "show what a model looks at in photos",
-    "export": "export a model to TFLite, ONNX or a SavedModel",
-    "publish": "publish the model of a run",
-    "zoo": "list, download, check and convert released models",
+    **{
+        name[: -len(".py")]: os.path.join(_TRAIN, name)
+        for name in sorted(glob.glob("[!_]*.py", root_dir=_TRAIN))
+    },
+    **{
+        os.path.dirname(name): os.path.join(_TRAIN, name)
+        for name in sorted(glob.glob("*/__main__.py", root_dir=_TRAIN))
+    },
+    "zoo": os.path.join(HERE, "zoo", "__main__.py"),
 }
 # A Python that leaves out the folder it is started in, which `-m` would put first.
 # `-P`, which does that, is new in Python 3.11.
@@ -58,13 +59,19 @@ def main():
 
 
 def usage():
-    """Returns the list of the commands."""
+    """Returns the list of the commands: of each the first line of its docstring."""
+    import ast
+
     width = max(map(len, COMMANDS)) + 2
-    rows = "\n".join(f"  {name:{width}}{does}" for name, does in COMMANDS.items())
+    rows = []
+    for name, path in COMMANDS.items():
+        with open(path, encoding="utf-8") as file:
+            says = ast.get_docstring(ast.parse(file.read()))
+        rows.append(f"  {name:{width}}{says.partition(chr(10))[0].rstrip('.')}")
     return (
         "The Vision Transformer for Keras 3: keras-vit COMMAND ...\n\n"
-        f"{rows}\n\n"
-        "keras-vit COMMAND --help shows examples and flags."
+        + "\n".join(rows)
+        + "\n\nkeras-vit COMMAND --help shows examples and flags."
     )
 
 
@@ -72,7 +79,7 @@ def module(name):
     """Returns the module of a command.
 
     Args:
-        name: str, of `COMMANDS`.
+        name: str, one of `COMMANDS`.
 
     Example:
 
