@@ -1,6 +1,5 @@
 """How well a model does on all images of a data set."""
 
-import dataclasses
 import pathlib
 import time
 
@@ -9,14 +8,13 @@ import tensorflow as tf
 from scipy.special import log_softmax, softmax
 
 import keras_vit
-from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder
-from train.data import pipeline, sources
-from train.data.sources import kinds
+from train.data import pipeline
 from train.engine.loop import explaining_full_memory
 from train.inference import given_model, real_labels
 from train.inference.class_matching import match_classes
+from train.inference.evaluation_data import center_crop, load_split, num_logits
 from train.inference.run_directory import RunDirectory
 from train.reports.figures import PICTURES, write_predictions_picture
 from train.reports.model_page import data_set_name
@@ -50,7 +48,8 @@ def evaluate(
         split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
             would) or `"train"` (the rest).
         image_size: int or (height, width) in pixels; by default that of the model.
-        central_crop: bool, see `centred`; without it images are squashed.
+        central_crop: bool, see `evaluation_data.center_crop`; without it images are
+            squashed.
         batch_size: int.
         real_labels_file: path of ImageNet's reassessed labels, None for none.
         out_dir: path of the report's directory; by default
@@ -71,8 +70,8 @@ def evaluate(
     """
     given = given_model.load(model, image_size=image_size)
     image_size = given_model.image_size_of(given)
-    outputs = classes_of(given)
-    source, part = data_of(given, dataset, data_dir, skip_corrupt, split)
+    outputs = num_logits(given)
+    source, part = load_split(given, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, given.class_names, source.class_names)
     right = None
     if real_labels_file is not None:
@@ -81,7 +80,7 @@ def evaluate(
     directory = _directory(out_dir or pathlib.Path("runs/evaluations") / name)
 
     if central_crop:
-        part = centred(part, image_size)
+        part = center_crop(part, image_size)
     batch_size = min(batch_size, part.num_examples)
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size
@@ -133,112 +132,6 @@ def evaluate(
         **results,
         "report": str(directory / "report.md"),
     }
-
-
-def centred(split, image_size):
-    """Returns a split whose images keep their aspect and lose their edges.
-
-    The image is resized so that 7/8 of one side, and no less of the other, are the
-    model's, and its centre is cut out: at 224 x 224 the shorter side becomes 256.
-
-    Args:
-        split: `train.data.sources.splits.Split`.
-        image_size: (height, width) in pixels.
-
-    Returns:
-        `train.data.sources.splits.Split` of images of that size.
-
-    Source:
-        big_vision, the evaluation of the ImageNet models: `resize_small(256,
-        "area")`, `central_crop(224)`.
-    """
-    height, width = image_size
-
-    def read(record):
-        image = split.decode(record)
-        shape = tf.cast(tf.shape(image)[:2], tf.float32)
-        scale = tf.reduce_max(tf.constant([height, width], tf.float32) / shape) * 8 / 7
-        bigger = tf.maximum(tf.cast(tf.round(shape * scale), tf.int32), image_size)
-        image = tf.image.resize(image, bigger, method="area")
-        top, left = tf.unstack((bigger - image_size) // 2)
-        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
-        image.set_shape((height, width, 3))
-        return image
-
-    return dataclasses.replace(split, read=read)
-
-
-def classes_of(given):
-    """Returns how many classes a model tells apart.
-
-    Args:
-        given: `train.inference.given_model.GivenModel`.
-
-    Raises:
-        RunError: it does not end in a head that gives logits.
-    """
-    shape = given.model.output_shape
-    if len(shape) != 2:
-        raise RunError(
-            f"The model {given.name} has outputs of shape {shape[1:]}: give one that "
-            "ends in a head for classes."
-        )
-    activation = getattr(given.model.layers[-1], "activation", None)
-    if activation is not None and activation.__name__ != "linear":
-        raise RunError(
-            f"The model {given.name} ends in {activation.__name__}, where logits are "
-            "needed: save it with classifier_activation=None."
-        )
-    return shape[1]
-
-
-def data_of(given, dataset, data_dir, skip_corrupt, split):
-    """Loads the data set to try a model on.
-
-    Args:
-        given: `train.inference.given_model.GivenModel`.
-        dataset: str, see `train.data.sources.load`; None for that of the model's run.
-        data_dir: path of the TFDS data, None for the usual one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        split: `"test"`, `"validation"` or `"train"`, divided as the run did.
-
-    Returns:
-        Tuple of the `train.data.sources.splits.Source` and its `Split`.
-
-    Raises:
-        RunError: there is no data set, or nothing in that split.
-    """
-    own = given.config.get("dataset")
-    if dataset is None and own is None:
-        raise RunError(
-            f"The model {given.name} is not a run's, which would have a data set of "
-            "its own: pass --dataset."
-        )
-    fraction = 0.0
-    dataset = dataset or own
-    if own is not None and _is_of_run(dataset, own):
-        fraction = given.config["validation_fraction"]
-    elif split != "test":
-        fraction = recipes.for_dataset(dataset).validation_fraction
-    source = sources.load(
-        dataset, data_dir, validation_fraction=fraction, skip_corrupt=skip_corrupt
-    )
-    part = getattr(source, split)
-    if part is None:
-        raise RunError(
-            f"Nothing of {dataset} was held out for validation: pass --split=test or "
-            "--split=train."
-        )
-    return source, part
-
-
-def _is_of_run(dataset, own):
-    if kinds.is_same(dataset, own):
-        return True
-    # Files may have been moved since, or were named from another directory. What the
-    # run trained on must not come to be its validation.
-    names = [pathlib.Path(name).name for name in (dataset, own)]
-    return recipes.is_own(dataset) and names[0] == names[1]
 
 
 def _right_labels(file, outputs, part, dataset, data_dir):

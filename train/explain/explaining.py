@@ -46,7 +46,8 @@ def explain(
         out: path of the folder of the report. An earlier report that is there is
             replaced whole.
         image_size: int or (height, width) in pixels; by default that of the model.
-        central_crop: bool, see `evaluation.centred`; without it photos are
+        central_crop: bool, see
+            `train.inference.evaluation_data.center_crop`; without it photos are
             squashed.
         shown: int, how many photos, evenly spread, get figures of their own.
         class_name: str, the name or number of the class that the gradient-weighted

@@ -12,7 +12,7 @@ from train.common.errors import RunError
 from train.data import pipeline
 from train.data.sources.folder_source import file_split, heic_remedy, image_endings
 from train.data.sources.splits import DataError, check_name, find_corrupt, named
-from train.evaluate.evaluation import centred
+from train.inference.evaluation_data import center_crop
 from zoo.text import printable
 
 # Of a photo in a figure, in pixels.
@@ -97,7 +97,7 @@ class Photos:
         Args:
             shape: (height, width, channels) of the model's images.
             batch_size: int.
-            central_crop: bool, see `evaluation.centred`; without it photos are
+            central_crop: bool, see `center_crop`; without it photos are
                 squashed.
 
         Yields:
@@ -161,7 +161,7 @@ def shape_for_photos(given):
 def _prepared(split, shape, batch_size, central_crop):
     *size, channels = shape
     if central_crop:
-        split = centred(split, tuple(size))
+        split = center_crop(split, tuple(size))
     batches = pipeline.evaluation_batches(
         split, image_size=tuple(size), batch_size=batch_size
     )

@@ -13,12 +13,11 @@ from train.common.earlier import check_replaceable
 from train.common.errors import RunError, first_line
 from train.common.files import whole_file, whole_folder
 from train.common.machine import cpu_name
-from train.evaluate import evaluation
 from train.export import page, parity, trial
 from train.export.formats import FORMATS, chosen, need_packages
 from train.export.precision import in_float32
 from train.export.writing import write
-from train.inference import given_model
+from train.inference import evaluation_data, given_model
 from train.inference.heads import has_head
 
 PAGE, NUMBERS, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
@@ -73,7 +72,7 @@ def export(
         data_dir: path of the TFDS data, None for the usual one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
         split: `"test"`, `"validation"` or `"train"`, whose images are compared.
-        central_crop: bool, see `train.evaluate.evaluation.centred`.
+        central_crop: bool, see `train.inference.evaluation_data.center_crop`.
         image_size: int or (height, width) in pixels; by default that of the model.
         features: bool, whether to leave the head out.
         compared: int, how many images are compared; by default 500 of a data set, or
@@ -112,7 +111,7 @@ def export(
     given = dataclasses.replace(given, model=in_float32(given.model))
     with_head = has_head(given.model)
     if with_head:
-        evaluation.classes_of(given)
+        evaluation_data.num_logits(given)
     has_classes = with_head and len(given.model.output_shape) == 2
     # Of features no best class can change, so nothing tells what is to be kept.
     aim = (min_agreement or None) if has_classes else None

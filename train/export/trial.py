@@ -12,10 +12,9 @@ from train.common.progress import progress_bar
 from train.data import pipeline
 from train.data.sources.splits import pick
 from train.data.sources.subset import spread
-from train.evaluate import evaluation
 from train.export.parity import Images
 from train.export.runtimes import BATCH
-from train.inference import given_model
+from train.inference import evaluation_data, given_model
 from train.inference.class_matching import imagenet_names, match_classes
 from train.inference.heads import has_head
 
@@ -84,9 +83,9 @@ def on_data_set(given, path, count, *, calibration, central_crop, **data):
         count: int, how many, or all if there are fewer; None for 500.
         calibration: int, how many images of the training split to read besides; None
             for none.
-        central_crop: bool, see `train.evaluate.evaluation.centred`.
+        central_crop: bool, see `train.inference.evaluation_data.center_crop`.
         **data: `dataset`, `data_dir`, `skip_corrupt` and `split`, see
-            `train.evaluate.evaluation.data_of`.
+            `train.inference.evaluation_data.load_split`.
 
     Returns:
         `Trial`.
@@ -95,7 +94,7 @@ def on_data_set(given, path, count, *, calibration, central_crop, **data):
         RunError: the data are not as needed, or no image is left to calibrate with.
     """
     image_size = given_model.image_size_of(given)
-    source, part = evaluation.data_of(given, **data)
+    source, part = evaluation_data.load_split(given, **data)
     about = {
         "data_set": source.name,
         "split": part.name,
@@ -180,7 +179,7 @@ def _prepared(split, places, what, *, image_size, central_crop):
     """Yields batches of images and labels, as for evaluation."""
     part = pick(split, places)
     if central_crop:
-        part = evaluation.centred(part, image_size)
+        part = evaluation_data.center_crop(part, image_size)
     batches = pipeline.evaluation_batches(part, image_size=image_size, batch_size=BATCH)
     with progress_bar(total=len(places), unit="image", desc=what) as bar:
         for images, labels in pipeline.explained(batches, part):

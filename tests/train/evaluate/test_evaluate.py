@@ -21,7 +21,7 @@ from train import recipes
 from train.common.errors import RunError
 from train.data import sources
 from train.evaluate import evaluation
-from train.inference import given_model, real_labels
+from train.inference import evaluation_data, given_model, real_labels
 from train.inference.class_matching import match_classes
 from train.run import training
 
@@ -303,7 +303,7 @@ def test_a_folder_has_one_validation_however_it_is_written(
     config = {"dataset": "photos", "validation_fraction": 0.34}
     given = given_model.GivenModel("run", None, None, config)
     learnt, held = (
-        evaluation.data_of(
+        evaluation_data.load_split(
             given, dataset and dataset.format(here=tmp_path), None, False, split
         )[1]
         for dataset, split in ((None, "train"), (written, "validation"))
@@ -330,14 +330,14 @@ def test_a_central_crop(tmp_path):
         Image.fromarray(pixels).save(tmp_path / part / "a" / "0.png")
     split = sources.load(str(tmp_path)).test
     for size, expected in (((56, 56), pixels[20:76, 4:60]), ((84, 28), None)):
-        centred = evaluation.centred(split, size)
+        centred = evaluation_data.center_crop(split, size)
         [(record, _)] = centred.records()
         found = centred.decode(record).numpy()
         assert found.shape == (*size, 3)
         if expected is not None:
             np.testing.assert_array_equal(found, expected)
     # Larger: the mean over the area, as resize_small has it.
-    halved = evaluation.centred(split, (28, 28)).decode(record).numpy()
+    halved = evaluation_data.center_crop(split, (28, 28)).decode(record).numpy()
     means = pixels.reshape(48, 2, 32, 2, 3).mean(axis=(1, 3))
     np.testing.assert_allclose(halved, means[10:38, 2:30], atol=1e-3)
 

@@ -1,0 +1,115 @@
+"""The split of a data set that a loaded model is evaluated on, and its center crop."""
+
+import dataclasses
+import pathlib
+
+import tensorflow as tf
+
+from train import recipes
+from train.common.errors import RunError
+from train.data import sources
+from train.data.sources import kinds
+
+
+def load_split(given, dataset, data_dir, skip_corrupt, split):
+    """Loads a split of a data set for a model, divided as its run divided it.
+
+    Args:
+        given: `train.inference.given_model.GivenModel`.
+        dataset: str, see `train.data.sources.load`; None for that of the model's run.
+        data_dir: path of the TFDS data, None for the default one.
+        skip_corrupt: bool, whether to leave out images that cannot be read.
+        split: `"test"`, `"validation"` or `"train"`.
+
+    Returns:
+        Tuple of the `train.data.sources.splits.Source` and its `Split`.
+
+    Raises:
+        RunError: there is no data set, or the split is empty.
+    """
+    own = given.config.get("dataset")
+    if dataset is None and own is None:
+        raise RunError(
+            f"The model {given.name} is not a run's, which would have a data set of "
+            "its own: pass --dataset."
+        )
+    fraction = 0.0
+    dataset = dataset or own
+    if own is not None and _is_of_run(dataset, own):
+        fraction = given.config["validation_fraction"]
+    elif split != "test":
+        fraction = recipes.for_dataset(dataset).validation_fraction
+    source = sources.load(
+        dataset, data_dir, validation_fraction=fraction, skip_corrupt=skip_corrupt
+    )
+    part = getattr(source, split)
+    if part is None:
+        raise RunError(
+            f"Nothing of {dataset} was held out for validation: pass --split=test or "
+            "--split=train."
+        )
+    return source, part
+
+
+def _is_of_run(dataset, own):
+    if kinds.is_same(dataset, own):
+        return True
+    # Files may have been moved since, or were named from another directory. What the
+    # run trained on must not become its validation.
+    names = [pathlib.Path(name).name for name in (dataset, own)]
+    return recipes.is_own(dataset) and names[0] == names[1]
+
+
+def center_crop(split, image_size):
+    """Returns a split whose images are resized by aspect ratio and center-cropped.
+
+    The image is resized until the model's image size covers 7/8 of one side and at
+    most 7/8 of the other, then its center is cut out: at 224 x 224 the shorter side
+    becomes 256.
+
+    Args:
+        split: `train.data.sources.splits.Split`.
+        image_size: (height, width) in pixels.
+
+    Returns:
+        `train.data.sources.splits.Split` of images of that size.
+
+    Source:
+        big_vision, the evaluation of the ImageNet models: `resize_small(256,
+        "area")`, `central_crop(224)`.
+    """
+    height, width = image_size
+
+    def read(record):
+        image = split.decode(record)
+        shape = tf.cast(tf.shape(image)[:2], tf.float32)
+        scale = tf.reduce_max(tf.constant([height, width], tf.float32) / shape) * 8 / 7
+        bigger = tf.maximum(tf.cast(tf.round(shape * scale), tf.int32), image_size)
+        image = tf.image.resize(image, bigger, method="area")
+        top, left = tf.unstack((bigger - image_size) // 2)
+        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
+        image.set_shape((height, width, 3))
+        return image
+
+    return dataclasses.replace(split, read=read)
+
+
+def num_logits(given):
+    """Returns the number of classes that a model has logits for.
+
+    Raises:
+        RunError: the model does not end in a head that gives logits.
+    """
+    shape = given.model.output_shape
+    if len(shape) != 2:
+        raise RunError(
+            f"The model {given.name} has outputs of shape {shape[1:]}: give one that "
+            "ends in a head for classes."
+        )
+    activation = getattr(given.model.layers[-1], "activation", None)
+    if activation is not None and activation.__name__ != "linear":
+        raise RunError(
+            f"The model {given.name} ends in {activation.__name__}, where logits are "
+            "needed: save it with classifier_activation=None."
+        )
+    return shape[1]
