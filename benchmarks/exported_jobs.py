@@ -96,7 +96,7 @@ def ours(folder, form, path):
     model = _ours(folder)
     kind, precision = FORMATS[form].kind, FORMATS[form].precision
     if kind == "saved_model":
-        from train.export.saved_model import write_saved_model
+        from train.inference.saved_model import write_saved_model
 
         write_saved_model(model, path)
     elif kind == "onnx":

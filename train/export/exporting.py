@@ -15,10 +15,10 @@ from train.common.files import whole_file, whole_folder
 from train.common.machine import cpu_name
 from train.export import page, parity, trial
 from train.export.formats import FORMATS, chosen, need_packages
-from train.export.precision import in_float32
 from train.export.writing import write
 from train.inference import evaluation_data, given_model
 from train.inference.heads import has_head
+from train.inference.model_writing import in_float32
 
 PAGE, NUMBERS, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
 

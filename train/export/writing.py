@@ -32,7 +32,7 @@ def write(name, model, folder, tried, *, min_agreement, dynamic_batch, uint8):
     known = {}
     try:
         if export.kind == "saved_model":
-            from train.export.saved_model import write_saved_model
+            from train.inference.saved_model import write_saved_model
 
             write_saved_model(model, path, **named)
         elif export.kind == "tflite":

@@ -16,9 +16,9 @@ import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_file, whole_folder
-from train.export.saved_model import write_saved_model
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
+from train.inference.saved_model import write_saved_model
 from train.reports.model_page import PICTURES, data_set_name, model_page
 from zoo.catalog import registry
 from zoo.semantics import Semantics

@@ -24,11 +24,10 @@ from train.export import (
     page,
     parity,
     runtimes,
-    saved_model,
     tflite,
     trial,
 )
-from train.inference import given_model
+from train.inference import given_model, saved_model
 from train.reports.report import interval
 
 tf = pytest.importorskip("tensorflow")

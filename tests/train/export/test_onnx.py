@@ -258,7 +258,7 @@ class Own(keras.Model):
     ("make", "options", "message"),
     [
         (made, {"precision": "int8"}, "one of float32, float16, got 'int8'"),
-        (made, {"class_names": ["cat"]}, "1 names .* 5 classes apart: pass one name"),
+        (made, {"class_names": ["cat"]}, "1 names .* 5 classes of .*: pass one name"),
         (
             lambda: made(include_top=False),
             {"class_names": ["cat"]},

@@ -257,7 +257,7 @@ def test_metadata_name_the_classes_and_the_range(model, tmp_path):
             {"precision": "int8", "min_agreement": 99.5, "calibration": images()},
             "between 0 and 1",
         ),
-        ({"class_names": ["cat"]}, "1 names and .* 5 classes"),
+        ({"class_names": ["cat"]}, "1 names .* 5 classes"),
     ],
 )
 def test_what_does_not_fit(model, arguments, message, tmp_path):

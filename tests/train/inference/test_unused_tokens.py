@@ -44,8 +44,8 @@ def test_onnx(tmp_path):
 def test_saved_model_and_tflite(seen, tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("both are written on TensorFlow")
-    from train.export.saved_model import write_saved_model
     from train.export.tflite import write_tflite
+    from train.inference.saved_model import write_saved_model
 
     model = small_models.made()
     for write, path in ((write_saved_model, "saved"), (write_tflite, "model.tflite")):

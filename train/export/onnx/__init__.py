@@ -16,10 +16,10 @@ import numpy as np
 from keras_vit.lean import blocks_for_class_token
 from train.common.errors import RunError
 from train.common.files import whole_file
-from train.export.class_names import check_class_names
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
 from train.inference.heads import has_head
+from train.inference.model_writing import check_class_names
 
 # The first with GELU as an operator, of October 2023.
 OPSET = 20

@@ -8,13 +8,15 @@ import tensorflow as tf
 from keras_vit.lean import lean
 from train.common.errors import RunError
 from train.common.files import whole_file
-from train.export.class_names import check_class_names
-from train.export.notices import without_notices
 from train.export.packages import LITERT, need
-from train.export.precision import in_float32
 from train.export.tflite.metadata import add_metadata, append_labels
 from train.export.tflite.products import counts
 from train.inference.heads import body_and_head, has_head
+from train.inference.model_writing import (
+    check_class_names,
+    in_float32,
+    quiet_tensorflow,
+)
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
@@ -206,7 +208,7 @@ def _converted(model, precision, dynamic_batch):
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        with without_notices():
+        with quiet_tensorflow():
             return converter.convert()
     # Its errors have no public class.
     except Exception as error:

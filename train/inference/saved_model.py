@@ -1,4 +1,4 @@
-"""A model as a SavedModel, which loads without this package."""
+"""Writer of TensorFlow SavedModels, which load without this package."""
 
 import errno
 import os
@@ -13,21 +13,24 @@ from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
 from train.data.transforms.decoding import decode_in_graph
 from train.data.transforms.preprocessing import squash, to_model_range
-from train.export.class_names import check_class_names
-from train.export.notices import without_notices
-from train.export.precision import in_float32
 from train.inference.heads import body_and_head
+from train.inference.model_writing import (
+    check_class_names,
+    in_float32,
+    quiet_tensorflow,
+)
 
-# What models of keras_vit end in: with their head, and without.
+# The last layers of models of keras_vit, with their head and without.
 _LAST_LAYERS = ("head", "pre_logits", "pooling")
 
 
 def write_saved_model(model, folder, *, class_names=None):
-    """Writes a model in TensorFlow 2's format, for TensorFlow Serving and Hub.
+    """Writes a model as a SavedModel for TensorFlow, TensorFlow Serving and Hub.
 
     `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
     and `tensorflow_hub.KerasLayer` open it. Images are float32 (batch, height, width,
-    channels), any batch. **Their range, which is not checked, and size differ**::
+    channels), of any batch size. **Their size and range differ between signatures, and
+    the range is not checked**::
 
         signature             takes                                 returns
         serving_default       images in [-1, 1], the model's size   logits
@@ -38,34 +41,32 @@ def write_saved_model(model, folder, *, class_names=None):
         image_feature_vector  images in [0, 1], any size            default: features
         loaded(images)        images in [0, 1], any size            the logits
 
-    The first two take what the Keras model does, `serve_bytes` files, and the last
-    three what TensorFlow Hub prescribes.
+    The last three follow TensorFlow Hub's interface for images.
 
-    - `logits` are (batch, classes) before the activation that the head may have;
-      `features` what goes into the head, (batch, hidden_size or representation_size).
-      All are float32, and computed in it. Without head there is no
-      `image_classification`, and the features stand where logits are in the table.
-    - `image_bytes` are JPEG or PNG files of any size: decoded, to gray where the model
-      has 1 channel, turned as their EXIF says, and resized as for evaluation; images of
-      any size are resized, too. Broken ones raise `tf.errors.InvalidArgumentError`.
-    - `probabilities` are the logits' softmax, or the head's own activation of them.
-      `label`, where there are `class_names`, is that of the largest, a string (batch,).
-    - `loaded(images, training=True)` turns on the dropout and stochastic depth that the
-      model has. Gradients reach `loaded.trainable_variables`.
-    - `class_names` are in `assets/class_names.txt`, one a line, in UTF-8;
+    - `logits` are float32 (batch, classes), before any activation of the head;
+      `features` are the head's input, (batch, hidden_size or representation_size).
+      Everything is computed in float32. Without a head there is no
+      `image_classification`, and features replace logits in the table.
+    - `image_bytes` are JPEG or PNG files of any size: decoded (to grayscale for models
+      of 1 channel), rotated as their EXIF data say, and resized as for evaluation, as
+      images of any size are. Broken ones raise `tf.errors.InvalidArgumentError`.
+    - `probabilities` are the softmax of the logits, or the head's own activation.
+      `label`, with `class_names` only, is the most likely class, a string (batch,).
+    - `loaded(images, training=True)` turns on dropout and stochastic depth. Gradients
+      reach `loaded.trainable_variables`.
+    - `class_names` are in `assets/class_names.txt`, one per line, in UTF-8;
       `loaded.class_names_file.asset_path` is its path.
 
     Args:
-        model: a model of `keras_vit`, with or without head, pooled.
-        folder: str or path, made if missing. A SavedModel that is there is replaced
-            whole, once the new one is complete.
+        model: a pooled model of `keras_vit`, with or without head.
+        folder: str or path, made if missing. An earlier SavedModel in it is replaced
+            once the new one is complete.
         class_names: None, or a sequence of str in the order of the logits.
 
     Raises:
-        ValueError: the model is no such model, or the names are not those of its
-            classes.
-        RunError: the folder holds something else, or cannot be written; Keras is not
-            on TensorFlow.
+        ValueError: the model is not such a model, or the names do not fit its classes.
+        RunError: the folder holds something else, or cannot be written; Keras does not
+            run on TensorFlow.
 
     Source:
         https://www.tensorflow.org/hub/reusable_saved_models and
@@ -101,7 +102,7 @@ def write_saved_model(model, folder, *, class_names=None):
     with (
         whole_folder(folder) as temporary,
         tempfile.TemporaryDirectory() as assets,
-        without_notices(),
+        quiet_tensorflow(),
     ):
         if class_names is not None:
             file = pathlib.Path(assets, "class_names.txt")
@@ -114,21 +115,20 @@ def write_saved_model(model, folder, *, class_names=None):
 
 
 def add_version(saved_model, folder):
-    """Makes a SavedModel the next version of a model that TensorFlow Serving serves.
+    """Moves a SavedModel into a served model's folder, as its next version.
 
-    Versions are folders with numbers for names, from 1. The server loads the highest,
-    which it never sees in part.
+    TensorFlow Serving loads the version with the highest number, from 1, and never sees
+    it in part.
 
     Args:
         saved_model: str or path of a SavedModel's folder, on the same disk.
-        folder: str or path of the model, made if missing. The versions that are there
-            stay.
+        folder: str or path of the served model, made if missing. Its versions stay.
 
     Returns:
-        `pathlib.Path` of the version's folder.
+        `pathlib.Path` of the new version's folder.
 
     Raises:
-        RunError: it cannot be moved there.
+        RunError: the SavedModel cannot be moved there.
 
     Source:
         https://www.tensorflow.org/tfx/serving/serving_config.
@@ -147,7 +147,7 @@ def add_version(saved_model, folder):
             os.rename(saved_model, version)
             return version
         except OSError as error:
-            # Another process may have taken the number, and gets to keep it.
+            # Another process may have taken the number: try the next one.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise RunError(
                     f"Cannot move {saved_model} to {version}: {error.strerror}. Mend "
@@ -159,14 +159,14 @@ def _check_model(model):
     last = model.layers[-1].name
     if len(model.output_shape) != 2:
         raise ValueError(
-            f"{model.name} puts out {model.output_shape}, all tokens, where a "
-            "SavedModel's signatures give one vector an image: build it with "
+            f"{model.name} returns all tokens, {model.output_shape}, but signatures of "
+            "a SavedModel return one vector per image: build it with "
             'pooling="token" or "gap".'
         )
     if last not in _LAST_LAYERS:
         raise ValueError(
-            f"{model.name} ends in the layer {last!r}: pass a model as keras_vit makes "
-            f"it, which ends in one of {', '.join(_LAST_LAYERS)}."
+            f"{model.name} ends in the layer {last!r}: pass a model of keras_vit, "
+            f"whose last layer is one of {', '.join(_LAST_LAYERS)}."
         )
 
 
@@ -174,13 +174,13 @@ def _check_folder(folder):
     is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
     if is_other and not (folder / "saved_model.pb").exists():
         raise RunError(
-            f"{folder} is there and is no SavedModel, which could be replaced: choose "
+            f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
             "another folder, or remove it."
         )
 
 
 def _package(model, class_names):
-    """What the loaded object is made of, and the signatures."""
+    """Returns the object to save and its signatures."""
     *image_size, channels = model.input_shape[1:]
     of_model_size = _images(*image_size, channels)
     of_any_size = _images(None, None, channels)
@@ -190,7 +190,7 @@ def _package(model, class_names):
 
     @tf.function(autograph=False)
     def features(inputs, training=False):
-        # Nobody else does: a turned image has as many patches, elsewhere.
+        # A rotated image would pass otherwise: it has the same number of patches.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
         with context():
             return tf.cast(body(inputs, training=training), tf.float32)

@@ -23,8 +23,8 @@ from keras_vit import preprocess_input
 from train.common.errors import RunError
 from train.common.files import whole_folder
 from train.data.transforms.preprocessing import squash, to_model_range
-from train.export.precision import in_float32
-from train.export.saved_model import add_version, write_saved_model
+from train.inference.model_writing import in_float32
+from train.inference.saved_model import add_version, write_saved_model
 
 ROOT = pathlib.Path(__file__).parents[3]
 NO_HUB = 'pip install tensorflow-hub "setuptools<82"'
@@ -590,7 +590,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
             (path / "thesis.tex").write_text("all")
         else:
             path.write_text("all")
-        with pytest.raises(RunError, match=f"{name} is there and is no SavedModel"):
+        with pytest.raises(RunError, match=f"{name} exists and is not a SavedModel"):
             write_saved_model(made(), path)
     assert (tmp_path / "folder" / "thesis.tex").read_text() == "all"
     assert (tmp_path / "file").read_text() == "all"

@@ -1,0 +1,81 @@
+"""What the writers of model files share: float32, class names, a quiet TensorFlow."""
+
+import contextlib
+import logging
+
+import keras
+
+from keras_vit.layers import initial_values
+from train.inference.heads import has_head
+
+
+def in_float32(model):
+    """Returns a model that computes everything in float32, with the same values.
+
+    It is the model itself where all its layers already do.
+
+    Example:
+
+    >>> embedding = keras.layers.Dense(2, dtype="mixed_bfloat16")
+    >>> images = keras.Input((3,))
+    >>> in_float32(keras.Model(images, embedding(images))).layers[-1].compute_dtype
+    'float32'
+    """
+    if all(layer.dtype_policy.name == "float32" for layer in model.layers):
+        return model
+
+    def in_float32(layer):
+        return type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+
+    with initial_values.left_out():
+        other = keras.models.clone_model(model, clone_function=in_float32)
+    for variable, source in zip(other.variables, model.variables, strict=True):
+        variable.assign(source)
+    return other
+
+
+def check_class_names(class_names, model):
+    """Checks that a model has a head with one class per name.
+
+    Raises:
+        ValueError: it has no head or another number of classes, or a name has a line
+            break.
+    """
+    if not has_head(model):
+        raise ValueError(
+            f"{model.name} has no head whose classes could have names: leave out "
+            "class_names."
+        )
+    classes = model.output_shape[-1]
+    if len(class_names) != classes:
+        raise ValueError(
+            f"class_names has {len(class_names)} names for the {classes} classes of "
+            f"{model.name}: pass one name per class."
+        )
+    for name in class_names:
+        if "\n" in name:
+            raise ValueError(
+                f"class_names has {name!r}, which spans lines: files of class names "
+                "have one per line."
+            )
+
+
+@contextlib.contextmanager
+def quiet_tensorflow():
+    """Hides TensorFlow's messages about the temporary folders that it writes to.
+
+    Warnings and errors are still logged.
+    """
+    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
+
+    # Levels do not help: while it saves, TensorFlow resets that of absl.
+    def is_warning(record):
+        return record.levelno >= logging.WARNING
+
+    try:
+        for logger in loggers:
+            logger.addFilter(is_warning)
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_warning)
