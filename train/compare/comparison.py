@@ -16,7 +16,8 @@ from train.inference import given_model
 from train.inference.run_directory import RunDirectory
 from train.reports import markdown
 from train.reports.compute import multiply_adds
-from train.reports.html_page import TABLE_ROWS, figure_text
+from train.reports.markdown import result_text as figure_text
+from train.reports.report import TABLE_ROWS
 
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5

@@ -11,14 +11,15 @@ import keras_vit
 from train.common.errors import RunError
 from train.common.files import make_folder
 from train.data import pipeline
+from train.data.sources.kinds import short_name
 from train.engine.loop import explaining_full_memory
 from train.inference import given_model, real_labels
 from train.inference.class_matching import match_classes
 from train.inference.evaluation_data import center_crop, load_split, num_logits
 from train.inference.run_directory import RunDirectory
+from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
-from train.reports.model_page import data_set_name
-from train.reports.report import calibration, classification_summary, write_report
+from train.reports.report import write_report
 
 _TIMED_SECONDS = 1.0
 
@@ -76,7 +77,7 @@ def evaluate(
     right = None
     if real_labels_file is not None:
         right = _right_labels(real_labels_file, outputs, part, source.name, data_dir)
-    name = f"{given.name}-{data_set_name(source.name)}-{split}"
+    name = f"{given.name}-{short_name(source.name)}-{split}"
     directory = _directory(out_dir or pathlib.Path("runs/evaluations") / name)
 
     if central_crop:

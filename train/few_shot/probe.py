@@ -8,10 +8,10 @@ import numpy as np
 import keras_vit
 from train.common.files import make_folder, whole_file
 from train.data import pipeline, sources
+from train.data.sources.kinds import short_name
 from train.data.sources.splits import pick
 from train.inference import given_model
 from train.reports import markdown
-from train.reports.model_page import data_set_name
 
 L2 = 2.0**10
 _EPSILON = 1e-5
@@ -63,7 +63,7 @@ def run(
     given = given_model.load(model, image_size=image_size, features=True)
     image_size = given_model.image_size_of(given)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
-    name = f"{given.name}-{data_set_name(source.name)}-few-shot"
+    name = f"{given.name}-{short_name(source.name)}-few-shot"
     directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
 
     train_labels = source.train.labels()

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from train.common.errors import RunError
-from train.reports.report import interval
+from train.reports.classification import interval
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")

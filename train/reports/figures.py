@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.predictions import check_predictions, confused_pairs
+from train.reports.classification import check_predictions, confused_pairs
 
 MATRIX_CLASSES = 30
 MATRIX_EXCERPT = 20

@@ -20,8 +20,9 @@ from train.engine.metrics import MetricLog
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.recipes import is_own
+from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
-from train.reports.report import calibration, classification_summary, write_report
+from train.reports.report import write_report
 from train.run import building
 from train.run.explained_images import shower
 from train.run.tuning import choose_trainable, count_parameters, layer_rates

@@ -11,12 +11,12 @@ import keras
 from train.common.errors import RunError, Stopped
 from train.common.files import make_folder
 from train.data.sources import DataError
+from train.data.sources.kinds import short_name
 from train.engine.devices import alone
 from train.engine.metrics import MetricLog
 from train.few_shot import probe
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe
-from train.reports.model_page import data_set_name
 from train.run import training
 
 
@@ -159,7 +159,7 @@ class Runs:
         return found
 
     def _few_shot(self, path, few_shot, is_new):
-        name = f"few_shot-{data_set_name(few_shot.dataset)}-{few_shot.shots}"
+        name = f"few_shot-{short_name(few_shot.dataset)}-{few_shot.shots}"
         written = path / name / "few_shot.json"
         if is_new or not written.is_file():
             probe.run(

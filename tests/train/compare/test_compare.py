@@ -15,7 +15,8 @@ import keras_vit
 from benchmarks import flops
 from train.common.errors import RunError
 from train.compare import comparison
-from train.reports.report import classification_summary, interval, write_report
+from train.reports.classification import classification_summary, interval
+from train.reports.report import write_report
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

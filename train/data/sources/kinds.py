@@ -58,6 +58,20 @@ def is_same(one: str, other: str) -> bool:
     return one == other or _place(one) == _place(other)
 
 
+def short_name(dataset: str) -> str:
+    """Returns the name of a data set without its folder and version.
+
+    Example:
+
+    >>> [short_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
+    ['photos', 'cifar100', 'vtab-dtd']
+    """
+    if kind_of(dataset) == "vtab":
+        return dataset.replace("/", "-")
+    name = Path(dataset.partition(":")[0]).name
+    return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))
+
+
 def _place(dataset):
     kind = kind_of(dataset)
     if kind not in ("folder", "csv", "tfrecord"):
