@@ -15,7 +15,7 @@ from train.common.errors import RunError
 flags.disclaim_key_flags()
 
 _DATA = ("tensorflow", "PIL")
-_TRAINING = (*_DATA, "matplotlib", "scipy", "sklearn", "tensorboard")
+_TRAINING = (*_DATA, "jinja2", "matplotlib", "scipy", "sklearn", "tensorboard")
 # What each command imports at some time, beside what some data and formats need.
 _NEEDED = {
     "finetune": _TRAINING,

@@ -93,10 +93,5 @@ def main(argv):
     print(f"report {os.path.join(given['out'], report.PAGE)}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

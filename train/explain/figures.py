@@ -24,16 +24,10 @@ _TITLE = 32
 class Kind:
     """A kind of figure: a function below, whose docstring is its title and caption.
 
-    Args:
-        name: str, in the names of its files.
-        title: str.
-        caption: str, in which `{who}` is the token whose attention is shown.
-        source: str, the part of a paper that it comes from.
-        draw: function that returns a `matplotlib.figure.Figure` and a dict of the
-            arrays and strings behind it, and raises a ValueError with the reason where
-            the model lacks what it shows.
-        of: str, what it shows: "photo", "photos" (all that are shown) or "model".
-        wide: bool, whether it takes the width of the page.
+    The function takes an inspection and returns a `matplotlib.figure.Figure` and a dict
+    of the arrays and strings behind it. It raises a ValueError with the reason if
+    model lacks what the figure shows. `of` is "photo", "photos" (all that are shown) or
+    "model"; in the caption, `{who}` is the token whose attention is shown.
     """
 
     name: str
@@ -92,12 +86,12 @@ class FigureWriter:
         self.missing = {}
 
     def draw(self, of, inspected, photo=None):
-        """Draws and writes the figures of one photo, of all photos or of the model.
+        """Draws and writes all figures of a photo, of the photos or of the model.
 
         Args:
             of: str, see `Kind`.
-            inspected: what the figures' functions take.
-            photo: `train.explain.photos.Photo` that they show, None for no single one.
+            inspected: `PhotoInspection`, a list of them, or `ModelInspection`.
+            photo: `train.explain.photos.Photo` that is shown, None for no single one.
 
         Returns:
             List of `Figure`.
@@ -179,12 +173,7 @@ class PhotoInspection:
 
 
 class ModelInspection:
-    """What is computed once for the figures of the model itself.
-
-    Args:
-        loaded: `train.inference.given_model.GivenModel`.
-        photos: sequence of str, the names of all photos.
-    """
+    """What is computed once for the figures of the model; `photos` are their names."""
 
     def __init__(self, loaded, photos):
         self.model, self.name, self.photos = loaded.model, loaded.name, photos

@@ -19,8 +19,7 @@ def render(results, of_photos, photos, of_model):
     Args:
         results: dict, the content of `report.json`.
         of_photos: `train.explain.figures.Figure` of all photos that are shown.
-        photos: list of pairs, one per photo that is shown: its
-            `train.explain.figures.PhotoInspection`, and its list of figures.
+        photos: list of (`PhotoInspection`, list of figures), one per photo shown.
         of_model: list of figures of the model.
     """
     import jinja2

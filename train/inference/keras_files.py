@@ -19,13 +19,7 @@ _MOST_CONFIG_BYTES = 2**25
 
 
 def load_model(path):
-    """Loads a model that Keras saved, without its optimizer.
-
-    Args:
-        path: str or path of the `.keras` file.
-
-    Returns:
-        `keras.Model`.
+    """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
     Raises:
         RunError: the file is damaged, of another kind, cannot be loaded by Keras, or

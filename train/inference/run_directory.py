@@ -15,11 +15,7 @@ from train.data.sources.kinds import is_same
 
 
 class RunDirectory:
-    """The files of a run.
-
-    Args:
-        path: str or path.
-    """
+    """The paths of a run's files, in the directory `path`."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path).expanduser()

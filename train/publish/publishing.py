@@ -15,7 +15,7 @@ import keras_vit
 import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_file, whole_folder
+from train.common.files import make_folder, whole_folder
 from train.data.sources.kinds import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -95,7 +95,7 @@ def push(folder, repository, *, private=False):
         str, its URL.
 
     Raises:
-        RunError: no token, no network, or the hub refuses.
+        RunError: there is no token or no network, or the hub refuses.
     """
     try:
         return zoo.store.hub.push(folder, repository, private=private)
@@ -178,16 +178,11 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
         licence=licence,
     )
     pictures = [name for name in PICTURES if (run.path / name).is_file()]
-    for kept in (run.model, run.class_names, run.results):
-        shutil.copyfile(kept, folder / kept.name)
-    for picture in pictures:
-        shutil.copyfile(run.path / picture, folder / picture)
-    for file, text in (
-        ("README.md", model_page(card, report, pictures)),
-        (registry.CARD, card.to_json()),
-    ):
-        with whole_file(folder / file) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    for name in (run.model.name, run.class_names.name, run.results.name, *pictures):
+        shutil.copyfile(run.path / name, folder / name)
+    page = model_page(card, report, pictures)
+    (folder / "README.md").write_text(page, encoding="utf-8")
+    (folder / registry.CARD).write_text(card.to_json(), encoding="utf-8")
 
 
 def _card(run, **fields):

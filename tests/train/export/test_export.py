@@ -386,7 +386,7 @@ def test_classes_that_are_not_the_models(quick, tmp_path):
     )
     assert "accuracy" not in results["exports"][1]
     text = (tmp_path / "out/export.md").read_text()
-    assert "No accuracy is known: The model tells 7 classes apart" in text
+    assert "No accuracy is known: The model has 7 classes" in text
     # Its head is zero: nothing could disagree.
     assert results["all_alike"] and "answers the same to every image" in text
 
