@@ -25,8 +25,8 @@ class Kind:
     """A kind of figure: a function below, whose docstring is its title and caption.
 
     The function takes an inspection and returns a `matplotlib.figure.Figure` and a dict
-    of the arrays and strings behind it. It raises a ValueError with the reason if
-    model lacks what the figure shows. `of` is "photo", "photos" (all that are shown) or
+    of the arrays and strings behind it. It raises a ValueError with the reason where
+    the model lacks what it shows. `of` is "photo", "photos" (all that are shown) or
     "model"; in the caption, `{who}` is the token whose attention is shown.
     """
 

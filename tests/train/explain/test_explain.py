@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(
 NAMES = ("cat", "dog", "red fox", "<b>owl</b> & co", "crow")
 OF_PHOTOS = ("rollout", "gradient", "layers", "features", "heads")
 OF_MODEL = ("figure_7", "filters", "position_similarity", "attention_distance")
+ALL_KINDS = dict(figures.KINDS)
 # What a file of each format begins with.
 PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
 
@@ -94,7 +95,7 @@ def quick(monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
 
     def only(*names):
-        kinds = {name: figures.KINDS[name] for name in ("attention", *names)}
+        kinds = {name: ALL_KINDS[name] for name in ("attention", *names)}
         for module in (figures, page):
             monkeypatch.setattr(module, "KINDS", kinds)
 
@@ -102,11 +103,15 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def loaded(quick, tiny, monkeypatch):
-    """The model is loaded once for all tests, and what takes long is left out."""
-    quick("gradient")
-    monkeypatch.setattr(given_model, "load", lambda *args, **kwargs: tiny)
-    return tiny
+def explained(quick, monkeypatch):
+    """Explains a model that is in memory; returns what report.json holds."""
+
+    def report_of(loaded, images, out, **options):
+        with monkeypatch.context() as patched:
+            patched.setattr(given_model, "load", lambda *args, **kwargs: loaded)
+            return write_report("tiny", images, out, **options)
+
+    return report_of
 
 
 def numbers(out, name):
@@ -381,11 +386,12 @@ def bit():
     ],
     ids=["hybrid", "gap", "gray", "features", "all tokens", "relative", "BiT"],
 )
-def test_what_a_model_lacks(make, missing, quick, photos, tmp_path):
+def test_what_a_model_lacks(make, missing, explained, photos, tmp_path):
     model = make()
-    model_file = save(model, tmp_path / "models")
     out = tmp_path / "out"
-    facts = write_report(model_file, [photos / "wide.png"], out)
+    names = NAMES if model.output_shape[1:] == (5,) else None
+    loaded = given_model.GivenModel("tiny", model, names)
+    facts = explained(loaded, [photos / "wide.png"], out)
     why = dict(facts["missing"])
     if facts["why_no_predictions"]:
         why["predictions"] = facts["why_no_predictions"]
@@ -415,69 +421,62 @@ def test_what_a_model_lacks(make, missing, quick, photos, tmp_path):
         )
 
 
-def test_a_new_head_and_outputs_that_are_not_finite(quick, photos, tmp_path):
+def test_a_new_head_and_outputs_that_are_not_finite(explained, quick, photos, tmp_path):
     quick("gradient")
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=5
     )
-    model_file = save(model, tmp_path / "models")
+    loaded = given_model.GivenModel("tiny", model, NAMES)
     out = tmp_path / "out"
-    facts = write_report(model_file, [photos / "wide.png"], out)
+    facts = explained(loaded, [photos / "wide.png"], out)
     assert "the head is new" in facts["why_no_predictions"]
     assert set(facts["missing"]) == {"gradient"}
     assert not (out / "predictions.csv").exists()
+    quick()
     model.get_layer("head").bias.assign([np.nan, 0, 0, 0, 0])
-    save(model, tmp_path / "models")
-    facts = write_report(model_file, [photos / "wide.png"], out)
+    facts = explained(loaded, [photos / "wide.png"], out)
     assert "not finite" in facts["why_no_predictions"]
     assert facts["why_no_predictions"] in Page(out / "report.html").text
 
 
-def test_a_class_that_is_asked_for(loaded, photos, tmp_path):
-    model = loaded.model
+def test_a_class_that_is_asked_for(explained, quick, tiny, photos, tmp_path):
+    quick("gradient")
+    out = tmp_path / "out"
+    facts = explained(tiny, [photos / "wide.png"], out, class_name="Red_Fox")
+    assert facts["class"] == "red fox"
+    assert classes_of(tiny).find("4") == (4, "crow")
+    found = numbers(out, "01-wide-gradient")
+    assert found["class_name"] == "red fox"
     image = prepared(photos / "wide.png")
-    grid = explain.grid_size(model)
-    for asked, number in (("Red_Fox", 2), ("4", 4)):
-        out = tmp_path / asked
-        facts = write_report("tiny", [photos / "wide.png"], out, class_name=asked)
-        assert facts["class"] == NAMES[number]
-        found = numbers(out, "01-wide-gradient")
-        assert found["class_name"] == NAMES[number]
-        expected = explain.gradient_attention(model, image, number)[0]
-        np.testing.assert_allclose(
-            found["map"], explain.patch_map(expected, grid), rtol=1e-3, atol=1e-6
-        )
+    expected = explain.gradient_attention(tiny.model, image, 2)[0]
+    expected = explain.patch_map(expected, explain.grid_size(tiny.model))
+    np.testing.assert_allclose(found["map"], expected, rtol=1e-3, atol=1e-6)
 
 
-def test_classes_without_names(quick, photos, tmp_path, monkeypatch):
+def test_classes_without_names(explained, quick, photos, tmp_path, monkeypatch):
     quick()
-    model_file = save(small_models.made(), tmp_path / "models", names=None)
-    facts = write_report(model_file, [photos / "wide.png"], tmp_path / "out")
+    loaded = given_model.GivenModel("tiny", small_models.made())
+    facts = explained(loaded, [photos / "wide.png"], tmp_path / "out")
     assert "has 5 classes, whose names are not known" in facts["why_no_class_names"]
     page = Page(tmp_path / "out" / "report.html")
     assert facts["why_no_class_names"] in page.text
     assert re.search(r"class \d", page.text)
     with pytest.raises(RunError, match="'cat' is not one .*give a number from 0 to 4"):
-        write_report(
-            model_file, [photos / "wide.png"], tmp_path / "other", class_name="cat"
-        )
+        explained(loaded, [photos], tmp_path / "other", class_name="cat")
 
     # As many as ImageNet has: its names, if they are available.
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=1000
     )
-    small_models.randomize(model)
-    model_file = save(model, tmp_path / "models", names=None)
+    loaded = given_model.GivenModel("tiny", model)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    unnamed = classes_of(given_model.load(model_file))
-    assert "KERAS_VIT_OFFLINE is set" in unnamed.why_no_names
+    assert "KERAS_VIT_OFFLINE is set" in classes_of(loaded).why_no_names
     names = [(f"n{n:08}", f"a_bird_{n}") for n in range(1000)]
     monkeypatch.setattr("zoo.class_names", lambda data_set: names)
-    facts = write_report(model_file, [photos / "wide.png"], tmp_path / "out")
-    assert facts["why_no_class_names"] is None
-    number, name, _ = facts["photos"][0]["predictions"][0]
-    assert name == f"a bird {number}"
+    found = classes_of(loaded)
+    assert found.why_no_names is None
+    assert found.names == tuple(f"a bird {number}" for number in range(1000))
 
 
 def test_photos_as_they_are_shown(photos):
@@ -520,17 +519,17 @@ def test_names_of_photos(photos, tmp_path):
     assert len(Photos([link, photos])) == 4
 
 
-def test_cropped_photos(loaded, quick, photos, tmp_path):
+def test_cropped_photos(explained, quick, tiny, photos, tmp_path):
     quick("attention_distance")
     out = tmp_path / "out"
-    facts = write_report("tiny", [photos], out, central_crop=True, shown=1)
+    facts = explained(tiny, [photos], out, central_crop=True, shown=1)
     assert facts["preparation"] == "central crop"
     found = Photos([photos])
     found.prepare_for((*small_models.SIZE, 3), central_crop=True)
     [images] = found.batches(4)
     np.testing.assert_allclose(
         numbers(out, "attention_distance")["distance"],
-        explain.attention_distance(loaded.model, images),
+        explain.attention_distance(tiny.model, images),
         rtol=1e-4,
     )
     assert numbers(out, "attention_distance")["distance"].shape == (2, 4, 3)
@@ -571,12 +570,15 @@ def test_few_layers_at_a_time(photos, monkeypatch):
         asked.clear()
 
 
-def test_only_an_earlier_report_is_replaced(loaded, photos, tmp_path, monkeypatch):
+def test_only_an_earlier_report_is_replaced(
+    explained, quick, tiny, photos, tmp_path, monkeypatch
+):
+    quick()
     out = tmp_path / "out"
-    write_report("tiny", [photos], out, shown=2)
+    explained(tiny, [photos], out, shown=2)
     # Its own figures are not photos of the next one.
     PIL.Image.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
-    facts = write_report("tiny", [tmp_path], out)
+    facts = explained(tiny, [tmp_path], out)
     assert [photo["name"] for photo in facts["photos"]] == ["red.png"]
     assert not list((out / "figures").glob("02-*"))
     before = {p: p.read_bytes() for p in out.rglob("*.*")}
@@ -588,19 +590,19 @@ def test_only_an_earlier_report_is_replaced(loaded, photos, tmp_path, monkeypatc
     with monkeypatch.context() as failing:
         failing.setattr(figures.ModelInspection, "sizes", stop)
         with pytest.raises(KeyboardInterrupt):
-            write_report("tiny", [photos / "wide.png"], out)
+            explained(tiny, [photos / "wide.png"], out)
     assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
     assert {path.name for path in tmp_path.iterdir()} == {"out", "red.png"}
 
     (out / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
-        write_report("tiny", [photos], out)
+        explained(tiny, [photos], out)
     with pytest.raises(RunError, match="is no earlier report"):
-        write_report("tiny", [photos], photos)
+        explained(tiny, [photos], photos)
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(RunError, match="is no earlier report"):
-        write_report("tiny", [photos], file)
+        explained(tiny, [photos], file)
 
 
 def test_what_is_refused(model_file, photos, tmp_path):
