@@ -3,7 +3,7 @@ VENV := .venv
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help digits docs test soak lint clean
+.PHONY: help digits docs check test soak peers lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -14,11 +14,19 @@ digits: $(VENV)/.installed-train ## train on handwritten digits, report in runs/
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
 
+check: lint ## check the style and run the fast tests of what changed: for every day
+	@tests="$$($(VENV)/bin/python tests/changed.py)"; \
+	if [ -z "$$tests" ]; then echo "No file with tests has changed since main."; else \
+	$(VENV)/bin/python -m pytest -q --numprocesses=2 --dist=loadfile -m "not (slow or soak)" $$tests; fi
+
 test: lint ## check the style and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, kills of runs, damaged files
 	$(VENV)/bin/python -m pytest -m soak
+
+peers: $(VENV)/.installed-benchmarks $(VENV)/.installed-test ## compare with PyTorch, timm, transformers and keras-hub, installed for it
+	$(VENV)/bin/python -m pytest -m peers
 
 lint: $(VENV)/.installed-test ## check the style of the code
 	$(VENV)/bin/ruff format --check .

@@ -1,0 +1,123 @@
+"""Files that commit 1a6d305 wrote stay usable: models, runs, published and exported.
+
+earlier/write_files.py wrote them into earlier/files.zip, with what the models computed.
+"""
+
+import json
+import os
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from earlier import write_files
+from fork_server import ForkServer
+
+import keras_vit
+import keras_vit.layers.mask_patches  # noqa: F401 - registers its layer
+
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
+HALF = {"rtol": 1e-2, "atol": 1e-2}
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the commands need TensorFlow"
+)
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """The folder of the files."""
+    folder = tmp_path_factory.mktemp("earlier")
+    with zipfile.ZipFile(write_files.HERE / "files.zip") as files:
+        files.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(earlier):
+    """A function that runs a command in that folder, and returns what it printed."""
+    root = str(write_files.HERE.parents[1])
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "PYTHONPATH": root,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    server = ForkServer(earlier, environment)
+
+    def run(*words):
+        code, output = server.run(list(words), earlier, {})
+        assert code == 0, output[-3000:]
+        return output
+
+    yield run
+    server.close()
+
+
+def read(path):
+    """Returns the weights of a model or of a released file as arrays by name."""
+    if path.suffix == ".keras":
+        model = keras.models.load_model(path, compile=False)
+        return dict(enumerate(model.get_weights()))
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize("name", write_files.MODELS)
+def test_a_saved_model_computes_the_same(name, earlier):
+    model = keras.models.load_model(earlier / f"{name}.keras", compile=False)
+    inputs = write_files.inputs_of(model)
+    outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    outputs = keras.ops.convert_to_numpy(keras.ops.cast(outputs, "float32"))
+    expected = read(earlier / "expected.npz")
+    tolerance = HALF if name == "gray_half" else TOLERANCE
+    np.testing.assert_allclose(outputs, expected[name], **tolerance)
+    if name != "lora":  # saved merged, whose file has fewer to train
+        assert len(model.trainable_weights) == expected[f"{name} trainable"]
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    ("task", "end", "expected"),
+    [
+        ("finetune", "finetune/model.keras", "finished/model.keras"),
+        ("masked_patches", "masked_patches/weights.npz", "masked_patches.npz"),
+    ],
+)
+def test_an_interrupted_run_goes_on(task, end, expected, earlier, command):
+    output = command(f"train.{task}", *write_files.RUNS[task], f"--run_dir={task}")
+    assert "step 5" in output
+    end, expected = read(earlier / end), read(earlier / expected)
+    assert end.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(end[name], values, err_msg=name, **TOLERANCE)
+
+
+@needs_tensorflow
+def test_a_finished_run_is_evaluated_and_compared(earlier, command):
+    command("train.evaluate", "finished", "--out_dir=again")
+    before = json.loads((earlier / "finished" / "report.json").read_text())
+    again = json.loads((earlier / "again" / "report.json").read_text())
+    assert again["test_accuracy"] == pytest.approx(before["test_accuracy"], abs=0.01)
+    shutil.copytree(earlier / "finished", earlier / "other")
+    assert "other" in command("train.compare", "finished", "other")
+
+
+@needs_tensorflow
+def test_a_published_model_loads_and_is_replaced(earlier, command, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_REGISTRY", str(earlier / "registry"))
+    saved = keras.models.load_model(earlier / "finished" / "model.keras", compile=False)
+    [images] = write_files.inputs_of(saved)
+    published = keras_vit.load_model("finished")
+    np.testing.assert_allclose(published(images), saved(images), **TOLERANCE)
+    files = {path.name for path in (earlier / "registry" / "finished").iterdir()}
+    command("train.publish", "finished", "--to=registry", "--replace")
+    assert {p.name for p in (earlier / "registry" / "finished").iterdir()} >= files
+
+
+@needs_tensorflow
+def test_an_export_is_replaced(earlier, command):
+    """Its record says which files may go."""
+    before = {path.name for path in (earlier / "exported").iterdir()}
+    command("train.export", "finished", "--format=tflite", "--out=exported")
+    assert {path.name for path in (earlier / "exported").iterdir()} == before
