@@ -17,7 +17,6 @@ import zoo
 from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
-from train.export import parity
 from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -204,6 +203,7 @@ def test_new_processes_never_run_files_of_the_folder(folder):
 
 def test_exports_are_compared_beside_files_of_the_same_names(folder):
     pytest.importorskip("onnxruntime")
+    parity = pytest.importorskip("train.export.parity")
     images = parity.Images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
     with pytest.raises(RunError, match=r"none\.onnx"):
         parity.answers("model", "onnx", folder / "none.onnx", images, threads=1)

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
 from train.compare import comparison  # noqa: E402
-from train.explain.photos import Photos  # noqa: E402
 from train.export import exporting  # noqa: E402
 from train.inference import given_model, real_labels  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
@@ -57,17 +56,6 @@ def test_what_is_read(home):
         study_report.claim("~/runs", "one")
     with pytest.raises(RunError, match=f"{home}/none"):
         comparison.compare(["~/none", "~/other"], output="~/compare.md")
-
-
-def test_photos(home):
-    image = pytest.importorskip("PIL.Image")
-    (home / "photos").mkdir()
-    image.new("RGB", (4, 4)).save(home / "photos" / "a.png")
-    for given in ("~/photos", "~/photos/a.png"):
-        assert Photos([given]).paths == (home / "photos" / "a.png",)
-    (home / "more").mkdir()
-    image.new("RGB", (4, 4)).save(home / "more" / "b.png")
-    assert len(Photos(["~/more"])) == 1
 
 
 def test_models(home, goldens):

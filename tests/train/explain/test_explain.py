@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import html.parser
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -19,6 +20,7 @@ import small_models
 import keras_vit
 from keras_vit import explain
 from train.common.errors import RunError
+from train.data.sources.splits import DataError
 from train.explain import figures, page
 from train.explain.photos import LONGER_SIDE, Photos, shape_for_photos
 from train.explain.predictions import Classes, classes_of
@@ -517,6 +519,19 @@ def test_names_of_photos(photos, tmp_path):
     assert dataclasses.replace(photo, name="<i>&tall.jpg").file_name == "07-i-tall"
     # The same file by two names is one.
     assert len(Photos([link, photos])) == 4
+
+
+def test_names_of_photos_that_no_list_could_hold(photos, tmp_path):
+    shutil.copyfile(photos / "wide.png", tmp_path / os.fsdecode(b"\xff.png"))
+    with pytest.raises(DataError, match="not UTF-8: rename it"):
+        Photos([tmp_path])
+
+
+def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copyfile(photos / "wide.png", tmp_path / "a.png")
+    for path in ("~", "~/a.png"):
+        assert Photos([path]).paths == (tmp_path / "a.png",)
 
 
 def test_cropped_photos(explained, quick, tiny, photos, tmp_path):
