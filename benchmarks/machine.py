@@ -6,7 +6,7 @@ import platform
 import subprocess
 
 from benchmarks.process import ROOT
-from train.common.machine import cpu_name
+from train.common.hardware import cpu_name
 
 
 def machine():

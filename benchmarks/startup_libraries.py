@@ -7,7 +7,7 @@ A class is a route. Where a library makes a model and loads its weights in one c
 import pathlib
 
 from benchmarks import ours, peer_models
-from train.common.machine import peak_bytes
+from train.common.hardware import peak_bytes
 
 PHASES = ("library", "build", "load", "predict")
 _PROCESS = pathlib.Path("/proc/self")

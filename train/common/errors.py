@@ -1,4 +1,4 @@
-"""Errors that a person at the command line can mend."""
+"""Errors that a user of the command line can fix."""
 
 from zoo.text import PrintableError, printable
 
@@ -18,18 +18,15 @@ class RunError(PrintableError):
 
 
 class Stopped(RunError):
-    """Somebody stopped the run; what was done is saved."""
+    """The run was interrupted; its progress is saved."""
 
 
 class Preempted(Stopped):
-    """The machine is wanted back, by SIGTERM."""
+    """The run was stopped by SIGTERM, as when a machine is preempted."""
 
 
 def first_line(reason):
-    r"""Returns what another library says, fit for a message of one line.
-
-    Args:
-        reason: str or exception.
+    r"""Returns the first line of another library's error or message, printable.
 
     Example:
 

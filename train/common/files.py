@@ -1,7 +1,8 @@
-"""Files and folders that are whole or not there."""
+"""Files and folders that are written whole or not at all."""
 
 import contextlib
 import glob
+import json
 import os
 import pathlib
 import shutil
@@ -11,25 +12,14 @@ import filelock
 
 from train.common.errors import RunError
 
-# No write takes so long: a temporary file of this age is of a killed process.
+# No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60
 # In the hidden folder that a process writes.
 _LOCK = "lock"
 
 
 def make_folder(path, flag="--run_dir"):
-    """Makes a folder, and those above it, unless it is there.
-
-    Args:
-        path: str or path.
-        flag: str, that names it.
-
-    Returns:
-        `pathlib.Path` of the folder.
-
-    Raises:
-        RunError: it cannot be made.
-    """
+    """Makes a folder that a flag names, and those above it, and returns its path."""
     path = pathlib.Path(path).expanduser()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -42,16 +32,10 @@ def make_folder(path, flag="--run_dir"):
 
 @contextlib.contextmanager
 def whole_file(path):
-    """Yields a temporary path beside `path`, which takes its place on success.
+    """Yields a temporary path of the same ending, which replaces `path` on success.
 
     A process that is killed leaves it there, for `remove_temporaries` or for the same
     file a day later.
-
-    Args:
-        path: str or path of the file to write.
-
-    Yields:
-        `pathlib.Path` of the same ending, to be written.
 
     Raises:
         RunError: the file cannot be written (permissions, disk full); what was at
@@ -99,7 +83,7 @@ def write_text(path, text):
 
 
 def _remove_abandoned(path, now):
-    """Removes temporary files of `path`, a day old by the clock of its disk."""
+    """Removes temporary files of `path` that are a day old, by its disk's clock."""
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
     for temporary in path.parent.glob(f".{stem}-????????.tmp{suffix}"):
         # Another process may do the same.
@@ -109,15 +93,7 @@ def _remove_abandoned(path, now):
 
 
 def remove_temporaries(folder):
-    """Removes the temporary files that killed processes left in a folder.
-
-    Args:
-        folder: `pathlib.Path`, to which no other process writes.
-
-    Example:
-
-    >>> remove_temporaries(pathlib.Path("."))
-    """
+    """Removes what killed processes left in a folder; no other may write to it."""
     for path in folder.glob(".*-????????.tmp*"):
         if path.is_file():
             path.unlink(missing_ok=True)
@@ -125,26 +101,14 @@ def remove_temporaries(folder):
 
 @contextlib.contextmanager
 def whole_folder(path):
-    """Yields a temporary folder, which takes the place of `path` on success.
+    """Yields an empty temporary folder, which replaces `path` on success.
 
     A process that is killed leaves the old folder as it was; between the two renames
     at the end, as `old` in a hidden folder beside it. The next to write the folder
     puts that back, and removes the hidden one.
 
-    Args:
-        path: str or path of the folder to write; those above it are made.
-
-    Yields:
-        `pathlib.Path` of an empty folder, to be filled.
-
     Raises:
-        RunError: the folder cannot be written (permissions, disk full); what was at
-            `path` before is untouched.
-
-    Example:
-
-    >>> with whole_folder("exported") as temporary:
-    ...     _ = (temporary / "metrics.txt").write_text("done")
+        RunError: as in `whole_file`.
     """
     path = pathlib.Path(path).expanduser().resolve()
     with contextlib.ExitStack() as stack:
@@ -203,13 +167,37 @@ def _to_disk(path):
 
 
 def file_names(folder):
-    """Returns the set of files in a folder and those below, as relative paths.
-
-    Args:
-        folder: `pathlib.Path`.
-    """
+    """Returns the files in a folder and those below, a set of relative paths."""
     return {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def check_replaceable(out, record, files_of, what):
+    """Makes sure that a folder holds nothing but an earlier result of the same command.
+
+    Args:
+        out: `pathlib.Path` of the folder, which need not exist.
+        record: str, the name of the JSON file in it that lists what was written.
+        files_of: function of its content to the relative paths of the other files.
+        what: str, what the command writes, for the error message.
+
+    Raises:
+        RunError: the folder holds something else.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    try:
+        known = {record, *files_of(json.loads((out / record).read_text("utf-8")))}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{out} exists and is not an earlier {what}, which could be replaced: pass "
+            "another --out, or remove it."
+        ) from error
+    if others := sorted(file_names(out) - known):
+        raise RunError(
+            f"{out} holds an earlier {what}, and {others[0]} besides, which would be "
+            "lost: move it, or pass another --out."
+        )

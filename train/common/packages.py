@@ -1,10 +1,10 @@
-"""Packages that not everybody has, asked for before anything is made."""
+"""Optional packages, checked for before anything is written."""
 
 import importlib.util
 
 from train.common.errors import RunError
 
-# What pip calls those that are imported under another name.
+# Names for pip of those that are imported under another name.
 _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
@@ -14,15 +14,11 @@ def need(what, packages, hint="", extra="train"):
     Args:
         what: str, what needs them.
         packages: iterable of str, as imported.
-        hint: str, further words.
+        hint: str, added to the message.
         extra: str, the extra of setup.cfg that has them.
 
     Raises:
         RunError: some are not.
-
-    Example:
-
-    >>> need("An array", ("numpy",))
     """
     names = [
         _NAMES.get(package, package.replace("_", "-"))

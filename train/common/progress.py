@@ -1,4 +1,4 @@
-"""Progress bars."""
+"""Progress bars that suit terminals and log files."""
 
 import sys
 
@@ -6,11 +6,7 @@ from tqdm import tqdm
 
 
 def progress_bar(**settings):
-    """Returns a progress bar that does not flood a log file.
-
-    Args:
-        **settings: of `tqdm.tqdm`.
-    """
+    """Returns a `tqdm.tqdm` of some settings that does not flood a log file."""
     # In a log file every refresh is a line of its own.
     interval = 0.5 if sys.stderr.isatty() else 20.0
     return tqdm(**settings, dynamic_ncols=True, mininterval=interval)

@@ -8,75 +8,68 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from train.data.share import ALL, Share
-from train.data.sources.splits import DataError, Split, find_corrupt, named, pick
-from train.data.transforms import augmentation, mixing, preprocessing
+from train.data.registry import Augmentation
+from train.data.sources.corrupt import check_readable
+from train.data.sources.splits import DataError, Split, pick
+from train.data.sources.subset import spread
+from train.data.transforms import preprocessing
+from train.data.transforms.augmentation import augment
+from train.data.transforms.mixing import mix
 
 SHUFFLE_BUFFER = 50_000
-CORES = os.cpu_count()
+_CORES = os.cpu_count()
 # In order, the next image may be a slow one: others get done meanwhile.
-IN_FLIGHT = 2 * CORES
-BATCHES_READY = 2
+_IN_FLIGHT = 2 * _CORES
+_BATCHES_READY = 2
 # Of record files too large for the buffer.
-FILES_AT_ONCE = 16
+_FILES_AT_ONCE = 16
 NO_LABEL = -1
+# Folded into seeds, so that batches and `finish` have random numbers of their own.
+_BATCH_SEED = 0x6D6978
+_FINISH_SEED = 0x66696E
 
-
+# From an image in [-1, 1], its label and a seed, integers `(2,)`, to an element of
+# batches, `(inputs, labels)`.
 Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
 
 
 @dataclasses.dataclass(frozen=True)
-class Changes:
-    """What training images go through after the crop and the flip.
+class Share:
+    """The examples of every batch that one of several hosts prepares for its devices.
 
-    Args:
-        rand_augment: `(layers, magnitude)`, None for none.
-        random_erasing: How often a part of an image is erased.
-        mixup: The alpha of mixup, 0 for none.
-        cutmix: The alpha of CutMix, 0 for none; not both.
-
-    Example:
-
-    >>> Changes(rand_augment=(2, 15), mixup=0.2).mixes
-    True
+    Of a batch, device 0 has the first examples, device 1 the next, and so on; the
+    hosts have equally many devices, `devices` in all.
     """
 
-    rand_augment: tuple[int, float] | None = None
-    random_erasing: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
+    host: int = 0
+    hosts: int = 1
+    devices: int = 1
 
-    @property
-    def mixes(self) -> bool:
-        """Whether labels become rows of numbers."""
-        return bool(self.mixup or self.cutmix)
+    def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+        """Keeps this host's part of `(number, example)`, numbered from a batch's start.
 
-    def image(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Changes an image of values 0..255."""
-        seeds = tf.random.split(seed, 2)
-        if self.rand_augment is not None:
-            # The released code's images are whole numbers here.
-            image = augmentation.rand_augment(
-                tf.cast(image, tf.uint8), *self.rand_augment, seeds[0]
+        Raises:
+            ValueError: the devices cannot share a batch equally.
+        """
+        if batch_size % self.devices:
+            raise ValueError(
+                f"batch_size={batch_size} cannot be shared equally by {self.devices} "
+                "devices"
             )
-        if self.random_erasing:
-            image = augmentation.random_erasing(image, seeds[1], self.random_erasing)
-        return image
+        if self.hosts == 1:
+            return numbered
+        size = batch_size // self.hosts
+        start = self.host * size
 
-    def batch(
-        self, images: tf.Tensor, labels: tf.Tensor, classes: int, seed: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mixes the examples of a whole batch."""
-        labels = tf.one_hot(labels, classes)
-        if self.mixup:
-            return mixing.mixup(images, labels, self.mixup, seed)
-        return mixing.cutmix(images, labels, self.cutmix, seed)
+        def is_here(number, *_):
+            place = number % batch_size
+            return (place >= start) & (place < start + size)
+
+        return numbered.filter(is_here)
 
 
-UNCHANGED = Changes()
-# Apart from those of single examples.
-_OF_BATCHES = 0x6D6978
-_OF_FINISH = 0x66696E
+_WHOLE = Share()
+_UNCHANGED = Augmentation()
 
 
 def training_batches(
@@ -88,28 +81,29 @@ def training_batches(
     start_step: int = 0,
     crop: str = "inception",
     flip: bool = True,
-    changes: Changes = UNCHANGED,
+    augmentation: Augmentation = _UNCHANGED,
     classes: int | None = None,
     finish: Finish | None = None,
-    share: Share = ALL,
+    share: Share = _WHOLE,
 ) -> tf.data.Dataset:
-    """Shuffles, crops and batches without end; batch k depends on the seed and k only.
+    """Shuffles, crops, flips and augments examples forever, resumable at any step.
 
-    `start_step=k` gives bit for bit the batches that follow the first k. Every epoch
-    takes every example once, in another order; a batch may span two epochs. Where the
-    list of examples is in memory, or there are at most 50,000, each order is as likely
-    as any other. Otherwise undecoded records go through a buffer of 50,000, filled
+    Every epoch has every example once, in an order of its own. Order, crops and
+    augmentation are functions of the seed and the example's number alone: batches from
+    `start_step` on are those that a run from the beginning has there. Up to 50,000
+    undecoded examples and all that are in memory are shuffled as a whole; of larger
+    data these undecoded records go through a buffer of 50,000, filled
     from pieces all over the files in a random order, where the split has such.
 
     Args:
         split: The examples.
         image_size: `(height, width)` of the batches.
-        batch_size: Examples a batch.
+        batch_size: Examples per batch.
         seed: Decides the order and the augmentation.
         start_step: How many batches to leave out.
         crop: A name in `preprocessing.TRAIN_CROPS`.
         flip: Whether to mirror half of the images.
-        changes: What images go through besides.
+        augmentation: What follows the crop and the flip.
         classes: How many there are; only mixed labels need it.
         finish: Makes an element of batches, `(inputs, labels)`, of an image in [-1, 1],
             its label and integers `(2,)` of which the element may be a random function;
@@ -134,15 +128,13 @@ def training_batches(
     _check_batch_size(batch_size)
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
-    if changes.mixes and share.hosts > 1:
+    if augmentation.mixes and share.hosts > 1:
         raise ValueError(
             "mixup and CutMix take the examples of a whole batch, of which each of "
             f"{share.hosts} hosts has a part: leave them out, or use one host"
         )
-    crop_image = preprocessing.TRAIN_CROPS[crop]
     start_example = start_step * batch_size
     start_epoch, done_in_epoch = divmod(start_example, split.num_examples)
-
     shuffled = _shuffled(split)
     if split.arrays is not None:
         # A graph would hold a copy of an array, but shares a tensor.
@@ -160,36 +152,39 @@ def training_batches(
         if split.arrays is not None:
             example = [tf.gather(values, example) for values in arrays]
         record, label = example
-        seeds = tf.random.split(tf.stack([seed, index]), num=2)
+        crop_seed, image_seed = tf.unstack(
+            tf.random.split(tf.stack([seed, index]), num=2)
+        )
         decode = functools.partial(split.decode, record)
-        image = crop_image(decode, image_size, seeds[0])
+        image = preprocessing.TRAIN_CROPS[crop](decode, image_size, crop_seed)
         if flip:
-            image = preprocessing.random_flip(image, seeds[1])
-        image = preprocessing.to_model_range(changes.image(image, seeds[1]))
+            image = tf.image.stateless_random_flip_left_right(image, image_seed)
+        image = preprocessing.to_model_range(augment(image, augmentation, image_seed))
         label = tf.cast(label, tf.int32)
-        if finish is not None:
-            return finish(image, label, tf.random.fold_in(seeds[1], _OF_FINISH))
-        return image, label
+        if finish is None:
+            return image, label
+        return finish(image, label, tf.random.fold_in(image_seed, _FINISH_SEED))
 
-    def mix(step, batch):
-        step_seed = tf.random.fold_in(tf.stack([seed, step]), _OF_BATCHES)
-        return changes.batch(*batch, classes, step_seed)
+    def mix_batch(step, batch):
+        step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
+        return mix(*batch, augmentation, classes, step_seed)
 
     epochs = tf.data.Dataset.range(start_epoch, tf.int64.max)
     indices = tf.data.Dataset.range(start_example, tf.int64.max)
     # Hosts that prepare others of these examples shuffle alike.
     numbered = tf.data.Dataset.zip((indices, epochs.flat_map(shuffled_epoch)))
     examples = share.of(numbered, batch_size).map(
-        prepare, num_parallel_calls=IN_FLIGHT, deterministic=True
+        prepare, num_parallel_calls=_IN_FLIGHT, deterministic=True
     )
-    if changes.mixes:
+    device_size = batch_size // share.devices
+    if augmentation.mixes:
         batches = examples.batch(batch_size, drop_remainder=True)
-        batches = batches.enumerate(start_step).map(mix)
+        batches = batches.enumerate(start_step).map(mix_batch)
         if share.devices > 1:
-            batches = batches.rebatch(batch_size // share.devices, drop_remainder=True)
+            batches = batches.rebatch(device_size, drop_remainder=True)
     else:
-        batches = examples.batch(batch_size // share.devices, drop_remainder=True)
-    return batches.prefetch(BATCHES_READY).with_options(_options())
+        batches = examples.batch(device_size, drop_remainder=True)
+    return batches.prefetch(_BATCHES_READY).with_options(_options())
 
 
 def _shuffled(split):
@@ -211,7 +206,7 @@ def _shuffled(split):
         )
 
     if split.num_examples <= SHUFFLE_BUFFER:
-        # No dearer than the shuffle buffer, which holds them all in any case.
+        # The shuffle buffer holds them all in any case.
         return functools.partial(through_buffer, records.cache())
     if split.arrays is not None:
         # The buffer would take 30 times the memory.
@@ -226,8 +221,8 @@ def _shuffled(split):
         order = tf.data.Dataset.from_tensor_slices(_permutation(pieces.count, seed))
         found = order.interleave(
             pieces.read,
-            cycle_length=FILES_AT_ONCE,
-            num_parallel_calls=min(CORES, FILES_AT_ONCE),
+            cycle_length=_FILES_AT_ONCE,
+            num_parallel_calls=min(_CORES, _FILES_AT_ONCE),
             deterministic=True,
         )
         return through_buffer(found.map(lambda _, example: example), seed, done)
@@ -236,7 +231,6 @@ def _shuffled(split):
 
 
 def _permutation(count, seed):
-    """Returns 0 to count - 1 in an order that follows from the seed."""
     keys = tf.random.stateless_uniform(
         (count,), tf.stack([seed, 0]), minval=None, maxval=None, dtype=tf.int64
     )
@@ -249,7 +243,7 @@ def evaluation_batches(
     image_size: tuple[int, int],
     batch_size: int,
     finish: Finish | None = None,
-    share: Share = ALL,
+    share: Share = _WHOLE,
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
@@ -259,7 +253,7 @@ def evaluation_batches(
     Args:
         split: The examples.
         image_size: `(height, width)` of the batches.
-        batch_size: Examples a batch.
+        batch_size: Examples per batch.
         finish: As in `training_batches`; its integers are the same every time.
         share: What this host prepares of every batch.
 
@@ -278,9 +272,9 @@ def evaluation_batches(
         record, label = example
         image = preprocessing.squash(split.decode(record), image_size)
         image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
-        if finish is not None:
-            return finish(image, label, tf.stack([_OF_FINISH, index]))
-        return image, label
+        if finish is None:
+            return image, label
+        return finish(image, label, tf.stack([_FINISH_SEED, index]))
 
     records = split.records()
     if share.devices > 1:
@@ -292,45 +286,41 @@ def evaluation_batches(
         records = records.concatenate(filling)
     batches = (
         share.of(records.enumerate(), batch_size)
-        .map(prepare, num_parallel_calls=IN_FLIGHT, deterministic=True)
+        .map(prepare, num_parallel_calls=_IN_FLIGHT, deterministic=True)
         .batch(batch_size // share.devices)
-        .prefetch(BATCHES_READY)
+        .prefetch(_BATCHES_READY)
     )
     return batches.with_options(_options())
 
 
 def samples(
-    split: Split, count: int, *, image_size: tuple[int, int]
+    split: Split, count: int, *, image_size: tuple[int, int], **settings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Prepares a few examples for pictures, as for evaluation.
 
-    They are spread over the split, which often has its classes in order.
+    They are evenly spaced, for a split often has its classes in order.
 
     Args:
         split: The examples.
         count: How many to take; all of a split that has fewer.
         image_size: `(height, width)` of the images.
+        **settings: Of `evaluation_batches`.
 
     Returns:
         Their places in the split, images and labels.
     """
-    places = np.unique(np.linspace(0, split.num_examples - 1, count).astype(int))
+    places = spread(split.num_examples, count)
     [(images, labels)] = evaluation_batches(
-        pick(split, places), image_size=image_size, batch_size=len(places)
+        pick(split, places),
+        image_size=image_size,
+        batch_size=len(places),
+        **settings,
     ).as_numpy_iterator()
     return places, images, labels
 
 
 def training_samples(
-    split: Split,
-    count: int,
-    *,
-    image_size: tuple[int, int],
-    seed: int,
-    crop: str = "inception",
-    flip: bool = True,
-    changes: Changes = UNCHANGED,
-    classes: int | None = None,
+    split: Split, count: int, **settings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Prepares what a run sees first, for a picture of crops and augmentation.
 
@@ -340,26 +330,13 @@ def training_samples(
     Args:
         split: The examples.
         count: How many to take; all of a split that has fewer.
-        image_size: `(height, width)` of the images.
-        seed: As in `training_batches`, like all that follow.
-        crop: A name in `preprocessing.TRAIN_CROPS`.
-        flip: Whether to mirror half of the images.
-        changes: What images go through besides.
-        classes: How many there are; only mixed labels need it.
+        **settings: Of `training_batches`: `image_size`, `seed` and so on.
 
     Returns:
         Images and labels, as a batch of `training_batches` has them.
     """
-    batches = training_batches(
-        split,
-        image_size=image_size,
-        batch_size=min(count, split.num_examples),
-        seed=seed,
-        crop=crop,
-        flip=flip,
-        changes=changes,
-        classes=classes,
-    )
+    batch_size = min(count, split.num_examples)
+    batches = training_batches(split, batch_size=batch_size, **settings)
     return next(batches.take(1).as_numpy_iterator())
 
 
@@ -367,11 +344,8 @@ def explained(batches: tf.data.Dataset, split: Split):
     """Yields batches; if reading them fails, the error names the images behind it.
 
     Args:
-        batches: Batches of this module.
-        split: The split that they are read from.
-
-    Yields:
-        What `batches` has.
+        batches: Batches of this module, or what distributes them.
+        split: The split that they are read from; after a failure all of it is decoded.
 
     Raises:
         DataError: when an image cannot be read or decoded.
@@ -384,54 +358,13 @@ def explained(batches: tf.data.Dataset, split: Split):
         tf.errors.PermissionDeniedError,
         tf.errors.DataLossError,
     ) as error:
-        raise explain_input_error(error, split) from error
-
-
-def explain_input_error(
-    error: tf.errors.InvalidArgumentError, split: Split
-) -> DataError:
-    """Finds the images behind an error that a dataset of this module raised.
-
-    Decodes the whole split, so call it only after a failure.
-
-    Args:
-        error: What reading the next batch raised.
-        split: The split that was read.
-
-    Returns:
-        A `DataError` to raise from `error`; it names the corrupt images.
-    """
-    corrupt = find_corrupt(split)
-    if not corrupt:
-        return DataError(
+        try:
+            check_readable(split)
+        except DataError as explanation:
+            raise explanation from error
+        raise DataError(
             f"reading {split.name} failed although every image decodes: {error}"
-        )
-    return _undecodable([split], corrupt)
-
-
-def check_readable(*splits: Split | None) -> None:
-    """Makes sure that all images of some splits can be decoded, by decoding them.
-
-    Args:
-        splits: The splits; None for one that there is not.
-
-    Raises:
-        DataError: when some cannot; it names them.
-    """
-    splits = [split for split in splits if split is not None]
-    corrupt = [name for split in splits for name in find_corrupt(split)]
-    if corrupt:
-        raise _undecodable(splits, corrupt)
-
-
-def _undecodable(splits, corrupt):
-    total = sum(split.num_examples for split in splits)
-    return DataError(
-        f"{len(corrupt)} of the {total} images of "
-        f"{' and '.join(split.name for split in splits)} cannot be decoded: "
-        f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or give "
-        "the command again with --skip_corrupt, which looks at all images first"
-    )
+        ) from error
 
 
 def _check_batch_size(batch_size):
@@ -445,8 +378,8 @@ def _options():
     # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
     options.autotune.enabled = False
     # Not the pool that runs the model, which may have one thread (engine.repeatable).
-    options.threading.private_threadpool_size = CORES
-    # Images are prepared side by side: sharing one among threads only takes them away
+    options.threading.private_threadpool_size = _CORES
+    # Images are prepared in parallel: sharing one among threads only takes them away
     # from the model.
     options.threading.max_intra_op_parallelism = 1
     # Sharding by files would make a batch depend on the number of workers.

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from train.common.errors import RunError
-from train.data.share import Share
+from train.data.pipeline import Share
 from train.engine.distribution import Devices
 from train.engine.jax_trainer import JaxTrainer
 

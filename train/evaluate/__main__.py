@@ -12,7 +12,7 @@ name.
 
 The report (report.md, report.json) has top-1 and top-5 accuracy with 95% confidence
 intervals, precision, recall and F1 of each class, the calibration, the confusions, the
-loss and the speed.
+loss and the images per second.
 """
 
 import os
@@ -24,12 +24,13 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 
-command_line.define_data(otherwise="that of the run if not given")
+data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
     "split", "test", ["test", "validation", "train"], "Which images of the data set."
 )
-command_line.define_image_size()
+data_flags.define_image_size()
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
 flags.DEFINE_string(
     "real_labels",
@@ -45,7 +46,7 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, evaluates, and says where the report is."""
+    """Evaluates the model that the command line names, and prints the accuracy."""
     if len(argv) != 2:
         raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
     command_line.need_packages("evaluate")
@@ -54,21 +55,16 @@ def main(argv):
     from train.common.errors import RunError
     from train.evaluate import evaluation
 
-    given = flags.FLAGS.flag_values_dict()
-    split = given["split"]
+    split = flags.FLAGS.split
     try:
         results = evaluation.evaluate(
             argv[1],
-            dataset=given["dataset"],
-            data_dir=given["data_dir"],
-            skip_corrupt=given["skip_corrupt"],
-            split=split,
-            image_size=given["image_size"],
-            central_crop=given["central_crop"],
-            batch_size=given["batch_size"],
-            real_labels_file=given["real_labels"],
-            out_dir=given["out_dir"],
+            real_labels_file=flags.FLAGS.real_labels,
             command=command_line.as_typed("evaluate"),
+            **command_line.values(
+                "dataset data_dir skip_corrupt split image_size central_crop "
+                "batch_size out_dir"
+            ),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")

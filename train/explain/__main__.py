@@ -31,6 +31,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 
 flags.DEFINE_string("model", None, "Needed: the model.")
 flags.DEFINE_multi_string(
@@ -44,7 +45,7 @@ flags.DEFINE_string(
     None,
     "Needed: the folder of the report. An earlier report that is there is replaced.",
 )
-command_line.define_image_size()
+data_flags.define_image_size()
 flags.DEFINE_integer(
     "shown",
     12,

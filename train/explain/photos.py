@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from train.common.errors import RunError
 from train.data import pipeline
+from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy, image_endings
-from train.data.sources.splits import DataError, check_name, find_corrupt, named
+from train.data.sources.splits import DataError, check_name, named
 from train.inference.evaluation_data import center_crop
 from zoo.text import printable
 

@@ -7,9 +7,8 @@ import pathlib
 import numpy as np
 
 import keras_vit
-from train.common.earlier import check_replaceable
 from train.common.errors import RunError
-from train.common.files import file_names, whole_folder
+from train.common.files import check_replaceable, file_names, whole_folder
 from train.common.progress import progress_bar
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import named

@@ -33,6 +33,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
+from train.data import data_flags  # noqa: E402
 from train.export.formats import ALL, FORMATS, chosen  # noqa: E402
 
 flags.DEFINE_string("model", None, "The model, unless it is the only argument.")
@@ -47,7 +48,7 @@ flags.DEFINE_string(
     "Needed: the folder of the exports. Those of an earlier export that is there are "
     "replaced, all of them.",
 )
-command_line.define_data(
+data_flags.define_data(
     otherwise="that of the run if not given; without any, images are generated"
 )
 flags.DEFINE_enum(
@@ -56,7 +57,7 @@ flags.DEFINE_enum(
     ["test", "validation", "train"],
     "Which images of the data set are compared.",
 )
-command_line.define_image_size()
+data_flags.define_image_size()
 flags.DEFINE_bool("features", False, "Leave the head out: what goes into it comes out.")
 flags.DEFINE_integer(
     "images",

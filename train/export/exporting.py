@@ -9,10 +9,9 @@ import tempfile
 
 import numpy as np
 
-from train.common.earlier import check_replaceable
 from train.common.errors import RunError, first_line
-from train.common.files import whole_file, whole_folder
-from train.common.machine import cpu_name
+from train.common.files import check_replaceable, whole_file, whole_folder
+from train.common.hardware import cpu_name
 from train.export import page, parity, trial
 from train.export.formats import FORMATS, chosen, need_packages
 from train.export.writing import write

@@ -23,7 +23,7 @@ import traceback
 
 import numpy as np
 
-from train.common.machine import peak_bytes
+from train.common.hardware import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2

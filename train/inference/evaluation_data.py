@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
-from train.data import sources
-from train.data.sources import kinds
+from train.data import registry, sources
 
 
 def load_split(given, dataset, data_dir, skip_corrupt, split):
@@ -52,7 +51,7 @@ def load_split(given, dataset, data_dir, skip_corrupt, split):
 
 
 def _is_of_run(dataset, own):
-    if kinds.is_same(dataset, own):
+    if registry.is_same(dataset, own):
         return True
     # Files may have been moved since, or were named from another directory. What the
     # run trained on must not become its validation.

@@ -11,7 +11,7 @@ import filelock
 
 from train.common.errors import RunError
 from train.common.files import make_folder, remove_temporaries, whole_file
-from train.data.sources.kinds import is_same
+from train.data.registry import is_same
 
 
 class RunDirectory:

@@ -89,7 +89,7 @@ def _run(recipe, directory, data_dir, skip_corrupt, devices, command):
         "seed": recipe.seed,
         "crop": recipe.crop,
         "flip": recipe.flip,
-        "changes": pipeline.Changes(recipe.rand_augment, recipe.random_erasing),
+        "augmentation": recipe,
     }
 
     def batches(start_step):

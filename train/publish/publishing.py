@@ -16,7 +16,7 @@ import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
-from train.data.sources.kinds import short_name
+from train.data.registry import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model

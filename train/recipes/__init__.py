@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from train.data.sources.kinds import kind_of
+from train.data.registry import kind_of
 from train.recipes.recipe import Recipe, base_name, is_own
 
 __all__ = [
@@ -65,7 +65,8 @@ def named(recipes, name, dataset):
         )
     recipe = recipes[name]
     stripped = dataset.rstrip("/") or "/"
-    if kind_of(dataset) == kind_of(stripped) in ("folder", "tfrecord"):
+    kind = kind_of(dataset)
+    if kind is kind_of(stripped) and kind.name in ("folder", "tfrecord"):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped
     return recipe.override(dataset=dataset)

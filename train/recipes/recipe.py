@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from keras_vit import VARIANTS, ViTConfig
-from train.data.sources.kinds import kind_of
+from train.data.registry import Augmentation, kind_of
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -33,11 +33,11 @@ def base_name(dataset):
 
 def is_own(dataset):
     """Returns whether the data are files of the user's, whatever they are called."""
-    return kind_of(dataset) in ("folder", "csv", "tfrecord")
+    return kind_of(dataset).is_own
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class Recipe(Augmentation):
     """A run of training, from released weights or from scratch.
 
     Args:
@@ -80,7 +80,8 @@ class Recipe:
         test_examples: int, how many are tested and validated at most, None for all.
         crop: str, the training crop, see `train.data.transforms.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
-        rand_augment: None, or (layers, magnitude) of RandAugment.
+        rand_augment: None, or (layers, magnitude) of RandAugment; this and the next
+            three are the fields of `train.data.registry.Augmentation`.
         random_erasing: float in [0, 1], how often a part of an image is erased.
         mixup: float, the alpha of mixup, 0 for none.
         cutmix: float, the alpha of CutMix, 0 for none; not both.
@@ -140,10 +141,6 @@ class Recipe:
     test_examples: int | None = None
     crop: str = "inception"
     flip: bool = True
-    rand_augment: tuple[int, float] | None = None
-    random_erasing: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
     precision: str = "float32"
     remat: bool = dataclasses.field(default=False, metadata=_NOISE)
     seed: int = dataclasses.field(default=0, metadata=_NOISE)
@@ -165,11 +162,7 @@ class Recipe:
                 f"warmup_steps={self.warmup_steps} must be at least 0 and less than "
                 f"steps={self.steps}."
             )
-        if self.mixup and self.cutmix:
-            raise ValueError(
-                f"mixup={self.mixup} and cutmix={self.cutmix} mix the same batches: "
-                "pass one of them."
-            )
+        self.check_augmentation()
         if self.batch_size % self.micro_batches:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be cut into "
@@ -224,13 +217,13 @@ class Recipe:
             (
                 "in [0, 1]",
                 lambda v: 0.0 <= v <= 1.0,
-                "random_erasing label_smoothing",
+                "label_smoothing",
             ),
             ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
             (
                 "not negative",
                 lambda v: v >= 0,
-                "mixup cutmix weight_decay lora_rank early_stopping explained_images",
+                "weight_decay lora_rank early_stopping explained_images",
             ),
             ("more than 0, or None", lambda v: v is None or v > 0, "clip_norm"),
         ]

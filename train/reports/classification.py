@@ -7,12 +7,7 @@ CALIBRATION_BINS = 15
 
 
 def check_predictions(labels, probabilities, class_names):
-    """Returns labels and probabilities as arrays if they fit the class names.
-
-    Args:
-        labels: true classes, integers of shape (n,).
-        probabilities: predicted probabilities, floats of shape (n, classes).
-        class_names: sequence of `classes` names.
+    """Returns labels (n,) and probabilities (n, classes) as arrays, if they are valid.
 
     Raises:
         ValueError: the arguments do not fit each other, or a probability is not finite.

@@ -171,16 +171,12 @@ def training_only(recipe):
     >>> training_only(for_dataset("cifar100").override(mixup=0.2, dropout_rate=0.1))
     'inception crop, flip, mixup 0.2, dropout 0.1'
     """
-    rand_augment = recipe.rand_augment and "{} x {:g}".format(*recipe.rand_augment)
     # As in `model`.
     drops = not recipe.frozen
     parts = {
         f"{recipe.crop} crop": recipe.crop != "resize",
         "flip": recipe.flip,
-        f"RandAugment {rand_augment}": rand_augment,
-        f"random erasing {recipe.random_erasing:g}": recipe.random_erasing,
-        f"mixup {recipe.mixup:g}": recipe.mixup,
-        f"CutMix {recipe.cutmix:g}": recipe.cutmix,
+        **dict.fromkeys(recipe.augmentation_titles, True),
         f"dropout {recipe.dropout:g}": drops and recipe.dropout,
         f"stochastic depth {recipe.stochastic_depth_rate:g}": (
             drops and recipe.stochastic_depth_rate

@@ -7,6 +7,7 @@ import sys
 from absl import app, flags
 
 from train.common import command_line
+from train.data import data_flags, registry
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
@@ -19,7 +20,7 @@ def define(recipes, otherwise):
         recipes: str, where the recipes are that `--recipe` chooses from.
         otherwise: str, which recipe is taken where the flag is not given.
     """
-    command_line.define_data()
+    data_flags.define_data()
     flags.DEFINE_string(
         "recipe",
         None,
@@ -148,14 +149,7 @@ def _define_data():
         "Learn from so many images of train only, a random choice.",
         lower_bound=1,
     )
-    flags.DEFINE_list(
-        "rand_augment", None, "LAYERS,MAGNITUDE of RandAugment, such as 2,15."
-    )
-    flags.DEFINE_float(
-        "random_erasing", None, "How often a part of an image is erased.", lower_bound=0
-    )
-    flags.DEFINE_float("mixup", None, "The alpha of mixup, such as 0.2.", lower_bound=0)
-    flags.DEFINE_float("cutmix", None, "The alpha of CutMix, such as 1.", lower_bound=0)
+    data_flags.define_augmentation()
 
 
 def _define_machine():
@@ -218,7 +212,7 @@ def perform(argv, command, choose, run, tell):
         recipe = (recipe.smoke() if given["smoke"] else recipe).override(**values)
     except ValueError as error:
         sys.exit(f"error: {error}")
-    command_line.need_packages(command, _packages_of(recipe))
+    command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
     try:
         results = run(
             recipe,
@@ -237,19 +231,6 @@ def perform(argv, command, choose, run, tell):
         sys.exit("error: Interrupted; what the run directory holds is whole.")
     if results is not None:  # the first worker speaks for all
         tell(results)
-
-
-def _packages_of(recipe):
-    """What some data sets and recipes need, which others do not."""
-    from train.data.sources.kinds import kind_of
-
-    of_data = {
-        "digits": ["sklearn"],
-        "tfds": ["tensorflow_datasets"],
-        "vtab": ["tensorflow_datasets"],
-    }
-    of_changes = ["keras_cv"] if recipe.rand_augment else []
-    return of_data.get(kind_of(recipe.dataset), []) + of_changes
 
 
 def _run_dir(name, command, smoke):

@@ -74,10 +74,7 @@ def run(
 
 def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, command):
     parts = devices.parts(recipe.batch_size, recipe.micro_batches)
-    changes = pipeline.Changes(
-        recipe.rand_augment, recipe.random_erasing, recipe.mixup, recipe.cutmix
-    )
-    _check_devices(recipe, changes, devices)
+    _check_devices(recipe, devices)
     source = load_source(recipe, data_dir, skip_corrupt, devices.tell)
     _check_classes(source)
     check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
@@ -126,7 +123,7 @@ def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, comma
             start_step=start_step,
             crop=recipe.crop,
             flip=recipe.flip,
-            changes=changes,
+            augmentation=recipe,
             classes=len(source.class_names),
         )
         if start_step or not devices.is_chief:
@@ -162,8 +159,8 @@ def _run(recipe, directory, data_dir, skip_corrupt, keep_weights, devices, comma
     return _report(recipe, source, model, directory, tested, command)
 
 
-def _check_devices(recipe, changes, devices):
-    if changes.mixes and devices.has_hosts:
+def _check_devices(recipe, devices):
+    if recipe.mixes and devices.has_hosts:
         raise RunError(
             "Mixup and CutMix take the examples of a whole batch, of which each worker "
             "has a part: leave --mixup and --cutmix out, or use one machine."

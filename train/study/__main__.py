@@ -16,6 +16,7 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
+import dataclasses
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -23,8 +24,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from absl import flags  # noqa: E402
 
-from train.common import command_line
+from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
+from train.study import kinds  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",
@@ -33,7 +35,7 @@ recipe_flags.define(
 flags.DEFINE_enum(
     "study",
     None,
-    ["learning_rates", "examples", "compute", "positions", "vtab"],
+    kinds.names(),
     "What the runs differ in.",
     required=True,
 )
@@ -90,7 +92,7 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, makes the runs, and says where the table is."""
+    """Makes the runs of the study that the command line describes."""
     recipe_flags.perform(argv, "study", _choose, _run, _tell)
 
 
@@ -106,16 +108,15 @@ def _run(recipe, **settings):
     given = flags.FLAGS
     if given.run_dir is None:
         settings["run_dir"] += f"-{given.study}"
+    values = {
+        field.name: given[field.name].value
+        for field in dataclasses.fields(studies.Options)
+    }
     options = studies.Options(
-        seeds=given.seeds,
-        models=tuple(given.models),
-        subsets=tuple(given.subsets),
-        step_counts=tuple(given.step_counts),
-        positions=tuple(given.positions),
-        tasks=tuple(given.tasks),
-        shots=given.shots,
-        few_shot_dataset=given.few_shot_dataset,
-        smoke=given.smoke,
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
     )
     return studies.run(given.study, recipe, options, **settings)
 

@@ -117,8 +117,11 @@ def test_absolute_paths(folder, tmp_path_factory):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (["images/1.png,a,training"], 'line 2: the split "training" is none of train'),
-        (["images/1.png,a,"], 'line 2: the split "" is none of'),
+        (
+            ["images/1.png,a,training"],
+            'line 2: the split "training" is not one of train',
+        ),
+        (["images/1.png,a,"], 'line 2: the split "" is not one of'),
         (["images/0.png,a,train", "images/1.png, ,train"], "line 3 has no label"),
         ([",a,train"], "line 2 has no path"),
         (["images/1.png,a"], "line 2 has 2 values for 3 columns: put what has commas"),

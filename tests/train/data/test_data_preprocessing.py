@@ -152,19 +152,6 @@ def test_crop_resizes_as_squash_does():
     np.testing.assert_allclose(crop, expected, atol=2e-3)
 
 
-def test_flip_mirrors_half_of_the_images():
-    image = tf.constant(np.arange(12).reshape(2, 2, 3), tf.float32)
-    flips = tf.data.Dataset.range(2000).map(
-        lambda seed: preprocessing.random_flip(image, tf.stack([0, seed]))
-    )
-    flips = next(iter(flips.batch(2000))).numpy()
-    mirrored = (flips == image.numpy()[:, ::-1]).all(axis=(1, 2, 3))
-    same = (flips == image.numpy()).all(axis=(1, 2, 3))
-    assert np.all(mirrored ^ same)
-    # Four standard deviations of a fair coin.
-    assert abs(mirrored.mean() - 0.5) < 4 * 0.5 / np.sqrt(2000)
-
-
 def test_shift_moves_by_up_to_an_eighth():
     image = np.zeros((16, 24, 3), np.uint8)
     image[8, 12] = 255

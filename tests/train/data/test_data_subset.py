@@ -3,14 +3,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from train.data.sources.digits_source import load_digits
+from train.data.sources import load
 from train.data.sources.splits import in_memory
 from train.data.sources.subset import limited, shares
 
 
 @pytest.fixture(scope="module")
 def train():
-    return load_digits(0.1).train
+    return load("digits", validation_fraction=0.1).train
 
 
 def examples(split):

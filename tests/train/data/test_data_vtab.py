@@ -7,8 +7,9 @@ import tensorflow as tf
 from train.data.sources import DataError, load, vtab
 from train.data.sources.vtab import GROUPS, TASKS, mean_by_group
 
-# Of the splits of the data set that stands in for those of VTAB.
-SIZES = {"train": 2400, "validation": 230, "test": 600}
+# A tenth of what VTAB takes of a data set, and of the one that stands in for them.
+FEW = {"_FEW_TRAIN": 80, "_FEW_VALIDATION": 20}
+SIZES = {"train": 240, "validation": 23, "test": 60}
 
 
 def feature_values(number):
@@ -92,6 +93,9 @@ def stand_in(tmp_path_factory):
 @pytest.fixture
 def instead(monkeypatch, stand_in):
     """Every task with its own splits and label, but on the data set made here."""
+    for name, count in FEW.items():
+        assert getattr(vtab, name) == 10 * count
+        monkeypatch.setattr(vtab, name, count)
     for name, task in TASKS.items():
         changes = {"dataset": "stand_in:1.*.*"}
         if task.features == ("label",):
@@ -148,17 +152,17 @@ def expected_label(name, values):
 
 SPLITS = {
     # The first number of validation and of test, and how many are tested.
-    "caltech101": (("train", 2160), ("test", 0, 600)),
-    "oxford_iiit_pet": (("train", 1920), ("test", 0, 600)),
-    "dtd": (("validation", 0), ("test", 0, 600)),
-    "eurosat": (("train", 1440), ("train", 1920, 480)),
-    "clevr_count": (("train", 2160), ("validation", 0, 230)),
-    "clevr_distance": (("train", 2160), ("validation", 0, 230)),
-    "dsprites_location": (("train", 1920), ("train", 2160, 240)),
-    "dsprites_orientation": (("train", 1920), ("train", 2160, 240)),
-    "smallnorb_azimuth": (("test", 0), ("test", 300, 300)),
-    "smallnorb_elevation": (("test", 0), ("test", 300, 300)),
-    "kitti_distance": (("validation", 0), ("test", 0, 600)),
+    "caltech101": (("train", 216), ("test", 0, 60)),
+    "oxford_iiit_pet": (("train", 192), ("test", 0, 60)),
+    "dtd": (("validation", 0), ("test", 0, 60)),
+    "eurosat": (("train", 144), ("train", 192, 48)),
+    "clevr_count": (("train", 216), ("validation", 0, 23)),
+    "clevr_distance": (("train", 216), ("validation", 0, 23)),
+    "dsprites_location": (("train", 192), ("train", 216, 24)),
+    "dsprites_orientation": (("train", 192), ("train", 216, 24)),
+    "smallnorb_azimuth": (("test", 0), ("test", 30, 30)),
+    "smallnorb_elevation": (("test", 0), ("test", 30, 30)),
+    "kitti_distance": (("validation", 0), ("test", 0, 60)),
 }
 LIKE = {
     "cifar100": "caltech101",
@@ -184,8 +188,8 @@ def test_splits_and_labels(instead, in_order, name):
     source = load(f"vtab/{name}", instead, validation_fraction=0.2)
     (held, start), (tested, first, count) = SPLITS[name]
     expected = {
-        "train": in_order["train"][:800],
-        "validation": in_order[held][start : start + 200],
+        "train": in_order["train"][:80],
+        "validation": in_order[held][start : start + 20],
         "test": in_order[tested][first : first + count],
     }
     assert len(source.class_names) == TASKS[name].classes
@@ -203,12 +207,12 @@ def test_splits_and_labels(instead, in_order, name):
     assert not {*expected["test"]} & {*expected["train"], *expected["validation"]}
 
 
-def test_without_validation_all_thousand_are_trained_on(instead):
+def test_without_validation_both_parts_are_trained_on(instead):
     few = load("vtab/resisc45", instead, validation_fraction=0.5)
     source = load("vtab/resisc45", instead)
     assert source.validation is None
     assert source.name == "vtab/resisc45"
-    assert source.train.num_examples == 1000
+    assert source.train.num_examples == 100
     parts = (few.train, few.validation)
     numbers = sum((numbers_and_labels(part)[0] for part in parts), [])
     # TFDS reads the parts in turns.
@@ -218,10 +222,10 @@ def test_without_validation_all_thousand_are_trained_on(instead):
 def test_all_examples(instead):
     source = load("vtab-full/eurosat", instead, validation_fraction=0.5)
     parts = (source.train, source.validation, source.test)
-    assert [part.num_examples for part in parts] == [1440, 480, 480]
+    assert [part.num_examples for part in parts] == [144, 48, 48]
     found = sum((numbers_and_labels(part)[0] for part in parts), [])
-    assert sorted(found) == list(range(2400))
-    assert load("vtab-full/eurosat", instead).train.num_examples == 1920
+    assert sorted(found) == list(range(240))
+    assert load("vtab-full/eurosat", instead).train.num_examples == 192
 
 
 def test_black_and_white_images_are_made_visible(instead):
@@ -313,7 +317,7 @@ def test_cifar100(shared):
 
 def test_unknown_task(tmp_path):
     with pytest.raises(
-        DataError, match=r'"clevr" is no task.*did you mean clevr_count'
+        DataError, match=r'"clevr" is not a task.*did you mean clevr_count'
     ):
         load("vtab/clevr", tmp_path)
 
@@ -329,7 +333,7 @@ def test_data_with_other_classes(instead, monkeypatch):
     ("changes", "message"),
     [
         ({"validation": ("dev", 0, 100)}, r"has the splits .*but VTAB needs dev"),
-        ({"train": ("train", 0, 33)}, "800 from number 0 to 792 for train: prepare"),
+        ({"train": ("train", 0, 33)}, "80 from number 0 to 79 for train: prepare"),
     ],
 )
 def test_data_with_other_splits(instead, monkeypatch, changes, message):

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_vit
-from train.data import pipeline
-from train.data.sources import digits_source
+from train.data import pipeline, sources
 from train.engine import distribution
 from train.engine.loop import evaluate, fit
 from train.engine.optimizers import MomentumSGD
@@ -41,7 +40,7 @@ def main(strategy, devices, parts, dropout, out):
 
 
 def take_steps(used, micro_batches, dropout, path):
-    source = digits_source.load_digits(validation_fraction=0.05)
+    source = sources.load("digits", validation_fraction=0.05)
     keras.utils.set_random_seed(0)
     config = keras_vit.ViTConfig(
         hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8

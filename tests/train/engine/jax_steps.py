@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from train.data import pipeline
-from train.data.sources import digits_source
+from train.data import pipeline, sources
 from train.engine.checkpoints import Checkpoints
 from train.engine.devices import start
 from train.engine.loop import evaluate, fit
@@ -36,7 +35,7 @@ CASES = {
 
 def main(folder, names):
     devices = start()
-    source = digits_source.load_digits(validation_fraction=0.05)
+    source = sources.load("digits", validation_fraction=0.05)
     for name in names.split(","):
         take_steps(devices, source, pathlib.Path(folder, name), *CASES[name])
 
@@ -70,7 +69,7 @@ def take_steps(devices, source, folder, micro_batches, dropout, optimizer):
             batch_size=BATCH,
             seed=0,
             share=share,
-            changes=pipeline.Changes(mixup=0.2 if is_adam else 0.0),
+            augmentation=pipeline.Augmentation(mixup=0.2 if is_adam else 0.0),
             classes=10,
         )
     )

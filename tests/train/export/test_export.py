@@ -427,7 +427,7 @@ def test_what_cannot_be_exported(model_file, tmp_path):
 
 def test_nothing_else_is_lost(model_file, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match="is there and is no earlier export"):
+    with pytest.raises(RunError, match="exists and is not an earlier export"):
         exporting.export(model_file, ["tflite"], tmp_path)
     earlier = {"exports": [{"name": "onnx", "files": [{"path": "model.onnx"}]}]}
     for numbers in ({"exports": []}, earlier, [1]):

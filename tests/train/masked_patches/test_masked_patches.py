@@ -254,9 +254,9 @@ def test_loss_and_accuracy_are_means_over_the_corrupted_patches(built):
 
 
 def test_chance_is_counted():
-    from train.data.sources import digits_source
+    from train.data import sources
 
-    split = digits_source.load_digits(0.1).validation
+    split = sources.load("digits", validation_fraction=0.1).validation
     corruption = masking.Corruption((4, 4))
     rng = np.random.default_rng(0)
     frequencies = rng.dirichlet(np.ones(512))

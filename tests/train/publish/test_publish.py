@@ -19,7 +19,7 @@ import keras_vit
 import zoo
 from train import recipes
 from train.common.errors import RunError
-from train.data.sources.kinds import short_name
+from train.data.registry import short_name
 from train.publish import publishing
 from train.reports.model_page import model_page
 from train.run import training

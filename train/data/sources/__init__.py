@@ -1,24 +1,12 @@
-"""Finds a data set by its name: digits, files on disk, VTAB or a TFDS name."""
+"""Loads a data set by its name, as splits of undecoded images."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from train.data.sources import vtab
-from train.data.sources.csv_source import load_csv
-from train.data.sources.digits_source import load_digits
-from train.data.sources.folder_source import heic_remedy, load_folder
-from train.data.sources.kinds import kind_of
-from train.data.sources.splits import (
-    DataError,
-    Source,
-    Split,
-    check_name,
-    find_corrupt,
-    named,
-    without_corrupt,
-)
-from train.data.sources.tfds_source import load_tfds
-from train.data.sources.tfrecord_source import load_tfrecord
+from train.data.registry import kind_of
+from train.data.sources.corrupt import find_corrupt, without_corrupt
+from train.data.sources.folder_source import heic_remedy
+from train.data.sources.splits import DataError, Source, Split, check_name, named
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -33,7 +21,7 @@ def load(
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
-    `train.data.sources.kinds.kind_of` says which of these a name is.
+    `train.data.registry.kind_of` decides which kind of data a name means.
 
     Args:
         dataset: "digits" (scikit-learn's 1,797 digits); a task of VTAB, "vtab/dtd" or
@@ -43,17 +31,17 @@ def load(
             `train-*.tfrecord`, `test-*.tfrecord`; such files as a pattern,
             "records/*.tfrecord"; a CSV file with the columns path, label and split;
             or a TensorFlow Datasets name, "cifar100", "oxford_iiit_pet:4.*.*". An
-            existing folder goes before a TFDS name.
+            existing folder takes precedence over a TFDS name.
         data_dir: Where TFDS keeps its data; None for its default.
         validation_fraction: The part of the training set to hold out; the papers take
             0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet. Data with a
-            validation part of their own (CSV, TFRecord, VTAB) have that one for any
+            validation part of their own (CSV, TFRecord, VTAB) use that one for any
             fraction but 0.
         skip_corrupt: Decode every image of all splits first, leave out those that are
             missing or cannot be decoded, and print them; otherwise they end the run
             once they are needed.
-        tell: Takes a line that counts and names the files of a folder that are not
-            used, and one for images left out, if there are any.
+        tell: Called with a line that counts and names the files of a folder that are
+            not used, and one for images left out, if there are any.
 
     Returns:
         The source; its `validation` is None exactly when the fraction is 0.
@@ -71,36 +59,14 @@ def load(
     (1293, 144)
     """
     kind = kind_of(dataset)
-    if kind == "digits":
-        source = load_digits(validation_fraction)
-    elif kind == "vtab":
-        source = vtab.load_vtab(dataset, data_dir, validation_fraction)
-    elif kind == "csv":
-        source = load_csv(
-            dataset, validation_fraction, missing_is_error=not skip_corrupt
-        )
-    elif kind == "tfrecord":
-        source = load_tfrecord(dataset, validation_fraction)
-    elif kind == "tfds":
-        source = load_tfds(dataset, data_dir, validation_fraction)
-    else:
-        folder = Path(dataset).expanduser()
-        if not folder.is_dir():
-            raise DataError(
-                f'there is no folder "{dataset}": pass one laid out '
-                "class/*.jpg or {train,test}/class/*.jpg"
-            )
-        source = load_folder(folder, validation_fraction)
+    source = kind.load(dataset, data_dir, validation_fraction, skip_corrupt)
     for name in source.class_names:
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:
         count = len(source.ignored)
-        used = "images in class folders"
-        if kind == "tfrecord":
-            used = "TFRecord files of train, validation or test by their names"
         tell(
             f"{source.name}: {count} {'entry is' if count == 1 else 'entries are'} "
-            f"ignored, no {used}: {named(source.ignored)}"
+            f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
         )
     if not skip_corrupt:

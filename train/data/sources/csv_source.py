@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
-from train.data.sources.kinds import PARTS
-from train.data.sources.splits import DataError, Source, check_name, divide, named
+from train.data.sources.splits import DataError, Source, check_name, named
+from train.data.sources.subset import divide
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
@@ -24,42 +25,26 @@ class _Row(NamedTuple):
     label: str
 
 
-def load_csv(
-    dataset: str | Path, validation_fraction: float, *, missing_is_error: bool = True
-) -> Source:
-    """Loads a CSV file with the columns `path`, `label` and `split`.
+def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+    """Loads a CSV file in UTF-8 with the columns `path`, `label` and `split`.
 
     `split` is train, test or validation; other columns are ignored. A file `train.csv`
     without that column has `test.csv` beside it, and may have `validation.csv`. Paths
-    start at the CSV's folder unless they are absolute. Examples keep the order of the
-    rows. Classes are sorted by their labels: as numbers where all are whole numbers,
-    otherwise as text.
-
-    Args:
-        dataset: The path of the file, in UTF-8.
-        validation_fraction: The part of train to hold out, 0 for none. Rows for
-            validation are used for any fraction but 0, and are the test where no row
-            is for that.
-        missing_is_error: Whether every image must be there.
-
-    Returns:
-        The source, with file paths as records.
+    are relative to the CSV's folder unless they are absolute. Examples keep the order
+    of the rows. Classes are sorted by their labels: as numbers where all are whole
+    numbers, otherwise as text. Images may be missing with `skip_corrupt` only.
 
     Raises:
         DataError: when the file is not like this, an image is listed twice or missing,
             a class is not in train, a path or label has line breaks, or the fraction
             is unusable.
-
-    Example:
-
-    >>> load_csv("photos.csv", 0.1).class_names  # doctest: +SKIP
-    ('daisy', 'tulip')
     """
+    del data_dir
     path = Path(dataset).expanduser()
     parts = _parts(path)
     _check_duplicates(parts)
     names = _class_names(parts)
-    if missing_is_error:
+    if not skip_corrupt:
         _check_files(path, parts)
     numbers = {name: number for number, name in enumerate(names)}
     splits = {
@@ -94,7 +79,7 @@ def _parts(path):
         part = values["split"].lower()
         if part not in PARTS:
             raise DataError(
-                f'{path} line {line}: the split "{values["split"]}" is none of '
+                f'{path} line {line}: the split "{values["split"]}" is not one of '
                 f"{', '.join(PARTS)}"
             )
         parts.setdefault(part, []).append((line, values))

@@ -3,31 +3,18 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import (
-    DataError,
-    Source,
-    hold_out,
-    in_memory,
-    validation_size,
-)
+from train.data.sources.splits import DataError, Source, in_memory
+from train.data.sources.subset import hold_out, validation_size
 
-TEST_EXAMPLES = 360
+_TEST_EXAMPLES = 360
 
 
-def load_digits(validation_fraction: float) -> Source:
+def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads 1,797 digits of 8x8 pixels, 1,437 to train on and 360 to test on.
 
     Gray levels 0..16 become 0..255; both hold-outs are stratified and fixed.
-
-    Args:
-        validation_fraction: The part of the 1,437 to hold out, 0 for none.
-
-    Returns:
-        The source, with in-memory uint8 `(8, 8, 1)` records.
-
-    Raises:
-        DataError: when scikit-learn is missing or the fraction is unusable.
     """
+    del data_dir, skip_corrupt
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -40,7 +27,7 @@ def load_digits(validation_fraction: float) -> Source:
     labels = digits.target.astype(np.int32)
 
     def split(part, indices):
-        name = f"digits {part}"
+        name = f"{dataset} {part}"
         return in_memory(
             name,
             images[indices],
@@ -49,12 +36,12 @@ def load_digits(validation_fraction: float) -> Source:
             lambda index, record: f"example {index} of {name}",
         )
 
-    train, test = hold_out(labels, TEST_EXAMPLES)
-    count = validation_size("digits train", len(train), validation_fraction)
+    train, test = hold_out(labels, _TEST_EXAMPLES)
+    count = validation_size(f"{dataset} train", len(train), validation_fraction)
     kept, held = hold_out(labels[train], count)
     return Source(
-        name="digits",
-        class_names=tuple(str(name) for name in digits.target_names),
+        name=dataset,
+        class_names=tuple(map(str, digits.target_names)),
         train=split("train", train[kept]),
         validation=split("validation", train[held]) if count else None,
         test=split("test", test),

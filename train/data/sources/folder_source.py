@@ -1,69 +1,58 @@
-"""A user's own images in folders, one a class."""
+"""A user's own images in folders, one per class."""
 
-import dataclasses
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import (
-    DataError,
-    Source,
-    Split,
-    check_name,
-    divide,
-    hold_out,
-    in_memory,
-)
+from train.data.sources.splits import DataError, Source, Split, check_name, in_memory
+from train.data.sources.subset import divide, hold_out
 from train.data.transforms.decoding import reads_heic
 from zoo.text import printable
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
-# What systems put beside photos, and nobody misses.
-_OF_SYSTEMS = ("thumbs.db", "desktop.ini")
-# What folders are called, and the part that each is.
-PARTS = {
+# Files of operating systems, which need no mention.
+_SYSTEM_FILES = ("thumbs.db", "desktop.ini")
+# Names of subfolders, and the part that each is.
+_PARTS = {
     "train": "train",
     "validation": "validation",
     "val": "validation",
     "test": "test",
 }
 LAYOUT = (
-    f"expected one folder a class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
+    f"expected one folder per class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
     "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
     "test/daisy/2.jpg"
 )
 # One of so many images of each class is for the test where no folder is.
-TEST_SHARE = 5
+_TEST_SHARE = 5
 
 
-def load_folder(folder: str | Path, validation_fraction: float) -> Source:
+def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
-    Files are taken in sorted order; other file types and folders are ignored, and are
-    named by the source but where they are hidden. In
-    `class/*.jpg` a fixed fifth of the images of each class, one at least, is the test
-    split. The validation split is the folder `validation` or `val`, and where there is
-    none, a fixed stratified part of `train`.
-
-    Args:
-        folder: The folder that holds the classes, or `train`, `test` and perhaps
-            `validation` (which is the test where there is no `test`).
-        validation_fraction: The part of `train` to hold out, 0 for none. A folder for
-            validation is used for any fraction but 0.
-
-    Returns:
-        The source, with file paths as records.
+    Files are taken in sorted order. Other files and folders are ignored, and listed in
+    `Source.ignored` unless they are hidden. In `class/*.jpg` a fixed fifth of the
+    images of each class, one at least, is the test split. The validation split is the
+    folder `validation` or `val` (which is the test where there is no `test`), and
+    where there is none, a fixed stratified part of `train`.
 
     Raises:
         DataError: when the folder is not laid out like this, a name has line breaks or
-            is not UTF-8, when its parts differ in
-            classes, when a class has no image, or a single one of which none is left
-            for the test, or when the fraction is unusable.
+            is not UTF-8, the parts differ in classes, a class has no image or a single
+            one of which none is left for the test, or the fraction is unusable.
     """
-    folder = Path(folder)
+    del data_dir, skip_corrupt
+    folder = Path(dataset).expanduser()
+    if not folder.is_dir():
+        raise DataError(
+            f'there is no folder "{dataset}": pass one laid out '
+            "class/*.jpg or {train,test}/class/*.jpg"
+        )
     check_name(str(folder), str(folder))
     parts = _parts(folder)
     ignored = []
@@ -79,7 +68,7 @@ def load_folder(folder: str | Path, validation_fraction: float) -> Source:
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
     source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
-    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+    return replace(source, ignored=ignored_names(folder, ignored))
 
 
 def entries(folder: Path) -> list[Path]:
@@ -87,12 +76,12 @@ def entries(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.iterdir()
-        if not path.name.startswith(".") and path.name.lower() not in _OF_SYSTEMS
+        if not path.name.startswith(".") and path.name.lower() not in _SYSTEM_FILES
     )
 
 
 def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
-    """Names for a person what is not used of a folder, such as `daisy/older/`."""
+    """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
         printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
         for path in paths
@@ -100,16 +89,12 @@ def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def image_endings() -> tuple[str, ...]:
-    """Returns the endings of files that can be decoded, in small letters."""
+    """Returns the endings of files that can be decoded, in lower case."""
     return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
 
 
 def heic_remedy(names: Iterable[str]) -> str:
-    """Returns what to install where photos cannot be read without it, else nothing.
-
-    Args:
-        names: Of files that are not used.
-    """
+    """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
     if not is_heic or reads_heic():
         return ""
@@ -119,7 +104,7 @@ def heic_remedy(names: Iterable[str]) -> str:
 def _parts(folder):
     """Returns the folder of each part, none where it holds the classes themselves."""
     parts = {}
-    for name, part in PARTS.items():
+    for name, part in _PARTS.items():
         if not (folder / name).is_dir():
             continue
         if part in parts:
@@ -138,7 +123,6 @@ def _parts(folder):
 
 
 def _check_classes(parts, files):
-    """Raises `DataError` where a part lacks a class that train has, or has another."""
     for part in files.keys() - {"train"}:
         for one, other in (("train", part), (part, "train")):
             missing = sorted(files[one].keys() - files[other].keys())
@@ -159,7 +143,7 @@ def _held_out(folder, files):
                 f"{folder / name} has one image, which cannot be both for training "
                 "and for the test: add some, or remove the folder"
             )
-        count = max(1, len(paths) // TEST_SHARE)
+        count = max(1, len(paths) // _TEST_SHARE)
         kept, held = hold_out(np.zeros(len(paths)), count)
         parts["train"][name] = [paths[index] for index in kept]
         parts["test"][name] = [paths[index] for index in held]
@@ -167,7 +151,7 @@ def _held_out(folder, files):
 
 
 def _list_images(folder, ignored):
-    """Returns `{class name: sorted image paths}` of one part; adds what is not used."""
+    """Returns `{class name: sorted image paths}`; appends the rest to `ignored`."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}: {LAYOUT}")
     endings = image_endings()
@@ -197,7 +181,6 @@ def _list_images(folder, ignored):
 
 
 def _flatten(files):
-    """Returns the paths of all classes in label order, and their labels."""
     names = sorted(files)
     labels = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
     paths = np.array([path for name in names for path in files[name]], dtype=object)
@@ -205,16 +188,7 @@ def _flatten(files):
 
 
 def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
-    """Makes a split of image files.
-
-    Args:
-        name: As in `Split`.
-        paths: Of the files.
-        labels: Their integer labels.
-
-    Returns:
-        The split, with the paths as records.
-    """
+    """Makes a `Split` of image files, whose records are their paths."""
     return in_memory(
         name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
     )

@@ -1,8 +1,8 @@
-"""Parts of record files that can be read in any order, so that all of them mix.
+"""Pieces of record files that can be read in any order.
 
-A buffer mixes what is near in the files: where these have their classes in order, and
-are larger than the buffer, it is to be filled from everywhere. Folders and CSV files
-need none of this, for their whole list of files is in memory.
+A shuffle buffer mixes what is near in the files: where these have their classes in
+order and are larger than the buffer, it is filled with pieces from all over them.
+Folders and CSV files do not need this: their whole list of files is in memory.
 """
 
 import os
@@ -13,25 +13,20 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-# Records that are read one after the other: many enough for a disk, and few enough
-# that thousands of such parts are in the buffer at a time.
+# Records that are read one after the other: enough for a disk, and few enough that
+# thousands of such parts are in the buffer at a time.
 RECORDS = 16
-# What TensorFlow reads of a file at a time.
+# Bytes of a file that TensorFlow reads at a time.
 _BYTES = 256 * 1024
 # Of a record: its length, the checksum of that, and after it the checksum of the rest.
 _HEADER, _FOOTER = 12, 4
 
 
 class RecordFile(NamedTuple):
-    """Records of a TFRecord file.
+    """Some records of a TFRecord file: `take` of them after the first `skip`.
 
-    Args:
-        path: Of the file.
-        skip: How many records come before them.
-        take: How many they are.
-        offsets: The byte at which each record of the file begins, and its end; None
-            where it can be read from its front only, as when it is compressed.
-        compression: `"GZIP"`, or `""` for none.
+    `offsets` has the byte at which each record of the file begins, and its end; None
+    where it can be read from its front only, as when `compression` is `"GZIP"`.
     """
 
     path: str
@@ -43,14 +38,11 @@ class RecordFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Pieces:
-    """A split in parts, each of which can be read by itself.
+    """A split in `count` parts, each of which can be read by itself.
 
-    Args:
-        count: How many parts there are.
-        read: Turns the number of one, an integer tensor, into a `tf.data.Dataset` of
-            the index of each of its examples in the split, and the example; for
-            `flat_map` and `interleave` alone, for outside of these TensorFlow 2.21
-            leaves out where to begin.
+    `read` turns the number of one, an integer tensor, into a `tf.data.Dataset` of the
+    index of each of its examples in the split, and the example. It works in `flat_map`
+    and `interleave` only: elsewhere TensorFlow 2.21 ignores where to begin.
     """
 
     count: int
@@ -58,17 +50,11 @@ class Pieces:
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Finds where the records of an uncompressed file begin.
-
-    Args:
-        lengths: Their sizes in bytes.
-
-    Returns:
-        Integers `(records + 1,)`, the last being the size of the file.
+    """Returns where the records of an uncompressed file begin, and where it ends.
 
     Example:
 
-    >>> offsets_of(np.array([10, 5])).tolist()
+    >>> offsets_of(np.array([10, 5])).tolist()  # bytes per record
     [0, 26, 47]
     """
     whole = np.asarray(lengths, np.int64) + _HEADER + _FOOTER
@@ -76,14 +62,7 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def find_offsets(path: str) -> np.ndarray:
-    """Finds where the records of a file begin, by reading a few bytes of each.
-
-    Args:
-        path: Of an uncompressed TFRecord file on this machine.
-
-    Returns:
-        As `offsets_of`, of the whole records before the end or the first damage.
-    """
+    """Reads the `offsets_of` a file, up to its end or the first damage."""
     lengths = []
     left = os.path.getsize(path)
     with open(path, "rb") as file:
@@ -100,7 +79,7 @@ def find_offsets(path: str) -> np.ndarray:
 def interleaved(
     counts: Sequence[int], cycle_length: int, block_length: int
 ) -> np.ndarray:
-    """Finds where `tf.data.Dataset.interleave` of several files has their records.
+    """Returns the place of each record in `tf.data.Dataset.interleave` of files.
 
     Args:
         counts: How many records each file has.
@@ -108,8 +87,7 @@ def interleaved(
         block_length: How many records are read of one before the next has its turn.
 
     Returns:
-        Integers `(records,)`, the index of each in the interleaved order; the first
-        file's come first.
+        Integers `(records,)`; the first file's come first.
 
     Example:
 
@@ -137,12 +115,8 @@ def cut(
     Args:
         files: The files of the split.
         example: Turns the index of a record and its bytes into an example.
-        indices: Integers `(examples,)`, the index in the split of each record of the
-            first file, then of the second, and so on; None where the split has them
-            in this very order.
-
-    Returns:
-        The pieces.
+        indices: Integers `(examples,)`, the index in the split of each record, file by
+            file; None where the split has them in this order.
     """
     paths, compressions, rows = [], [], []
     first = 0
@@ -193,15 +167,7 @@ def cut(
 
 
 def some(pieces: Pieces, is_wanted: np.ndarray) -> Pieces:
-    """Leaves out examples.
-
-    Args:
-        pieces: Of all.
-        is_wanted: Bools `(examples,)`, whether each is to stay.
-
-    Returns:
-        Pieces of those that stay, with their indices among these.
-    """
+    """Keeps the examples where `is_wanted`, bools `(examples,)`, and renumbers them."""
     with tf.device("CPU:0"):
         wanted = tf.constant(is_wanted)
         index_of = tf.constant(np.cumsum(is_wanted) - 1)

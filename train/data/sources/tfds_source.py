@@ -11,16 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.sources.pieces import RecordFile, cut, find_offsets, interleaved
-from train.data.sources.splits import DataError, Source, Split, validation_size
+from train.data.sources.splits import DataError, Source, Split
+from train.data.sources.subset import validation_size
 
-UNLABELLED = -1
+_UNLABELLED = -1
 # TFDS's own, of files that it shuffled; others are read one after the other.
-FILES_AT_ONCE, BLOCK = 16, 16
+_FILES_AT_ONCE, _BLOCK = 16, 16
 
 
-def load_tfds(
-    dataset: str, data_dir: str | Path | None, validation_fraction: float
-) -> Source:
+def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
 
     The validation split is the end of `train`, as in the released code's
@@ -28,18 +27,11 @@ def load_tfds(
     split is "test", or "validation" where "test" is missing or has no labels (as in
     imagenet2012).
 
-    Args:
-        dataset: A TFDS name, "cifar100", "cifar10:3.*.*" or "name/config".
-        data_dir: Where TFDS keeps its data; None for its default.
-        validation_fraction: The part of `train` to hold out, 0 for none.
-
-    Returns:
-        The source, with encoded images as records.
-
     Raises:
-        DataError: when the name is unknown, the data cannot be prepared or are no
+        DataError: when the name is unknown, the data cannot be prepared or are not an
             image classification, or when the fraction is unusable.
     """
+    del skip_corrupt
     builder = open_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
     splits = builder.info.splits
@@ -73,14 +65,7 @@ def load_tfds(
 
 
 def open_builder(dataset: str, data_dir: str | Path | None):
-    """Opens a TFDS data set; downloads it only when it is not prepared yet.
-
-    Args:
-        dataset: As in `load_tfds`.
-        data_dir: Where TFDS keeps its data; None for its default.
-
-    Returns:
-        `tfds.core.DatasetBuilder`.
+    """Returns the `tfds.core.DatasetBuilder` of a data set, prepared.
 
     Raises:
         DataError: when the name is unknown or the data cannot be prepared.
@@ -102,15 +87,15 @@ def open_builder(dataset: str, data_dir: str | Path | None):
     except Exception as error:
         # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
         raise DataError(
-            f'"{dataset}" is no existing folder and TensorFlow Datasets cannot open '
-            f"it: {error}"
+            f'"{dataset}" is not an existing folder, and TensorFlow Datasets cannot '
+            f"open it: {error}"
         ) from error
     if builder.is_prepared():
         return builder
     try:
         builder.download_and_prepare()
     except Exception as error:
-        # Whatever stopped it (network, disk, a manual download), the remedy is one.
+        # Network, disk or a manual download: the remedy is the same.
         raise DataError(
             f"{dataset} is not prepared in {builder.data_path} and could not be "
             f"downloaded ({type(error).__name__}: {error}): prepare it on a machine "
@@ -133,7 +118,7 @@ def _unknown(dataset, tfds):
 
 
 def _check_features(builder, dataset):
-    """Returns the names of image and label, once they are seen to be such."""
+    """Returns the names of the features of image and label."""
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -147,8 +132,8 @@ def _check_features(builder, dataset):
         or not isinstance(features[keys[1]], tfds.features.ClassLabel)
     ):
         raise DataError(
-            f"{dataset} is no image classification: its supervised keys are {keys} of "
-            f"the features {sorted(features)}, not a uint8 Image and a ClassLabel; "
+            f"{dataset} is not an image classification: its supervised keys are {keys} "
+            f"of the features {sorted(features)}, not a uint8 Image and a ClassLabel; "
             "choose another data set or export it to folders"
         )
     return keys
@@ -163,19 +148,10 @@ def tfds_split(
     label: Callable[[Mapping[str, Any]], tf.Tensor],
     read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> Split:
-    """Makes a split of a TFDS data set, of which only what is needed is parsed.
+    """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
-    Args:
-        builder: `tfds.core.DatasetBuilder`.
-        dataset: What the user calls it.
-        instruction: Which examples, "train[:800]".
-        image: The name of the image feature.
-        label_features: The names of the features that decide the label.
-        label: Turns these features of an example, by name, into its label.
-        read: As in `Split`.
-
-    Returns:
-        The split, with encoded images as records.
+    `image` is the name of a feature; `label` turns the features of an example named
+    `label_features` into its label. `dataset` is for messages, `read` as in `Split`.
     """
     import tensorflow_datasets as tfds
 
@@ -184,10 +160,10 @@ def tfds_split(
         dict.fromkeys((image, *label_features), True),
         decoders={image: tfds.decode.SkipDecoding()},
     )
-    # What `records` and `pieces` share, so that an index means one example in both.
+    # Shared by `records` and `pieces`, so that an index means one example in both.
     order = {
-        "cycle_length": 1 if builder.info.disable_shuffling else FILES_AT_ONCE,
-        "block_length": BLOCK,
+        "cycle_length": 1 if builder.info.disable_shuffling else _FILES_AT_ONCE,
+        "block_length": _BLOCK,
     }
 
     def records():
@@ -233,7 +209,7 @@ def _record_files(builder, instruction):
     for file in builder.info.splits[instruction].file_instructions:
         path = os.fspath(file.filename)
         rest = file.examples_in_shard - file.skip
-        # To look at each record is much to ask of storage far away.
+        # Finding each record is slow on remote storage.
         is_searched = builder.info.disable_shuffling and "://" not in path
         yield RecordFile(
             path,
@@ -258,4 +234,4 @@ def _offsets(path, count):
 
 def _is_labelled(split):
     _, label = next(iter(split.records().take(1)))
-    return int(label) != UNLABELLED
+    return int(label) != _UNLABELLED

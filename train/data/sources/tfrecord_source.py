@@ -9,19 +9,20 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
+from train.data.registry import PARTS, record_files
 from train.data.sources.folder_source import entries, ignored_names
-from train.data.sources.kinds import PARTS, record_files
 from train.data.sources.pieces import RecordFile, cut, offsets_of
-from train.data.sources.splits import DataError, Source, Split, check_name, divide
+from train.data.sources.splits import DataError, Source, Split, check_name
+from train.data.sources.subset import divide
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
-CLASS_NAMES = "class_names.txt"
+_CLASS_NAMES = "class_names.txt"
 LAYOUT = (
     "expected TFRecord files train-*.tfrecord and test-*.tfrecord (or validation-*) of "
     f"tf.train.Example with {IMAGE} and {LABEL}"
 )
-ABSENT = -1
-SHOWN_MEGABYTES = 500
+_ABSENT = -1
+_SHOWN_MEGABYTES = 500
 
 
 class _File(NamedTuple):
@@ -30,34 +31,21 @@ class _File(NamedTuple):
     lengths: np.ndarray
 
 
-def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
-    """Loads TFRecord files `train-*`, `test-*` and `validation-*`.
+def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+    """Loads TFRecord files `train-*`, `test-*` and `validation-*`, sorted.
 
-    Each record is a `tf.train.Example` with `image/encoded`, the bytes of an image
-    file, `image/class/label`, an integer from 0, and perhaps `image/class/text`. The
-    names of the classes are the lines of `class_names.txt` beside the files, otherwise
-    the texts, otherwise the numbers. Every file is read once here: that counts the
+    `dataset` is a folder of such files, or a pattern with `*`. Each record is a
+    `tf.train.Example` with `image/encoded`, the bytes of an image file,
+    `image/class/label`, an integer from 0, and perhaps `image/class/text`. The names of
+    the classes are the lines of `class_names.txt` beside the files, otherwise the
+    texts, otherwise the numbers. Every file is read once here: that counts the
     examples, and finds damage and labels out of range.
-
-    Args:
-        dataset: A folder of such files, or a pattern with `*`.
-        validation_fraction: The part of train to hold out, 0 for none. Files
-            `validation-*` are used for any fraction but 0, and are the test where no
-            file is for that.
-
-    Returns:
-        The source, with `tf.train.Example` as records, in the order of the sorted
-        files. It names what else is in the folder, or is called by the pattern.
 
     Raises:
         DataError: when there are no such files, they are damaged, their records have
             other features, a label is out of range, or the fraction is unusable.
-
-    Example:
-
-    >>> load_tfrecord("records/", 0.01).train.num_examples  # doctest: +SKIP
-    1268355
     """
+    del data_dir, skip_corrupt
     path = Path(dataset).expanduser()
     folder, pattern = (path, "*") if path.is_dir() else (path.parent, path.name)
     files = record_files(folder, pattern)
@@ -67,14 +55,14 @@ def load_tfrecord(dataset: str, validation_fraction: float) -> Source:
     for part, paths in files.items():
         if not any(len(contents[path].labels) for path in paths):
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
-    names = _class_names(folder / CLASS_NAMES, contents)
+    names = _class_names(folder / _CLASS_NAMES, contents)
     _check_labels(contents, names)
     splits = {
         part: _split(f"{dataset} {part}", files[part], contents)
         for part in PARTS
         if part in files
     }
-    used = {CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
+    used = {_CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
     ignored = [
         path
         for path in entries(folder)
@@ -97,7 +85,7 @@ def _read(files):
         unit="B",
         unit_scale=True,
         desc="counting examples",
-        disable=size < SHOWN_MEGABYTES * 2**20,
+        disable=size < _SHOWN_MEGABYTES * 2**20,
     )
     contents = {}
     with bar, ThreadPoolExecutor() as pool:
@@ -110,7 +98,7 @@ def _read(files):
 def _read_file(path):
     features = {
         IMAGE: tf.io.FixedLenFeature((), tf.string, ""),
-        LABEL: tf.io.FixedLenFeature((), tf.int64, ABSENT),
+        LABEL: tf.io.FixedLenFeature((), tf.int64, _ABSENT),
         TEXT: tf.io.FixedLenFeature((), tf.string, ""),
     }
 
@@ -215,7 +203,7 @@ def _check_labels(contents, names):
             least = min(c.labels.min(initial=most) for c in contents.values())
             raise DataError(
                 f"{path} record {content.labels.argmax() + 1} has the label {most}, "
-                f"but {CLASS_NAMES} has {len(names)} lines, for labels from 0; the "
+                f"but {_CLASS_NAMES} has {len(names)} lines, for labels from 0; the "
                 f"least label is {least}: where they count from 1, begin the file with "
                 "a line for 0"
             )

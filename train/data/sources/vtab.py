@@ -7,16 +7,15 @@
 Names, versions, splits, thresholds and class counts are those of the benchmark's code
 (google-research/task_adaptation, data/*.py, read at several commits). They agree with
 the VTAB config of google-research/scenic, but for 1,000 instead of 800 examples of
-clevr_count there, and with the features that TFDS 4.9 gives. Not checked, for want of
-the data of all but cifar100: that TFDS still prepares the same examples in the same
-order. Two versions have changed: Oxford Pets is 4.0.0, with corrupt images mended,
-where the benchmark had 3.*.*; KITTI 3.3.0 where it had 3.1.0.
+clevr_count there, and with the features that TFDS 4.9 gives. Not checked except for
+cifar100, as the data are not available: that TFDS still prepares the same examples in
+the same order. Two versions have changed: Oxford Pets is 4.0.0, with corrupt images
+repaired, where the benchmark had 3.*.*; KITTI 3.3.0 where it had 3.1.0.
 """
 
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,26 +24,17 @@ import tensorflow as tf
 from train.data.sources.splits import DataError, Source
 from train.data.sources.tfds_source import open_builder, tfds_split
 
-TRAIN, VALIDATION = 800, 200
-NOTHING_NEAR = 1000.0
+_FEW_TRAIN, _FEW_VALIDATION = 800, 200
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
-    Attributes:
-        group: "natural", "specialized" or "structured".
-        dataset: The TFDS name.
-        classes: How many there are.
-        train: The examples to learn from; VTAB-1k takes the first 800.
-        validation: Those for validation; VTAB-1k takes the first 200.
-        test: The examples to report on.
-        features: The names of the features that decide the label.
-        label: Turns these features of an example, by name, into its label.
-        names: What the classes are called; None for the names of TFDS.
-        meaning: What the label is, for a person.
-        levels: By what to multiply the pixels.
+    VTAB-1k takes the first 800 examples of `train` and the first 200 of `validation`.
+    `label` turns the `features` of an example, by name, into its label; None where that
+    is the feature. `names` is None for the names of TFDS, `meaning` says what the label
+    is, and pixels are multiplied by `levels`.
     """
 
     group: str
@@ -61,9 +51,7 @@ class Task:
 
 
 def interval(value: tf.Tensor, bounds: tuple[float, ...]) -> tf.Tensor:
-    """Counts the bounds that lie below a number, all but the first.
-
-    A number that equals a bound is in the interval below it.
+    """Returns the number of the interval of a value, which has its upper bound.
 
     Example:
 
@@ -75,31 +63,25 @@ def interval(value: tf.Tensor, bounds: tuple[float, ...]) -> tf.Tensor:
 
 
 def clevr_count(example: Mapping[str, Any]) -> tf.Tensor:
-    """Counts the objects of an image, of which there are 3 to 10, from 0."""
+    """Returns the label of the number of objects, 3 to 10."""
     return tf.size(example["objects"]["size"], tf.int64) - 3
 
 
 def clevr_distance(example: Mapping[str, Any]) -> tf.Tensor:
-    """Finds the interval of the distance of the closest object."""
+    """Returns the label of the distance of the closest object."""
     distances = example["objects"]["pixel_coords"][:, 2]
     return interval(tf.reduce_min(distances), CLEVR_BOUNDS)
 
 
 def kitti_distance(example: Mapping[str, Any]) -> tf.Tensor:
-    """Finds the interval of the distance of the closest car, van or truck."""
+    """Returns the label of the distance of the closest car, van or truck."""
     is_vehicle = example["objects"]["type"] < 3
     metres = tf.boolean_mask(example["objects"]["location"][:, 2], is_vehicle)
-    return interval(tf.reduce_min(tf.concat([metres, [NOTHING_NEAR]], 0)), KITTI_BOUNDS)
+    return interval(tf.reduce_min(tf.concat([metres, [1000.0]], 0)), KITTI_BOUNDS)
 
 
 def bucket(feature: str, values: int, classes: int = 16) -> dict[str, Any]:
-    """Returns the fields of a task whose label is a number, made coarser.
-
-    Args:
-        feature: Its name.
-        values: How many values it has.
-        classes: How many classes they become.
-    """
+    """Returns the fields of a task whose label is a number, binned to classes."""
     buckets = np.arange(values) * classes // values
     members = [np.flatnonzero(buckets == number) for number in range(classes)]
     return {
@@ -224,20 +206,12 @@ GROUPS = {
 }
 
 
-def load_vtab(
-    dataset: str, data_dir: str | Path | None, validation_fraction: float
-) -> Source:
-    """Loads a task of VTAB.
+def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
+    """Loads a task of VTAB, "vtab/TASK", or with all examples "vtab-full/TASK".
 
-    Args:
-        dataset: "vtab/TASK", or with all examples "vtab-full/TASK".
-        data_dir: Where TFDS keeps its data; None for its default.
-        validation_fraction: 0 to train on the validation examples too, as for the
-            numbers that the benchmark reports; any other fraction gives the
-            benchmark's own validation split, 200 examples for VTAB-1k.
-
-    Returns:
-        The source, with encoded images as records.
+    A `validation_fraction` of 0 trains on the validation examples too, as for the
+    numbers that the benchmark reports; any other fraction gives the benchmark's own
+    validation split, 200 examples for VTAB-1k.
 
     Raises:
         DataError: when there is no such task, or its data are not available or not
@@ -245,30 +219,31 @@ def load_vtab(
 
     Source: A Large-scale Study of Representation Learning with the Visual Task
     Adaptation Benchmark (Zhai et al. 2019), section 3 and appendix A.
-
-    Example:
-
-    >>> load_vtab("vtab/dtd", None, 0.2).train.num_examples  # doctest: +SKIP
-    800
     """
+    del skip_corrupt
     benchmark, _, name = dataset.partition("/")
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         raise DataError(
-            f'"{name}" is no task of VTAB: {hint}The tasks are {", ".join(TASKS)}'
+            f'"{name}" is not a task of VTAB: {hint}The tasks are {", ".join(TASKS)}'
         )
     task = TASKS[name]
     builder = open_builder(task.dataset, data_dir)
     few = benchmark == "vtab"
-    train = _instruction(builder, task, "train", TRAIN if few else None)
-    validation = _instruction(builder, task, "validation", VALIDATION if few else None)
+    train = _instruction(builder, task, "train", _FEW_TRAIN if few else None)
+    validation = _instruction(
+        builder, task, "validation", _FEW_VALIDATION if few else None
+    )
     names = task.names or tuple(builder.info.features[task.features[0]].names)
     if len(names) != task.classes:
         raise DataError(
             f"{task.dataset} has {len(names)} classes, but VTAB {task.classes}: "
             "prepare the version that VTAB has"
         )
+
+    def brighter(record):
+        return tf.io.decode_png(record, channels=1) * task.levels
 
     def split(instruction):
         return tfds_split(
@@ -278,7 +253,7 @@ def load_vtab(
             "image",
             task.features,
             task.label or (lambda example: example[task.features[0]]),
-            _brighter(task.levels) if task.levels > 1 else tf.identity,
+            brighter if task.levels > 1 else tf.identity,
         )
 
     return Source(
@@ -307,11 +282,6 @@ def _instruction(builder, task, part, count):
             "whole data set"
         )
     return f"{name}[{start}:{start + count if count else stop}]"
-
-
-def _brighter(levels):
-    """Returns a `Split.read` for images whose pixels are 0 and 1."""
-    return lambda record: tf.io.decode_png(record, channels=1) * levels
 
 
 def mean_by_group(accuracies: Mapping[str, float]) -> dict[str, float]:

@@ -1,15 +1,29 @@
-"""Random changes of single training images, each a function of its seed."""
+"""Augmentation of single training images, each a function of its seed."""
 
 import functools
 
 import tensorflow as tf
 
+from train.data.registry import Augmentation
 from train.data.transforms import image_ops
 
-# What the paper of random erasing takes for all its results.
-ERASED_AREA = (0.02, 0.4)
-ERASED_ASPECT = (0.3, 1 / 0.3)
-ERASING_ATTEMPTS = 100
+# The ranges of all results in the paper of random erasing.
+_ERASED_AREA = (0.02, 0.4)
+_ERASED_ASPECT = (0.3, 1 / 0.3)
+_ERASING_ATTEMPTS = 100
+
+
+def augment(image: tf.Tensor, augmentation: Augmentation, seed: tf.Tensor) -> tf.Tensor:
+    """Applies the augmentations of single images; values are in 0..255."""
+    seeds = tf.random.split(seed, 2)
+    if augmentation.rand_augment is not None:
+        # As in the released code, images are whole numbers here.
+        image = rand_augment(
+            tf.cast(image, tf.uint8), *augmentation.rand_augment, seeds[0]
+        )
+    if augmentation.random_erasing:
+        image = random_erasing(image, seeds[1], augmentation.random_erasing)
+    return image
 
 
 def rand_augment(
@@ -19,7 +33,7 @@ def rand_augment(
 
     Each layer takes one of the 16 operations of `image_ops`, all equally probable, and
     always applies it. A magnitude of 0 changes images too: it equalizes and inverts
-    them, takes most of their colour, contrast, brightness and sharpness.
+    them, and removes most of their colour, contrast, brightness and sharpness.
 
     Args:
         image: uint8 `(height, width, 3)`, both sides at least 3.
@@ -45,7 +59,7 @@ def rand_augment(
     """
     if image.dtype != tf.uint8:
         raise ValueError(
-            f"rand_augment changes uint8 images, got {image.dtype.name}: cast its "
+            f"rand_augment takes uint8 images, got {image.dtype.name}: cast its "
             "values 0..255 before it, and scale them after it"
         )
     for name, value in (("num_layers", num_layers), ("magnitude", magnitude)):
@@ -97,10 +111,10 @@ def random_erasing(
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
 
     def draw(seed, low, high):
-        return tf.random.stateless_uniform((ERASING_ATTEMPTS,), seed, low, high)
+        return tf.random.stateless_uniform((_ERASING_ATTEMPTS,), seed, low, high)
 
-    area = draw(seeds[0], *ERASED_AREA) * height * width
-    aspect = draw(seeds[1], *ERASED_ASPECT)
+    area = draw(seeds[0], *_ERASED_AREA) * height * width
+    aspect = draw(seeds[1], *_ERASED_ASPECT)
     top, left = draw(seeds[2], 0.0, height), draw(seeds[3], 0.0, width)
     bottom, right = top + tf.sqrt(area * aspect), left + tf.sqrt(area / aspect)
     fits = (bottom <= height) & (right <= width)

@@ -11,7 +11,7 @@ from train.data.transforms import exif
 
 # From an image's shape, int32 `(3,)`, to int32 `(4,)`: top, left, height and width.
 ChooseWindow = Callable[[tf.Tensor], tf.Tensor]
-# How the files begin that TensorFlow decodes, apart from JPEG.
+# How files begin that TensorFlow decodes, apart from JPEG.
 _PNG, _GIF = b"\x89PNG", b"GIF8"
 _PILLOW_FORMATS = ["BMP", "WEBP"]
 
@@ -25,26 +25,20 @@ def decode_image(
     """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
 
     The content decides, not the name of the file. Gray and palettes become RGB,
-    transparency is dropped. Of a JPEG, little more than the window is decoded. Its
-    pixels are to the last bit those of the whole image, which are those of the released
-    code (TensorFlow's decoder with its default, fast transform). Damage that a window
-    does not reach goes unnoticed. BMP, WebP and HEIC are decoded by Pillow, HEIC where
-    pillow-heif is installed.
+    transparency is dropped, of an animation the first frame is taken. Of a JPEG, little
+    more than the window is decoded. Its pixels are to the last bit those of the whole
+    image, which are those of the released code (TensorFlow's decoder with its default,
+    fast transform). Damage outside of a window goes unnoticed.
 
     Args:
         image: Scalar string, the bytes of a file; or pixels, `(height, width, 1)` or
             `(height, width, 3)`, which stay as they are.
-        choose_window: Takes the upright image's shape and returns the window to decode;
-            None for the whole image.
+        choose_window: Chooses the window of the upright image; None for all of it.
         honour_exif: Whether JPEG and PNG are turned as their EXIF orientation says; the
             formats that Pillow decodes always are.
 
-    Returns:
-        `(height, width, 3)`, uint8 where the image was encoded; the first frame of an
-        animation.
-
     Raises:
-        tf.errors.InvalidArgumentError: when the bytes are no such image.
+        tf.errors.InvalidArgumentError: when the bytes are not such an image.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
@@ -81,18 +75,7 @@ def decode_image(
 
 
 def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
-    """Decodes a JPEG, PNG or GIF file upright, by TensorFlow's ops only.
-
-    Args:
-        encoded: Scalar string, the bytes of a file.
-        channels: 3, or 1 for gray.
-
-    Returns:
-        uint8 `(height, width, channels)`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the bytes are no such image.
-    """
+    """Decodes a JPEG, PNG or GIF file to 3 or 1 channels, by TensorFlow's ops only."""
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
 
 
@@ -114,7 +97,7 @@ def _cut(pixels, choose_window):
     return pixels[top : top + height, left : left + width]
 
 
-def _decode_jpeg_window(encoded, choose_window, turn=None):
+def _decode_jpeg_window(encoded, choose_window, turn):
     shape = tf.io.extract_jpeg_shape(encoded)
     if turn is None:
         window = choose_window(shape)
@@ -122,9 +105,9 @@ def _decode_jpeg_window(encoded, choose_window, turn=None):
         window = choose_window(exif.turned_shape(shape, turn))
         window = exif.stored_window(window, shape, turn)
     top, left, height, width = tf.unstack(window)
-    # Colours stored at half resolution are interpolated between columns. Where it stops
-    # the decoder misses the next one, and pixels would be up to 50 levels off; two
-    # columns by themselves it does not interpolate at all.
+    # Colours stored at half resolution are interpolated between columns. At the edge of
+    # a window the decoder lacks the next one, and pixels would be up to 50 levels off;
+    # two columns by themselves it does not interpolate at all.
     first = tf.maximum(left - 2, 0)
     end = tf.minimum(left + width + 2, shape[1])
     wider = tf.io.decode_and_crop_jpeg(
@@ -135,7 +118,7 @@ def _decode_jpeg_window(encoded, choose_window, turn=None):
 
 
 def _decode_with_pillow(encoded):
-    # Python, but Pillow decodes without its lock: images are decoded side by side.
+    # Python, but Pillow decodes without its lock: images are decoded in parallel.
     pixels = tf.numpy_function(_pillow_pixels, [encoded], tf.uint8, stateful=False)
     checks = [tf.debugging.assert_positive(tf.size(pixels), "cannot be decoded")]
     with tf.control_dependencies(checks):
@@ -156,7 +139,7 @@ def _pillow_pixels(encoded):
     try:
         with Image.open(file, formats=formats) as image:
             return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # What damaged files raise differs: OSError, SyntaxError, struct.error and more. An
-    # exception would leave eager code and graphs as different errors.
+    # Damaged files raise OSError, SyntaxError, struct.error and more. An exception
+    # would leave eager code and graphs as different errors.
     except Exception:
         return np.zeros((0, 0, 3), np.uint8)

@@ -1,7 +1,7 @@
-"""EXIF orientation: how a photo is turned to stand upright.
+"""EXIF orientation of JPEG and PNG, which TensorFlow's decoders ignore.
 
-TensorFlow's decoders ignore it. Here are TensorFlow's ops only, which run in the
-threads of `tf.data` without Python, and are part of an exported SavedModel.
+Pillow's EXIF reader would need Python: these are TensorFlow's ops only, which run in
+the threads of `tf.data` and are part of an exported SavedModel.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,18 @@ import tensorflow as tf
 
 _ORIENTATION, _SHORT, _LONG = 0x0112, 3, 4
 _ENTRY = 12  # bytes
-# Of a JPEG: its description comes first, though colour profiles and what programs
-# store may be before EXIF. A PNG may end with it.
+# Bytes of a JPEG: metadata comes first, though colour profiles may precede EXIF. A PNG
+# may end with it.
 _SEARCHED = 2**20
 _WHOLE = 2**31 - 1
 _JPEG_MARKER = b"Exif\0\0"
 
 
 def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
-    """Tells quickly that a JPEG has no EXIF, as most that are not from a camera.
+    """Whether a JPEG may have EXIF: a quick test, mostly false without a camera.
 
     Args:
-        jpeg: Scalar string, the bytes of a file.
-
-    Returns:
-        Scalar bool; True does not mean that there is EXIF.
+        jpeg: Scalar string, the bytes of a file, as in all of this module.
     """
     # Nothing but JFIF's header is before the tables: inside of EXIF these two bytes
     # would be a count of 56,319 or more entries.
@@ -35,13 +32,9 @@ def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads the EXIF orientation of a JPEG or PNG.
+    """Returns the EXIF orientation of a JPEG or PNG, int32 from 1 to 8.
 
-    Args:
-        encoded: Scalar string, the bytes of a file.
-
-    Returns:
-        Scalar int32, 1 to 8; 1, which is upright, where it is missing or damaged.
+    It is 1, which is upright, where it is missing or damaged.
 
     Source: Exif 2.32 (CIPA DC-008), sections 4.6.2, 4.6.4 and 4.7.2; PNG specification,
     third edition, section 11.3.3.5.
@@ -64,13 +57,7 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
 def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
     """Makes a rare branch of `tf.cond` one node.
 
-    Every node of a branch takes time where the branch is not taken.
-
-    Args:
-        branch: Makes the branch.
-
-    Returns:
-        A function that does the same.
+    Every node of a branch takes time even where the branch is not taken.
     """
     if tf.executing_eagerly():
         return branch
@@ -81,7 +68,7 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
 
 def _of_tiff(tiff):
     """Reads the first directory of a TIFF file, which is what EXIF is."""
-    # Of what is cut short, zeros are read.
+    # What is cut short reads as zeros.
     content = tf.pad(_bytes(tiff), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
@@ -109,25 +96,12 @@ def _of_tiff(tiff):
 
 
 def turned_shape(shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Returns the shape of an upright image.
-
-    Args:
-        shape: int32 `(3,)`, as the image is stored.
-        turn: Scalar int32, of `orientation`.
-    """
+    """Returns the shape `(3,)` of the upright image, given that of the stored one."""
     return tf.gather(shape, _axes(turn))
 
 
 def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Turns an image upright.
-
-    Args:
-        pixels: `(height, width, channels)`, as it is stored.
-        turn: Scalar int32, of `orientation`.
-
-    Returns:
-        `(height, width, channels)`, or `(width, height, channels)` for a quarter turn.
-    """
+    """Turns a stored image `(height, width, channels)` upright by its `orientation`."""
 
     def turn_pixels():
         flipped = tf.reverse(pixels, tf.boolean_mask([0, 1], _flips(turn)))
@@ -139,15 +113,9 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
 
 
 def stored_window(window: tf.Tensor, shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Finds a window of an upright image in the image as it is stored.
+    """Finds a window of the upright image in the stored image of some shape.
 
-    Args:
-        window: int32 `(4,)`: top, left, height and width, of the upright image.
-        shape: int32 `(3,)`, as the image is stored.
-        turn: Scalar int32, of `orientation`.
-
-    Returns:
-        int32 `(4,)`.
+    A window is int32 `(4,)`: top, left, height and width.
     """
     axes = _axes(turn)[:2]
     start, size = tf.gather(window[:2], axes), tf.gather(window[2:], axes)
@@ -160,7 +128,7 @@ def _axes(turn):
 
 
 def _flips(turn):
-    """Which axes of the stored image are flipped before they change places."""
+    """Which axes of the stored image are flipped before they are transposed."""
     up = (turn == 3) | (turn == 4) | (turn == 6) | (turn == 7)
     left = (turn == 2) | (turn == 3) | (turn == 7) | (turn == 8)
     return tf.stack([up, left])

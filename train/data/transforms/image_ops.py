@@ -1,4 +1,4 @@
-"""The 16 operations of the released RandAugment, accidents included.
+"""The 16 operations of the released RandAugment, with its accidents.
 
 Each takes a uint8 image `(height, width, 3)`, a level (the magnitude divided by ten, a
 Python number) and a seed `(2,)`, and returns an image of the same shape and dtype. The
@@ -14,18 +14,18 @@ import math
 
 import tensorflow as tf
 
-# What fills the places that a moved image leaves, and what cutout paints.
-FILL = 128.0
+# Gray of the places that a moved image leaves, and of cutout.
+_FILL = 128
 # The weights of a pixel and its neighbours in PIL's smooth image.
-SMOOTH = ((1, 1, 1), (1, 5, 1), (1, 1, 1))
-RANGE = (0, 255)
-MOVING = {"fill_mode": "constant", "fill_value": FILL, "interpolation": "nearest"}
+_SMOOTH = ((1, 1, 1), (1, 5, 1), (1, 1, 1))
+_RANGE = (0, 255)
+_MOVING = {"fill_mode": "constant", "fill_value": _FILL, "interpolation": "nearest"}
 
 
 def auto_contrast(image, level, seed):
     """Stretches each channel to 0..255."""
     del level, seed
-    return _to_uint8(_layer("AutoContrast", value_range=RANGE)(image))
+    return _to_uint8(_layer("AutoContrast", value_range=_RANGE)(image))
 
 
 def equalize(image, level, seed):
@@ -44,36 +44,35 @@ def equalize(image, level, seed):
 
 
 def invert(image, level, seed):
-    """Takes every value from 255."""
+    """Subtracts every value from 255."""
     del level, seed
     return 255 - image
 
 
 def rotate(image, level, seed):
-    """Turns by 30 degrees a level, either way."""
+    """Rotates by 30 degrees per level, either way."""
     angle = _either_sign(level * 30.0, seed) * (math.pi / 180.0)
-    layer = _layer("RandomRotation", factor=1.0, **MOVING)
-    return _transform(layer, image, angles=angle[None])
+    return _move("RandomRotation", image, angles=angle[None])
 
 
 def posterize(image, level, seed):
-    """Keeps the upper four bits a level; of none, as released, the highest."""
+    """Keeps the upper four bits per level, and as released one bit at least."""
     del seed
     # TensorFlow shifts a uint8 by another: modulo 256, and by seven bits at most.
     bits = 8 - min((8 - int(level * 4)) % 256, 7)
-    return _to_uint8(_layer("Posterization", value_range=RANGE, bits=bits)(image))
+    return _to_uint8(_layer("Posterization", value_range=_RANGE, bits=bits)(image))
 
 
 def solarize(image, level, seed):
     """Inverts the values from a threshold on.
 
-    The released threshold of 256 a level is a uint8 and wraps: magnitudes of 10 and 20
-    invert the whole image, as 0 does, and 15 inverts its brighter half.
+    The released threshold of 256 per level is a uint8 and wraps: magnitudes of 10 and
+    20 invert the whole image, as 0 does, and 15 inverts its brighter half.
     """
     del seed
     threshold = int(level * 256) % 256
     layer = _layer(
-        "Solarization", value_range=RANGE, threshold_factor=(threshold, threshold)
+        "Solarization", value_range=_RANGE, threshold_factor=(threshold, threshold)
     )
     return _to_uint8(layer(image))
 
@@ -87,8 +86,8 @@ def color(image, level, seed):
 def contrast(image, level, seed):
     """Moves towards one gray or away from it.
 
-    The released gray is no mean: it is the number of pixels divided by 256, which is
-    196 at 224 x 224.
+    The released gray is not the mean: it is the number of pixels divided by 256, which
+    is 196 at 224 x 224.
     """
     del seed
     pixels = tf.cast(tf.reduce_prod(tf.shape(image)[:2]), tf.float32)
@@ -104,7 +103,7 @@ def brightness(image, level, seed):
 def sharpness(image, level, seed):
     """Moves towards a smoothed image or away from it; the edge stays as it is."""
     del seed
-    kernel = tf.constant(SMOOTH, tf.float32)[:, :, None, None] / 13.0
+    kernel = tf.constant(_SMOOTH, tf.float32)[:, :, None, None] / 13.0
     smooth = tf.nn.depthwise_conv2d(
         tf.cast(image, tf.float32)[None],
         tf.tile(kernel, (1, 1, 3, 1)),
@@ -117,50 +116,45 @@ def sharpness(image, level, seed):
 
 
 def shear_x(image, level, seed):
-    """Moves each row by 0.3 of its number a level, either way."""
+    """Moves each row by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
-    layer = _layer("RandomShear", x_factor=1.0, y_factor=1.0, **MOVING)
-    return _transform(layer, image, shear_x=shear[None, None], shear_y=None)
+    return _move("RandomShear", image, shear_x=shear[None, None], shear_y=None)
 
 
 def shear_y(image, level, seed):
-    """Moves each column by 0.3 of its number a level, either way."""
+    """Moves each column by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
-    layer = _layer("RandomShear", x_factor=1.0, y_factor=1.0, **MOVING)
-    return _transform(layer, image, shear_x=None, shear_y=shear[None, None])
+    return _move("RandomShear", image, shear_x=None, shear_y=shear[None, None])
 
 
 def translate_x(image, level, seed):
-    """Moves by 100 pixels a level to the left or to the right."""
+    """Moves by 100 pixels per level to the left or to the right."""
     return _translate(image, 1, _either_sign(level * 100.0, seed))
 
 
 def translate_y(image, level, seed):
-    """Moves by 100 pixels a level up or down."""
+    """Moves by 100 pixels per level up or down."""
     return _translate(image, 0, _either_sign(level * 100.0, seed))
 
 
 def cutout(image, level, seed):
-    """Paints a square of 80 pixels a level gray, around any pixel."""
-    side = 2 * int(level * 40)
-    shape = tf.shape(image)
-    centre_y, centre_x = (
-        tf.random.stateless_uniform((1,), seed, maxval=shape[axis], dtype=tf.int32)
-        for axis, seed in enumerate(tf.unstack(tf.random.split(seed, 2)))
-    )
-    layer = _layer("RandomCutout", height_factor=1.0, width_factor=1.0, fill_value=FILL)
-    return _transform(
-        layer,
-        image,
-        centers_x=centre_x,
-        centers_y=centre_y,
-        rectangles_width=tf.constant([side]),
-        rectangles_height=tf.constant([side]),
-    )
+    """Paints a square of 80 pixels per level gray, around any pixel."""
+    half = int(level * 40)
+    inside = []
+    for axis, axis_seed in enumerate(tf.unstack(tf.random.split(seed, 2))):
+        side = tf.shape(image)[axis]
+        centre = tf.random.stateless_uniform(
+            (1,), axis_seed, maxval=side, dtype=tf.int32
+        )
+        places = tf.range(side)
+        inside.append((places >= centre - half) & (places < centre + half))
+    rows, columns = inside
+    square = rows[:, None, None] & columns[None, :, None]
+    return tf.where(square, tf.constant(_FILL, image.dtype), image)
 
 
 def solarize_add(image, level, seed):
-    """Adds 110 a level to the values below 128."""
+    """Adds 110 per level to the values below 128."""
     del seed
     brighter = tf.minimum(tf.cast(image, tf.int32) + int(level * 110), 255)
     return tf.where(image < 128, tf.cast(brighter, tf.uint8), image)
@@ -187,7 +181,7 @@ OPS = (
 
 
 def _blend(other, image, level):
-    """Goes from another image to this one, past it where the factor exceeds 1."""
+    """Interpolates between images; extrapolates where the factor exceeds 1."""
     factor = level * 1.8 + 0.1
     other = tf.cast(other, tf.float32)
     return _to_uint8(other + factor * (tf.cast(image, tf.float32) - other))
@@ -206,25 +200,27 @@ def _translate(image, axis, pixels):
     side = tf.cast(tf.shape(image)[axis], tf.float32)
     share, none = -pixels[None, None] / side, tf.zeros((1, 1))
     height, width = (share, none) if axis == 0 else (none, share)
-    layer = _layer("RandomTranslation", height_factor=1.0, width_factor=1.0, **MOVING)
-    return _transform(
-        layer, image, height_translations=height, width_translations=width
+    return _move(
+        "RandomTranslation", image, height_translations=height, width_translations=width
     )
 
 
-def _transform(layer, image, **transformation):
+def _move(name, image, **transformations):
     """Applies a random layer of keras-cv with numbers that are drawn already."""
-    # Called as a layer it computes in TensorFlow, whatever the backend of Keras.
-    layer.get_random_transformation_batch = lambda *_, **__: transformation
-    return _to_uint8(layer(tf.cast(image, tf.float32)))
+    # The ranges of its numbers, which are not used.
+    ranges = [1.0] * len(transformations)
+    layer = _layer(name, *ranges, **_MOVING)
+    images = tf.cast(image, tf.float32)[None]
+    return _to_uint8(layer.augment_images(images, transformations=transformations)[0])
 
 
 @functools.cache
-def _layer(name, **arguments):
-    # Here, for it takes seven seconds.
+def _layer(name, *ranges, **settings):
+    # Imported here because it takes seven seconds.
     import keras_cv
 
-    # Its layers may hold variables, which no function of tf.data may make; and in
+    # The layers may hold variables, which no function of tf.data may make; and in
     # bfloat16 they would round the pixels.
     with tf.init_scope():
-        return getattr(keras_cv.layers, name)(seed=0, dtype="float32", **arguments)
+        layer = getattr(keras_cv.layers, name)
+        return layer(*ranges, **settings, seed=0, dtype="float32")

@@ -1,20 +1,36 @@
-"""Batches whose images and labels are mixed in pairs, each a function of its seed.
+"""Mixup and CutMix of whole batches, each a function of its seed.
 
-Every example's partner is the one before it in the batch, the first one's the last:
-batches are shuffled already. These functions are for the whole batch of a step, before
-it is divided among devices, which then changes nothing.
+The partner of an example is the one before it in the batch, that of the first one the
+last: batches are shuffled already. A batch is mixed before it is divided among devices,
+so that their number changes nothing.
 """
 
 import tensorflow as tf
+
+from train.data.registry import Augmentation
+
+
+def mix(
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    augmentation: Augmentation,
+    classes: int,
+    seed: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Applies the augmentation of batches; integer labels become one-hot rows."""
+    labels = tf.one_hot(labels, classes)
+    if augmentation.mixup:
+        return mixup(images, labels, augmentation.mixup, seed)
+    return cutmix(images, labels, augmentation.cutmix, seed)
 
 
 def mixup(
     images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Takes averages of pairs of images, and of their labels.
+    """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
-    part is the example's own.
+    weight is the example's own.
 
     Args:
         images: Float `(batch, height, width, channels)`.
@@ -26,7 +42,7 @@ def mixup(
         Images and labels, of their shapes and dtypes.
 
     Raises:
-        ValueError: for labels that are no rows of numbers, or a negative alpha.
+        ValueError: for labels that are not rows of numbers, or a negative alpha.
 
     Source: mixup: Beyond Empirical Risk Minimization; the shared weight, its larger
     part and the partner as in big_vision, utils.py.
@@ -65,7 +81,7 @@ def cutmix(
         Images and labels, of their shapes and dtypes.
 
     Raises:
-        ValueError: for labels that are no rows of numbers, or a negative alpha.
+        ValueError: for labels that are not rows of numbers, or a negative alpha.
 
     Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
     Features, section 3.1 and appendix A; the partner as in `mixup`.
@@ -108,7 +124,7 @@ def _check_labels(name, labels):
 def _draw_share(alpha, seed):
     if alpha < 0:
         raise ValueError(f"alpha must not be negative, got {alpha}")
-    # In float32 both would often be 0 for the small alphas that recipes take.
+    # In float32 both would often be 0 for the small alphas of recipes.
     one, other = tf.unstack(
         tf.random.stateless_gamma((2,), seed, alpha, dtype=tf.float64)
     )

@@ -1,4 +1,8 @@
-"""Images to model inputs: the released training crop and evaluation resize."""
+"""Images to model inputs: the released training crop and evaluation resize.
+
+Source: vision_transformer, vit_jax/input_pipeline.py; for the crop, Going Deeper with
+Convolutions, section 6.
+"""
 
 from collections.abc import Callable
 
@@ -9,8 +13,8 @@ from train.data.transforms.decoding import ChooseWindow
 # From None to the whole image, from a function of its shape to a window of it.
 Decode = Callable[[ChooseWindow | None], tf.Tensor]
 
-MIN_AREA = 0.05
-ASPECT_RATIOS = (0.75, 1.33)
+_AREA_RANGE = (0.05, 1.0)
+_ASPECT_RATIOS = (0.75, 1.33)
 
 
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
@@ -24,8 +28,6 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
 
     Returns:
         float32 `(*size, channels)`, or a batch of such, in the range of `image`.
-
-    Source: vision_transformer, vit_jax/input_pipeline.py.
     """
 
     def resize(image):
@@ -49,32 +51,25 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
     Returns:
         int32 `(4,)`: top, left, height and width.
-
-    Source: vision_transformer, vit_jax/input_pipeline.py; Going Deeper with
-    Convolutions, section 6.
     """
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
         bounding_boxes=tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
         seed=seed,
         min_object_covered=0.0,
-        aspect_ratio_range=ASPECT_RATIOS,
-        area_range=(MIN_AREA, 1.0),
+        aspect_ratio_range=_ASPECT_RATIOS,
+        area_range=_AREA_RANGE,
     )
     return tf.concat([begin[:2], extent[:2]], axis=0)
 
 
+# The crops take a function that decodes the image, or a window that it chooses; the
+# `(height, width)` of the result; and integers `(2,)`, of which they are a function.
+# They return float32 `(*size, channels)` in the range of the image.
+
+
 def inception_crop(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
-    """Resizes the window of `inception_window`.
-
-    Args:
-        decode: Decodes the image, or a window that it chooses; any numeric dtype.
-        size: The new `(height, width)`.
-        seed: Integers `(2,)`; the window is a function of it.
-
-    Returns:
-        float32 `(*size, channels)` in the range of the image.
-    """
+    """Resizes the window of `inception_window`."""
     return squash(decode(lambda shape: inception_window(shape, seed)), size)
 
 
@@ -82,14 +77,6 @@ def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.T
     """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
 
     For images such as digits, whose meaning a crop or a flip would change.
-
-    Args:
-        decode: Decodes the image, or a window that it chooses; any numeric dtype.
-        size: The new `(height, width)`.
-        seed: Integers `(2,)`; the shift is a function of it.
-
-    Returns:
-        float32 `(*size, channels)` in the range of the image.
     """
     height, width = size
     top, left = height // 8, width // 8
@@ -99,16 +86,7 @@ def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.T
 
 
 def resize_only(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
-    """Resizes as evaluation does: the training "crop" without any crop.
-
-    Args:
-        decode: Decodes the image, or a window that it chooses; any numeric dtype.
-        size: The new `(height, width)`.
-        seed: Unused.
-
-    Returns:
-        float32 `(*size, channels)` in the range of the image.
-    """
+    """Resizes as evaluation does: the training "crop" without any crop."""
     del seed
     return squash(decode(None), size)
 
@@ -120,30 +98,6 @@ TRAIN_CROPS = {
 }
 
 
-def random_flip(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Mirrors the image left to right with probability one half.
-
-    Args:
-        image: `(height, width, channels)`.
-        seed: Integers `(2,)`; the flip is a function of it.
-
-    Returns:
-        The image, with its shape and dtype.
-
-    Source: vision_transformer, vit_jax/input_pipeline.py.
-    """
-    return tf.image.stateless_random_flip_left_right(image, seed)
-
-
 def to_model_range(image: tf.Tensor) -> tf.Tensor:
-    """Maps pixel values 0..255 to -1..1, what every released model expects.
-
-    Args:
-        image: Any shape and numeric dtype, values in 0..255.
-
-    Returns:
-        float32 of the same shape, values in -1..1.
-
-    Source: vision_transformer, vit_jax/input_pipeline.py.
-    """
+    """Maps pixel values 0..255 of any dtype to float32 in -1..1."""
     return (tf.cast(image, tf.float32) - 127.5) / 127.5

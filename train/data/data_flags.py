@@ -1,0 +1,60 @@
+"""Command-line flags of data sets, image preparation and augmentation."""
+
+from absl import flags
+
+from train.data.registry import SOURCES, augmentations
+
+# Flags belong to the command that defines them, in its --help too.
+flags.disclaim_key_flags()
+
+
+def define_data(otherwise=""):
+    """Defines `--dataset`, `--data_dir` and `--skip_corrupt`.
+
+    Args:
+        otherwise: str, what holds without `--dataset`, which is required if empty.
+    """
+    usage = ", ".join(kind.usage for kind in SOURCES[:-1])
+    flags.DEFINE_string(
+        "dataset",
+        None,
+        f"{usage}, or {SOURCES[-1].usage}{otherwise and '; '}{otherwise}.",
+        required=not otherwise,
+    )
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Folder of TFDS data sets, where they are or are downloaded to; TFDS's own "
+        "default if not given.",
+    )
+    flags.DEFINE_boolean(
+        "skip_corrupt",
+        False,
+        "Decode all images first, leave out those that cannot be read, and list them.",
+    )
+
+
+def define_image_size():
+    """Defines how images come to the size of a trained model."""
+    flags.DEFINE_integer(
+        "image_size",
+        None,
+        "Pixels per side, to which the position embeddings are resized; that of the "
+        "model if not given.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool(
+        "central_crop",
+        False,
+        "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
+        "big_vision does; the released code squashes them.",
+    )
+
+
+def define_augmentation():
+    """Defines a flag for each registered augmentation."""
+    for name, field in augmentations().items():
+        if field.default is None:
+            flags.DEFINE_list(name, None, field.metadata["usage"])
+        else:
+            flags.DEFINE_float(name, None, field.metadata["usage"], lower_bound=0)

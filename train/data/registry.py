@@ -1,0 +1,285 @@
+"""Data sources and augmentations: everything that names them reads these tables.
+
+Importing this module imports no TensorFlow, so that `--help` stays quick.
+"""
+
+import dataclasses
+import importlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PARTS = ("train", "validation", "test")
+_RECORDS = re.compile(
+    r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
+)
+# A TFDS name may have one slash, before its configuration.
+_PATH = re.compile(r"[.~/].*|.*/|.*/.*/.*")
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceKind:
+    """A kind of data source: the registration of one loader.
+
+    Attributes:
+        name: A word for the kind.
+        usage: How to name such data, for the help of `--dataset`.
+        matches: Whether a name means data of this kind, if none of the kinds
+            registered before it does; inspects names and folders only.
+        loader: `module:function` in `train.data.sources`, a function of
+            `(dataset, data_dir, validation_fraction, skip_corrupt)` to a `Source`.
+        packages: What must be installed, as imported.
+        is_own: Whether the data are files of the user's.
+        used_files: Which files of a folder are used, in a note on the others.
+    """
+
+    name: str
+    usage: str
+    matches: Callable[[str], bool]
+    loader: str
+    packages: tuple[str, ...] = ()
+    is_own: bool = False
+    used_files: str = ""
+
+    def load(self, *arguments):
+        """Returns the `train.data.sources.Source` that the loader makes."""
+        module, _, function = self.loader.partition(":")
+        module = importlib.import_module(f"train.data.sources.{module}")
+        return getattr(module, function)(*arguments)
+
+
+def record_files(folder: Path, pattern: str = "*") -> dict[str, list[Path]]:
+    """Finds the TFRecord files of each part of a data set, sorted.
+
+    They are `train.tfrecord`, `train-0.tfrecord`, `train-00000-of-00004` and what is
+    between these, `.tfrecord` or `.tfrecords`, with or without `.gz`; likewise
+    `validation` and `test`.
+    """
+    found = {}
+    for path in sorted(folder.glob(pattern)):
+        match = _RECORDS.fullmatch(path.name)
+        if match and path.is_file():
+            found.setdefault(match[1], []).append(path)
+    return found
+
+
+def _is_folder(dataset):
+    return Path(dataset).expanduser().is_dir()
+
+
+def _is_csv(dataset):
+    return dataset.lower().endswith(".csv") and not _is_folder(dataset)
+
+
+def _is_tfrecord(dataset):
+    if _is_folder(dataset):
+        folder = Path(dataset).expanduser()
+        return not (folder / "train").is_dir() and bool(record_files(folder))
+    is_pattern = re.search(r"[*?[]", dataset)
+    return bool(is_pattern and not re.search(r":[\d.*]+$", dataset))
+
+
+SOURCES = (
+    SourceKind(
+        "digits",
+        "digits",
+        lambda dataset: dataset == "digits",
+        "digits_source:load_digits",
+        packages=("sklearn",),
+    ),
+    SourceKind(
+        "vtab",
+        "vtab/TASK or vtab-full/TASK",
+        lambda dataset: re.fullmatch(r"vtab(-full)?/.*", dataset) is not None,
+        "vtab:load_vtab",
+        packages=("tensorflow_datasets",),
+    ),
+    SourceKind(
+        "csv",
+        "a CSV file path,label,split",
+        _is_csv,
+        "csv_source:load_csv",
+        is_own=True,
+    ),
+    SourceKind(
+        "tfrecord",
+        "TFRecord files",
+        _is_tfrecord,
+        "tfrecord_source:load_tfrecord",
+        is_own=True,
+        used_files="TFRecord files of train, validation or test by their names",
+    ),
+    SourceKind(
+        "folder",
+        "a folder class/*.jpg or {train,test}/class/*.jpg",
+        lambda dataset: _is_folder(dataset) or bool(_PATH.fullmatch(dataset)),
+        "folder_source:load_folder",
+        is_own=True,
+        used_files="images in class folders",
+    ),
+    SourceKind(
+        "tfds",
+        "a TFDS name such as cifar100",
+        lambda dataset: True,
+        "tfds_source:load_tfds",
+        packages=("tensorflow_datasets",),
+    ),
+)
+
+
+def kind_of(dataset: str) -> SourceKind:
+    """Returns the first kind in `SOURCES` that a name matches, without opening it.
+
+    Example:
+
+    >>> names = ("photos.csv", "records/*", "photos/", "cifar100")
+    >>> [kind_of(name).name for name in names]
+    ['csv', 'tfrecord', 'folder', 'tfds']
+    """
+    return next(kind for kind in SOURCES if kind.matches(dataset))
+
+
+def is_same(one: str, other: str) -> bool:
+    """Returns whether two names mean one data set, however its path is written.
+
+    Example:
+
+    >>> is_same("photos.csv", "./photos.csv"), is_same("cifar10", "cifar100")
+    (True, False)
+    """
+    return one == other or _real_path(one) == _real_path(other)
+
+
+def short_name(dataset: str) -> str:
+    """Returns the name of a data set without its folder and version.
+
+    Example:
+
+    >>> [short_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
+    ['photos', 'cifar100', 'vtab-dtd']
+    """
+    if kind_of(dataset).name == "vtab":
+        return dataset.replace("/", "-")
+    name = Path(dataset.partition(":")[0]).name
+    return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))
+
+
+def _real_path(dataset):
+    if not kind_of(dataset).is_own:
+        return dataset
+    path = os.path.abspath(os.path.expanduser(dataset))
+    if os.path.isdir(path):
+        return os.path.realpath(path)
+    # Paths in a CSV file are relative to its folder, even if the file is a link.
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def _augmentation(default, usage, title, unit, limits, packages=()):
+    """Returns a field of `Augmentation`: the registration of one augmentation."""
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "usage": usage,
+            "title": title,
+            "unit": unit,
+            "limits": limits,
+            "packages": packages,
+        },
+    )
+
+
+_NOT_NEGATIVE = ("not negative", lambda value: value >= 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """What training images go through after the crop and the flip.
+
+    Every field is an augmentation. Its metadata has the help of its flag (`usage`),
+    its name in reports (`title`), whether it changes single images or mixes the whole
+    batch (`unit`), which values it takes (`limits`) and the packages that it needs.
+    `train.recipes.Recipe` inherits the fields, flags and checks read them.
+
+    Args:
+        rand_augment: `(layers, magnitude)`, None for none.
+        random_erasing: How often a part of an image is erased.
+        mixup: The alpha of mixup, 0 for none.
+        cutmix: The alpha of CutMix, 0 for none; not both.
+
+    Example:
+
+    >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
+    True
+    """
+
+    rand_augment: tuple[int, float] | None = _augmentation(
+        None,
+        "LAYERS,MAGNITUDE of RandAugment, such as 2,15.",
+        "RandAugment {} x {:g}",
+        "image",
+        ("None or two numbers", lambda value: value is None or len(value) == 2),
+        packages=("keras_cv",),
+    )
+    random_erasing: float = _augmentation(
+        0.0,
+        "How often a part of an image is erased.",
+        "random erasing {:g}",
+        "image",
+        ("in [0, 1]", lambda value: 0.0 <= value <= 1.0),
+    )
+    mixup: float = _augmentation(
+        0.0, "The alpha of mixup, such as 0.2.", "mixup {:g}", "batch", _NOT_NEGATIVE
+    )
+    cutmix: float = _augmentation(
+        0.0, "The alpha of CutMix, such as 1.", "CutMix {:g}", "batch", _NOT_NEGATIVE
+    )
+
+    def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:
+        """Returns the values that are not off, of one unit or of all."""
+        return {
+            name: getattr(self, name)
+            for name, field in augmentations().items()
+            if getattr(self, name) and unit in (None, field.metadata["unit"])
+        }
+
+    @property
+    def mixes(self) -> bool:
+        """Whether examples are mixed, so that labels become rows of numbers."""
+        return bool(self.used_augmentations("batch"))
+
+    @property
+    def augmentation_titles(self) -> list[str]:
+        """The names and values of the augmentations that are on, for reports."""
+        return [
+            augmentations()[name]
+            .metadata["title"]
+            .format(*(value if isinstance(value, (tuple, list)) else (value,)))
+            for name, value in self.used_augmentations().items()
+        ]
+
+    def check_augmentation(self):
+        """Raises `ValueError` if values are out of range or exclude each other."""
+        for name, field in augmentations().items():
+            text, holds = field.metadata["limits"]
+            if not holds(getattr(self, name)):
+                raise ValueError(f"{name} must be {text}, got {getattr(self, name)}.")
+        mixing = self.used_augmentations("batch")
+        if len(mixing) > 1:
+            named = " and ".join(f"{name}={value}" for name, value in mixing.items())
+            raise ValueError(f"{named} mix the same batches: pass one of them.")
+
+
+def augmentations() -> dict[str, dataclasses.Field]:
+    """Returns the fields of `Augmentation` by their names."""
+    return {field.name: field for field in dataclasses.fields(Augmentation)}
+
+
+def packages_of(dataset: str, augmentation: Augmentation) -> list[str]:
+    """Returns the packages that a data set and an augmentation need, as imported."""
+    needed = list(kind_of(dataset).packages)
+    for name in augmentation.used_augmentations():
+        needed += augmentations()[name].metadata["packages"]
+    return needed

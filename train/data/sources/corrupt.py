@@ -1,0 +1,120 @@
+"""Images that cannot be read: found by decoding, named, left out."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import tensorflow as tf
+
+from train.common.progress import progress_bar
+from train.data.registry import PARTS
+from train.data.sources.splits import DataError, Source, Split, named, pick
+
+# Fewer images are checked without a progress bar.
+_SHOWN_IMAGES = 5_000
+
+
+def find_corrupt(split: Split) -> list[str]:
+    """Names every record that cannot be read and decoded, by decoding them all.
+
+    Args:
+        split: The split to go through.
+
+    Returns:
+        One description per bad record: a file path, or the example's number.
+
+    Raises:
+        DataError: when the files that hold the records are damaged.
+    """
+    return [name for _, name in _corrupt(split)]
+
+
+def without_corrupt(source: Source) -> Source:
+    """Leaves out what cannot be decoded, by decoding every image once.
+
+    What is left keeps its order and its split; `skipped` names the others.
+
+    Raises:
+        DataError: when nothing of a split is left.
+    """
+    parts = {}
+    skipped = []
+    for part in PARTS:
+        split = getattr(source, part)
+        corrupt = _corrupt(split) if split is not None else []
+        if not corrupt:
+            continue
+        indices, names = zip(*corrupt, strict=True)
+        if len(corrupt) == split.num_examples:
+            raise DataError(
+                f"none of the {split.num_examples} images of {split.name} can be "
+                f"decoded: {named(names)}; save them again as RGB JPEG or PNG"
+            )
+        parts[part] = pick(split, np.delete(np.arange(split.num_examples), indices))
+        skipped += names
+    return replace(source, **parts, skipped=tuple(skipped))
+
+
+def check_readable(*splits: Split | None) -> None:
+    """Decodes all images of some splits; those that are None are left out.
+
+    Raises:
+        DataError: when some cannot be decoded; it names them.
+    """
+    splits = [split for split in splits if split is not None]
+    corrupt = [name for split in splits for name in find_corrupt(split)]
+    if corrupt:
+        total = sum(split.num_examples for split in splits)
+        raise DataError(
+            f"{len(corrupt)} of the {total} images of "
+            f"{' and '.join(split.name for split in splits)} cannot be decoded: "
+            f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or "
+            "give the command again with --skip_corrupt, which decodes all images "
+            "first"
+        )
+
+
+def _corrupt(split):
+    """Returns `(index, name)` of every record that cannot be decoded."""
+    threads = os.cpu_count()
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+
+    def decode(index, example):
+        return index, tf.size(split.decode(example[0]))
+
+    good = (
+        split.records()
+        .enumerate()
+        .map(decode, num_parallel_calls=2 * threads, deterministic=True)
+        .ignore_errors()
+        .batch(64)
+        .with_options(options)
+    )
+    is_good = np.zeros(split.num_examples, bool)
+    bar = progress_bar(
+        total=split.num_examples,
+        unit="image",
+        desc=f"checking {split.name}",
+        disable=split.num_examples < _SHOWN_IMAGES,
+    )
+    with bar:
+        for indices, _ in good.as_numpy_iterator():
+            is_good[indices] = True
+            bar.update(len(indices))
+    corrupt = np.flatnonzero(~is_good)
+    if not corrupt.size:
+        return []
+    try:
+        records = list(pick(split, corrupt).records().as_numpy_iterator())
+    except tf.errors.DataLossError as error:
+        raise DataError(
+            f"the files of {split.name} are damaged ({error.message}): prepare or copy "
+            "them again"
+        ) from error
+    return [
+        (int(index), split.locate(int(index), record))
+        for index, (record, _) in zip(corrupt, records, strict=True)
+    ]
