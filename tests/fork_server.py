@@ -25,7 +25,7 @@ LIMIT = 300
 WORK = {
     "train.inference.given_model": "answers",
     "train.explain.report": "FigureWriter",
-    "train.export.parity": "answers",
+    "train.export.parity": "run",
 }
 GIVEN_MODEL = [
     f"train.{name}"

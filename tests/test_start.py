@@ -203,10 +203,17 @@ def test_new_processes_never_run_files_of_the_folder(folder):
 
 def test_exports_are_compared_beside_files_of_the_same_names(folder):
     pytest.importorskip("onnxruntime")
+    runtimes = pytest.importorskip("train.export.runtimes")
     parity = pytest.importorskip("train.export.parity")
-    images = parity.Images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
+    runtimes.write_images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
     with pytest.raises(RunError, match=r"none\.onnx"):
-        parity.answers("model", "onnx", folder / "none.onnx", images, threads=1)
+        parity.run(
+            "model",
+            "train.export.runtimes:onnx",
+            folder / "none.onnx",
+            folder / "images",
+            threads=1,
+        )
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "torch"])
