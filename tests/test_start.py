@@ -17,7 +17,7 @@ import zoo
 from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
-from train.run import recipe_flags
+from train.data import registry
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
@@ -33,6 +33,8 @@ NOT_CALLED = {
     # Digits are asked for as data; the intervals of a report are of classifiers.
     "masked_patches": {"sklearn", "scipy"},
     "few_shot": {"sklearn"},
+    # As above; it compares what reports have written.
+    "compare": {"sklearn", "scipy", "matplotlib"},
     "explain": {"sklearn"},
     "export": {"sklearn", "matplotlib"},
 }
@@ -76,7 +78,7 @@ def test_command_never_runs_files_of_the_folder(folder):
     assert f'"handle": "{handle}"' in done.stdout
     done = run(KERAS_VIT, "few-shot", "--help")
     assert "  keras-vit few_shot runs/digits --dataset=digits" in done.stdout
-    assert "--shots: Training images a class." in done.stdout
+    assert "--shots: Training images per class." in done.stdout
     done = run(KERAS_VIT, "evaluate")
     assert "Give one model: keras-vit evaluate MODEL" in done.stderr
 
@@ -279,7 +281,7 @@ def test_a_missing_package_is_named_before_anything_is_made(
 )
 def test_packages_of_data_and_recipe(dataset, more, needed):
     recipe = recipes.for_dataset(dataset, None).override(**more)
-    assert recipe_flags._packages_of(recipe) == needed
+    assert registry.packages_of(recipe.dataset, recipe) == needed
 
 
 def test_several_missing_packages_are_one_message(monkeypatch):

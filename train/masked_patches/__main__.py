@@ -1,4 +1,4 @@
-"""Trains a Vision Transformer without labels, to tell the colours of hidden patches.
+"""Trains a Vision Transformer without labels, by masked patch prediction.
 
   keras-vit masked_patches --dataset=photos/
   keras-vit masked_patches --dataset=imagenet2012 --strategy=mirrored
