@@ -31,8 +31,7 @@ class Photo:
         place: int, its place among all photos.
         name: str, its path from the folder that all photos have in common.
         image: float32 array (1, height, width, channels) in [-1, 1], the model's.
-        picture: uint8 array (height, width, 3): the whole photo, made smaller, or what
-            a central crop cuts out of it.
+        picture: uint8 array (height, width, 3): the photo made smaller, or its crop.
     """
 
     number: int
@@ -60,8 +59,7 @@ class Photos:
     Attributes:
         paths: tuple of `pathlib.Path`, each file once.
         names: tuple of str, see `Photo`.
-        ignored: tuple of str, files in the folders that are not images by their names.
-        shape: (height, width, channels) of the model's images, see `prepare_for`.
+        ignored: tuple of str, other files in the folders.
 
     Raises:
         DataError: a path does not exist, a folder has no images, a file cannot be

@@ -10,7 +10,7 @@ import socket
 import filelock
 
 from train.common.errors import RunError
-from train.common.files import make_folder, remove_temporaries, whole_file
+from train.common.files import make_folder, remove_temporaries, write_text
 from train.data.registry import is_same
 
 
@@ -148,9 +148,8 @@ class RunDirectory:
                 )
             self._compare(file, settings, kind)
         else:
-            with whole_file(file) as temporary:
-                text = json.dumps(settings, indent=2, ensure_ascii=False)
-                temporary.write_text(f"{text}\n", encoding="utf-8")
+            text = json.dumps(settings, indent=2, ensure_ascii=False)
+            write_text(file, f"{text}\n")
 
     def require(self, *files):
         """Checks that these files of a finished run exist.
