@@ -612,11 +612,11 @@ def test_only_an_earlier_report_is_replaced(
     (out / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
         explained(tiny, [photos], out)
-    with pytest.raises(RunError, match="is no earlier report"):
+    with pytest.raises(RunError, match="is not an earlier report"):
         explained(tiny, [photos], photos)
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(RunError, match="is no earlier report"):
+    with pytest.raises(RunError, match="is not an earlier report"):
         explained(tiny, [photos], file)
 
 
