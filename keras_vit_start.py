@@ -1,11 +1,12 @@
-"""How keras_vit starts: its command, its processes, and whose modules they import.
+"""The command `keras-vit`, and imports of `zoo` and `train` that are ours for sure.
 
-`zoo` and `train` are names that other people's files have too. This module, whose name
-nobody else has, makes sure that they are ours, and says what is missing. It imports the
-standard library alone, and Keras where asked to.
+A user's folder may have a `train.py` or `zoo.py` of its own. This module, whose name is
+unique, makes sure that ours are imported, and names packages that are missing. It
+imports the standard library alone, and Keras in `need_backend`.
 """
 
 import difflib
+import glob
 import importlib.machinery
 import importlib.util
 import os
@@ -15,18 +16,18 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("keras_vit", "train", "zoo")
 BACKENDS = ("tensorflow", "jax", "torch")
+_TRAIN = os.path.join(HERE, "train")
+# The file of each command: modules of `train`, folders of it that can be run, the zoo.
 COMMANDS = {
-    "finetune": "fine-tune a model on a data set",
-    "pretrain": "train a model from scratch, to be fine-tuned later",
-    "masked_patches": "train a model without labels",
-    "study": "make the runs of a study: learning rates, examples, compute, VTAB",
-    "evaluate": "evaluate a model on a data set",
-    "few_shot": "probe a model with a few images a class",
-    "compare": "compare finished runs",
-    "explain": "show what a model looks at in photos",
-    "export": "export a model to TFLite, ONNX or a SavedModel",
-    "publish": "publish the model of a run",
-    "zoo": "list, download, check and convert released models",
+    **{
+        name[: -len(".py")]: os.path.join(_TRAIN, name)
+        for name in sorted(glob.glob("[!_]*.py", root_dir=_TRAIN))
+    },
+    **{
+        os.path.dirname(name): os.path.join(_TRAIN, name)
+        for name in sorted(glob.glob("*/__main__.py", root_dir=_TRAIN))
+    },
+    "zoo": os.path.join(HERE, "zoo", "__main__.py"),
 }
 # A Python that leaves out the folder it is started in, which `-m` would put first.
 # `-P`, which does that, is new in Python 3.11.
@@ -37,11 +38,7 @@ _START = (
 
 
 def main():
-    """Runs `keras-vit COMMAND ...`.
-
-    Returns:
-        int, the exit code, where the command itself does not end the process.
-    """
+    """Runs `keras-vit COMMAND ...` and returns the exit status."""
     given = sys.argv[1:2]
     if given in ([], ["-h"], ["--help"], ["help"]):
         print(usage())
@@ -58,36 +55,31 @@ def main():
 
 
 def usage():
-    """Returns the list of the commands."""
+    """Returns the list of the commands: of each the first line of its docstring."""
+    import ast
+
     width = max(map(len, COMMANDS)) + 2
-    rows = "\n".join(f"  {name:{width}}{does}" for name, does in COMMANDS.items())
+    rows = []
+    for name, path in COMMANDS.items():
+        with open(path, encoding="utf-8") as file:
+            says = ast.get_docstring(ast.parse(file.read()))
+        rows.append(f"  {name:{width}}{says.partition(chr(10))[0].rstrip('.')}")
     return (
         "The Vision Transformer for Keras 3: keras-vit COMMAND ...\n\n"
-        f"{rows}\n\n"
-        "keras-vit COMMAND --help shows examples and flags."
+        + "\n".join(rows)
+        + "\n\nkeras-vit COMMAND --help shows examples and flags."
     )
 
 
 def module(name):
-    """Returns the module of a command.
-
-    Args:
-        name: str, of `COMMANDS`.
-
-    Example:
-
-    >>> module("finetune"), module("zoo")
-    ('train.finetune', 'zoo')
-    """
+    """Returns the module of a command, such as `train.finetune` or `zoo`."""
     return name if name == "zoo" else f"train.{name}"
 
 
 def typed(name, arguments=()):
-    """Returns a command as this process was started: by `keras-vit` or `python -m`.
+    """Returns a command line in the style of this process: `keras-vit` or `python -m`.
 
-    Args:
-        name: str, of `COMMANDS`.
-        arguments: sequence of str, what follows it, quoted for a shell.
+    The arguments, a sequence of str, are quoted for a shell.
 
     Example:
 
@@ -105,35 +97,23 @@ def typed(name, arguments=()):
 
 
 def run(module):
-    """Runs a module as `python -m` does, with our packages whatever is on the path.
-
-    Args:
-        module: str, in one of `PACKAGES`.
-    """
+    """Runs one of our modules like `python -m`, whatever else is on the path."""
     _take_ours(*PACKAGES)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def python(module, *arguments):
-    """Returns the command line of a new Python that runs a module as `run` does.
-
-    Args:
-        module: str, in one of `PACKAGES`.
-        arguments: str each, for the module.
-    """
+    """Returns the command line of a new Python process that does `run(module)`."""
     return [sys.executable, "-c", _START, HERE, module, *arguments]
 
 
 def need_ours(*names):
-    """Makes sure that `import NAME` takes our package, without importing it.
+    """Checks that `import NAME` finds our package, without importing it.
 
-    A folder without Python, of photos say, is passed over.
-
-    Args:
-        names: str each, of `PACKAGES`.
+    A folder of that name without Python files, of photos say, is skipped.
 
     Raises:
-        ImportError: another file or folder of this name is found first.
+        ImportError: another module of this name is found first.
     """
     for name in names:
         try:
@@ -158,11 +138,7 @@ def need_ours(*names):
 
 
 def need_backend():
-    """Imports Keras.
-
-    Raises:
-        ModuleNotFoundError: the backend that it chooses is not installed.
-    """
+    """Imports Keras, or raises a ModuleNotFoundError that says which backend to add."""
     try:
         import keras  # noqa: F401
     except ModuleNotFoundError as error:
@@ -195,7 +171,7 @@ def _take_ours(*names):
 
 
 class _OurPackages:
-    """Finds packages of ours beside this file, before the path is searched."""
+    """Finds our packages beside this file, before the path is searched."""
 
     names: set[str] = set()
 

@@ -15,7 +15,10 @@ from docutils.statemachine import StringList
 from pygments.lexers.special import TextLexer
 from sphinx.util.nodes import make_refnode
 
+from keras_vit_start import COMMANDS
+
 ROOT = pathlib.Path(__file__).parents[2]
+_SECTIONS = "<!-- a section for each command of train -->"
 # A command, or a flag alone, in the docstring of a recipe.
 _COMMAND = re.compile(r"(keras-vit \w+(?: --\w+=[\w/]+)*|--\w+=[\w.]+)")
 
@@ -116,6 +119,17 @@ class Help(Directive):
         return [nodes.literal_block("", command + text, language="text")]
 
 
+def _write_sections(app, docname, source):
+    """Writes a section for each command of `train` into the page of the commands."""
+    if docname == "reference/commands":
+        sections = "\n".join(
+            f"## {name}\n\n```{{eval-rst}}\n.. help:: {name}\n```\n"
+            for name in COMMANDS
+            if name != "zoo"
+        )
+        source[0] = source[0].replace(_SECTIONS, sections)
+
+
 def _function_of(package, variant):
     return next(
         function
@@ -166,4 +180,5 @@ def setup(app):
     app.add_directive("help", Help)
     app.connect("autodoc-process-docstring", _head_examples)
     app.connect("missing-reference", _by_last_part)
+    app.connect("source-read", _write_sections)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

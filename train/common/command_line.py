@@ -18,7 +18,7 @@ _TRAINING = (*_DATA, *_PAGES, "tensorboard")
 _NEEDED = {
     "finetune": _TRAINING,
     "pretrain": _TRAINING,
-    "masked_patches": (*_DATA, "matplotlib", "tensorboard"),
+    "masked_patches": (*_DATA, "jinja2", "matplotlib", "tensorboard"),
     "study": (*_TRAINING, "yaml"),
     "evaluate": (*_DATA, *_PAGES, "yaml"),
     "few_shot": (*_DATA, "jinja2", "yaml"),

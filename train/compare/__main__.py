@@ -1,4 +1,4 @@
-"""Compares finished runs on the same data set: a page and a file of numbers.
+"""Compares finished runs on the same data set.
 
   keras-vit compare runs/vit runs/resnet --output=compare.md
   keras-vit compare runs/vit runs/resnet --output=compare.md --measure

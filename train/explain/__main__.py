@@ -1,4 +1,4 @@
-r"""Shows what a model sees in photos: the paper's figures, for any model and photo.
+r"""Reports what a model attends to in photos, with the paper's figures.
 
   keras-vit explain --model=vit-b16/imagenet21k+imagenet2012-224 \
       --images photo.jpg holiday/ --out=explained
@@ -74,10 +74,10 @@ def main(argv):
     command_line.need_tensorflow("Reading images")
     command_line.quiet_data()
     from train.common.errors import RunError
-    from train.explain import explaining
+    from train.explain import report
 
     try:
-        explaining.explain(
+        report.explain(
             given["model"],
             images,
             given["out"],
@@ -91,13 +91,8 @@ def main(argv):
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; nothing was written.")
-    print(f"report {os.path.join(given['out'], explaining.PAGE)}")
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+    print(f"report {os.path.join(given['out'], report.PAGE)}")
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

@@ -1,4 +1,4 @@
-"""Photos that somebody names, as a model takes them and as a person sees them."""
+"""Photos as a model takes them and as the report shows them."""
 
 import dataclasses
 import os
@@ -16,23 +16,22 @@ from train.data.sources.splits import DataError, check_name, named
 from train.inference.evaluation_data import center_crop
 from zoo.text import printable
 
-# Of a photo in a figure, in pixels.
+# Of a photo in the report, in pixels.
 LONGER_SIDE = 640
-# Letters of a photo's name in those of its figures.
+# Characters of a photo's name in the names of its figures.
 _STEM = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Photo:
-    """A photo, as a model takes it and as a person sees it.
+    """A photo as a model takes it and as the report shows it.
 
     Args:
-        number: int, which of the photos that are shown it is, from 1.
-        place: int, among all photos.
-        name: str, what tells it from the others.
+        number: int, its place among the photos that are shown, from 1.
+        place: int, its place among all photos.
+        name: str, its path from the folder that all photos have in common.
         image: float32 array (1, height, width, channels) in [-1, 1], the model's.
-        picture: uint8 array (height, width, 3): the whole photo, made smaller, or what
-            a central crop cuts out of it.
+        picture: uint8 array (height, width, 3): the photo made smaller, or its crop.
     """
 
     number: int
@@ -43,7 +42,7 @@ class Photo:
 
     @property
     def file_name(self):
-        """What the names of its files begin with."""
+        """What the names of its figures begin with."""
         stem = re.sub(r"[^\w.+-]+", "-", pathlib.PurePath(self.name).stem)
         return f"{self.number:02}-{stem[:_STEM].strip('-')}"
 
@@ -54,22 +53,21 @@ class Photos:
     Args:
         paths: files and folders; of folders all images in them and below, sorted.
             Hidden files there are left out.
-        without: path of a folder whose images are left out where they are not asked
-            for by name, such as that of an earlier report.
+        without: path of a folder, such as that of an earlier report, whose images are
+            left out unless they are named one by one.
 
     Attributes:
         paths: tuple of `pathlib.Path`, each file once.
-        names: tuple of str, what tells one file from the others.
-        ignored: tuple of str, files of the folders that are no images by their names.
+        names: tuple of str, see `Photo`.
+        ignored: tuple of str, other files in the folders.
 
     Raises:
-        DataError: a path is not there, a folder has no images, a file cannot be
+        DataError: a path does not exist, a folder has no images, a file cannot be
             decoded, or its name has line breaks or is not UTF-8.
     """
 
     def __init__(self, paths, without=None):
-        found = {}
-        ignored = []
+        found, ignored = {}, []
         for path in paths:
             path = pathlib.Path(path).expanduser()
             files = _images_in(path, without, ignored) if path.is_dir() else [path]
@@ -81,7 +79,8 @@ class Photos:
         if missing := [str(path) for path in self.paths if not path.is_file()]:
             raise DataError(f"There is no image {named(missing)}: check the path.")
         self.names = _names(self.paths)
-        self._split = self._of(self.paths)
+        self.shape, self._central_crop = None, False
+        self._split = _split(self.paths)
         if corrupt := find_corrupt(self._split):
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
@@ -92,42 +91,41 @@ class Photos:
     def __len__(self):
         return len(self.paths)
 
-    def batches(self, shape, batch_size, *, central_crop=False):
-        """Yields all photos, a few at a time.
+    def prepare_for(self, shape, central_crop=False):
+        """Sets the (height, width, channels) of the model's images.
 
-        Args:
-            shape: (height, width, channels) of the model's images.
-            batch_size: int.
-            central_crop: bool, see `center_crop`; without it photos are
-                squashed.
-
-        Yields:
-            float32 array (photos, height, width, channels) in [-1, 1].
+        Photos are squashed to it, or cut out with
+        `train.inference.evaluation_data.center_crop`.
         """
-        yield from _prepared(self._split, shape, batch_size, central_crop)
+        self.shape, self._central_crop = shape, central_crop
 
-    def one(self, place, number, shape, *, central_crop=False):
-        """Returns one of the photos.
+    def batches(self, batch_size):
+        """Yields all photos as float32 (photos, height, width, channels) in [-1, 1]."""
+        yield from self._batches(self._split, batch_size)
 
-        Args:
-            place: int, which.
-            number: int, see `Photo`.
-            shape: (height, width, channels) of the model's images.
-            central_crop: bool, as of `batches`.
-
-        Returns:
-            `Photo`.
-        """
-        split = self._of(self.paths[place : place + 1])
-        [image] = _prepared(split, shape, 1, central_crop)
-        if central_crop:
-            seen = np.broadcast_to((image[0] + 1) * 127.5, (*shape[:2], 3))
+    def one(self, place, number):
+        """Returns the `Photo` at a place."""
+        [image] = self._batches(_split(self.paths[place : place + 1]), 1)
+        if self._central_crop:
+            picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
         else:
-            seen = self._seen(place)
-        picture = np.clip(np.round(seen), 0, 255).astype("uint8")
+            picture = self._whole(place)
+        picture = np.clip(np.round(picture), 0, 255).astype("uint8")
         return Photo(number, place, self.names[place], image, picture)
 
-    def _seen(self, place):
+    def _batches(self, split, batch_size):
+        *size, channels = self.shape
+        if self._central_crop:
+            split = center_crop(split, tuple(size))
+        batches = pipeline.evaluation_batches(
+            split, image_size=tuple(size), batch_size=batch_size
+        )
+        for images, _ in pipeline.explained(batches, split):
+            if channels == 1:
+                images = tf.image.rgb_to_grayscale(images)
+            yield images.numpy()
+
+    def _whole(self, place):
         photo = self._split.decode(tf.constant(str(self.paths[place])))
         sides = np.array(photo.shape[:2])
         if sides.max() <= LONGER_SIDE:
@@ -135,39 +133,26 @@ class Photos:
         size = np.maximum(np.round(sides * LONGER_SIDE / sides.max()), 1).astype(int)
         return tf.image.resize(photo, size, method="area").numpy()
 
-    def _of(self, paths):
-        names = np.array([str(path) for path in paths], dtype=object)
-        return file_split("the photos", names, np.zeros(len(names), "int32"))
 
-
-def shape_for_photos(given):
-    """Returns the (height, width, channels) of a model's images, which photos can be.
-
-    Args:
-        given: `train.inference.given_model.GivenModel`.
+def shape_for_photos(loaded):
+    """Returns the (height, width, channels) of a loaded model's images.
 
     Raises:
-        RunError: it takes no photos.
+        RunError: the model's inputs are not photos of a fixed size.
     """
-    shape = given.model.input_shape
+    shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
         raise RunError(
-            f"The model {given.name} takes inputs of shape {shape[1:]}, which no photo "
-            "is: give one that takes (height, width, 3), or of gray (height, width, "
-            "1), of a fixed size."
+            f"The model {loaded.name} takes inputs of shape {shape[1:]}, which no "
+            "photo is: give one that takes (height, width, 3), or of gray (height, "
+            "width, 1), of a fixed size."
         )
     return shape[1:]
 
 
-def _prepared(split, shape, batch_size, central_crop):
-    *size, channels = shape
-    if central_crop:
-        split = center_crop(split, tuple(size))
-    batches = pipeline.evaluation_batches(
-        split, image_size=tuple(size), batch_size=batch_size
-    )
-    for images, _ in pipeline.explained(batches, split):
-        yield (images if channels == 3 else tf.image.rgb_to_grayscale(images)).numpy()
+def _split(paths):
+    names = np.array([str(path) for path in paths], dtype=object)
+    return file_split("the photos", names, np.zeros(len(names), "int32"))
 
 
 def _images_in(folder, without, ignored):
@@ -175,8 +160,7 @@ def _images_in(folder, without, ignored):
     if without is not None:
         left_out = pathlib.Path(without).expanduser().resolve()
     endings = image_endings()
-    files = []
-    others = []
+    files, others = [], []
     for path in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if is_hidden or path.is_dir() or left_out in path.resolve().parents:

@@ -1,4 +1,4 @@
-"""Probes a model's features: a linear classifier from few images per class.
+"""Evaluates a model's features: a linear probe on few images per class.
 
   keras-vit few_shot vit-b16/imagenet21k --dataset=cifar100
   keras-vit few_shot runs/digits --dataset=digits --shots=1,5

@@ -1,4 +1,4 @@
-"""Which output of a head is which class of a data set."""
+"""Matches the classes of a head to those of a data set, by name."""
 
 import collections
 import difflib
@@ -14,12 +14,11 @@ _NAMED = 10
 
 
 def match_classes(outputs, head_names, data_names):
-    """Finds the classes of a data set among those of a head.
+    """Returns the names of a head's classes, and the class of each label of a data set.
 
-    Names decide, but for capitals, spaces and hyphens. The 1,000 and 21,843 classes of
-    a head without names are ImageNet's, by WordNet id (`n01440764`) or by name
-    (`tench`). That there are as many classes as in the data set says nothing of their
-    order.
+    Matched by name, ignoring case, spaces, hyphens and underscores. A head without
+    names of 1,000 or 21,843 classes has ImageNet's, matched by WordNet id (`n01440764`)
+    or name (`tench`). An equal number of classes does not mean an equal order.
 
     Args:
         outputs: int, the classes of the head.
@@ -27,12 +26,10 @@ def match_classes(outputs, head_names, data_names):
         data_names: sequence of str in the order of the data set's labels.
 
     Returns:
-        Tuple of the names of the head's classes, and an int32 array of the place in the
-        head of each label.
+        Tuple of the names, and an int32 array: the place in the head of each label.
 
     Raises:
-        RunError: a class of the data set is none of the head's, or the names of these
-            are not known.
+        RunError: the head lacks a class of the data set, or its names are unknown.
 
     Example:
 
@@ -46,10 +43,10 @@ def match_classes(outputs, head_names, data_names):
         aliases = _imagenet(outputs)
     else:
         raise RunError(
-            f"The model tells {outputs} classes apart, whose names are not known, and "
-            f"the data set has {len(data_names)}: write the names to a file "
-            "class_names.txt beside the model's, one a line in the order of its "
-            "outputs, or pass a run's directory or a published model."
+            f"The model has {outputs} classes, whose names are not known, and the data "
+            f"set has {len(data_names)}: write the names to a file class_names.txt "
+            "beside the model's, one per line in the order of its outputs, or pass a "
+            "run's directory or a published model."
         )
     places = collections.defaultdict(list)
     for place, names in enumerate(aliases):
@@ -60,44 +57,30 @@ def match_classes(outputs, head_names, data_names):
         known = _some([names[-1] for names in aliases])
         raise RunError(
             f"{len(unknown)} of the data set's {len(data_names)} classes are not, or "
-            f"not clearly, among the {outputs} that the model tells apart: "
-            f"{_some(unknown)}; the model's are {known}. Rename the data set's, give "
-            "a model that was trained on them, or, where the model's are not called "
-            "so, write class_names.txt beside it."
+            f"not clearly, among the model's {outputs}: {_some(unknown)}; the model's "
+            f"are {known}. Rename the data set's, give a model that was trained on "
+            "them, or write the right names to class_names.txt beside the model."
         )
     found = [places[_plain(name)][0] for name in data_names]
     return tuple(names[-1] for names in aliases), np.array(found, dtype="int32")
 
 
 def imagenet_names(outputs):
-    """Returns the names of ImageNet's classes, of a head that tells as many apart.
-
-    Args:
-        outputs: int, the classes of the head.
-
-    Returns:
-        Tuple of str.
+    """Returns a tuple of the names of ImageNet's 1,000 or 21,843 classes.
 
     Raises:
-        RunError: ImageNet has another number of classes, or the names cannot be had.
+        RunError: ImageNet has another number of classes, or their names cannot be
+            downloaded.
     """
     if outputs not in IMAGENET_HEADS:
-        raise RunError(
-            f"The model tells {outputs:,} classes apart, whose names are not known."
-        )
+        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
     return tuple(name for _, name in _imagenet(outputs))
 
 
 def find_class(wanted, outputs, head_names):
-    """Finds a class that a person names.
+    """Returns the place in a head of a class that is given by name or number.
 
-    Args:
-        wanted: str, its name, but for capitals, spaces and hyphens, or its number.
-        outputs: int, the classes of the head.
-        head_names: sequence of str in the order of the head, None where unknown.
-
-    Returns:
-        int, its place in the head.
+    The arguments are those of `match_classes`; `wanted` is a str.
 
     Raises:
         RunError: there is no such class, or several.
@@ -121,13 +104,13 @@ def find_class(wanted, outputs, head_names):
         )
     if not names:
         raise RunError(
-            f"{wanted!r} is none of the model's {outputs:,} classes, whose names are "
-            f"not known: give {numbers}."
+            f"{wanted!r} is not one of the model's {outputs:,} classes, whose names "
+            f"are not known: give {numbers}."
         )
     near = difflib.get_close_matches(_plain(wanted), names, n=3)
     near = [head_names[names.index(name)] for name in near] or list(head_names)
     raise RunError(
-        f"{wanted!r} is none of the model's {outputs:,} classes: give one such as "
+        f"{wanted!r} is not one of the model's {outputs:,} classes: give one such as "
         f"{_some(near)}, or {numbers}."
     )
 

@@ -1,4 +1,4 @@
-"""A model that somebody names, and what it answers to a data set."""
+"""Loads a model by directory, file or name, and computes its outputs for a data set."""
 
 import contextlib
 import dataclasses
@@ -24,19 +24,19 @@ from zoo.catalog import registry
 from zoo.catalog.locate import fetch_card
 from zoo.store import hub
 
-# What to do where the memory is full.
+# The remedy where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 @dataclasses.dataclass(frozen=True)
 class GivenModel:
-    """A model and what is known of it.
+    """A loaded model and its metadata.
 
     Args:
-        name: str, what it is called where files are named after it.
+        name: str, for the names of files.
         model: `keras.Model` from images in [-1, 1] to logits, or to features.
         class_names: tuple of str in the order of the head, None where unknown.
-        config: dict, the recipe of the run that it comes from; empty of any other.
+        config: dict, the recipe of the run that it comes from; empty without a run.
     """
 
     name: str
@@ -50,12 +50,12 @@ def load(source, *, image_size=None, features=False):
 
     Args:
         source: str, the directory of a finished run, a `.keras` file, or whatever
-            `keras_vit.load_model` takes. A name of the zoo goes before a directory that
-            is called so.
+            `keras_vit.load_model` takes. A name of the zoo takes precedence over a
+            directory of that name.
         image_size: int or (height, width) in pixels, to which the position embeddings
             are resized; by default that of the model.
-        features: bool, whether to leave the head out: the model then gives what goes
-            into it, that of `pre_logits` where the model has them.
+        features: bool, whether to leave out the head: the outputs are then its inputs,
+            those of `pre_logits` where the model has it.
 
     Returns:
         `GivenModel`.
@@ -83,53 +83,47 @@ def load(source, *, image_size=None, features=False):
 
 
 def answers(predictor, batches, split):
-    """Returns what a model answers to every example of a split, in order.
+    """Returns labels (examples,) and outputs (examples, ...) of a split, in its order.
 
     Args:
         predictor: `keras_vit.Predictor`.
         batches: `tf.data.Dataset` of (images, labels), made from the split.
         split: `train.data.sources.splits.Split`.
 
-    Returns:
-        Tuple of labels (examples,) and answers (examples, ...) as NumPy arrays.
-
     Raises:
-        RunError: an image cannot be decoded, the memory is full, or an answer is not
+        RunError: an image cannot be decoded, the memory is full, or an output is not
             finite.
     """
-    all_labels, all_answers = [], []
+    all_labels, all_outputs = [], []
     with (
         progress_bar(total=split.num_examples, unit="image", desc="images") as bar,
         explaining_full_memory(LESS_MEMORY),
     ):
         for images, labels in pipeline.explained(batches, split):
-            all_answers.append(predictor(images))
+            all_outputs.append(predictor(images))
             all_labels.append(labels.numpy())
             bar.update(len(all_labels[-1]))
-    answered = np.concatenate(all_answers)
-    finite = np.isfinite(answered.reshape(len(answered), -1)).all(axis=1)
+    outputs = np.concatenate(all_outputs)
+    finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
     if not finite.all():
         raise RunError(
-            f"The model's answers to {np.sum(~finite):,} of {len(answered):,} images "
+            f"The model's outputs for {np.sum(~finite):,} of {len(outputs):,} images "
             "are not finite: it has diverged in training, or its precision is too "
             "small for it. Pass another model."
         )
-    return np.concatenate(all_labels), answered
+    return np.concatenate(all_labels), outputs
 
 
-def image_size_of(given):
-    """Returns the (height, width) of a model's images, three channels deep.
-
-    Args:
-        given: `GivenModel`.
+def image_size_of(loaded):
+    """Returns the (height, width) of a model's images of three channels.
 
     Raises:
-        RunError: it takes something else, or several sizes.
+        RunError: the model takes other inputs, or several sizes.
     """
-    shape = given.model.input_shape
+    shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
         raise RunError(
-            f"The model {given.name} takes images of shape {shape[1:]}: give one that "
+            f"The model {loaded.name} takes images of shape {shape[1:]}: give one that "
             "takes (height, width, 3) of a fixed size."
         )
     return shape[1:3]
@@ -137,9 +131,9 @@ def image_size_of(given):
 
 def _of_run(run, image_size, features):
     run.require(run.model)
-    given = _of_keras_file(run.model, image_size, features)
+    loaded = _of_keras_file(run.model, image_size, features)
     return dataclasses.replace(
-        given, name=_name(run.path.resolve().name), config=run.read_config()
+        loaded, name=_name(run.path.resolve().name), config=run.read_config()
     )
 
 
@@ -157,7 +151,7 @@ def _of_keras_file(path, image_size, features):
 
 
 def _names_beside(path, model, features):
-    """Returns the names of a model's classes that stand beside its file, or None."""
+    """Returns the class names beside the file of a model, None without them."""
     run = RunDirectory(path.parent)
     if features or not run.class_names.is_file():
         return None
@@ -166,8 +160,8 @@ def _names_beside(path, model, features):
         if not has_head(model):
             return None
         raise RunError(
-            f"{run.class_names} has {len(names)} lines, but {path} tells {outputs} "
-            "classes apart: write one name a line, or move away what belongs to "
+            f"{run.class_names} has {len(names)} lines, but {path} has {outputs} "
+            "classes: write one name per line, or move the file away if it belongs to "
             "another model."
         )
     return names
@@ -180,7 +174,7 @@ def _check_ends(path, model):
     if len(inputs) != 1 or len(outputs) != 1:
         raise RunError(
             f"The model {path} cannot be used: it has {len(inputs)} known inputs and "
-            f"{len(outputs)} outputs, and one of each is needed: save a functional "
+            f"{len(outputs)} outputs, where one of each is needed. Save a functional "
             "keras.Model from images to logits."
         )
 
@@ -207,7 +201,7 @@ def _of_weights(source, card, image_size, features):
 
 
 def _card(source, folder):
-    """Returns the card beside what was loaded from elsewhere, None without one."""
+    """Returns the card of a model on the hub or in a folder, None without one."""
     with contextlib.suppress(zoo.CatalogError):
         if isinstance(source, str) and hub.is_handle(source):
             return zoo.get(source)

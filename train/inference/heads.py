@@ -1,31 +1,15 @@
-"""What a model ends in: its classification head, or the features without one."""
+"""The classification head of a model, and the model without it."""
 
 import keras
 
 
 def has_head(model):
-    """Tells whether a model of `keras_vit` ends in its head.
-
-    Args:
-        model: `keras.Model`.
-
-    Example:
-
-    >>> has_head(keras_vit.VisionTransformer("ViT-Ti_16", image_size=32))
-    True
-    """
+    """Returns whether a model of `keras_vit` ends in its head."""
     return model.layers[-1].name == "head"
 
 
 def body_and_head(model):
-    """Splits a model before its head.
-
-    Args:
-        model: `keras.Model` of `keras_vit`.
-
-    Returns:
-        Tuple of a `keras.Model` from images to features, and the head; or of the model
-        itself and None.
+    """Returns the model of the features and the head; `(model, None)` without head.
 
     Example:
 

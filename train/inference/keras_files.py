@@ -1,4 +1,4 @@
-"""`.keras` files, each byte of which is checked before Keras reads one."""
+"""Loads `.keras` files, which are checked before Keras reads them."""
 
 import json
 import pathlib
@@ -20,17 +20,11 @@ _MOST_CONFIG_BYTES = 2**25
 
 
 def load_model(path):
-    """Loads a model that Keras saved, without its optimizer.
-
-    Args:
-        path: str or path of the `.keras` file.
-
-    Returns:
-        `keras.Model`.
+    """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
     Raises:
-        RunError: the file is damaged, of another kind, or holds what Keras cannot load
-            or what could run code.
+        RunError: the file is damaged, of another kind, cannot be loaded by Keras, or
+            could run code.
 
     Example:
 
@@ -43,7 +37,7 @@ def load_model(path):
     config, version = _checked(path)
     try:
         model = keras.saving.load_model(path, compile=False)
-    # Whatever the layers raise at what the file says of them.
+    # Layers raise errors of any kind at a wrong config.
     except Exception as error:
         raise _refusal(path, _why_not(config, version, error)) from error
     if not isinstance(model, keras.Model):
@@ -54,10 +48,10 @@ def load_model(path):
 
 
 def _checked(path):
-    """Returns the config of a file that is whole, and the Keras that wrote it."""
+    """Returns the config of an undamaged file, and the version of Keras in it."""
     again = "copy, download or save it again"
     if RunDirectory(path.parent).checkpoints.is_dir():
-        again += ", or give the command of its run again, which writes it anew"
+        again += ", or run the command of its run again, which writes it anew"
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "there is no such file"
         raise _refusal(path, f"{what}: check the path.")
@@ -90,7 +84,7 @@ def _read(archive, path):
     if _CONFIG not in names or not _WEIGHTS & set(names):
         raise _refusal(
             path,
-            "it is a zip archive, and not of a model that Keras saved: it has no "
+            "it is a zip archive, but not of a model that Keras saved: it has no "
             f"{_CONFIG} or no model.weights.h5.",
         )
     if len(set(names)) < len(names):
@@ -111,8 +105,8 @@ def _read(archive, path):
     if any(found.get("class_name") == "__lambda__" for found in _objects(config)):
         raise _refusal(
             path,
-            "it holds Python code in a Lambda layer, which could do anything when read "
-            "and is never loaded: replace the layer, and save the model again.",
+            "it holds Python code in a Lambda layer, which could do anything and is "
+            "never loaded: replace the layer, and save the model again.",
         )
     try:
         version = str(json.loads(archive.read(_METADATA))["keras_version"])
@@ -129,7 +123,7 @@ def _why_not(config, version, error):
     )
     if foreign:
         return (
-            f"its {first_line(', '.join(foreign))} is neither of Keras nor of "
+            f"its {first_line(', '.join(foreign))} is from neither Keras nor "
             "keras_vit: load it in Python with the library that it comes from."
         )
     return (
@@ -140,7 +134,7 @@ def _why_not(config, version, error):
 
 
 def _is_foreign(found):
-    """Says whether a class is of a library that nobody has imported."""
+    """Returns whether a class is from a library that has not been imported."""
     registered = found.get("registered_name")
     if not isinstance(found.get("class_name"), str) or "module" not in found:
         return False
@@ -154,7 +148,7 @@ def _is_foreign(found):
 
 
 def _objects(config):
-    """Yields the dicts in what JSON gave, without recursion."""
+    """Yields the dicts in parsed JSON, without recursion."""
     left = [config]
     while left:
         found = left.pop()

@@ -1,4 +1,4 @@
-"""The directory of a run: what is where, and whose it is."""
+"""The directory of a run: its files, its lock, and the settings it was started with."""
 
 import contextlib
 import json
@@ -10,16 +10,12 @@ import socket
 import filelock
 
 from train.common.errors import RunError
-from train.common.files import make_folder, remove_temporaries, whole_file
+from train.common.files import make_folder, remove_temporaries, write_text
 from train.data.registry import is_same
 
 
 class RunDirectory:
-    """The files of a run.
-
-    Args:
-        path: str or path.
-    """
+    """The paths of a run's files, in the directory `path`."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path).expanduser()
@@ -40,10 +36,9 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def locked(self):
-        """Keeps other processes from training in the directory, which is made.
+        """Locks the directory, which is made, and removes half-written files in it.
 
-        What writes that were killed left half done is removed. The system lifts the
-        lock of a process that ends, however it does.
+        The operating system releases the lock when the process ends, however it does.
 
         Raises:
             RunError: another process has the lock, or the directory cannot be written.
@@ -65,13 +60,13 @@ class RunDirectory:
                 ) from error
             except (OSError, NotImplementedError) as error:
                 raise RunError(
-                    f"Cannot lock {self.lock}: {error}. Mend the permissions, or pass "
-                    "a --run_dir on a disk that has locks."
+                    f"Cannot lock {self.lock}: {error}. Fix the permissions, or pass "
+                    "a --run_dir on a disk that supports locks."
                 ) from error
             stack.callback(lock.release)
-            # A soft lock, for disks that have no others, is the file itself.
+            # A soft lock, for disks without others, is the file itself.
             if not isinstance(lock, filelock.SoftFileLock):
-                # While it is locked, or it could be another run's already.
+                # Before the release: after it, it may be another run's.
                 stack.callback(self._unlink_lock)
                 with contextlib.suppress(OSError):
                     self.lock.write_text(
@@ -86,17 +81,17 @@ class RunDirectory:
             text = self.lock.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        # Whatever else is in the file does not reach a terminal.
+        # Other content of the file must not reach a terminal.
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
     def _remove_if_empty(self):
-        # Of what was refused before anything was written.
+        # A run that was refused has written nothing.
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
     def _unlink_lock(self):
-        # Windows does not remove what is open.
+        # Windows does not remove open files.
         with contextlib.suppress(OSError):
             self.lock.unlink()
 
@@ -109,29 +104,28 @@ class RunDirectory:
                 path.unlink(missing_ok=True)
 
     def claim(self, settings):
-        """Makes the directory that of a run; what is there of the same run stays.
+        """Writes a run's settings, or checks that the run there has the same ones.
 
         Args:
-            settings: dict of what decides the run's result, to JSON. A directory that
-                holds checkpoints or the model of other settings is left alone.
+            settings: dict of everything that decides the run's result, for JSON.
 
         Returns:
             The directory itself.
 
         Raises:
-            RunError: the directory cannot be written, or holds another run, or one
-                without its settings.
+            RunError: the directory cannot be written, or holds checkpoints or the model
+                of a run with other or unknown settings.
         """
         make_folder(self.path)
         self._claim(self.config, settings, "settings")
         return self
 
     def claim_data(self, facts, since=None):
-        """Makes sure that a run goes on with the data that it began with.
+        """Writes the facts of a run's data, or checks that they have not changed.
 
         Args:
-            facts: dict of what is known of the data, to JSON.
-            since: dict of further facts, which runs of earlier versions did not note.
+            facts: dict, for JSON.
+            since: dict of further facts, which earlier versions did not write.
 
         Raises:
             RunError: the directory cannot be written, or holds a run on other data.
@@ -154,15 +148,11 @@ class RunDirectory:
                 )
             self._compare(file, settings, kind)
         else:
-            with whole_file(file) as temporary:
-                text = json.dumps(settings, indent=2, ensure_ascii=False)
-                temporary.write_text(f"{text}\n", encoding="utf-8")
+            text = json.dumps(settings, indent=2, ensure_ascii=False)
+            write_text(file, f"{text}\n")
 
     def require(self, *files):
-        """Makes sure that a finished run left these files.
-
-        Args:
-            *files: paths, of those above.
+        """Checks that these files of a finished run exist.
 
         Raises:
             RunError: one is missing.
@@ -171,18 +161,18 @@ class RunDirectory:
             if not file.is_file():
                 raise RunError(
                     f"{self.path} has no {file.name}, so it holds no finished run: "
-                    "give the command again that began it, or check the path."
+                    "run the command again that started it, or check the path."
                 )
 
     def read_config(self):
-        """Returns the settings of the run, a dict; empty where there are none.
+        """Returns the settings of the run, a dict, empty without their file.
 
         Raises:
             RunError: the file is damaged.
         """
         if not self.config.is_file():
             return {}
-        remedy = f"pass {self.model}, which does without it, and --dataset"
+        remedy = f"pass {self.model}, which needs no settings, and --dataset"
         config = _read(self.config, remedy)
         if missing := {"dataset", "validation_fraction"} - config.keys():
             raise RunError(
@@ -193,13 +183,13 @@ class RunDirectory:
 
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
-        # A person's editor may leave out the last line break, or begin with a mark.
+        # An editor may drop the last line break, or add a byte order mark.
         text = self.class_names.read_text(encoding="utf-8-sig")
         return tuple(text.removesuffix("\n").split("\n"))
 
     def _is_begun(self):
-        # A run that stopped at an error before its first checkpoint leaves nothing to
-        # go on with: the mended command may have its directory.
+        # A run that failed before its first checkpoint has nothing to continue: the
+        # corrected command may use its directory.
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
     def _compare(self, file, settings, kind):
@@ -213,8 +203,8 @@ class RunDirectory:
         if differences:
             raise RunError(
                 f"{self.path} holds a run with other {kind}: "
-                f"{', '.join(differences)}. Give it the same to go on with it, or pass "
-                "another --run_dir."
+                f"{', '.join(differences)}. Pass the same to continue it, or another "
+                "--run_dir."
             )
 
 

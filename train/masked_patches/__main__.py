@@ -1,4 +1,4 @@
-"""Trains a Vision Transformer without labels, to predict colours of masked patches.
+"""Trains a Vision Transformer without labels, by masked patch prediction.
 
   keras-vit masked_patches --dataset=photos/
   keras-vit masked_patches --dataset=imagenet2012 --strategy=mirrored

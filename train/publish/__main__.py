@@ -69,10 +69,5 @@ def main(argv):
         sys.exit(f"error: {error}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

@@ -1,4 +1,4 @@
-"""A finished run as a model that others find, load and read about."""
+"""Writes the model of a finished run into a registry, or pushes it to the hub."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import keras_vit
 import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_file, whole_folder
+from train.common.files import make_folder, whole_folder
 from train.data.registry import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -25,7 +25,7 @@ from zoo.network import SIZES, Semantics
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
-# Between what the SavedModel and the model compute, of the largest logit.
+# Between the logits of the SavedModel and of the model, relative to the largest.
 _TOLERANCE = 1e-4
 _LOCK_SECONDS = 60
 
@@ -45,7 +45,7 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
 
     Raises:
         RunError: the run is not finished, or its files are damaged; the name is taken
-            or is none; the folder cannot be written. A model that was there stays.
+            or not valid; the folder cannot be written. A model that was there stays.
 
     Example:
 
@@ -62,28 +62,28 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     name = run.path.resolve().name if name is None else name
     if not registry.is_name(name):
         raise RunError(
-            f"{name!r} is no name for a model: pass --name with letters, digits, '.', "
-            "'_' and '-' only, which begins with a letter or digit."
+            f"{name!r} is not a model name: pass --name with letters, digits, '.', "
+            "'_' and '-' only, starting with a letter or digit."
         )
-    report, class_names, trained = _finished(run)
+    report, class_names, trained = _read_run(run)
     to = make_folder(to, "--to")
     folder = to / name
-    with _alone(to):
+    with _locked(to):
         if folder.exists() and not replace:
             raise RunError(
                 f"{to} holds a model called {name!r} already: pass another --name, or "
                 "--replace."
             )
         if folder.exists() and not (folder / registry.CARD).is_file():
-            raise RunError(f"{folder} is in the way and is no published model.")
+            raise RunError(f"{folder} is in the way: it is not a published model.")
         with whole_folder(folder) as temporary:
-            _fill(temporary, run, name, licence, report, class_names, trained)
+            _write_model(temporary, run, name, licence, report, class_names, trained)
         registry.write_index(to)
     return folder
 
 
 def push(folder, repository, *, private=False):
-    """Puts a published model on the Hugging Face hub.
+    """Uploads a published model to the Hugging Face hub.
 
     Args:
         folder: path of the model's folder.
@@ -94,19 +94,19 @@ def push(folder, repository, *, private=False):
         str, its URL.
 
     Raises:
-        RunError: no token, no network, or the hub refuses.
+        RunError: there is no token or no network, or the hub refuses.
     """
     try:
         return zoo.store.hub.push(folder, repository, private=private)
     except zoo.StoreError as error:
         raise RunError(
-            f"{error} The model is whole in {folder}: to push it, give the command "
+            f"{error} The model is complete in {folder}: to push it, run the command "
             "again with --replace."
         ) from error
 
 
-def _finished(run):
-    """Returns what a run left: its report, class names and model."""
+def _read_run(run):
+    """Returns report, class names and model of a finished run, all checked."""
     run.require(run.results, run.class_names, run.model)
     try:
         report = json.loads(run.results.read_text(encoding="utf-8"))
@@ -119,8 +119,8 @@ def _finished(run):
     for name in class_names:
         if not is_safe(name):
             raise RunError(
-                f"The class {brief(name)} cannot be published, its name has control "
-                f"characters: rename it in {run.class_names}."
+                f"The class {brief(name)} cannot be published: its name has control "
+                f"characters. Rename it in {run.class_names}."
             )
     model = load_model(run.model)
     try:
@@ -129,29 +129,28 @@ def _finished(run):
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
     if model.output_shape[-1] != len(class_names):
         raise RunError(
-            f"{run.class_names} names {len(class_names)} classes and {run.model} tells "
-            f"{model.output_shape[-1]} apart: they are not of one run."
+            f"{run.class_names} names {len(class_names)} classes and {run.model} has "
+            f"{model.output_shape[-1]}: they are not of one run."
         )
     return report, class_names, model
 
 
-def _alone(to):
-    """Lets one process at a time write to a registry."""
+def _locked(to):
     try:
         return filelock.FileLock(to / ".lock").acquire(timeout=_LOCK_SECONDS)
     except filelock.Timeout as error:
         raise RunError(
             f"Another process has been writing to {to} for {_LOCK_SECONDS} seconds: "
-            "wait for it, or end it."
+            "wait for it, or stop it."
         ) from error
 
 
-def _fill(folder, run, name, licence, report, class_names, trained):
+def _write_model(folder, run, name, licence, report, class_names, trained):
     weights = registry.WEIGHTS[0]
     if Semantics(**computed(trained)) != Semantics():
-        weights = registry.WEIGHTS[1]  # which says what the model computes
+        weights = registry.WEIGHTS[1]  # its metadata describe the computation
     keras_vit.save_released_weights(trained, folder / weights)
-    model = _loaded(folder / weights, trained)
+    model = _load_and_compare(folder / weights, trained)
     write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
     config = report["config"]
@@ -178,16 +177,11 @@ def _fill(folder, run, name, licence, report, class_names, trained):
         licence=licence,
     )
     pictures = [name for name in PICTURES if (run.path / name).is_file()]
-    for kept in (run.model, run.class_names, run.results):
-        shutil.copyfile(kept, folder / kept.name)
-    for picture in pictures:
-        shutil.copyfile(run.path / picture, folder / picture)
-    for file, text in (
-        ("README.md", model_page(card, report, pictures)),
-        (registry.CARD, card.to_json()),
-    ):
-        with whole_file(folder / file) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    for name in (run.model.name, run.class_names.name, run.results.name, *pictures):
+        shutil.copyfile(run.path / name, folder / name)
+    page = model_page(card, report, pictures)
+    (folder / "README.md").write_text(page, encoding="utf-8")
+    (folder / registry.CARD).write_text(card.to_json(), encoding="utf-8")
 
 
 def _card(run, **fields):
@@ -197,8 +191,8 @@ def _card(run, **fields):
         raise RunError(f"{run.path} cannot be published: {error}.") from error
 
 
-def _loaded(path, trained):
-    """Returns the model as others will load it, which must have the same variables."""
+def _load_and_compare(path, trained):
+    """Returns the model as others will load it, checked bit for bit."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")
     try:
@@ -228,14 +222,13 @@ def _check_saved_model(folder, model):
 
 
 def _architecture(model):
-    """Returns the sizes of the recipe's model."""
     if isinstance(model, str):
         return zoo.ARCHITECTURES[model].sizes
     return {name: value for name, value in model.items() if name in SIZES}
 
 
 def _base(weights):
-    """Returns the name of the weights, of a local file no more than its own."""
+    # Of a local file the name alone: its folder is nobody else's business.
     if weights is not None and os.path.exists(weights):
         return pathlib.Path(weights).name
     return weights

@@ -1,4 +1,4 @@
-"""Makes the runs of a study, and ends in a table and a plot.
+"""Trains the runs of a study, and reports them in a table and a plot.
 
   keras-vit study --study=learning_rates --dataset=cifar100
   keras-vit study --study=examples --dataset=photos/ --models=ViT-Ti_16,ViT-S_16

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.skipif(
 
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
-from train.explain.photos import Photos  # noqa: E402
-from train.export import run  # noqa: E402
 from train.inference import given_model  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
 
@@ -45,17 +43,6 @@ def test_what_is_written(home):
     assert (home / "runs" / "one" / "config.json").is_file()
 
 
-def test_photos(home):
-    image = pytest.importorskip("PIL.Image")
-    (home / "photos").mkdir()
-    image.new("RGB", (4, 4)).save(home / "photos" / "a.png")
-    for given in ("~/photos", "~/photos/a.png"):
-        assert Photos([given]).paths == (home / "photos" / "a.png",)
-    (home / "more").mkdir()
-    image.new("RGB", (4, 4)).save(home / "more" / "b.png")
-    assert len(Photos(["~/more"])) == 1
-
-
 def test_models(home, goldens):
     shutil.copy(goldens / "token.npz", home / "token.npz")
     assert given_model.load("~/token.npz").name == "token"
@@ -64,8 +51,6 @@ def test_models(home, goldens):
     (home / "run").mkdir()
     shutil.copy(home / "model.keras", home / "run" / "model.keras")
     assert given_model.load("~/run").name == "run"
-    with pytest.raises(RunError, match="There is no file|cannot be used"):
-        run.export("~/none.npz", ["tflite"], "~/out")
 
 
 def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):

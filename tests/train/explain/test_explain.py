@@ -1,6 +1,7 @@
 """What the report of a model and photos holds, and what is refused."""
 
 import csv
+import dataclasses
 import html.parser
 import json
 import os
@@ -8,8 +9,8 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 
+import in_turn
 import keras
 import numpy as np
 import PIL.Image
@@ -20,8 +21,11 @@ import keras_vit
 from keras_vit import explain
 from train import baselines
 from train.common.errors import RunError
-from train.explain import book, explaining, looks
-from train.explain.photos import LONGER_SIDE, Photos
+from train.data.sources.splits import DataError
+from train.explain import figures, page
+from train.explain.photos import LONGER_SIDE, Photos, shape_for_photos
+from train.explain.predictions import Classes, classes_of
+from train.explain.report import explain as write_report
 from train.inference import given_model
 
 tf = pytest.importorskip("tensorflow")
@@ -29,10 +33,10 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="TensorFlow reads the images"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
 NAMES = ("cat", "dog", "red fox", "<b>owl</b> & co", "crow")
 OF_PHOTOS = ("rollout", "gradient", "layers", "features", "heads")
 OF_MODEL = ("figure_7", "filters", "position_similarity", "attention_distance")
+ALL_KINDS = dict(figures.KINDS)
 # What a file of each format begins with.
 PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF-"
 
@@ -50,6 +54,11 @@ def save(model, folder, names=NAMES):
 @pytest.fixture(scope="module")
 def model_file(tmp_path_factory):
     return save(small_models.made(), tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def tiny(model_file):
+    return given_model.load(model_file)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +87,7 @@ def photos(tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Figures are drawn, but not rendered."""
+    """Figures are drawn, but not rendered; returns a function that leaves kinds out."""
 
     def savefig(figure, path, **options):
         if path.suffix == ".png":
@@ -87,6 +96,25 @@ def quick(monkeypatch):
             path.write_bytes(PDF)
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+
+    def only(*names):
+        kinds = {name: ALL_KINDS[name] for name in ("attention", *names)}
+        for module in (figures, page):
+            monkeypatch.setattr(module, "KINDS", kinds)
+
+    return only
+
+
+@pytest.fixture
+def explained(quick, monkeypatch):
+    """Explains a model that is in memory; returns what report.json holds."""
+
+    def report_of(loaded, images, out, **options):
+        with monkeypatch.context() as patched:
+            patched.setattr(given_model, "load", lambda *args, **kwargs: loaded)
+            return write_report("tiny", images, out, **options)
+
+    return report_of
 
 
 def numbers(out, name):
@@ -127,33 +155,27 @@ class Page(html.parser.HTMLParser):
             self.said.append(data)
 
 
-def command(*arguments, cwd):
-    """Runs the command as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "train.explain", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
-    )
-
-
 @pytest.fixture(scope="module")
 def report(model_file, photos, tmp_path_factory):
-    """What the command leaves."""
+    """What the command leaves, after others that failed."""
     folder = tmp_path_factory.mktemp("work")
-    done = command(
-        f"--model={model_file}",
-        "--images",
-        photos / "wide.png",
-        photos,
-        "--shown=2",
-        "--out=new/report",
+    model, images = f"--model={model_file}", ["--images", photos / "wide.png", photos]
+    wrong, no_image, no_model, done = in_turn.run(
+        "train.explain.__main__",
+        [
+            ["--model=m.keras", "--images", "no.jpg", "--out=out"],
+            [model, "--out=out"],
+            [*images, "--out=out"],
+            [model, *images, "--shown=2", "--out=new/report"],
+        ],
         cwd=folder,
     )
-    assert done.returncode == 0, done.stderr
+    assert wrong == [1, "", "error: There is no image no.jpg: check the path.\n"]
+    for code, *words in (no_image, no_model):
+        assert code == 1 and "Give a model, images and a folder" in "".join(words)
     ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
-    assert done.stdout == f"{ignored}\nreport new/report/report.html\n"
+    assert done[:2] == [0, f"{ignored}\nreport new/report/report.html\n"]
+    assert [path.name for path in folder.iterdir()] == ["new"]
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"
 
@@ -266,7 +288,7 @@ def test_page_needs_nothing_else(report):
     assert "<i>&tall.jpg" in page.text and "<b>owl</b> & co" in text.replace(
         "&lt;", "<"
     ).replace("&gt;", ">").replace("&amp;", "&")
-    assert "python -m train.explain --model=" in page.text
+    assert "keras-vit explain " in page.text
     assert len(text) < 5e6
 
 
@@ -367,11 +389,12 @@ def bit():
     ],
     ids=["hybrid", "gap", "gray", "features", "all tokens", "relative", "BiT"],
 )
-def test_what_a_model_lacks(make, missing, quick, photos, tmp_path):
+def test_what_a_model_lacks(make, missing, explained, photos, tmp_path):
     model = make()
-    model_file = save(model, tmp_path / "models")
     out = tmp_path / "out"
-    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    names = NAMES if model.output_shape[1:] == (5,) else None
+    loaded = given_model.GivenModel("tiny", model, names)
+    facts = explained(loaded, [photos / "wide.png"], out)
     why = dict(facts["missing"])
     if facts["why_no_predictions"]:
         why["predictions"] = facts["why_no_predictions"]
@@ -401,89 +424,84 @@ def test_what_a_model_lacks(make, missing, quick, photos, tmp_path):
         )
 
 
-def test_a_new_head_and_numbers_that_are_not_finite(quick, photos, tmp_path):
+def test_a_new_head_and_outputs_that_are_not_finite(explained, quick, photos, tmp_path):
+    quick("gradient")
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=5
     )
-    model_file = save(model, tmp_path / "models")
+    loaded = given_model.GivenModel("tiny", model, NAMES)
     out = tmp_path / "out"
-    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    facts = explained(loaded, [photos / "wide.png"], out)
     assert "the head is new" in facts["why_no_predictions"]
     assert set(facts["missing"]) == {"gradient"}
     assert not (out / "predictions.csv").exists()
+    quick()
     model.get_layer("head").bias.assign([np.nan, 0, 0, 0, 0])
-    save(model, tmp_path / "models")
-    facts = explaining.explain(model_file, [photos / "wide.png"], out)
+    facts = explained(loaded, [photos / "wide.png"], out)
     assert "not finite" in facts["why_no_predictions"]
     assert facts["why_no_predictions"] in Page(out / "report.html").text
 
 
-def test_a_class_that_is_asked_for(quick, model_file, photos, tmp_path):
-    model = keras.saving.load_model(model_file)
+def test_a_class_that_is_asked_for(explained, quick, tiny, photos, tmp_path):
+    quick("gradient")
+    out = tmp_path / "out"
+    facts = explained(tiny, [photos / "wide.png"], out, class_name="Red_Fox")
+    assert facts["class"] == "red fox"
+    assert classes_of(tiny).find("4") == (4, "crow")
+    found = numbers(out, "01-wide-gradient")
+    assert found["class_name"] == "red fox"
     image = prepared(photos / "wide.png")
-    grid = explain.grid_size(model)
-    for asked, number in (("Red_Fox", 2), ("4", 4)):
-        out = tmp_path / asked
-        facts = explaining.explain(
-            model_file, [photos / "wide.png"], out, class_name=asked
-        )
-        assert facts["class"] == NAMES[number]
-        found = numbers(out, "01-wide-gradient")
-        assert found["class_name"] == NAMES[number]
-        expected = explain.gradient_attention(model, image, number)[0]
-        np.testing.assert_allclose(
-            found["map"], explain.patch_map(expected, grid), rtol=1e-3, atol=1e-6
-        )
+    expected = explain.gradient_attention(tiny.model, image, 2)[0]
+    expected = explain.patch_map(expected, explain.grid_size(tiny.model))
+    np.testing.assert_allclose(found["map"], expected, rtol=1e-3, atol=1e-6)
 
 
-def test_classes_without_names(quick, photos, tmp_path, monkeypatch):
-    model_file = save(small_models.made(), tmp_path / "models", names=None)
-    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
-    assert "5 classes apart, whose names are not known" in facts["why_no_class_names"]
+def test_classes_without_names(explained, quick, photos, tmp_path, monkeypatch):
+    quick()
+    loaded = given_model.GivenModel("tiny", small_models.made())
+    facts = explained(loaded, [photos / "wide.png"], tmp_path / "out")
+    assert "has 5 classes, whose names are not known" in facts["why_no_class_names"]
     page = Page(tmp_path / "out" / "report.html")
     assert facts["why_no_class_names"] in page.text
     assert re.search(r"class \d", page.text)
-    with pytest.raises(RunError, match="'cat' is none.*give a number from 0 to 4"):
-        explaining.explain(
-            model_file, [photos / "wide.png"], tmp_path / "other", class_name="cat"
-        )
+    with pytest.raises(RunError, match="'cat' is not one .*give a number from 0 to 4"):
+        explained(loaded, [photos], tmp_path / "other", class_name="cat")
 
-    # As many as ImageNet has: its names, where they can be had.
+    # As many as ImageNet has: its names, if they are available.
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=1000
     )
-    small_models.randomize(model)
-    model_file = save(model, tmp_path / "models", names=None)
+    loaded = given_model.GivenModel("tiny", model)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
-    assert "KERAS_VIT_OFFLINE is set" in facts["why_no_class_names"]
+    assert "KERAS_VIT_OFFLINE is set" in classes_of(loaded).why_no_names
     names = [(f"n{n:08}", f"a_bird_{n}") for n in range(1000)]
     monkeypatch.setattr("zoo.class_names", lambda data_set: names)
-    facts = explaining.explain(model_file, [photos / "wide.png"], tmp_path / "out")
-    assert facts["why_no_class_names"] is None
-    number, name, _ = facts["photos"][0]["predictions"][0]
-    assert name == f"a bird {number}"
+    found = classes_of(loaded)
+    assert found.why_no_names is None
+    assert found.names == tuple(f"a bird {number}" for number in range(1000))
 
 
 def test_photos_as_they_are_shown(photos):
     found = Photos([photos])
     shape = (*small_models.SIZE, 3)
+    found.prepare_for(shape)
     assert found.names == ("<i>&tall.jpg", *SEEN[2:], "wide.png")
     # Squashed for the model, whole and smaller for people.
-    photo = found.one(3, 1, shape)
+    photo = found.one(3, 1)
     np.testing.assert_allclose(photo.image, prepared(photos / "wide.png"), atol=1e-5)
     assert photo.picture.shape == (213, LONGER_SIDE, 3)
-    small = found.one(0, 1, shape).picture
+    small = found.one(0, 1).picture
     expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
     assert np.abs(small - expected).mean() < 2
     # Cropped for both.
-    photo = found.one(3, 1, shape, central_crop=True)
+    found.prepare_for(shape, central_crop=True)
+    photo = found.one(3, 1)
     assert photo.picture.shape == shape
     np.testing.assert_allclose(
         photo.picture, (photo.image[0] + 1) * 127.5, atol=0.50001
     )
-    batches = list(found.batches(shape, 3, central_crop=True))
+    batches = list(found.batches(3))
     assert [len(batch) for batch in batches] == [3, 1]
     np.testing.assert_array_equal(batches[1], photo.image)
 
@@ -496,32 +514,46 @@ def test_names_of_photos(photos, tmp_path):
     shutil.copyfile(photos / "wide.png", long)
     found = Photos([link, long])
     assert found.names == ("link.jpg", f"sub/{long.name}")
-    assert found.one(1, 7, (8, 8, 3)).file_name == f"07-{'x' * 60}"
-    assert found.one(0, 1, (8, 8, 1)).image.shape == (1, 8, 8, 1)
-    assert (
-        Photos([photos / "<i>&tall.jpg"]).one(0, 2, (8, 8, 3)).file_name == "02-i-tall"
-    )
+    found.prepare_for((8, 8, 1))
+    photo = found.one(1, 7)
+    assert photo.file_name == f"07-{'x' * 60}" and photo.image.shape == (1, 8, 8, 1)
+    assert dataclasses.replace(photo, name="<i>&tall.jpg").file_name == "07-i-tall"
     # The same file by two names is one.
     assert len(Photos([link, photos])) == 4
 
 
-def test_cropped_photos(quick, model_file, photos, tmp_path):
+def test_names_of_photos_that_no_list_could_hold(photos, tmp_path):
+    shutil.copyfile(photos / "wide.png", tmp_path / os.fsdecode(b"\xff.png"))
+    with pytest.raises(DataError, match="not UTF-8: rename it"):
+        Photos([tmp_path])
+
+
+def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copyfile(photos / "wide.png", tmp_path / "a.png")
+    for path in ("~", "~/a.png"):
+        assert Photos([path]).paths == (tmp_path / "a.png",)
+
+
+def test_cropped_photos(explained, quick, tiny, photos, tmp_path):
+    quick("attention_distance")
     out = tmp_path / "out"
-    facts = explaining.explain(model_file, [photos], out, central_crop=True, shown=1)
+    facts = explained(tiny, [photos], out, central_crop=True, shown=1)
     assert facts["preparation"] == "central crop"
-    shape = (*small_models.SIZE, 3)
-    [image] = Photos([photos]).batches(shape, 4, central_crop=True)
-    model = keras.saving.load_model(model_file)
+    found = Photos([photos])
+    found.prepare_for((*small_models.SIZE, 3), central_crop=True)
+    [images] = found.batches(4)
     np.testing.assert_allclose(
         numbers(out, "attention_distance")["distance"],
-        explain.attention_distance(model, image),
+        explain.attention_distance(tiny.model, images),
         rtol=1e-4,
     )
     assert numbers(out, "attention_distance")["distance"].shape == (2, 4, 3)
 
 
 def test_another_image_size(quick, model_file, photos, tmp_path):
-    facts = explaining.explain(
+    quick("heads")
+    facts = write_report(
         model_file, [photos / "wide.png"], tmp_path / "out", image_size=48
     )
     assert facts["image_shape"] == [48, 48, 3] and facts["patches"] == [6, 6]
@@ -529,13 +561,14 @@ def test_another_image_size(quick, model_file, photos, tmp_path):
     assert maps.shape == (2, 3, 6, 6)
 
 
-def test_few_layers_at_a_time(photos, tmp_path, monkeypatch):
+def test_few_layers_at_a_time(photos, monkeypatch):
     """Of a large model not all attention weights are held at once."""
     model = small_models.made(**small_models.of(small_models.PLAIN, num_layers=3))
-    looker = looks.Looker(given_model.GivenModel("tiny", model), book.Book(tmp_path))
-    image = prepared(photos / "wide.png")
+    found = Photos([photos / "wide.png"])
+    found.prepare_for((*small_models.SIZE, 3))
+    photo = found.one(0, 1)
     expected = explain.patch_map(
-        explain.attention_maps(model, image)[:, 0], explain.grid_size(model)
+        explain.attention_maps(model, photo.image)[:, 0], explain.grid_size(model)
     )
     asked, attention_maps = [], explain.attention_maps
 
@@ -543,52 +576,49 @@ def test_few_layers_at_a_time(photos, tmp_path, monkeypatch):
         asked.append(list(layers))
         return attention_maps(model, images, layers)
 
-    monkeypatch.setattr(looks.explain, "attention_maps", maps)
+    monkeypatch.setattr(figures.explain, "attention_maps", maps)
     for at_once, parts in ((2**27, [[0], [1, 2]]), (1, [[0], [1], [2]])):
-        monkeypatch.setattr(looks, "_NUMBERS_AT_ONCE", at_once)
-        np.testing.assert_array_equal(looker._maps(image), expected)
+        monkeypatch.setattr(figures, "_NUMBERS_AT_ONCE", at_once)
+        loaded = given_model.GivenModel("tiny", model)
+        inspected = figures.PhotoInspection(loaded, photo, None, "")
+        np.testing.assert_array_equal(inspected.maps, expected)
         assert asked == parts
         asked.clear()
 
 
-def test_only_an_earlier_report_is_replaced(quick, model_file, photos, tmp_path):
-    out = tmp_path / "out"
-    explaining.explain(model_file, [photos], out, shown=2)
-    explaining.explain(model_file, [photos / "wide.png"], out)
-    assert not list((out / "figures").glob("02-*"))
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
-        explaining.explain(model_file, [photos], out)
-    with pytest.raises(RunError, match="is no earlier report"):
-        explaining.explain(model_file, [photos], photos)
-    file = tmp_path / "file"
-    file.write_text("")
-    with pytest.raises(RunError, match="is no earlier report"):
-        explaining.explain(model_file, [photos], file)
-
-
-def test_its_own_figures_are_no_photos(quick, model_file, tmp_path):
-    PIL.Image.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
-    for _ in range(2):
-        facts = explaining.explain(model_file, [tmp_path], tmp_path / "out")
-        assert [photo["name"] for photo in facts["photos"]] == ["red.png"]
-
-
-def test_a_failure_leaves_the_earlier_report(
-    quick, model_file, photos, tmp_path, monkeypatch
+def test_only_an_earlier_report_is_replaced(
+    explained, quick, tiny, photos, tmp_path, monkeypatch
 ):
+    quick()
     out = tmp_path / "out"
-    explaining.explain(model_file, [photos / "wide.png"], out)
+    explained(tiny, [photos], out, shown=2)
+    # Its own figures are not photos of the next one.
+    PIL.Image.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
+    facts = explained(tiny, [tmp_path], out)
+    assert [photo["name"] for photo in facts["photos"]] == ["red.png"]
+    assert not list((out / "figures").glob("02-*"))
     before = {p: p.read_bytes() for p in out.rglob("*.*")}
 
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(looks.Looker, "at_model", stop)
-    with pytest.raises(KeyboardInterrupt):
-        explaining.explain(model_file, [photos], out)
+    # A failure leaves the earlier report.
+    with monkeypatch.context() as failing:
+        failing.setattr(figures.ModelInspection, "sizes", stop)
+        with pytest.raises(KeyboardInterrupt):
+            explained(tiny, [photos / "wide.png"], out)
     assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "red.png"}
+
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
+        explained(tiny, [photos], out)
+    with pytest.raises(RunError, match="is not an earlier report"):
+        explained(tiny, [photos], photos)
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunError, match="is not an earlier report"):
+        explained(tiny, [photos], file)
 
 
 def test_what_is_refused(model_file, photos, tmp_path):
@@ -605,45 +635,25 @@ def test_what_is_refused(model_file, photos, tmp_path):
         ([photos / "notes.txt"], r"notes\.txt cannot be read as an image"),
     ):
         with pytest.raises(RunError, match=message):
-            explaining.explain(str(tmp_path / "no.keras"), images, out)
+            write_report(str(tmp_path / "no.keras"), images, out)
     with pytest.raises(RunError, match=r"no\.keras cannot be used"):
-        explaining.explain(str(tmp_path / "no.keras"), [photos], out)
-    near = r"'red fax' is none of the model's 5 classes: give one such as red fox, or a"
+        write_report(str(tmp_path / "no.keras"), [photos], out)
+    classes = Classes(NAMES, None, "linear")
+    near = "'red fax' is not one of the model's 5 classes: give one such as red fox, or"
     with pytest.raises(RunError, match=near):
-        explaining.explain(model_file, [photos], out, class_name="red fax")
-    with pytest.raises(RunError, match="'7' is none .* such as cat, dog, red fox"):
-        explaining.explain(model_file, [photos], out, class_name="7")
-    twice = save(small_models.made(), tmp_path / "twice", ["a", "b", "A", "c", "d"])
+        write_report(model_file, [photos], out, class_name="red fax")
+    with pytest.raises(RunError, match="'7' is not one .* such as cat, dog, red fox"):
+        classes.find("7")
+    twice = Classes(("a", "b", "A"), None, "linear")
     with pytest.raises(RunError, match="classes 0 and 2 are both called 'a'"):
-        explaining.explain(twice, [photos], out, class_name="a")
+        twice.find("a")
     features = save(small_models.made(include_top=False), tmp_path / "features")
     with pytest.raises(RunError, match="has no head for classes.*Leave --class out"):
-        explaining.explain(features, [photos], out, class_name="cat")
-    many = save(small_models.made(channels=4), tmp_path / "many")
+        write_report(features, [photos], out, class_name="cat")
+    many = given_model.GivenModel("many", small_models.made(channels=4))
     with pytest.raises(RunError, match=r"inputs of shape \(32, 48, 4\), which no pho"):
-        explaining.explain(many, [photos], out)
+        shape_for_photos(many)
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--images", "photo.jpg", "--out=out"],
-        ["--model=model.keras", "--out=out"],
-        ["--model=model.keras", "photo.jpg"],
-    ],
-)
-def test_what_the_command_needs(arguments, tmp_path):
-    done = command(*arguments, cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "Give a model, images and a folder" in done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_errors_of_the_command(tmp_path):
-    done = command("--model=m.keras", "--images", "no.jpg", "--out=out", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1].startswith("error: There is no image no.jpg")
 
 
 @pytest.mark.soak
@@ -651,7 +661,7 @@ def test_real_weights(shared, tmp_path):
     out = tmp_path / "out"
     [weights] = (shared / "weights").glob("ViT-Ti_16-*-224.npz")
     files = sorted((shared / "photos" / "imagenet").glob("*.jpg"))[:64]
-    facts = explaining.explain(str(weights), files, out, shown=2, class_name="0")
+    facts = write_report(str(weights), files, out, shown=2, class_name="0")
     assert facts["missing"] == {} and facts["patches"] == [14, 14]
     synsets = (shared / "labels" / "imagenet_synsets.txt").read_text().split()
     right = [

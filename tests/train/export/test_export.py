@@ -441,9 +441,9 @@ def test_nothing_else_is_lost(model_file, tmp_path):
     earlier = {"exports": [{"name": "onnx", "files": [{"path": "model.onnx"}]}]}
     for numbers in ({"exports": []}, earlier, [1]):
         (tmp_path / "export.json").write_text(json.dumps(numbers))
-        with pytest.raises(RunError, match="notes.txt besides|no earlier export"):
+        with pytest.raises(RunError, match="notes.txt besides|not an earlier export"):
             run.export(model_file, ["tflite"], tmp_path)
-    with pytest.raises(RunError, match="no earlier export"):
+    with pytest.raises(RunError, match="not an earlier export"):
         run.export(model_file, ["tflite"], tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
@@ -604,3 +604,9 @@ def test_the_package_has_what_the_docs_name():
     assert train.export.export is run.export and train.export.ExportError is ExportError
     with pytest.raises(AttributeError, match="no attribute 'exporting'"):
         train.export.exporting  # noqa: B018
+
+
+def test_paths_below_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(RunError, match="There is no file|cannot be used"):
+        run.export("~/none.npz", ["tflite"], "~/out")

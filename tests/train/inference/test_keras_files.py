@@ -15,8 +15,6 @@ import keras_vit
 from train.common.errors import RunError
 from train.inference import given_model
 from train.inference.keras_files import load_model
-from train.inference.run_directory import RunDirectory
-from train.study.runs import read_report
 
 CONFIG = keras_vit.ViTConfig(
     hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
@@ -146,10 +144,10 @@ def test_archives_that_fill_the_memory(whole, tmp_path):
         rewritten(
             whole,
             path,
-            lambda members, name=name: {**members, name: bytes(50_000_000)},
+            lambda members, name=name: {**members, name: bytes(10_000_000)},
             zipfile.ZIP_DEFLATED,
         )
-        assert "bytes hold 50" in refused(path)
+        assert "bytes hold 10" in refused(path)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -177,7 +175,10 @@ def test_layers_of_another_library(whole, tmp_path):
         layer["registered_name"] = "keras_hub>ViTPatching"
 
     message = refused(changed_config(whole, tmp_path / "hub.keras", foreign))
-    assert "its keras_hub.layers.ViTPatching is neither of Keras nor of" in message
+    assert (
+        "its keras_hub.layers.ViTPatching is from neither Keras nor keras_vit"
+        in message
+    )
     assert "the library that it comes from" in message
 
 
@@ -243,15 +244,3 @@ def test_a_run_says_how_its_model_is_written_again(whole, tmp_path):
         with pytest.raises(RunError, match="config.json is damaged .*--dataset"):
             given_model.load(str(run))
     assert given_model.load(str(pathlib.Path(run, "model.keras"))).config == {}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[]", '{"test_accuracy": 1, "parameters": "many"}', "[" * 99999]
-)
-def test_a_damaged_report_of_a_studys_run(text, tmp_path):
-    directory = RunDirectory(tmp_path)
-    directory.results.write_text(text)
-    with pytest.raises(
-        RunError, match="report.json is damaged.*give the command again"
-    ):
-        read_report(directory)

@@ -1,14 +1,16 @@
+"""A run's directory: its lock, settings and data, and what kills leave in it."""
+
 import json
 import os
+import pathlib
 import signal
-import subprocess
-import sys
+import time
 
 import pytest
 
 from train import recipes
 from train.common.errors import RunError
-from train.common.files import whole_file, whole_folder
+from train.common.files import make_folder, whole_file, whole_folder
 from train.data import sources
 from train.engine.devices import alone
 from train.inference.run_directory import RunDirectory
@@ -132,47 +134,65 @@ def test_checkpoints_without_notes_of_the_data_are_not_taken_for_others(tmp_path
     assert not directory.data.exists()
 
 
-def in_a_process(code, *arguments):
-    """Starts a process that says a line once it is where it should be."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "there\n"
+def forked(function, path):
+    """Starts a process in which a function goes as far as it calls its argument."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+
+        def stop():
+            os.write(write, b"there")
+            time.sleep(600)
+
+        try:
+            function(path, stop)
+        finally:
+            os._exit(1)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        assert pipe.read(5) == b"there"
     return process
 
 
-LOCKED = """
-import sys, time
-from train.inference.run_directory import RunDirectory
-with RunDirectory(sys.argv[1]).locked():
-    print("there", flush=True)
-    time.sleep(600)
-"""
-# In the midst of a write: of a checkpoint and of the settings.
-WRITING = """
-import sys, time
-from train.common.files import make_folder, whole_file
-from train.inference.run_directory import RunDirectory
-directory = RunDirectory(sys.argv[1])
-make_folder(directory.checkpoints)
-with directory.locked():
-    with whole_file(directory.checkpoints / "step-00000010.npz") as one:
-        with whole_file(directory.config) as other:
-            one.write_bytes(b"PK half")
-            print("there", flush=True)
-            time.sleep(600)
-"""
-
-
 def killed(process):
-    process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+def lock(path, stop):
+    with RunDirectory(path).locked():
+        stop()
+
+
+def write_checkpoint_and_settings(path, stop):
+    directory = RunDirectory(path)
+    make_folder(directory.checkpoints)
+    checkpoint = whole_file(directory.checkpoints / "step-00000010.npz")
+    with directory.locked(), checkpoint as one, whole_file(directory.config):
+        one.write_bytes(b"PK half")
+        stop()
+
+
+def write_folder(path, stop):
+    with whole_folder(path) as folder:
+        (folder / "model.onnx").write_text("half")
+        stop()
+
+
+def put_folder_in_place(path, stop):
+    rename = pathlib.Path.rename
+
+    def renamed(old, new):
+        rename(old, new)
+        stop()
+
+    with whole_folder(path) as folder:
+        (folder / "model.onnx").write_text("half")
+        pathlib.Path.rename = renamed
 
 
 def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
-    process = in_a_process(LOCKED, tmp_path / "run")
+    process = forked(lock, tmp_path / "run")
     try:
         for _ in range(2):
             with (
@@ -181,7 +201,7 @@ def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
             ):
                 pass
             message = str(caught.value)
-            assert f"process {process.pid} on " in message
+            assert f"process {process} on " in message
             assert str(tmp_path / "run") in message and "--run_dir" in message
         with RunDirectory(tmp_path / "other").locked():
             pass
@@ -196,7 +216,7 @@ def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
 
 def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     directory = begun(tmp_path)
-    killed(in_a_process(WRITING, tmp_path))
+    killed(forked(write_checkpoint_and_settings, tmp_path))
     old = directory.checkpoints / ".step-00000010-x8k2abcd.npz"
     old.write_bytes(b"of an earlier version")
     (tmp_path / ".notes-of-mine.md").touch()
@@ -213,35 +233,16 @@ def test_what_a_kill_left_half_written_goes_once_the_run_goes_on(tmp_path):
     }
 
 
-# In the midst of an export, or of putting it in its place.
-WRITING_A_FOLDER = """
-import pathlib, sys, time
-from train.common.files import whole_folder
-rename = pathlib.Path.rename
-def stopping(self, target):
-    rename(self, target)
-    print("there", flush=True)
-    time.sleep(600)
-with whole_folder(sys.argv[1]) as folder:
-    (folder / "model.onnx").write_text("half")
-    if len(sys.argv) > 2:
-        pathlib.Path.rename = stopping
-    else:
-        print("there", flush=True)
-        time.sleep(600)
-"""
-
-
-@pytest.mark.parametrize("between_the_renames", [False, True])
-def test_what_a_killed_export_left_goes_with_the_next(tmp_path, between_the_renames):
+@pytest.mark.parametrize("write", [write_folder, put_folder_in_place])
+def test_what_a_killed_export_left_goes_with_the_next(tmp_path, write):
     out = tmp_path / "exported [1]"
     with whole_folder(out) as folder:
         (folder / "model.onnx").write_text("old")
     (tmp_path / ".exported [1]-notesof7").mkdir()
     (tmp_path / ".exported [1]-notesof7" / "mine.md").touch()
-    process = in_a_process(WRITING_A_FOLDER, out, *["renames"] * between_the_renames)
+    process = forked(write, out)
     [hidden] = set(tmp_path.glob(".*")) - {tmp_path / ".exported [1]-notesof7"}
-    assert out.exists() != between_the_renames
+    assert out.exists() == (write is write_folder)
     try:
         # What another process is writing stays, even where it is the same.
         with whole_folder(tmp_path / "other"):
@@ -249,7 +250,7 @@ def test_what_a_killed_export_left_goes_with_the_next(tmp_path, between_the_rena
         with pytest.raises(RuntimeError), whole_folder(out):
             raise RuntimeError
         assert hidden.is_dir()
-        assert out.exists() != between_the_renames
+        assert out.exists() == (write is write_folder)
     finally:
         killed(process)
     with pytest.raises(RuntimeError), whole_folder(out):

@@ -4,14 +4,12 @@ import dataclasses
 import functools
 import http.server
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import threading
 
+import in_turn
 import keras
 import numpy as np
 import pytest
@@ -32,7 +30,6 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="a SavedModel needs TensorFlow"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
 FILES = {
     "README.md",
     "class_names.txt",
@@ -45,17 +42,6 @@ FILES = {
     "report.json",
     "saved_model",
 }
-
-
-def command(*arguments, **environment):
-    """Runs the command as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "train.publish", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", **environment},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +80,13 @@ def served(registry):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@pytest.fixture
+def no_saved_model(monkeypatch):
+    """Leaves out the SavedModel, which takes longest to write."""
+    for name in ("write_saved_model", "_check_saved_model"):
+        monkeypatch.setattr(publishing, name, lambda *args, **options: None)
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +228,7 @@ def test_the_saved_model_classifies_images_of_any_size(registry, trained):
     assert names.read_bytes() == (registry / "digits/class_names.txt").read_bytes()
 
 
-def test_a_name_is_taken_once(registry, run_dir, tmp_path):
+def test_a_name_is_taken_once(no_saved_model, registry, run_dir, tmp_path):
     copy = tmp_path / "registry"
     shutil.copytree(registry, copy)
     with pytest.raises(RunError, match="'digits' already.*--name.*--replace"):
@@ -262,7 +255,7 @@ def test_a_failure_leaves_what_was_there(registry, run_dir, tmp_path, monkeypatc
     assert after == before
 
 
-def test_runs_that_cannot_be_published(run_dir, tmp_path):
+def test_runs_that_cannot_be_published(no_saved_model, run_dir, tmp_path):
     with pytest.raises(RunError, match=r"no report\.json.*no finished run"):
         publishing.publish(tmp_path, tmp_path / "registry")
     with pytest.raises(RunError, match="no run directory .*nowhere"):
@@ -270,9 +263,9 @@ def test_runs_that_cannot_be_published(run_dir, tmp_path):
     with pytest.raises(RunError, match="http://host.*pass a folder"):
         publishing.publish(run_dir, "http://host")
     for name in ("registry.json", "index.html"):
-        with pytest.raises(RunError, match="no name for a model"):
+        with pytest.raises(RunError, match="not a model name"):
             publishing.publish(run_dir, tmp_path / "registry", name=name)
-    with pytest.raises(RunError, match="no name for a model.*--name"):
+    with pytest.raises(RunError, match="not a model name.*--name"):
         publishing.publish(run_dir, tmp_path / "registry", name="../digits")
     for name, text in (("report.json", "{"), ("model.keras", "PK"), ("c", "")):
         broken = tmp_path / f"broken-{name}"
@@ -296,7 +289,7 @@ def test_runs_that_cannot_be_published(run_dir, tmp_path):
     assert not (tmp_path / "registry" / "digits").exists()
 
 
-def test_what_an_npz_cannot_say_goes_into_safetensors(run_dir, tmp_path):
+def test_what_npz_cannot_say_goes_into_safetensors(no_saved_model, run_dir, tmp_path):
     other = tmp_path / "exact"
     shutil.copytree(run_dir, other)
     config = dataclasses.replace(
@@ -313,7 +306,7 @@ def test_what_an_npz_cannot_say_goes_into_safetensors(run_dir, tmp_path):
     np.testing.assert_array_equal(loaded(images).numpy(), model(images).numpy())
 
 
-def test_bfloat16_runs_are_published_in_float32(run_dir, tmp_path):
+def test_bfloat16_runs_are_published_in_float32(no_saved_model, run_dir, tmp_path):
     other = tmp_path / "half"
     shutil.copytree(run_dir, other)
     config = recipes.for_dataset("digits").model
@@ -345,23 +338,25 @@ def test_what_a_data_set_is_called():
 
 
 @pytest.mark.slow
-def test_the_command(run_dir, tmp_path):
-    done = command(run_dir, f"--to={tmp_path / 'new'}", "--name=from-command")
-    assert done.returncode == 0, done.stderr
+def test_the_command_and_its_mistakes(run_dir, tmp_path):
+    to = f"--to={tmp_path / 'new'}"
+    *mistakes, done = in_turn.run(
+        "train.publish.__main__",
+        [
+            [run_dir],
+            [to],
+            [tmp_path, to],
+            [run_dir, to, "--push_to=me/digits"],
+            [run_dir, to, "--name=from-command"],
+        ],
+        HF_HOME=str(tmp_path),
+        HF_TOKEN="",
+    )
+    messages = ("--to", "one run directory", "no finished run", "hf auth login")
+    for (code, *words), message in zip(mistakes, messages, strict=True):
+        text = "".join(words)
+        assert code != 0 and message in text and "Traceback" not in text
     folder = tmp_path / "new" / "from-command"
-    assert done.stdout == f"model    {folder}\npage     {folder / 'README.md'}\n"
+    lines = f"model    {folder}\npage     {folder / 'README.md'}\n"
+    assert done[:2] == [0, lines], done
     assert {path.name for path in folder.iterdir()} == FILES
-
-
-@pytest.mark.slow
-def test_mistakes_at_the_command_line(run_dir, tmp_path):
-    for arguments, told in (
-        ([run_dir], "--to"),
-        ([f"--to={tmp_path}"], "one run directory"),
-        ([tmp_path, f"--to={tmp_path}"], "no finished run"),
-        ([run_dir, f"--to={tmp_path}/r", "--push_to=me/digits"], "hf auth login"),
-    ):
-        done = command(*arguments, HF_HOME=str(tmp_path), HF_TOKEN="")
-        assert done.returncode != 0
-        assert told in done.stderr
-        assert "Traceback" not in done.stderr

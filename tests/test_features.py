@@ -1,0 +1,135 @@
+"""Each feature of `train` is one folder: removing it leaves the rest working."""
+
+import ast
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import keras_vit_start
+
+ROOT = pathlib.Path(__file__).parent.parent
+FEATURES = (
+    *("compare", "evaluate", "explain", "export", "few_shot"),
+    *("masked_patches", "publish", "study"),
+)
+# Imports all modules but those of features, then each feature without the others.
+IMPORTING = """
+import importlib
+import pathlib
+import sys
+
+features = sys.argv[1:]
+hidden = {f"train.{name}" for name in features}
+
+
+class Hidden:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in hidden:
+            raise ModuleNotFoundError(f"{name} is hidden", name=name)
+
+
+sys.meta_path.insert(0, Hidden)
+files = sorted(pathlib.Path("train").rglob("*.py"))
+for feature in [None, *features]:
+    for path in files:
+        of = path.parts[1] if path.parts[1] in features else None
+        is_command = path.stem in ("__main__", "finetune", "pretrain")
+        if of != feature or is_command:
+            continue
+        hidden.discard(f"train.{feature}")
+        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name.partition(".")[0] in ("keras_vit", "train", "zoo"):
+                raise
+        print(module)
+    hidden.add(f"train.{feature}")
+    for name in [*sys.modules]:
+        if f"{name}.".startswith(f"train.{feature}."):
+            del sys.modules[name]
+"""
+
+
+def test_every_folder_with_a_command_is_a_feature():
+    folders = {path.parent.name for path in (ROOT / "train").glob("*/__main__.py")}
+    assert folders == set(FEATURES)
+
+
+def imported(path):
+    """The modules that a file imports, in functions too, and names in them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.fixture(scope="module")
+def imports():
+    """Of every file, its imports of `train`."""
+    files = [
+        path
+        for folder in ("keras_vit", "train", "tests", "zoo")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    return {
+        path.relative_to(ROOT).as_posix(): {
+            name for name in imported(path) if name.startswith("train.")
+        }
+        for path in files
+    }
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_nothing_outside_imports_a_feature(feature, imports):
+    inside = (f"train/{feature}/", f"tests/train/{feature}/")
+    module = f"train.{feature}"
+    found = {
+        path: sorted(name for name in names if f"{name}.".startswith(f"{module}."))
+        for path, names in imports.items()
+        if not path.startswith(inside)
+    }
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_commands_without_a_feature(feature, tmp_path):
+    shutil.copy(ROOT / "keras_vit_start.py", tmp_path)
+    for file in (*(ROOT / "train").rglob("*.py"), ROOT / "zoo" / "__main__.py"):
+        place = tmp_path / file.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+    shutil.rmtree(tmp_path / "train" / feature)
+    spec = importlib.util.spec_from_file_location(
+        "start", tmp_path / "keras_vit_start.py"
+    )
+    start = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(start)
+    assert set(keras_vit_start.COMMANDS) - set(start.COMMANDS) == {feature}
+    listed = re.findall(r"(?m)^  (\w+)  ", start.usage())
+    assert listed == list(start.COMMANDS)
+
+
+@pytest.mark.slow
+def test_features_are_imported_without_each_other():
+    pytest.importorskip("tensorflow")
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTING, *FEATURES],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"KERAS_BACKEND": "tensorflow"},
+    )
+    assert done.returncode == 0, done.stderr
+    imported = done.stdout.split()
+    assert len(imported) == len(set(imported)) > 100
+    assert {f"train.{feature}" for feature in FEATURES} <= set(imported)

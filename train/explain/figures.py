@@ -1,0 +1,382 @@
+"""The figures of a report, each one function: what is computed, drawn and written."""
+
+import dataclasses
+import functools
+import inspect
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+from keras_vit import explain
+from keras_vit.explain import figures as plots
+from keras_vit.structure import num_layers, pooling_of
+from train.explain.photos import Photo
+
+# Of attention weights at a time, in float32 numbers: 512 MB.
+_NUMBERS_AT_ONCE = 2**27
+_DOTS_PER_INCH = 130
+_SHARE = "share of the attention"
+_TITLE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of figure: a function below, whose docstring is its title and caption.
+
+    The function takes an inspection and returns a `matplotlib.figure.Figure` and a dict
+    of the arrays and strings behind it. It raises a ValueError with the reason where
+    the model lacks what it shows. `of` is "photo", "photos" (all that are shown) or
+    "model"; in the caption, `{who}` is the token whose attention is shown.
+    """
+
+    name: str
+    title: str
+    caption: str
+    source: str
+    draw: Callable
+    of: str
+    wide: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure of the report; `why_not` is the reason where there is no picture."""
+
+    kind: Kind
+    name: str
+    picture: pathlib.Path | None
+    why_not: str | None = None
+
+
+KINDS = {}
+
+
+def _kind(of, source, wide=False):
+    def register(draw):
+        title, caption = inspect.getdoc(draw).split("\n\n")
+        KINDS[draw.__name__] = Kind(
+            name=draw.__name__,
+            title=title.rstrip("."),
+            caption=" ".join(caption.split()),
+            source=source,
+            draw=draw,
+            of=of,
+            wide=wide,
+        )
+        return draw
+
+    return register
+
+
+class FigureWriter:
+    """Writes figures as PNG and PDF, and the arrays behind them as `.npz`.
+
+    Args:
+        folder: `pathlib.Path` of an empty folder.
+
+    Attributes:
+        missing: dict from the kinds that the model has no figure of to the reasons.
+    """
+
+    def __init__(self, folder):
+        self.figures, self.numbers = folder / "figures", folder / "numbers"
+        self.figures.mkdir()
+        self.numbers.mkdir()
+        self.missing = {}
+
+    def draw(self, of, inspected, photo=None):
+        """Draws and writes all figures of a photo, of the photos or of the model.
+
+        Args:
+            of: str, see `Kind`.
+            inspected: `PhotoInspection`, a list of them, or `ModelInspection`.
+            photo: `train.explain.photos.Photo` that is shown, None for no single one.
+
+        Returns:
+            List of `Figure`.
+        """
+        kinds = [kind for kind in KINDS.values() if kind.of == of]
+        return [self._draw(kind, inspected, photo) for kind in kinds]
+
+    def _draw(self, kind, inspected, photo):
+        name = kind.name if photo is None else f"{photo.file_name}-{kind.name}"
+        try:
+            figure, numbers = kind.draw(inspected)
+        except ValueError as error:
+            self.missing[kind.name] = str(error)
+            return Figure(kind, name, None, str(error))
+        picture = self.figures / f"{name}.png"
+        how = {"dpi": _DOTS_PER_INCH, "bbox_inches": "tight"}
+        figure.savefig(picture, **how)
+        # The layout is found; finding it again takes as long as drawing.
+        figure.set_layout_engine("none")
+        figure.savefig(picture.with_suffix(".pdf"), **how)
+        if photo is not None:
+            numbers["photo"] = photo.name
+        self.write_numbers(name, **numbers)
+        return Figure(kind, name, picture)
+
+    def write_numbers(self, name, **numbers):
+        """Writes arrays, numbers and strings that `numpy.load` reads without pickle."""
+        np.savez_compressed(self.numbers / f"{name}.npz", **numbers)
+
+
+def available(compute):
+    """Returns what a function computes, None where the model lacks it."""
+    try:
+        return compute()
+    except ValueError:
+        return None
+
+
+class PhotoInspection:
+    """What is computed once for all figures of a photo.
+
+    Args:
+        loaded: `train.inference.given_model.GivenModel`.
+        photo: `train.explain.photos.Photo`.
+        target: number and name of the class whose gradient weights the attention;
+            None for the largest output of a model without classes.
+        caption: str, below the photo in the figure of all photos.
+    """
+
+    def __init__(self, loaded, photo: Photo, target, caption):
+        self.model, self.name = loaded.model, loaded.name
+        self.photo, self.target, self.caption = photo, target, caption
+
+    @functools.cached_property
+    def rollout(self):
+        """float32 array (rows, columns)."""
+        rollout = explain.attention_rollout(self.model, self.photo.image)
+        return self.patch_map(rollout[0])
+
+    @functools.cached_property
+    def maps(self):
+        """float32 array (layers, heads, rows, columns), computed layers at a time."""
+        count, parts, done, at_once = num_layers(self.model), [], 0, 1
+        while done < count:
+            layers = range(done, min(done + at_once, count))
+            weights = explain.attention_maps(
+                self.model, self.photo.image, layers=layers
+            )[:, 0]
+            at_once = max(1, _NUMBERS_AT_ONCE * len(layers) // weights.size)
+            parts.append(self.patch_map(weights))
+            done += len(layers)
+        return np.concatenate(parts)
+
+    def patch_map(self, matrix):
+        """Returns the rows of the attention that count, as float32 maps."""
+        grid = explain.grid_size(self.model)
+        pooling = pooling_of(self.model)
+        return explain.patch_map(matrix, grid, pooling).astype("float32")
+
+
+class ModelInspection:
+    """What is computed once for the figures of the model; `photos` are their names."""
+
+    def __init__(self, loaded, photos):
+        self.model, self.name, self.photos = loaded.model, loaded.name, photos
+        self._distances, self._why_no_distance = [], None
+
+    def add(self, images):
+        """Measures the attention distance on some more images."""
+        if self._why_no_distance is None:
+            try:
+                distances = explain.attention_distance(self.model, images)
+                self._distances.append(distances)
+            except ValueError as error:
+                self._why_no_distance = str(error)
+
+    @functools.cached_property
+    def distance(self):
+        """float32 array (layers, images, heads), of all images."""
+        if self._why_no_distance is not None:
+            raise ValueError(self._why_no_distance)
+        return np.concatenate(self._distances, axis=1)
+
+    @functools.cached_property
+    def filters(self):
+        """`keras_vit.explain.Filters`."""
+        return explain.embedding_filters(self.model)
+
+    @functools.cached_property
+    def similarity(self):
+        """float32 array of the position embeddings' similarity."""
+        return explain.position_embedding_similarity(self.model)
+
+    @property
+    def attending(self):
+        """The token whose attention is shown."""
+        if pooling_of(self.model) == "token":
+            return "the class token"
+        return "the mean of the patches"
+
+    def sizes(self):
+        """Returns a dict of the grid of patches and the layers, empty without them."""
+        try:
+            grid = list(explain.grid_size(self.model))
+            return {"patches": grid, "layers": num_layers(self.model)}
+        except ValueError:
+            return {}
+
+
+@_kind(
+    "photos", "Paper, section 4.5, figure 6 and appendix D, attention maps.", wide=True
+)
+def attention(inspected):
+    """What the model attends to.
+
+    Beside each photo is the same photo, bright where the model attends to it: the
+    attention of all layers, followed back to the patches. Black gets the least.
+    """
+    maps = np.stack([one.rollout for one in inspected])
+    photos = [one.photo for one in inspected]
+    figure = plots.draw_attention(
+        [photo.picture for photo in photos],
+        maps,
+        [_short(one.caption) for one in inspected],
+        _title(inspected[0], "attention rollout"),
+    )
+    names = [photo.name for photo in photos]
+    return figure, {"maps": maps, "photos": names, "unit": _SHARE}
+
+
+@_kind("photo", "Paper, appendix D, attention maps.")
+def rollout(inspected):
+    """Attention rollout.
+
+    How much of each patch reaches {who} through all layers: heads averaged, the
+    residual connection added, layers multiplied.
+    """
+    title = _title(inspected, "attention rollout")
+    picture, values = inspected.photo.picture, inspected.rollout
+    figure = plots.draw_overlay(picture, values, title, _SHARE.capitalize())
+    return figure, {"map": values, "unit": _SHARE}
+
+
+@_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.")
+def gradient(inspected):
+    """Attention for the class.
+
+    What the attention to each patch adds to the output for the class named in the
+    figure: attention weights times their gradients, where that is positive.
+    """
+    number, name = inspected.target or (None, "the largest output")
+    values = explain.gradient_attention(inspected.model, inspected.photo.image, number)
+    values = inspected.patch_map(values[0])
+    title = _title(inspected, f"attention for {_short(name)}")
+    picture, unit = inspected.photo.picture, "relevance, in units of the output"
+    figure = plots.draw_overlay(picture, values, title, unit.capitalize())
+    return figure, {"map": values, "unit": unit, "class_name": name}
+
+
+@_kind("photo", "Paper, section 4.5.", wide=True)
+def layers(inspected):
+    """Attention by layer.
+
+    Attention of {who} in each layer, the mean of its heads. Each map has its own
+    scale.
+    """
+    means = inspected.maps.mean(axis=1)
+    title = _title(inspected, "mean attention of each layer")
+    figure = plots.draw_layers(inspected.photo.picture, means, title)
+    return figure, {"maps": means, "unit": _SHARE}
+
+
+@_kind("photo", "Paper, section 4.5.", wide=True)
+def heads(inspected):
+    """Attention by head.
+
+    Attention of {who} in every head of every layer: rows are layers, columns heads.
+    Each map has its own scale.
+    """
+    title = _title(inspected, "attention of every head")
+    figure = plots.draw_heads(inspected.photo.picture, inspected.maps, title)
+    return figure, {"maps": inspected.maps, "unit": _SHARE}
+
+
+@_kind("photo", "As in Oquab et al. 2023, arXiv 2304.07193, figure 1.")
+def features(inspected):
+    """Patch features.
+
+    Patches of similar colour have similar features after the last layer: red, green
+    and blue are the first three principal components.
+    """
+    photo = inspected.photo
+    found = explain.token_features(inspected.model, photo.image)
+    colors = explain.principal_colors(found.patches)
+    title = _title(inspected, "patch features")
+    figure = plots.draw_features([photo.picture], colors, [photo.name], title)
+    numbers = {"colors": colors[0], "patches": found.patches[0]}
+    if found.class_token is not None:
+        numbers["class_token"] = found.class_token[0]
+    return figure, numbers
+
+
+@_kind("model", "Paper, section 4.5 and figure 7.", wide=True)
+def figure_7(inspected):
+    """The paper's figure 7.
+
+    What the model has learned: the filters of the patch embedding, the similarity
+    of the position embeddings, and the attention distance of the heads.
+    """
+    panels = {
+        name: available(lambda name=name: getattr(inspected, name))
+        for name in ("filters", "similarity", "distance")
+    }
+    figure = plots.draw_figure_7(*panels.values(), inspected.name)
+    numbers = {name: panel for name, panel in panels.items() if panel is not None}
+    if "filters" in numbers:
+        numbers |= dataclasses.asdict(numbers.pop("filters"))
+    return figure, numbers
+
+
+@_kind("model", "Paper, section 4.5 and figure 7, left.")
+def filters(inspected):
+    """Embedding filters.
+
+    The first principal components of the filters of the patch embedding, each with
+    its share of the variance. A trained model's look like smooth basis functions
+    for the fine structure of a patch.
+    """
+    found = inspected.filters
+    title = _title(inspected, f"filters of {found.layer}")
+    return plots.draw_filters(found, title), dataclasses.asdict(found)
+
+
+@_kind("model", "Paper, section 4.5 and figure 7, centre.")
+def position_similarity(inspected):
+    """Position embeddings.
+
+    Each tile is a patch: the similarity of its position embedding to that of every
+    other patch. In a trained model, patches that are near or in the same row or
+    column are similar.
+    """
+    title = _title(inspected, "position embeddings")
+    figure = plots.draw_position_similarity(inspected.similarity, title)
+    return figure, {"similarity": inspected.similarity, "unit": "cosine"}
+
+
+@_kind(
+    "model", "Paper, section 4.5, figure 7, right, and appendix D, attention distance."
+)
+def attention_distance(inspected):
+    """Attention distance.
+
+    The mean distance that each head attends over, in pixels, averaged over all
+    photos. Some heads attend far in the first layers already; with depth most do.
+    """
+    distance, size = inspected.distance, inspected.model.input_shape[1:3]
+    title = _title(inspected, "attention distance")
+    figure = plots.draw_attention_distance(distance, title, size)
+    numbers = {"distance": distance, "unit": "pixels", "photos": inspected.photos}
+    return figure, numbers
+
+
+def _title(inspected, what):
+    return f"{inspected.name}: {what}"
+
+
+def _short(name):
+    return name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"

@@ -1,0 +1,102 @@
+"""Renders the report as one HTML file that needs no other file and no network."""
+
+import base64
+import hashlib
+import io
+
+import numpy as np
+
+from train.explain.figures import KINDS, available
+
+_TEMPLATE, _STYLE, _SCRIPT = (f"explanation.{end}" for end in ("html", "css", "js"))
+# Of the pictures, at which text stays sharp.
+_QUALITY = 88
+
+
+def render(results, of_photos, photos, of_model):
+    """Returns the report as HTML.
+
+    Args:
+        results: dict, the content of `report.json`.
+        of_photos: `train.explain.figures.Figure` of all photos that are shown.
+        photos: list of (`PhotoInspection`, list of figures), one per photo shown.
+        of_model: list of figures of the model.
+    """
+    import jinja2
+    import PIL.Image
+
+    loader = jinja2.PackageLoader("train.explain")
+    environment = jinja2.Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (
+        # Part of the package, and not to be escaped.
+        environment.filters["safe"](loader.get_source(environment, name)[0])
+        for name in (_STYLE, _SCRIPT)
+    )
+    return environment.get_template(_TEMPLATE).render(
+        policy=_policy(script),
+        style=style,
+        script=script,
+        results=results,
+        missing=_missing_by_reason(results["missing"]),
+        of_photos=of_photos,
+        photos=[
+            {
+                "photo": inspected.photo,
+                "predictions": results["photos"][inspected.photo.place]["predictions"],
+                "figures": [figure for figure in figures if figure.picture],
+                "viewer": _viewer(available(lambda one=inspected: one.maps)),
+            }
+            for inspected, figures in photos
+        ],
+        of_model=of_model,
+        open_picture=PIL.Image.open,
+        picture_of=PIL.Image.fromarray,
+        uri=_uri,
+    )
+
+
+def _policy(script):
+    """Lets the browser load nothing, and run nothing but the script."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _missing_by_reason(missing):
+    """Returns the titles of the missing figures of photos by the reason."""
+    titles = {}
+    for name, reason in missing.items():
+        if KINDS[name].of != "model":
+            titles.setdefault(reason, []).append(KINDS[name].title)
+    return titles
+
+
+def _viewer(maps):
+    """Returns the maps as bytes, in each layer the mean before those of the heads."""
+    if maps is None:
+        return None
+    maps = np.concatenate([maps.mean(axis=1, keepdims=True), maps], axis=1)
+    largest = maps.max(axis=(2, 3), keepdims=True)
+    levels = np.round(255 * maps / np.maximum(largest, np.finfo("float32").tiny))
+    layers, heads, rows, columns = maps.shape
+    return {
+        "maps": base64.b64encode(levels.astype("uint8").tobytes()).decode(),
+        "layers": layers,
+        "heads": heads - 1,
+        "rows": rows,
+        "columns": columns,
+    }
+
+
+def _uri(picture):
+    buffer = io.BytesIO()
+    picture.convert("RGB").save(buffer, "webp", quality=_QUALITY)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,170 @@
+"""Writes the report of what a model attends to in photos: figures and numbers."""
+
+import csv
+import json
+import pathlib
+
+import numpy as np
+
+import keras_vit
+from train.common.errors import RunError
+from train.common.files import check_replaceable, file_names, whole_folder
+from train.common.progress import progress_bar
+from train.data.sources.folder_source import heic_remedy
+from train.data.sources.splits import named
+from train.data.sources.subset import spread
+from train.engine.loop import explaining_full_memory
+from train.explain.figures import FigureWriter, ModelInspection, PhotoInspection
+from train.explain.page import render
+from train.explain.photos import Photos, shape_for_photos
+from train.explain.predictions import classes_of
+from train.inference import given_model
+
+PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
+_BATCH_SIZE = 8
+
+
+def explain(
+    model,
+    images,
+    out,
+    *,
+    image_size=None,
+    central_crop=False,
+    shown=12,
+    class_name=None,
+    command="",
+):
+    """Writes a report of what a model attends to in photos.
+
+    Args:
+        model: str, see `train.inference.given_model.load`.
+        images: sequence of paths, files and folders, see `train.explain.photos.Photos`.
+        out: path of the folder of the report. An earlier report that is there is
+            replaced whole.
+        image_size: int or (height, width) in pixels; by default that of the model.
+        central_crop: bool, see `train.inference.evaluation_data.center_crop`; without
+            it photos are squashed.
+        shown: int, how many photos, evenly spread, get figures of their own.
+        class_name: str, the name or number of the class whose gradient weights the
+            attention; by default the most likely class of each photo.
+        command: str, the command line, for the report.
+
+    Returns:
+        Dict, the content of `report.json`.
+
+    Raises:
+        RunError: photos, model or folder cannot be used; the message says what to do.
+
+    Example:
+
+    >>> explain("runs/digits", ["photos"], "explained")  # doctest: +SKIP
+    """
+    out = pathlib.Path(out).expanduser()
+    check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
+    photos = Photos(images, without=out)
+    if photos.ignored:
+        print(
+            f"ignored, no images by their names ({len(photos.ignored)}): "
+            f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
+        )
+    loaded = given_model.load(model, image_size=image_size)
+    photos.prepare_for(shape_for_photos(loaded), central_crop)
+    classes = why_no_predictions = target = None
+    try:
+        classes = classes_of(loaded)
+    except ValueError as error:
+        why_no_predictions = str(error)
+    if class_name is not None:
+        if classes is None:
+            raise RunError(f"{why_no_predictions} Leave --class out.")
+        target = classes.find(class_name)
+
+    memory = explaining_full_memory("lower --image_size, or give a smaller model.")
+    with whole_folder(out) as folder, memory:
+        writer = FigureWriter(folder)
+        of_model = ModelInspection(loaded, photos.names)
+        outputs = _predict(loaded.model, photos, of_model)
+        top = None
+        if classes is not None:
+            try:
+                top = _top_classes(classes, outputs, photos, writer)
+            except ValueError as error:
+                why_no_predictions = str(error)
+
+        inspected, figures = [], []
+        chosen = spread(len(photos), shown)
+        drawing = progress_bar(iterable=chosen, unit="photo", desc="drawing")
+        for number, place in enumerate(drawing, start=1):
+            photo = photos.one(place, number)
+            one = PhotoInspection(loaded, photo, target, photo.name)
+            if top is not None:
+                class_number, name, probability = top[place][0]
+                one.target = target or (class_number, name)
+                one.caption = f"{name} {probability:.0%}"
+            inspected.append(one)
+            figures.append(writer.draw("photo", one, photo))
+        [of_photos] = writer.draw("photos", inspected)
+        model_figures = writer.draw("model", of_model)
+
+        results = {
+            "model": loaded.name,
+            "command": command,
+            "image_shape": list(photos.shape),
+            "preparation": "central crop" if central_crop else "squashed",
+            "parameters": loaded.model.count_params(),
+            **of_model.sizes(),
+            "who_looks": of_model.attending,
+            "class": None if target is None else target[1],
+            "why_no_class_names": None if classes is None else classes.why_no_names,
+            "why_no_predictions": None if top else why_no_predictions,
+            "missing": writer.missing,
+            "photos": [
+                {"file": str(path), "name": name, "predictions": best}
+                for path, name, best in zip(
+                    photos.paths, photos.names, top or [None] * len(photos), strict=True
+                )
+            ],
+        }
+        shown_photos = zip(inspected, figures, strict=True)
+        page = render(results, of_photos, list(shown_photos), model_figures)
+        (folder / PAGE).write_text(page, encoding="utf-8")
+        if top is not None:
+            _write_table(folder / PREDICTIONS, results["photos"])
+        results["files"] = sorted({*file_names(folder), NUMBERS})
+        text = json.dumps(results, indent=2) + "\n"
+        (folder / NUMBERS).write_text(text, encoding="utf-8")
+    return results
+
+
+def _predict(model, photos, of_model):
+    """Returns the outputs for all photos, whose attention distances are measured."""
+    predictor = keras_vit.Predictor(model, _BATCH_SIZE)
+    outputs = []
+    with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
+        for batch in photos.batches(_BATCH_SIZE):
+            outputs.append(predictor(batch))
+            of_model.add(batch)
+            bar.update(len(batch))
+    return np.concatenate(outputs)
+
+
+def _top_classes(classes, outputs, photos, writer):
+    probabilities = classes.probabilities(outputs)
+    top = classes.top(probabilities)
+    writer.write_numbers(
+        "predictions",
+        probabilities=probabilities,
+        class_names=classes.names,
+        photos=photos.names,
+    )
+    return top
+
+
+def _write_table(path, photos):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["photo", "rank", "class_number", "class", "probability"])
+        for photo in photos:
+            for rank, found in enumerate(photo["predictions"], start=1):
+                writer.writerow([photo["file"], rank, *found])
