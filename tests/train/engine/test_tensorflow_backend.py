@@ -42,7 +42,7 @@ def started(command, **environment):
 
 def ended(process, code=0):
     try:
-        stdout, stderr = process.communicate(timeout=300)
+        stdout, stderr = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == code, stderr[-3000:]
