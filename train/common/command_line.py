@@ -12,19 +12,20 @@ from train.common import packages
 from train.common.errors import RunError
 
 _DATA = ("tensorflow", "PIL")
-_TRAINING = (*_DATA, "matplotlib", "scipy", "sklearn", "tensorboard")
+_PAGES = ("jinja2", "matplotlib", "scipy", "sklearn")
+_TRAINING = (*_DATA, *_PAGES, "tensorboard")
 # What each command imports; some data sets and formats need more.
 _NEEDED = {
     "finetune": _TRAINING,
     "pretrain": _TRAINING,
     "masked_patches": (*_DATA, "matplotlib", "tensorboard"),
     "study": (*_TRAINING, "yaml"),
-    "evaluate": (*_DATA, "matplotlib", "scipy", "sklearn", "yaml"),
-    "few_shot": (*_DATA, "yaml"),
-    "compare": _DATA,
+    "evaluate": (*_DATA, *_PAGES, "yaml"),
+    "few_shot": (*_DATA, "jinja2", "yaml"),
+    "compare": (*_DATA, "jinja2"),
     "explain": (*_DATA, "jinja2", "matplotlib", "scipy", "yaml"),
     "export": (*_DATA, "scipy", "yaml"),
-    "publish": (*_DATA, "yaml"),
+    "publish": (*_DATA, "jinja2", "yaml"),
 }
 
 
@@ -43,6 +44,11 @@ def run(main):
 def as_typed(name):
     """Returns the command line as it was typed, for reports."""
     return typed(name, sys.argv[1:])
+
+
+def values(names):
+    """Returns the values of flags, a dict by name, of names with spaces between."""
+    return {name: flags.FLAGS[name].value for name in names.split()}
 
 
 def need_packages(name, more=()):

@@ -72,6 +72,16 @@ def whole_file(path):
             temporary.unlink(missing_ok=True)
 
 
+def write_text(path, text):
+    """Writes a file of UTF-8 text, whole or not at all.
+
+    Raises:
+        RunError: see `whole_file`.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def _remove_abandoned(path, now):
     """Removes temporary files of `path` that are a day old, by its disk's clock."""
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)

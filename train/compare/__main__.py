@@ -32,7 +32,7 @@ flags.DEFINE_integer(
 
 
 def main(argv):
-    """Reads the flags, compares, and says where the page is."""
+    """Compares the runs that the command line names, and prints their accuracies."""
     if len(argv) < 3:
         typed = command_line.typed("compare")
         raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
@@ -41,14 +41,11 @@ def main(argv):
     from train.common.errors import RunError
     from train.compare import comparison
 
-    given = flags.FLAGS.flag_values_dict()
     try:
         found = comparison.compare(
             argv[1:],
-            output=given["output"],
-            measure=given["measure"],
-            batch_size=given["batch_size"],
             command=command_line.as_typed("compare"),
+            **command_line.values("output measure batch_size"),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -57,7 +54,7 @@ def main(argv):
     for row in found["runs"]:
         line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
         print(printable(line))
-    print(f"page {given['output']}")
+    print(f"page {flags.FLAGS.output}")
 
 
 def command():

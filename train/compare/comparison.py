@@ -1,23 +1,22 @@
-"""Finished runs of one data set, side by side."""
+"""Comparison of finished runs on one data set, as a page and a file of numbers."""
 
 import itertools
 import json
 import pathlib
-import time
-
-import numpy as np
 
 import keras_vit
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_file
+from train.common.files import make_folder, write_text
 from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
 from train.inference import given_model
 from train.inference.run_directory import RunDirectory
+from train.inference.throughput import images_per_second
 from train.reports import markdown
 from train.reports.compute import multiply_adds
-from train.reports.html_page import TABLE_ROWS, figure_text
+from train.reports.report import TABLE_ROWS
 
+_TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5
 _NEEDED = (
@@ -39,23 +38,25 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         runs: sequence of paths of run directories, two or more.
         output: path of the page to write, a `.md`; the numbers go into a `.json` of
             the same name beside it.
-        measure: bool, whether to measure how many images a second the models answer
-            now, one after another in turns.
-        batch_size: int, of that.
-        command: str, what was typed, for the page.
+        measure: bool, whether to measure the images per second of the models now, in
+            turns.
+        batch_size: int, of the measurement.
+        command: str, the command line, for the page.
 
     Returns:
-        Dict as in the `.json`: `dataset`, `test_examples`, `command`,
-        `measured_batch_size` (None unless measured), `classes`, a list of dicts with
-        `name` and `examples`, and `runs`, a list of dicts with `run`, `model`,
-        `weights`, `image_size`, `test_accuracy` with its 95% interval
-        `test_accuracy_low` and `test_accuracy_high`, `test_macro_f1`, `per_class_f1`
-        (a list, None of classes without test images), `parameters`, `multiply_adds` of
-        one image at the run's size (None where they cannot be counted),
-        `training_images_per_second` and `training_seconds` (None where the run does
-        not tell), `is_wall_time` (False where these two leave out what was between the
-        steps, as in reports of earlier versions), and `measured_images_per_second`
-        (None unless measured).
+        Dict as in the `.json`:
+
+        - `dataset`, `test_examples`, `command`, and `measured_batch_size`, None unless
+          measured.
+        - `classes`, a list of dicts with `name` and `examples`.
+        - `runs`, a list of dicts with `run`, `model`, `weights`, `image_size`,
+          `test_accuracy` with its 95% interval `test_accuracy_low` and
+          `test_accuracy_high`, `test_macro_f1`, `per_class_f1` (a list, None of classes
+          without test images), `parameters`, `multiply_adds` of one image at the run's
+          size (None where they cannot be counted), `training_images_per_second` and
+          `training_seconds` (None where the report lacks them), `is_wall_time` (False
+          where these two leave out the time between the steps, as in reports of earlier
+          versions), and `measured_images_per_second` (None unless measured).
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or
@@ -72,18 +73,18 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
             f"Cannot write {output}: pass an --output that ends in .md, the numbers go "
             "into a .json beside it."
         )
-    reports = {name: _read(path) for name, path in _names(runs).items()}
+    paths = _names(runs)
+    reports = {name: _read(path) for name, path in paths.items()}
     _check_same_test(reports)
     rows, models = [], {}
-    for name, path in _names(runs).items():
+    for name, path in paths.items():
         model = given_model.load(str(path)).model
         rows.append(_row(name, reports[name], model))
         if measure:
             models[name] = model
-    if measure:
-        rates = images_per_second(models, batch_size)
-        for row in rows:
-            row["measured_images_per_second"] = rates[row["run"]]
+    rates = _measured(models, batch_size)
+    for row in rows:
+        row["measured_images_per_second"] = rates.get(row["run"])
     first = next(iter(reports.values()))
     found = {
         "dataset": first["config"]["dataset"],
@@ -94,57 +95,23 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         "runs": rows,
     }
     make_folder(output.parent, flag="--output")
-    for path, text in (
-        (output.with_suffix(".json"), json.dumps(found, indent=2, ensure_ascii=False)),
-        (output, _page(found)),
-    ):
-        with whole_file(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+    text = json.dumps(found, indent=2, ensure_ascii=False)
+    write_text(output.with_suffix(".json"), f"{text}\n")
+    write_text(output, _page(found))
     return found
 
 
-def images_per_second(models, batch_size):
-    """Returns how many images a second models answer, measured in one go.
-
-    The models take turns, so that what else the machine does meets all of them; each
-    is compiled before, and the median of the batches counts.
-
-    Args:
-        models: dict of name to `keras.Model` of images.
-        batch_size: int.
-
-    Returns:
-        Dict of name to float.
-
-    Raises:
-        RunError: the memory is full.
-
-    Example:
-
-    >>> images = keras_vit.ViT_Ti16(weights=None, image_size=32, classes=3)
-    >>> images_per_second({"ViT": images}, batch_size=2)["ViT"] > 0
-    True
-    """
-    times = {name: [] for name in models}
+def _measured(models, batch_size):
     with explaining_full_memory("lower --batch_size."):
-        jobs = {}
-        for name, model in models.items():
-            images = np.zeros((batch_size, *model.input_shape[1:]), "float32")
-            jobs[name] = keras_vit.Predictor(model, batch_size), images
-            jobs[name][0](images)
-        for _ in range(_ROUNDS):
-            for name, (predictor, images) in jobs.items():
-                until = time.perf_counter() + _ROUND_SECONDS
-                started = 0.0
-                while started < until:
-                    started = time.perf_counter()
-                    predictor(images)
-                    times[name].append(time.perf_counter() - started)
-    return {name: batch_size / float(np.median(took)) for name, took in times.items()}
+        predictors = {
+            name: keras_vit.Predictor(model, batch_size)
+            for name, model in models.items()
+        }
+        return images_per_second(predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS)
 
 
 def _names(runs):
-    """The runs by the shortest names that tell them apart."""
+    """Returns the runs by their folders' names, or by their paths if not unique."""
     paths = [pathlib.Path(run).expanduser() for run in runs]
     resolved = [path.resolve() for path in paths]
     for path, place in zip(paths, resolved, strict=True):
@@ -157,7 +124,7 @@ def _names(runs):
 
 
 def _read(path):
-    """What a finished run's `report.json` says."""
+    """Returns a finished run's `report.json`."""
     run = RunDirectory(path)
     run.require(run.results, run.model)
     try:
@@ -176,7 +143,7 @@ def _read(path):
 
 
 def _check_same_test(reports):
-    """Refuses runs whose numbers cannot be compared."""
+    """Raises `RunError` unless all runs have the same data set and test images."""
     (first, expected), *others = reports.items()
     for name, report in others:
         pair = f"The runs {first} and {name} cannot be compared: "
@@ -212,7 +179,7 @@ def _row(name, report, model):
     try:
         arithmetic = multiply_adds(model)
     except ValueError:
-        # Somebody's own layers do not keep the rest from being compared.
+        # A layer of the user's own: the rest is compared all the same.
         arithmetic = None
     return {
         "run": name,
@@ -233,63 +200,37 @@ def _row(name, report, model):
         "training_seconds": report.get("seconds"),
         # Reports name the loss since their times are wall times.
         "is_wall_time": "loss_function" in report,
-        "measured_images_per_second": None,
     }
 
 
 def _page(found):
     rows = found["runs"]
-    names = [markdown.escape(row["run"]) for row in rows]
-    tested = f"{found['test_examples']:,} test images"
-    parts = [
-        f"# {markdown.escape(found['dataset'])}: {len(rows)} runs compared",
-        f"Each tested on the same {tested}. In brackets are 95% confidence intervals "
-        "of the single runs.",
-        markdown.table(("", *names), _results(found)),
-        "Multiply-adds are those of products and convolutions for one image at the "
-        "run's size; parameters, those of the whole model. " + _about_speed(found),
-        "## F1 of each class",
-        *_class_section(found, names),
-    ]
-    if found["command"]:
-        parts.append(markdown.code(found["command"]))
-    return "\n\n".join(parts)
-
-
-def _class_section(found, names):
-    rows = [
-        (one, [row["per_class_f1"][place] for row in found["runs"]])
+    names = [row["run"] for row in rows]
+    classes = [
+        (one["name"], [row["per_class_f1"][place] for row in rows], one["examples"])
         for place, one in enumerate(found["classes"])
         if one["examples"]
     ]
-    rows.sort(key=lambda row: min(row[1]) - max(row[1]))
-    yield markdown.table(
-        ("Class", *names, "Test images"),
-        [
-            (one["name"], *(_text("macro_f1", f1) for f1 in values), one["examples"])
-            for one, values in rows[:TABLE_ROWS]
+    classes.sort(key=lambda one: min(one[1]) - max(one[1]))
+    return markdown.render(
+        _TEMPLATE,
+        **found,
+        older=[
+            row["run"]
+            for row in rows
+            if row["training_seconds"] is not None and not row["is_wall_time"]
         ],
+        result_table=markdown.table(("", *names), _results(found)),
+        class_table=markdown.table(
+            ("Class", *names, "Test images"),
+            [
+                (name, *(_text("test_macro_f1", f1) for f1 in values), examples)
+                for name, values, examples in classes[:TABLE_ROWS]
+            ],
+        ),
+        shown_classes=TABLE_ROWS,
+        tested_classes=len(classes),
     )
-    shown = f"{TABLE_ROWS} of {len(rows):,} classes; the .json has all. "
-    yield (shown if len(rows) > TABLE_ROWS else "") + "Greatest differences first."
-
-
-def _about_speed(found):
-    text = "Training seconds and images a second are by wall time, from the first "
-    text += "batch to the end of the last step, on the machine where the run was made."
-    timed = [row for row in found["runs"] if row["training_seconds"] is not None]
-    if older := [row["run"] for row in timed if not row["is_wall_time"]]:
-        text += (
-            f" Not so those of {', '.join(map(markdown.escape, older))}, whose "
-            "reports are of an earlier version: they are the seconds of the steps "
-            "alone, without validations and checkpoints, and the steps' median speed."
-        )
-    if found["measured_batch_size"] is not None:
-        text += (
-            " Answered images a second were measured now, the models in turns, in "
-            f"batches of {found['measured_batch_size']}."
-        )
-    return text
 
 
 def _results(found):
@@ -297,22 +238,9 @@ def _results(found):
     yield "Model", *(row["model"] for row in rows)
     yield "Weights", *(row["weights"] or "random" for row in rows)
     yield "Image size", *("x".join(map(str, row["image_size"])) for row in rows)
-    yield (
-        "Accuracy",
-        *(
-            "{} ({} to {})".format(
-                *(
-                    _text(key, row[key])
-                    for key in (
-                        "test_accuracy",
-                        "test_accuracy_low",
-                        "test_accuracy_high",
-                    )
-                )
-            )
-            for row in rows
-        ),
-    )
+    keys = [f"test_accuracy{end}" for end in ("", "_low", "_high")]
+    accuracies = ([_text(key, row[key]) for key in keys] for row in rows)
+    yield "Accuracy", *("{} ({} to {})".format(*texts) for texts in accuracies)
     for label, key in (
         ("Macro F1", "test_macro_f1"),
         ("Parameters", "parameters"),
@@ -322,8 +250,8 @@ def _results(found):
         ("Answered images/s", "measured_images_per_second"),
     ):
         if key != "measured_images_per_second" or found["measured_batch_size"]:
-            yield label, *(_text(f"_{key}", row[key]) for row in rows)
+            yield label, *(_text(key, row[key]) for row in rows)
 
 
 def _text(name, value):
-    return "-" if value is None else figure_text(f"_{name}", value)
+    return "-" if value is None else markdown.result_text(name, value)

@@ -152,6 +152,20 @@ def is_same(one: str, other: str) -> bool:
     return one == other or _real_path(one) == _real_path(other)
 
 
+def short_name(dataset: str) -> str:
+    """Returns the name of a data set without its folder and version.
+
+    Example:
+
+    >>> [short_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
+    ['photos', 'cifar100', 'vtab-dtd']
+    """
+    if kind_of(dataset).name == "vtab":
+        return dataset.replace("/", "-")
+    name = Path(dataset.partition(":")[0]).name
+    return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))
+
+
 def _real_path(dataset):
     if not kind_of(dataset).is_own:
         return dataset

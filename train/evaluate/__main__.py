@@ -12,7 +12,7 @@ name.
 
 The report (report.md, report.json) has top-1 and top-5 accuracy with 95% confidence
 intervals, precision, recall and F1 of each class, the calibration, the confusions, the
-loss and the speed.
+loss and the images per second.
 """
 
 import os
@@ -46,7 +46,7 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, evaluates, and says where the report is."""
+    """Evaluates the model that the command line names, and prints the accuracy."""
     if len(argv) != 2:
         raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
     command_line.need_packages("evaluate")
@@ -55,21 +55,16 @@ def main(argv):
     from train.common.errors import RunError
     from train.evaluate import evaluation
 
-    given = flags.FLAGS.flag_values_dict()
-    split = given["split"]
+    split = flags.FLAGS.split
     try:
         results = evaluation.evaluate(
             argv[1],
-            dataset=given["dataset"],
-            data_dir=given["data_dir"],
-            skip_corrupt=given["skip_corrupt"],
-            split=split,
-            image_size=given["image_size"],
-            central_crop=given["central_crop"],
-            batch_size=given["batch_size"],
-            real_labels_file=given["real_labels"],
-            out_dir=given["out_dir"],
+            real_labels_file=flags.FLAGS.real_labels,
             command=command_line.as_typed("evaluate"),
+            **command_line.values(
+                "dataset data_dir skip_corrupt split image_size central_crop "
+                "batch_size out_dir"
+            ),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""How well a model does on all images of a data set."""
+"""Evaluation of a model on all images of a split."""
 
 import pathlib
 import time
@@ -11,16 +11,17 @@ import keras_vit
 from train.common.errors import RunError
 from train.common.files import make_folder
 from train.data import pipeline
+from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
-from train.inference import given_model, real_labels
+from train.evaluate import real_labels
+from train.inference import given_model
 from train.inference.class_matching import match_classes
 from train.inference.evaluation_data import center_crop, load_split, num_logits
 from train.inference.run_directory import RunDirectory
+from train.inference.throughput import images_per_second
+from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
-from train.reports.model_page import data_set_name
-from train.reports.report import calibration, classification_summary, write_report
-
-_TIMED_SECONDS = 1.0
+from train.reports.report import write_report
 
 
 def evaluate(
@@ -43,25 +44,25 @@ def evaluate(
         model: str, see `train.inference.given_model.load`.
         dataset: str, see `train.data.sources.load`; by default that of the run that the
             model comes from.
-        data_dir: path of the TFDS data, None for the usual one.
+        data_dir: path of the TFDS data, None for the default one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
         split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
             would) or `"train"` (the rest).
         image_size: int or (height, width) in pixels; by default that of the model.
-        central_crop: bool, see `evaluation_data.center_crop`; without it images are
-            squashed.
+        central_crop: bool, whether to crop the center as
+            `train.inference.evaluation_data.center_crop` does, instead of resizing
+            without regard to the aspect ratio.
         batch_size: int.
         real_labels_file: path of ImageNet's reassessed labels, None for none.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-SPLIT`.
-        command: str, what was typed, for the report.
+        command: str, the command line, for the report.
 
     Returns:
         Dict of the results as in `report.json`, `report` being the path of the page.
 
     Raises:
-        RunError: model, data or directory are not as needed; the message says what to
-            do.
+        RunError: model, data or directory cannot be used; the message says what to do.
 
     Example:
 
@@ -73,10 +74,10 @@ def evaluate(
     outputs = num_logits(given)
     source, part = load_split(given, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, given.class_names, source.class_names)
-    right = None
+    correct = None
     if real_labels_file is not None:
-        right = _right_labels(real_labels_file, outputs, part, source.name, data_dir)
-    name = f"{given.name}-{data_set_name(source.name)}-{split}"
+        correct = _real_labels(real_labels_file, outputs, part, source.name, data_dir)
+    name = f"{given.name}-{short_name(source.name)}-{split}"
     directory = _directory(out_dir or pathlib.Path("runs/evaluations") / name)
 
     if central_crop:
@@ -87,7 +88,7 @@ def evaluate(
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = keras_vit.Predictor(given.model, batch_size)
     with explaining_full_memory(given_model.LESS_MEMORY):
-        alone = _images_per_second(predictor)
+        alone = images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
     labels, logits = given_model.answers(predictor, batches, part)
     seconds = time.perf_counter() - started
@@ -98,8 +99,8 @@ def evaluate(
         f"{split}_loss": float(losses.mean()),
         "loss_function": "softmax cross-entropy",
     }
-    if right is not None:
-        found = real_labels.accuracy(right, logits.argmax(axis=1))
+    if correct is not None:
+        found = real_labels.accuracy(correct, logits.argmax(axis=1))
         results |= {f"{split}_real_{key}": value for key, value in found.items()}
     results |= {
         "parameters": given.model.count_params(),
@@ -134,11 +135,11 @@ def evaluate(
     }
 
 
-def _right_labels(file, outputs, part, dataset, data_dir):
+def _real_labels(file, outputs, part, dataset, data_dir):
     if outputs != real_labels.CLASSES:
         raise RunError(
             f"--real_labels are those of {real_labels.CLASSES} classes, but the model "
-            f"tells {outputs} apart: leave them out."
+            f"has {outputs}: leave them out."
         )
     names = real_labels.file_names(part, dataset, data_dir)
     return real_labels.of_files(real_labels.read(file), names)
@@ -150,19 +151,6 @@ def _directory(path):
             f"{path} holds a run, whose report would be lost: pass another --out_dir."
         )
     return make_folder(path)
-
-
-def _images_per_second(predictor):
-    """Of one batch again and again: the median, once it is compiled."""
-    shape = (predictor.batch_size, *predictor.model.input_shape[1:])
-    images = np.zeros(shape, "float32")
-    predictor(images)
-    times = []
-    while len(times) < 3 or sum(times) < _TIMED_SECONDS:
-        started = time.perf_counter()
-        predictor(images)
-        times.append(time.perf_counter() - started)
-    return predictor.batch_size / float(np.median(times))
 
 
 def _picture(directory, part, image_size, labels, probabilities, class_names):

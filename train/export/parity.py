@@ -11,7 +11,7 @@ import numpy as np
 import keras_vit_start
 from train.common.errors import RunError
 from train.common.progress import progress_bar
-from train.reports.report import interval
+from train.reports.classification import interval
 
 _TIMED_SECONDS = 1.0
 _LAST_LINES = 5

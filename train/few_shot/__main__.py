@@ -1,4 +1,4 @@
-"""Probes a model's features: a linear classifier from a few images a class.
+"""Probes a model's features: a linear classifier from few images per class.
 
   keras-vit few_shot vit-b16/imagenet21k --dataset=cifar100
   keras-vit few_shot runs/digits --dataset=digits --shots=1,5
@@ -21,8 +21,8 @@ from train.common import command_line  # noqa: E402
 from train.data import data_flags  # noqa: E402
 
 data_flags.define_data()
-flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images a class.")
-flags.DEFINE_integer("seeds", 3, "Draws of the training images.", lower_bound=1)
+flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
+flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 flags.DEFINE_integer(
     "image_size",
     None,
@@ -39,39 +39,35 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, probes, and prints the table."""
+    """Fits the probe that the command line describes, and prints its accuracies."""
     if len(argv) != 2:
         raise app.UsageError(f"Give one model: {command_line.typed('few_shot')} MODEL")
     command_line.need_packages("few_shot")
     command_line.need_tensorflow("The input")
-    given = flags.FLAGS.flag_values_dict()
-    if not all(count.isdecimal() and int(count) for count in given["shots"]):
+    shots = flags.FLAGS.shots
+    if not all(count.isdecimal() and int(count) for count in shots):
         sys.exit(
-            f"error: --shots={','.join(given['shots'])} are no numbers of images: pass "
-            "some from 1 up, such as 1,5,10."
+            f"error: --shots={','.join(shots)} are not numbers of images: "
+            "pass some from 1 up, such as 1,5,10."
         )
     command_line.quiet_data()
     from train.common.errors import RunError
-    from train.few_shot import probe
+    from train.inference import linear_probe
 
     try:
-        results = probe.run(
+        results = linear_probe.run(
             argv[1],
-            dataset=given["dataset"],
-            data_dir=given["data_dir"],
-            skip_corrupt=given["skip_corrupt"],
-            shots=sorted({int(count) for count in given["shots"]}),
-            seeds=given["seeds"],
-            image_size=given["image_size"],
-            batch_size=given["batch_size"],
-            out_dir=given["out_dir"],
+            shots=sorted({int(count) for count in shots}),
             command=command_line.as_typed("few_shot"),
+            **command_line.values(
+                "dataset data_dir skip_corrupt seeds image_size batch_size out_dir"
+            ),
         )
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; no report was written.")
-    print(f"{probe.table(results)}\nreport {results['report']}")
+    print(f"{linear_probe.table(results)}\nreport {results['report']}")
 
 
 def command():

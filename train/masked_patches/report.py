@@ -8,7 +8,8 @@ from train.common.files import whole_file
 from train.masked_patches.patches import LEVELS
 from train.reports import markdown
 from train.reports.figures import draw_learning_curve, write_image_table
-from train.reports.html_page import about_curve, figure_text, flat
+from train.reports.markdown import flat, result_text
+from train.reports.report import about_curve
 
 # Rows of the table by the prefix of the names of their results.
 _ROWS = {
@@ -50,7 +51,7 @@ def _page(directory, splits, settings, results):
         markdown.table(
             ("Result", "Value"),
             [
-                (name, figure_text(name, results[name]))
+                (name, result_text(name, results[name]))
                 for name in others
                 if name != "command"
             ],
@@ -83,7 +84,7 @@ def _table(splits, results):
         cells = []
         for split, kind in columns:
             value = results.get(f"{split}_{start}{kind}", results.get(f"{start}{kind}"))
-            cells.append("" if value is None else figure_text(kind, value))
+            cells.append("" if value is None else result_text(kind, value))
         if any(cells):
             rows.append((name, *cells))
     header = ["", *(f"{split} {kind}" for split, kind in columns)]

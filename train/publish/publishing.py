@@ -16,10 +16,11 @@ import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_file, whole_folder
+from train.data.registry import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
-from train.reports.model_page import PICTURES, data_set_name, model_page
+from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.semantics import Semantics
 from zoo.store import digest
@@ -167,7 +168,7 @@ def _fill(folder, run, name, licence, report, class_names, trained):
         weights=weights,
         file_size=(folder / weights).stat().st_size,
         sha256=digest(folder / weights, "sha256"),
-        data_set=data_set_name(config["dataset"]),
+        data_set=short_name(config["dataset"]),
         metrics={
             key: report[key]
             for key in sorted(report)

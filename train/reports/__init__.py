@@ -1,1 +1,1 @@
-"""Reports of runs: tables, figures, Markdown and HTML."""
+"""Reports of runs: metrics, figures and Markdown pages."""

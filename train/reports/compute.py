@@ -1,4 +1,4 @@
-"""How much arithmetic a model is, counted from its layers."""
+"""Multiply-adds of a model, counted from its layers."""
 
 import math
 
@@ -15,7 +15,7 @@ def multiply_adds(model):
     every token goes through every block.
 
     Args:
-        model: a functional `keras.Model` of images of a fixed size, of ours, of
+        model: a functional `keras.Model` of images of a fixed size, of keras_vit,
             `keras.applications` or any other made of dense layers and convolutions.
 
     Returns:
@@ -23,7 +23,7 @@ def multiply_adds(model):
 
     Raises:
         ValueError: the model takes images of any size, or has a layer with a kernel
-            of a kind that is not known here.
+            of an unknown class.
 
     Example:
 
@@ -39,27 +39,21 @@ def multiply_adds(model):
             f"The arithmetic of {model.name} cannot be counted: it takes inputs of "
             f"shape {shape}, give it images of one size."
         )
-    return sum(
-        _of_layer(layer, layer.input.shape)
-        for layer in model.layers
-        if isinstance(layer, keras.Model) or _has_kernel(layer)
-    )
+    return sum(_of_layer(layer) for layer in model.layers)
 
 
-def _of_layer(layer, input_shape):
+def _of_layer(layer):
     if isinstance(layer, keras.Model):
         return multiply_adds(layer)
+    if not any("kernel" in variable.name for variable in layer.weights):
+        return 0
     for layer_class, count in _COUNTS.items():
         if isinstance(layer, layer_class):
-            return count(layer, input_shape)
+            return count(layer, layer.input.shape)
     raise ValueError(
         f"The arithmetic of the layer {layer.name} cannot be counted: how much a "
         f"{type(layer).__name__} computes is not known."
     )
-
-
-def _has_kernel(layer):
-    return any("kernel" in variable.name for variable in layer.weights)
 
 
 def _dense(layer, input_shape):
@@ -95,7 +89,7 @@ def _block(layer, input_shape):
 
 
 def _unit(layer, input_shape):
-    """A bottleneck of convolutions, whether its norms come before or after them."""
+    """Counts a bottleneck of convolutions, with its norms before or after them."""
     total, shape = 0, input_shape
     for conv in (layer.conv1, layer.conv2, layer.conv3):
         total += _convolution(conv, shape)

@@ -1,32 +1,26 @@
-"""The pictures of a report: learning curve, confusion matrix, predictions."""
+"""Figures of a report as PNG files: curves, confusion matrix, reliability, images.
+
+Every `path` is a file in an existing directory; all raise `RunError` where it cannot be
+written. Images are floats in [-1, 1] of shape (n, height, width, 3), n at least 1.
+"""
 
 import math
 
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.predictions import check_predictions, confused_pairs
+from train.reports.classification import check_predictions, confused_pairs
 
 MATRIX_CLASSES = 30
 MATRIX_EXCERPT = 20
 PICTURES = 12
 
-# From the palette of Okabe and Ito, told apart with every kind of colour vision.
+# Okabe and Ito's palette, distinguishable with every kind of color vision.
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 
 
 def draw_learning_curve(path, history, loss_function=""):
-    """Draw loss, accuracy and learning rate over the steps, where there are any.
-
-    Args:
-        path: PNG file to write, in an existing directory.
-        history: `MetricLog` of the run. Without "loss", "accuracy",
-            "val_loss", "val_accuracy" and "learning_rate" nothing is written.
-        loss_function: What the losses are, above their panel.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
+    """Plots loss, accuracy and learning rate of a `MetricLog`; without any, no file."""
     panels = []
     for name, label in (("loss", "Loss"), ("accuracy", "Accuracy")):
         lines = (history.series(name), history.series(f"val_{name}"))
@@ -36,7 +30,7 @@ def draw_learning_curve(path, history, loss_function=""):
     heights = [3] * len(panels) + [1] * bool(len(rate[0]))
     if not heights:
         return
-    figure = _figure(8, 1 + sum(heights))
+    figure = new_figure(8, 1 + sum(heights))
     axes = figure.subplots(
         len(heights), sharex=True, squeeze=False, height_ratios=heights
     )[:, 0]
@@ -59,24 +53,27 @@ def draw_learning_curve(path, history, loss_function=""):
         axes[-1].set_ylabel("Learning rate")
         axes[-1].set_ylim(bottom=0)
         axes[-1].ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
-    for cell in axes:
-        cell.grid(alpha=0.25)
-        cell.spines[["top", "right"]].set_visible(False)
+    style_axes(axes, grid=True)
     axes[-1].set_xlabel("Step")
     axes[-1].xaxis.get_major_locator().set_params(integer=True)
     figure.align_ylabels()
-    _save(figure, path)
+    save(figure, path)
+
+
+def _style(steps):
+    return "-" if len(steps) > 30 else ".-"
+
+
+def _moving_average(values, window):
+    kernel = np.ones(window)
+    counts = np.convolve(np.ones(len(values)), kernel, mode="same")
+    return np.convolve(values, kernel, mode="same") / counts
 
 
 def draw_confusion_matrix(path, summary):
-    """Draw which classes were taken for which, of many the most confused ones.
+    """Plots the confusion matrix of a `classification_summary`.
 
-    Args:
-        path: PNG file to write, in an existing directory.
-        summary: What `train.reports.report.classification_summary` returned.
-
-    Raises:
-        RunError: The file cannot be written.
+    With many classes only the most confused are shown.
     """
     matrix, classes = summary["confusion_matrix"], len(summary["per_class"])
     shown, title = list(range(classes)), "Examples by true and predicted class"
@@ -89,7 +86,7 @@ def draw_confusion_matrix(path, summary):
     shares, counts = shares[:, shown], matrix[np.ix_(shown, shown)]
 
     side = max(4.5, 0.42 * len(shown) + 2)
-    figure = _figure(side + 1, side)
+    figure = new_figure(side + 1, side)
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     figure.colorbar(
@@ -101,81 +98,43 @@ def draw_confusion_matrix(path, summary):
     axes.set_yticks(range(len(shown)), names, **ticks)
     axes.tick_params(length=0)
     axes.set(xlabel="Predicted class", ylabel="True class", title=title)
+    centered = {"ha": "center", "va": "center", "fontsize": 8}
     for row, column in np.argwhere(counts):
-        axes.text(
-            column,
-            row,
-            counts[row, column],
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="white" if shares[row, column] > 0.5 else "black",
-        )
-    _save(figure, path)
+        color = "white" if shares[row, column] > 0.5 else "black"
+        axes.text(column, row, counts[row, column], color=color, **centered)
+    save(figure, path)
 
 
 def draw_reliability(path, bins):
-    """Draw the accuracy over the confidence, and how often each confidence is.
-
-    Args:
-        path: PNG file to write, in an existing directory.
-        bins: Those of `train.reports.report.calibration`.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
-    figure = _figure(5.5, 6.5)
+    """Plots the bins of `calibration`: accuracy over confidence, and a histogram."""
+    figure = new_figure(5.5, 6.5)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
     middles = [(row["low"] + row["high"]) / 2 for row in bins]
     width = bins[0]["high"] - bins[0]["low"]
-    upper.bar(
-        middles,
-        [row["accuracy"] or 0 for row in bins],
-        width,
-        color=BLUE,
-        edgecolor="white",
-        label="accuracy",
-    )
-    filled = [row for row in bins if row["examples"]]
-    upper.plot(
-        [row["confidence"] for row in filled],
-        [row["confidence"] for row in filled],
-        ".",
-        color=ORANGE,
-        label="mean confidence",
-    )
+    accuracies = [row["accuracy"] or 0 for row in bins]
+    bars = {"edgecolor": "white", "width": width}
+    upper.bar(middles, accuracies, color=BLUE, label="accuracy", **bars)
+    confidences = [row["confidence"] for row in bins if row["examples"]]
+    upper.plot(confidences, confidences, ".", color=ORANGE, label="mean confidence")
     upper.plot([0, 1], [0, 1], "--", color=ORANGE, linewidth=0.8)
     upper.set(ylabel="Accuracy", xlim=(0, 1), ylim=(0, 1))
     upper.legend(frameon=False, loc="upper left")
-    counts = [row["examples"] for row in bins]
-    lower.bar(middles, counts, width, color=GREEN, edgecolor="white")
+    lower.bar(middles, [row["examples"] for row in bins], color=GREEN, **bars)
     lower.set(xlabel="Confidence", ylabel="Examples")
-    for cell in (upper, lower):
-        cell.spines[["top", "right"]].set_visible(False)
+    style_axes((upper, lower))
     figure.align_ylabels()
-    _save(figure, path)
+    save(figure, path)
 
 
 def draw_batch(path, images, labels, class_names):
-    """Draw the first twelve images of a training batch, as the model sees them.
+    """Draws the first twelve images of a training batch, after augmentation.
 
-    Args:
-        path: PNG file to write, in an existing directory.
-        images: Images in [-1, 1], floats of shape (n, height, width, 3), n at least 1.
-        labels: Classes, integers of shape (n,), or their shares, floats of shape (n,
-            classes).
-        class_names: Names of the classes.
-
-    Raises:
-        RunError: The file cannot be written.
+    Labels are classes, integers of shape (n,), or mixed, floats of shape (n, classes).
     """
     figure, cells = _grid(len(images), "the first training batch")
     for cell, image, label in zip(cells, images, labels, strict=False):
-        _show(cell, image)
-        cell.set_title(
-            "\n".join(_label_lines(label, class_names)), fontsize=9, parse_math=False
-        )
-    _save(figure, path)
+        _show(cell, image, "\n".join(_label_lines(label, class_names)))
+    save(figure, path)
 
 
 def _label_lines(label, class_names):
@@ -192,19 +151,12 @@ def _label_lines(label, class_names):
 def write_predictions_picture(
     path, images, labels, probabilities, class_names, title=""
 ):
-    """Draw the first twelve images with what the model saw in them.
+    """Draws the first twelve images with their predicted and true classes.
 
-    Args:
-        path: PNG file to write, in an existing directory.
-        images: Images in [-1, 1], floats of shape (n, height, width, 3), n at least 1.
-        labels: True classes, integers of shape (n,).
-        probabilities: Predicted probabilities, floats of shape (n, classes).
-        class_names: Names of the classes, a sequence of `classes` strings.
-        title: Line above the grid.
+    Labels and probabilities are those of `check_predictions`.
 
     Raises:
-        RunError: The file cannot be written.
-        ValueError: The arguments do not fit each other, or images leave [-1, 1].
+        ValueError: the arguments do not fit each other, or images leave [-1, 1].
     """
     class_names = [str(name) for name in class_names]
     labels, probabilities = check_predictions(labels, probabilities, class_names)
@@ -225,57 +177,32 @@ def write_predictions_picture(
         cells, images, labels, probabilities, strict=False
     ):
         guess = chances.argmax()
-        colour, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
-        _show(cell, image)
-        cell.spines[:].set(color=colour, linewidth=3)
-        cell.set_title(
-            f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
-            f"true: {_short(class_names[label], 16)}",
-            fontsize=9,
-            color=colour,
-            parse_math=False,
-        )
-    _save(figure, path)
+        color, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
+        text = f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
+        _show(cell, image, f"{text}true: {_short(class_names[label], 16)}", color=color)
+        cell.spines[:].set(color=color, linewidth=3)
+    save(figure, path)
 
 
 def write_image_table(path, columns):
-    """Draw images in rows, with what became of each beside it.
-
-    Args:
-        path: PNG file to write, in an existing directory.
-        columns: Images in [-1, 1], floats of shape (rows, height, width, 3), by what
-            stands above them.
-
-    Raises:
-        RunError: The file cannot be written.
-    """
+    """Draws images in rows; `columns` is a dict of a column's title to its images."""
     rows = len(next(iter(columns.values())))
-    figure = _figure(2.2 * len(columns), 2.2 * rows + 0.4)
+    figure = new_figure(2.2 * len(columns), 2.2 * rows + 0.4)
     axes = figure.subplots(rows, len(columns), squeeze=False)
     for cells, (name, images) in zip(axes.T, columns.items(), strict=True):
         cells[0].set_title(name, fontsize=10, parse_math=False)
         for cell, image in zip(cells, images, strict=True):
             cell.set_axis_off()
-            cell.imshow((np.clip(image, -1, 1) + 1) / 2, interpolation="nearest")
-    _save(figure, path)
-
-
-def _style(steps):
-    return "-" if len(steps) > 30 else ".-"
-
-
-def _moving_average(values, window):
-    kernel = np.ones(window)
-    counts = np.convolve(np.ones(len(values)), kernel, mode="same")
-    return np.convolve(values, kernel, mode="same") / counts
+            cell.imshow(_displayed(image), interpolation="nearest")
+    save(figure, path)
 
 
 def _grid(count, title):
-    """A figure with a cell for each of at most twelve pictures."""
+    """Returns a figure with one cell for each of at most twelve pictures."""
     count = min(count, PICTURES)
     columns = min(4, count)
     rows = math.ceil(count / columns)
-    figure = _figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
+    figure = new_figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
     figure.suptitle(title, fontsize=12, parse_math=False)
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for cell in cells:
@@ -283,26 +210,39 @@ def _grid(count, title):
     return figure, cells[:count]
 
 
-def _show(cell, image):
-    cell.imshow(
-        (np.clip(image, -1, 1) + 1) / 2,
-        interpolation="bilinear" if min(image.shape[:2]) > 64 else "nearest",
-    )
+def _show(cell, image, title, **style):
+    smooth = min(image.shape[:2]) > 64
+    cell.imshow(_displayed(image), interpolation="bilinear" if smooth else "nearest")
     cell.set_axis_on()
     cell.set(xticks=[], yticks=[])
+    cell.set_title(title, fontsize=9, parse_math=False, **style)
+
+
+def _displayed(image):
+    return (np.clip(image, -1, 1) + 1) / 2
 
 
 def _short(name, length):
     return name if len(name) <= length else name[: length - 1] + "…"
 
 
-def _figure(width, height):
+def new_figure(width, height):
+    """Returns a `matplotlib.figure.Figure` of a size in inches, without pyplot."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
-def _save(figure, path):
+def style_axes(axes, grid=False):
+    """Removes the upper and right spines of axes, and may add a grid."""
+    for cell in axes:
+        cell.spines[["top", "right"]].set_visible(False)
+        if grid:
+            cell.grid(alpha=0.25)
+
+
+def save(figure, path):
+    """Writes a figure as a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with whole_file(path) as temporary:

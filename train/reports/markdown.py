@@ -1,4 +1,4 @@
-"""Pieces of Markdown pages."""
+"""Markdown pages from Jinja templates, with all other text escaped."""
 
 import pathlib
 import re
@@ -7,28 +7,57 @@ import urllib.parse
 from zoo.text import printable
 
 
-def table(header, rows):
-    """Returns a table.
+class Block(str):
+    """Markdown, which neither templates nor tables escape."""
+
+    __slots__ = ()
+
+
+def render(template, **values):
+    """Renders a page; each printed value is escaped unless it is a `Block`.
 
     Args:
-        header: sequence of str.
-        rows: iterable of sequences as long, of anything.
+        template: `pathlib.Path` of the Jinja template. It has the functions `table`,
+            `code`, `embedded`, `result_text` and `flat` of this module, and the filters
+            `percent` and `count`.
+        **values: the template's variables.
+    """
+    import jinja2
 
-    Returns:
-        str.
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template.parent),
+        undefined=jinja2.StrictUndefined,
+        finalize=_escape_unless_block,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    functions = (table, code, embedded, result_text, flat)
+    environment.globals |= {function.__name__: function for function in functions}
+    environment.filters |= {"percent": "{:.2%}".format, "count": "{:,}".format}
+    return environment.get_template(template.name).render(values)
+
+
+def table(header, rows):
+    """Returns a table.
 
     Example:
 
     >>> table(("Result", "Value"), [("steps", 10)]).splitlines()[2]
     '| steps | 10 |'
     """
-    lines = [header, ["---"] * len(header)]
-    lines += [[escape(str(cell)) for cell in row] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    header, *rows = (map(_escape_unless_block, row) for row in (header, *rows))
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    return Block("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def _escape_unless_block(value):
+    return value if isinstance(value, Block) else escape(str(value))
 
 
 def escape(text):
-    r"""Returns text that means itself in Markdown, inside tables too.
+    r"""Returns text without its meaning in Markdown, in tables too.
 
     Example:
 
@@ -37,12 +66,12 @@ def escape(text):
     """
     text = printable(" ".join(text.split()))
     text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
-    # An underscore between letters or digits is no emphasis.
-    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
+    # An underscore between letters or digits is not emphasis.
+    return Block(re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text))
 
 
 def code(text, language="sh"):
-    """Returns a block of code, from which no text leads out.
+    """Returns a code block, whose fence is longer than any in the text.
 
     Example:
 
@@ -54,11 +83,11 @@ def code(text, language="sh"):
     text = printable(str(text).strip(), most=10_000, lines=True)
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return Block(f"{fence}{language}\n{text}\n{fence}")
 
 
 def embedded(name):
-    """Returns a picture that lies beside the page.
+    """Returns a picture in the folder of the page.
 
     Example:
 
@@ -66,4 +95,34 @@ def embedded(name):
     '![learning curve](learning_curve.png)'
     """
     caption = escape(pathlib.Path(name).stem.replace("_", " "))
-    return f"![{caption}]({urllib.parse.quote(name)})"
+    return Block(f"![{caption}]({urllib.parse.quote(name)})")
+
+
+def result_text(name, value):
+    """Returns a result as text: shares, which are known by name, in percent.
+
+    Example:
+
+    >>> result_text("test_accuracy", 0.98333)
+    '98.33%'
+    """
+    if isinstance(value, float):
+        if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
+            return f"{value:.2%}"
+        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def flat(settings, prefix=""):
+    """Yields pairs of name and value; the names of nested dicts have dots.
+
+    Example:
+
+    >>> list(flat({"model": {"num_layers": 6}, "steps": 10}))
+    [('model.num_layers', 6), ('steps', 10)]
+    """
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,4 +1,4 @@
-"""What a run leaves for its readers: numbers, a page to read, and pictures."""
+"""The report of a run or an evaluation: report.json, report.md and figures."""
 
 import json
 import math
@@ -7,160 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from train.common.files import whole_file
+from train.common.files import write_text
+from train.reports import markdown
 from train.reports.figures import (
     draw_confusion_matrix,
     draw_learning_curve,
     draw_reliability,
 )
-from train.reports.html_page import page
-from train.reports.predictions import check_predictions, confused_pairs
 
-CONFUSIONS = 10
-CALIBRATION_BINS = 15
-
-
-def classification_summary(labels, probabilities, class_names):
-    """Summarise how a classifier did on a test split.
-
-    Ratios whose denominator is zero are 0. Classes without test examples have no
-    recall, so the macro averages leave them out and "absent_classes" names them.
-
-    Args:
-        labels: True classes, integers of shape (n,).
-        probabilities: Predicted probabilities, floats of shape (n, classes).
-        class_names: Names of the classes, a sequence of `classes` strings.
-
-    Returns:
-        A dict with "examples" and "accuracy", with its 95% interval (`interval`)
-        "accuracy_low" and "accuracy_high"; "top5_accuracy" and its interval likewise
-        where there are more than five classes; "per_class", a list in the order of the
-        classes of dicts with "name", "precision", "recall", "f1", "examples" (with this
-        true class) and "predictions" (of this class); "macro", a dict with "precision",
-        "recall" and "f1"; "absent_classes", a list of names; "confusions", the most
-        frequent mistakes as dicts with "true", "predicted", "count" and "share" (of the
-        examples with this true class); and "confusion_matrix", an int64 array of shape
-        (classes, classes) that counts true classes in rows, predicted ones in columns.
-
-    Raises:
-        ValueError: The arguments do not fit each other, or a probability is not finite.
-    """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
-    class_names = [str(name) for name in class_names]
-    labels, probabilities = check_predictions(labels, probabilities, class_names)
-    classes = np.arange(len(class_names))
-    predicted = probabilities.argmax(axis=1)
-    matrix = confusion_matrix(labels, predicted, labels=classes)
-    *ratios, examples = precision_recall_fscore_support(
-        labels, predicted, labels=classes, zero_division=0
-    )
-    present = examples > 0
-    ratios = dict(zip(("precision", "recall", "f1"), ratios, strict=True))
-    summary = {
-        "examples": len(labels),
-        **_share("accuracy", predicted == labels),
-        "macro": {key: float(ratio[present].mean()) for key, ratio in ratios.items()},
-        "per_class": [
-            {
-                "name": name,
-                **{key: float(ratio[index]) for key, ratio in ratios.items()},
-                "examples": int(examples[index]),
-                "predictions": int(matrix[:, index].sum()),
-            }
-            for index, name in enumerate(class_names)
-        ],
-        "absent_classes": [class_names[index] for index in classes[~present]],
-        "confusions": [
-            {
-                "true": class_names[true],
-                "predicted": class_names[guess],
-                "count": int(matrix[true, guess]),
-                "share": float(matrix[true, guess] / examples[true]),
-            }
-            for true, guess in confused_pairs(matrix)[:CONFUSIONS]
-        ],
-        "confusion_matrix": matrix,
-    }
-    if len(class_names) > 5:
-        summary.update(_share("top5_accuracy", _ranks(labels, probabilities) < 5))
-    return summary
-
-
-def interval(correct, examples):
-    """Returns the 95% confidence interval of a share that was counted.
-
-    Args:
-        correct: int.
-        examples: int, at least 1.
-
-    Returns:
-        Tuple (low, high) of floats.
-
-    Source:
-        Wilson, Probable inference, the law of succession, and statistical inference
-        (1927); without continuity correction.
-
-    Example:
-
-    >>> [round(bound, 4) for bound in interval(90, 100)]
-    [0.8256, 0.9448]
-    """
-    from scipy.stats import binomtest
-
-    bounds = binomtest(int(correct), int(examples)).proportion_ci(method="wilson")
-    return float(bounds.low), float(bounds.high)
-
-
-def calibration(labels, probabilities):
-    """Compares a classifier's confidence with its accuracy.
-
-    The confidence is the largest probability. Examples are put into bins of equal width
-    by it, (0, 1/15], (1/15, 2/15] and so on; the expected calibration error is the mean
-    over the examples of |accuracy - mean confidence| of their bin.
-
-    Args:
-        labels: True classes, integers of shape (n,).
-        probabilities: Predicted probabilities, floats of shape (n, classes).
-
-    Returns:
-        A dict with "error", and "bins", a list of dicts with "low", "high", "examples"
-        and, None in an empty bin, "confidence" and "accuracy".
-
-    Source:
-        Guo et al., On Calibration of Modern Neural Networks (2017), equation 3.
-
-    Example:
-
-    >>> calibration(np.array([0, 1]), np.array([[0.75, 0.25]] * 2))["error"]
-    0.25
-    """
-    confidence = probabilities.max(axis=1).astype(np.float64)
-    correct = probabilities.argmax(axis=1) == labels
-    edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
-    places = np.digitize(confidence, edges[1:-1], right=True)
-    counts, confidences, accuracies = (
-        np.bincount(places, weights, minlength=CALIBRATION_BINS)
-        for weights in (None, confidence, correct)
-    )
-    gaps = np.abs(accuracies - confidences)
-    return {
-        "error": float(gaps.sum() / len(confidence)),
-        "bins": [
-            {
-                "low": float(edges[index]),
-                "high": float(edges[index + 1]),
-                "examples": int(count),
-                "confidence": float(confidences[index] / count) if count else None,
-                "accuracy": float(accuracies[index] / count) if count else None,
-            }
-            for index, count in enumerate(counts)
-        ],
-    }
+TABLE_ROWS = 100
+_TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 
 
 def write_report(run_dir, *, config, summary, results, history=None, split="test"):
-    """Write the report of a run into its directory.
+    """Writes the report of a run into its directory.
 
     Writes `confusion_matrix.png`, `learning_curve.png` (where the history holds
     "loss", "accuracy", "val_loss", "val_accuracy" or "learning_rate"),
@@ -169,20 +29,20 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     replaces its predecessor whole.
 
     Args:
-        run_dir: Directory of the run; it is made where missing.
-        config: Settings of the run by name; dicts in it may nest.
-        summary: What `classification_summary` returned for the split; and, if wanted,
-            "calibration", what `calibration` did.
-        results: Results by name, such as "train_examples", "steps", "seconds",
-            "images_per_second" and "parameters"; "loss_function", what the losses are;
+        run_dir: directory of the run; it is made where missing.
+        config: settings of the run by name; dicts in it may nest.
+        summary: what `classification_summary` returned for the split; optionally with
+            "calibration", what `calibration` returned.
+        results: results by name, such as "train_examples", "steps", "seconds",
+            "images_per_second" and "parameters"; "loss_function", the name of the loss;
             and "command", the command line that reproduces the run.
         history: `train.engine.metrics.MetricLog` of the run, None without training.
-        split: Name of the split, with which the names of its results begin.
+        split: name of the split, with which the names of its results begin.
 
     Raises:
-        RunError: A file cannot be written.
-        TypeError: A setting or result is not plain data.
-        ValueError: A setting or result is not finite, or a result's name is taken.
+        RunError: a file cannot be written.
+        TypeError: a setting or result is not plain data.
+        ValueError: a setting or result is not finite, or a result's name is taken.
     """
     run_dir = Path(run_dir)
     config, results = _plain(config, "config"), _plain(results, "results")
@@ -218,25 +78,8 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         )
     if "calibration" in summary:
         draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
-    for name, text in (
-        ("report.md", page(run_dir, config, summary, results, split)),
-        ("report.json", report),
-    ):
-        with whole_file(run_dir / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-
-
-def _share(name, hits):
-    low, high = interval(hits.sum(), len(hits))
-    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
-
-
-def _ranks(labels, probabilities):
-    """Count the classes before the true one; of equals, argmax takes the first."""
-    chances = np.take_along_axis(probabilities, labels[:, None], axis=1)
-    earlier = np.arange(probabilities.shape[1]) < labels[:, None]
-    ahead = (probabilities > chances) | ((probabilities == chances) & earlier)
-    return ahead.sum(axis=1)
+    write_text(run_dir / "report.md", _page(run_dir, config, summary, results, split))
+    write_text(run_dir / "report.json", report)
 
 
 def _plain(value, name):
@@ -257,4 +100,81 @@ def _plain(value, name):
     raise TypeError(
         f"{name} is a {type(value).__name__}, which JSON cannot hold: pass a number, "
         "a string, None, or lists and dicts of them."
+    )
+
+
+def _page(run_dir, config, summary, results, split):
+    named = [config.get(key) for key in ("model", "dataset")]
+    title = " on ".join(name for name in named if isinstance(name, str))
+    own = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
+    tested = [row for row in summary["per_class"] if row["examples"]]
+    worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
+    has_balance = "train_examples" in tested[0]
+    return markdown.render(
+        _TEMPLATE,
+        title=title or run_dir.resolve().name,
+        config=config,
+        summary=summary,
+        results=results,
+        split=split,
+        result_rows=[
+            (key, markdown.result_text(key, value))
+            for key, value in results.items()
+            if key != "command"
+        ],
+        has_learning_curve=(run_dir / "learning_curve.png").exists(),
+        about_curve=about_curve,
+        balance=_balance(summary["per_class"]) if has_balance else None,
+        class_table=_class_table(worst, has_balance),
+        shown_classes=len(worst),
+        tested_classes=len(tested),
+        confusion_table=markdown.table(
+            ("True class", "Predicted", "Count", "Share of the true class"),
+            [
+                (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
+                for row in summary["confusions"]
+            ],
+        ),
+        pictures=sorted({path.name for path in run_dir.glob("[!.]*.png")} - own),
+    )
+
+
+def about_curve(results):
+    """Returns what the curves of training and validation loss show, in two sentences.
+
+    Args:
+        results: dict with `loss_function` and `training_only`, as of
+            `train.run.task.about_loss`.
+    """
+    return markdown.escape(
+        f"The loss is the one that was optimized, {results['loss_function']}, in "
+        "training and validation alike. Only training has: "
+        f"{results['training_only']}."
+    )
+
+
+def _balance(rows):
+    counts = [row["train_examples"] for row in rows]
+    return {
+        "fewest": rows[counts.index(min(counts))],
+        "most": rows[counts.index(max(counts))],
+        "median": float(np.median(counts)),
+    }
+
+
+def _class_table(rows, has_balance):
+    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
+    counts = {"examples": "Examples"}
+    if has_balance:
+        counts["train_examples"] = "In training"
+    return markdown.table(
+        ("Class", *ratios.values(), *counts.values()),
+        [
+            (
+                row["name"],
+                *(f"{row[key]:.2%}" for key in ratios),
+                *(f"{row[key]:,}" for key in counts),
+            )
+            for row in rows
+        ],
     )

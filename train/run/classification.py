@@ -12,8 +12,9 @@ from train.engine.losses import count_correct
 from train.engine.metrics import MetricLog
 from train.inference.keras_files import load_model
 from train.recipes import pretraining
+from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
-from train.reports.report import calibration, classification_summary, write_report
+from train.reports.report import write_report
 from train.run import building
 from train.run.task import Task, speed, written_settings
 from train.run.tuning import choose_trainable, count_parameters, layer_rates

@@ -16,6 +16,7 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
+import dataclasses
 import functools
 import os
 
@@ -24,8 +25,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 from absl import flags  # noqa: E402
 
-from train.common import command_line
+from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
+from train.study import kinds  # noqa: E402
 
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",
@@ -34,7 +36,7 @@ recipe_flags.define(
 flags.DEFINE_enum(
     "study",
     None,
-    ["learning_rates", "examples", "compute", "positions", "vtab"],
+    kinds.names(),
     "What the runs differ in.",
     required=True,
 )
@@ -96,16 +98,15 @@ def main(argv):
     from train.study import report, studies
 
     given = flags.FLAGS
+    values = {
+        field.name: given[field.name].value
+        for field in dataclasses.fields(studies.Options)
+    }
     options = studies.Options(
-        seeds=given.seeds,
-        models=tuple(given.models),
-        subsets=tuple(given.subsets),
-        step_counts=tuple(given.step_counts),
-        positions=tuple(given.positions),
-        tasks=tuple(given.tasks),
-        shots=given.shots,
-        few_shot_dataset=given.few_shot_dataset,
-        smoke=given.smoke,
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
     )
     with recipe_flags.exit_on_errors():
         recipe, settings = recipe_flags.read(

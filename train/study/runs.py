@@ -10,105 +10,54 @@ import keras
 
 from train.common.errors import RunError, Stopped
 from train.common.files import make_folder
+from train.data.registry import short_name
 from train.data.sources import DataError
 from train.engine.devices import alone
 from train.engine.metrics import MetricLog
-from train.few_shot import probe
+from train.inference import linear_probe
 from train.inference.run_directory import RunDirectory
-from train.recipes import Recipe
-from train.reports.model_page import data_set_name
 from train.run import training
-
-
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """What a study has one number of: a recipe, run with one seed or several.
-
-    Args:
-        label: str, with which the names of its runs begin.
-        recipe: `train.recipes.Recipe`; its seed is the first.
-        facts: dict of what the study says of it, to JSON.
-    """
-
-    label: str
-    recipe: Recipe
-    facts: dict = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class FewShot:
-    """A few-shot probe of the models that are trained.
-
-    Args:
-        dataset: str, as for `train.few_shot.probe.run`.
-        shots: int, images a class.
-    """
-
-    dataset: str
-    shots: int
 
 
 class Runs:
     """Makes the runs of a study, and reads those that are finished already.
 
     A run of a study is the same to the bit as that run alone: each begins with a fresh
-    Keras session and the random numbers of its own seed. A run that fails does not
-    keep the others from being made, unless it is the first.
+    Keras session and the random numbers of its own seed. After a run that fails the
+    others are made, unless it is the first.
 
     Args:
         run_dir: path of the study's directory; a run is in the folder of its label.
         total: int, how many runs there will be.
-        data_dir: as for `train.run.training.run`; so are the next three.
-        skip_corrupt: bool.
-        devices: `train.engine.distribution.Devices`, one device by default.
-        command: str, what was typed.
         skips_missing_data: bool, whether to go on where the first runs have no data.
+        **settings: keyword arguments of `train.run.training.run`.
 
     Attributes:
-        failed: dict of label to what is wrong.
-
-    Raises:
-        RunError: the directory cannot be made.
+        failed: dict of label to error message.
     """
 
-    def __init__(
-        self,
-        run_dir,
-        *,
-        total,
-        data_dir=None,
-        skip_corrupt=False,
-        devices=None,
-        command="",
-        skips_missing_data=False,
-    ):
-        self.devices = devices or alone()
+    def __init__(self, run_dir, *, total, skips_missing_data=False, **settings):
         self.path = make_folder(run_dir)
         self.total = total
-        self.data_dir = data_dir
-        self.skip_corrupt = skip_corrupt
-        self.command = command
         self.skips_missing_data = skips_missing_data
+        self.settings = settings
         self.failed = {}
         self._missing = {}
         self._begun = 0
         self._finished = 0
 
     def result(self, label, recipe, few_shot=None):
-        """Returns what came out of a run, which is made unless it is finished.
+        """Returns the result of a run, which is made unless it is finished.
 
         Args:
             label: str, of the run.
             recipe: `train.recipes.Recipe`.
-            few_shot: None or `FewShot`.
+            few_shot: data set and images per class of a few-shot probe, None for none.
 
         Returns:
-            Dict as in the run's `report.json`, with `run`, the label; `images`, how
-            many were learned from, each time counted; and with a probe
+            Dict as in the run's `report.json`, with `run`, the label; `images`, the
+            training images, counted each time they were seen; and with a probe
             `few_shot_accuracy`. None where the run failed.
-
-        Raises:
-            RunError: the run failed, and so will the others; or it was stopped.
         """
         self._begun += 1
         print(f"run {self._begun} of {self.total}: {label}", flush=True)
@@ -135,52 +84,50 @@ class Runs:
         return {"run": label, **found}
 
     def _result(self, path, recipe, few_shot):
-        with training.begun(recipe, path, self.devices) as directory:
-            pass  # the run is this one, or there is none yet
+        devices = self.settings.get("devices") or alone()
+        with training.begun(recipe, path, devices) as directory:
+            pass  # Raises if the directory holds another run.
         is_new = not (directory.results.is_file() and directory.model.is_file())
         if is_new:
             keras.utils.clear_session()
-            training.run(
-                recipe,
-                run_dir=path,
-                data_dir=self.data_dir,
-                skip_corrupt=self.skip_corrupt,
-                devices=self.devices,
-                command=self.command,
-            )
+            training.run(recipe, run_dir=path, **self.settings)
         else:
             print(f"{path} is finished already")
-        found = {
-            **read_report(directory),
-            "images": _steps_taken(directory) * recipe.batch_size,
-        }
+        # Fewer steps than the recipe's where the run stopped early.
+        steps, _ = MetricLog(directory.metrics).series("loss")
+        images = int(steps[-1]) * recipe.batch_size if len(steps) else 0
+        found = {**read_report(directory), "images": images}
         if few_shot is not None:
             found["few_shot_accuracy"] = self._few_shot(path, few_shot, is_new)
         return found
 
     def _few_shot(self, path, few_shot, is_new):
-        name = f"few_shot-{data_set_name(few_shot.dataset)}-{few_shot.shots}"
-        written = path / name / "few_shot.json"
+        dataset, shots = few_shot
+        folder = path / f"few_shot-{short_name(dataset)}-{shots}"
+        written = folder / "few_shot.json"
         if is_new or not written.is_file():
-            probe.run(
+            linear_probe.run(
                 str(path),
-                dataset=few_shot.dataset,
-                data_dir=self.data_dir,
-                shots=(few_shot.shots,),
-                out_dir=written.parent,
-                command=self.command,
+                dataset=dataset,
+                data_dir=self.settings.get("data_dir"),
+                shots=(shots,),
+                out_dir=folder,
+                command=self.settings.get("command", ""),
             )
         return _read(written, lambda found: float(found["rows"][0]["mean"]))
 
 
+def measured_from_scratch(points, recipe, options, settings):
+    """Returns `Runs` and `rows` of a study from scratch, with few-shot probes."""
+    seeds = options.seeds or 1
+    dataset = options.few_shot_dataset or recipe.dataset
+    few_shot = (dataset, options.shots) if options.shots else None
+    runs = Runs(total=len(points) * seeds, **settings)
+    return runs, {"rows": measured(runs, points, seeds, few_shot)}
+
+
 def measured(runs, points, seeds, few_shot=None):
     """Makes the runs of all points, with one seed after the other.
-
-    Args:
-        runs: `Runs`.
-        points: sequence of `Point`.
-        seeds: int, how many.
-        few_shot: None or `FewShot`.
 
     Returns:
         List of dicts, one for each point that has a finished run: `label`, the facts
@@ -211,13 +158,7 @@ def measured(runs, points, seeds, few_shot=None):
 
 
 def spread(values):
-    """Returns mean and sample standard deviation.
-
-    Args:
-        values: sequence of floats, one or more.
-
-    Returns:
-        Dict of `values`, `mean`, and `deviation`, which is None of one value.
+    """Returns mean and sample standard deviation, which is None of one value.
 
     Example:
 
@@ -232,39 +173,28 @@ def spread(values):
 
 
 def read_report(directory):
-    """Returns the `report.json` of a finished run.
-
-    Args:
-        directory: `train.inference.run_directory.RunDirectory`.
-
-    Raises:
-        RunError: it is damaged.
-    """
+    """Returns the `report.json` of a finished run, from its `RunDirectory`."""
     directory.require(directory.results)
     return _read(directory.results, _report_of)
 
 
+def _report_of(found):
+    float(found["test_accuracy"]), int(found["parameters"])
+    return dict(found)
+
+
 def last_validation(path, *, best=False):
-    """Returns how a run did on the images that were held out.
+    """Returns `validation_accuracy` and `validation_loss` of a run's last validation.
 
-    Args:
-        path: str or path of the run's directory.
-        best: bool, whether to take the best validation, whose weights a run with early
-            stopping keeps, in place of the last.
-
-    Returns:
-        Dict of `validation_accuracy` and `validation_loss`.
-
-    Raises:
-        RunError: the run has no validations.
+    With `best` of its best one, whose weights a run with early stopping keeps.
     """
     log = MetricLog(RunDirectory(path).metrics)
     _, accuracies = log.series("val_accuracy")
     _, losses = log.series("val_loss")
     if not len(accuracies):
         raise RunError(
-            f"{log.path} has no validations: the study looks at images that are held "
-            "out, pass a --validation_fraction above 0 and another --run_dir."
+            f"{log.path} has no validations, by which the study chooses: pass a "
+            "--validation_fraction above 0 and another --run_dir."
         )
     place = int(accuracies.argmax()) if best else -1
     return {
@@ -273,19 +203,8 @@ def last_validation(path, *, best=False):
     }
 
 
-def _steps_taken(directory):
-    """Steps of the run; fewer than the recipe's where it stopped early."""
-    steps, _ = MetricLog(directory.metrics).series("loss")
-    return int(steps[-1]) if len(steps) else 0
-
-
-def _report_of(found):
-    float(found["test_accuracy"]), int(found["parameters"])
-    return dict(found)
-
-
 def _read(path, part):
-    """Returns what a function takes out of a file of JSON."""
+    """Returns `part` of the content of a JSON file."""
     try:
         return part(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
     except (ValueError, OSError, LookupError, TypeError, RecursionError) as error:

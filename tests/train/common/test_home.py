@@ -1,6 +1,5 @@
 """Every path may begin with ~, which shells leave as it is after an equals sign."""
 
-import json
 import pathlib
 import shutil
 
@@ -17,12 +16,10 @@ pytestmark = pytest.mark.skipif(
 
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
-from train.compare import comparison  # noqa: E402
 from train.explain.photos import Photos  # noqa: E402
 from train.export import exporting  # noqa: E402
-from train.inference import given_model, real_labels  # noqa: E402
+from train.inference import given_model  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
-from train.study import report as study_report  # noqa: E402
 
 
 @pytest.fixture
@@ -46,17 +43,6 @@ def test_what_is_written(home):
     assert (home / "exported" / "b.txt").read_text() == "b"
     assert RunDirectory("~/runs/one").claim({"steps": 1}).config.is_file()
     assert (home / "runs" / "one" / "config.json").is_file()
-
-
-def test_what_is_read(home):
-    (home / "real.json").write_text("[[970]]")
-    assert real_labels.read("~/real.json") == [{970}]
-    (home / "runs").mkdir()
-    (home / "runs" / "study.json").write_text(json.dumps({"study": "other"}))
-    with pytest.raises(RunError, match="holds the study other"):
-        study_report.claim("~/runs", "one")
-    with pytest.raises(RunError, match=f"{home}/none"):
-        comparison.compare(["~/none", "~/other"], output="~/compare.md")
 
 
 def test_photos(home):

@@ -1,30 +1,28 @@
 """Runs side by side, as a user compares them."""
 
 import json
-import os
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+from in_process import run_command
 
 import keras_vit
 from benchmarks import flops
 from train.common.errors import RunError
 from train.compare import comparison
-from train.reports.report import classification_summary, interval, write_report
+from train.reports import figures
+from train.reports.classification import classification_summary, interval
+from train.reports.report import write_report
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the trainer needs TensorFlow"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
+    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )
 NAMES = ("cat", "d|g", "emu", "fox")
 # No image of a fox is in the test set.
@@ -40,6 +38,14 @@ def conv_net():
     features = keras.layers.Conv2D(4, 3, name="conv")(images)
     features = keras.layers.GlobalAveragePooling2D()(features)
     return keras.Model(images, keras.layers.Dense(4, name="head")(features))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unrendered():
+    """Figures are not rendered."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "save", lambda figure, path: path.touch())
+        yield
 
 
 def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config):
@@ -60,28 +66,20 @@ def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(unrendered, tmp_path_factory):
     """Two runs: four cats wrong, and all of them with five dogs."""
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(folder / "vi_t", vit(), 4, model={"hidden_size": 32})
     return first, make_run(folder / "resnet", conv_net(), 15, weights="imagenet")
 
 
-def compare(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "train.compare", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_a_page_and_its_numbers(runs, tmp_path):
-    process = compare(*runs, "--output=out/both.md", "--measure", cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-    assert "vi_t: vision_transformer, 93.33% accuracy" in process.stdout
-    assert process.stdout.endswith("page out/both.md\n")
+def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(comparison, "_ROUND_SECONDS", 0.01)
+    monkeypatch.chdir(tmp_path)
+    run_command("compare", *runs, "--output=out/both.md", "--measure")
+    output = capsys.readouterr().out
+    assert "vi_t: vision_transformer, 93.33% accuracy" in output
+    assert output.endswith("page out/both.md\n")
     found = json.loads((tmp_path / "out/both.json").read_text())
     assert (found["dataset"], found["test_examples"]) == ("photos", 60)
     first, second = found["runs"]
@@ -118,7 +116,7 @@ def test_a_page_and_its_numbers(runs, tmp_path):
     assert lines[places[0]] == "| cat | 75.00% | 0.00% | 10 |"
     assert places == sorted(places) and lines[places[1]].startswith("| d\\|g | 100.00%")
     assert "fox" not in page
-    assert "python -m train.compare" in page
+    assert f"compare {runs[0]} {runs[1]} --output=out/both.md --measure" in page
 
 
 def test_without_measuring(runs, tmp_path):
@@ -230,23 +228,28 @@ def test_runs_that_cannot_be_compared(runs, tmp_path, make, message):
     assert not (tmp_path / "compare.md").exists()
 
 
-@pytest.mark.parametrize("dataset", ["{}/photos/", "~/photos", "./photos"])
-def test_the_same_folder_written_otherwise(runs, tmp_path, monkeypatch, dataset):
+def test_the_same_folder_written_otherwise(tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    dataset = dataset.format(tmp_path)
-    other = make_run(tmp_path / "other", conv_net(), 0, dataset=dataset)
-    comparison.compare([runs[0], other], output=tmp_path / "compare.md")
+    names = ("photos", f"{tmp_path}/photos/", "~/photos", "./photos")
+    comparison._check_same_test(
+        {name: {"config": {"dataset": name}, "per_class": []} for name in names}
+    )
 
 
-def test_bad_arguments(runs, tmp_path):
+def test_bad_arguments(runs, tmp_path, capsys):
     with pytest.raises(RunError, match="vi_t is given twice"):
         comparison.compare([runs[0], runs[0]], output=tmp_path / "compare.md")
     with pytest.raises(RunError, match="an --output that ends in .md"):
         comparison.compare(runs, output=tmp_path / "compare.json")
-    process = compare(runs[0], tmp_path / "none", cwd=tmp_path)
-    assert process.returncode == 1
-    assert process.stderr.splitlines()[-1].startswith(f"error: {tmp_path}/none has no")
-    process = compare(runs[0], cwd=tmp_path)
-    assert process.returncode == 1 and "Give two runs or more" in process.stderr
+    with pytest.raises(SystemExit, match=rf"^error: {tmp_path}/none has no report"):
+        run_command("compare", runs[0], tmp_path / "none")
+    with pytest.raises(SystemExit, match="Give two runs or more"):
+        run_command("compare", runs[0])
+
+
+def test_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(RunError, match=f"{tmp_path}/none"):
+        comparison.compare(["~/none", "~/other"], output="~/compare.md")

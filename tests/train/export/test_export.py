@@ -28,7 +28,7 @@ from train.export import (
     trial,
 )
 from train.inference import given_model, saved_model
-from train.reports.report import interval
+from train.reports.classification import interval
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(

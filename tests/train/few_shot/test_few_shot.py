@@ -1,231 +1,71 @@
-"""The few-shot probe: its mathematics, its draws, its pictures, its command."""
-
-import json
-import os
-import pathlib
-import subprocess
-import sys
+"""The command few_shot."""
 
 import keras
-import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
+from in_process import run_command
 
-import keras_vit
-from train.common.errors import RunError
-from train.few_shot import probe
+from train.inference import linear_probe
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
-CONFIG = keras_vit.ViTConfig(
-    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
-)
-# Fewer examples than features, as many, more.
-SHAPES = [(7, 20), (20, 20), (21, 20), (200, 20)]
 
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """The arguments of the probe, which does not run."""
+    asked = {}
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    """A small model with pre_logits, in the released naming."""
-    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
-    keras.utils.set_random_seed(0)
-    model = keras_vit.VisionTransformer(
-        CONFIG, image_size=32, classes=7, representation_size=24
-    )
-    model.get_layer("head").bias.assign(range(7))
-    keras_vit.save_released_weights(model, path)
-    return path
-
-
-def problem(examples, size, classes=5, seed=0):
-    rng = np.random.default_rng(seed)
-    inputs = rng.normal(size=(examples, size)) * rng.uniform(0.5, 3, size) + 2
-    return inputs, rng.integers(0, classes, examples)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("l2", [1e-3, 2.0**10])
-def test_ridge_against_a_direct_solution(shape, l2):
-    inputs, _ = problem(*shape)
-    targets = np.random.default_rng(1).normal(size=(shape[0], 3))
-    expected = np.linalg.solve(
-        inputs.T @ inputs + l2 * np.eye(shape[1]), inputs.T @ targets
-    )
-    found = probe.ridge(inputs, targets, l2)
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_ridge_against_scikit_learn(shape):
-    inputs, _ = problem(*shape)
-    targets = np.random.default_rng(1).normal(size=(shape[0], 3))
-    judge = Ridge(alpha=probe.L2, fit_intercept=False, solver="svd")
-    found = probe.ridge(inputs, targets, probe.L2)
-    np.testing.assert_allclose(
-        found.T, judge.fit(inputs, targets).coef_, rtol=1e-9, atol=1e-12
-    )
-
-
-def test_both_forms_are_one():
-    """One example more makes the other form, and hardly other weights."""
-    inputs, _ = problem(20, 20)
-    targets = np.random.default_rng(1).normal(size=(20, 3))
-    primal = probe.ridge(inputs, targets, 10.0)
-    dual = probe.ridge(inputs[:, :], targets, 10.0)
-    nothing = np.zeros((1, 20)), np.zeros((1, 3))
-    more = probe.ridge(
-        np.vstack([inputs, nothing[0]]), np.vstack([targets, nothing[1]]), 10.0
-    )
-    wide = probe.ridge(np.pad(inputs, ((0, 0), (0, 5))), targets, 10.0)
-    np.testing.assert_allclose(more, primal, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(wide[:20], dual, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(wide[20:], 0)
-
-
-@pytest.mark.parametrize("shape", [(40, 60), (400, 40)])
-def test_predictions_by_the_definition(shape):
-    """Whitening, the constant 100 and targets of -1 and 1, by another way."""
-    features, labels = problem(*shape)
-    others, _ = problem(300, shape[1], seed=3)
-    mean, deviation = features.mean(0), features.std(0) + 1e-5
-    judge = Ridge(alpha=1024.0, fit_intercept=False, solver="cholesky")
-    judge.fit(
-        np.column_stack([(features - mean) / deviation, np.full(shape[0], 100.0)]),
-        np.where(np.arange(5) == labels[:, None], 1.0, -1.0),
-    )
-    scores = judge.predict(
-        np.column_stack([(others - mean) / deviation, np.full(300, 100.0)])
-    )
-    found = probe.predictions(features, labels, others, 5)
-    np.testing.assert_array_equal(found, scores.argmax(axis=1))
-    assert len(set(found)) > 1
-
-
-def test_features_without_variance_do_no_harm():
-    features, labels = problem(30, 8)
-    features[:, 3] = 5.0
-    found = probe.predictions(features, labels, features, 5)
-    without = np.delete(features, 3, axis=1)
-    expected = probe.predictions(without, labels, without, 5)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_draws():
-    labels = np.random.default_rng(0).integers(0, 6, 100)
-    labels[labels == 4] = 5
-    labels[:2] = 4  # a class of two
-    for seed in range(3):
-        few, many = (probe.chosen(labels, count, seed) for count in (3, 9))
-        assert np.bincount(labels[few]).tolist() == [3, 3, 3, 3, 2, 3]
-        assert set(few) < set(many) and len(set(many)) == len(many)
-    first, second = (probe.chosen(labels, 3, seed) for seed in (0, 1))
-    assert set(first) != set(second)
-
-
-def test_a_probe_of_the_digits(weights, tmp_path):
-    results = probe.run(
-        weights,
-        dataset="digits",
-        shots=(1, 10),
-        seeds=2,
-        out_dir=tmp_path / "out",
-        command="python -m train.few_shot ...",
-    )
-    written = json.loads((tmp_path / "out" / "few_shot.json").read_text())
-    assert results == {**written, "report": str(tmp_path / "out" / "few_shot.md")}
-    assert (results["features"], results["test_examples"]) == (24, 360)
-    assert results["image_size"] == [32, 32]
-    assert [row["train_examples"] for row in results["rows"]] == [10, 100]
-    for row in results["rows"]:
-        assert row["mean"] == pytest.approx(np.mean(row["accuracies"]))
-        assert row["deviation"] == pytest.approx(
-            abs(row["accuracies"][0] - row["accuracies"][1]) / np.sqrt(2)
-        )
-    assert 0.15 < results["rows"][0]["mean"] < results["rows"][1]["mean"]
-    page = (tmp_path / "out" / "few_shot.md").read_text()
-    assert f"| 10 | 100 | {results['rows'][1]['mean']:.2%} |" in page
-    assert "python -m train.few_shot ..." in page
-
-
-def test_one_draw_has_no_deviation(weights, tmp_path):
-    results = probe.run(
-        weights, dataset="digits", shots=(2,), seeds=1, out_dir=tmp_path
-    )
-    assert results["rows"][0]["deviation"] is None
-    assert "%" not in probe.table(results).splitlines()[2].split("|")[4]
-
-
-def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
-    """Of the image resized to 8/7, its centre; the same from either kind of file."""
-    from train.data import sources
-    from train.data.sources.splits import pick
-    from train.data.transforms.preprocessing import squash
-    from train.inference import given_model
-
-    split = pick(sources.load("digits").test, [3, 5, 8])
-    images = np.stack(
-        [
-            squash(split.decode(record), (37, 37))[2:34, 2:34] / 127.5 - 1
-            for record, _ in split.records()
+    def run(model, **arguments):
+        asked.update(arguments, model=model)
+        rows = [
+            {"shots": shots, "train_examples": 9, "accuracies": [0.5], "mean": 0.5}
+            | {"deviation": None}
+            for shots in arguments["shots"]
         ]
-    )
-    model = keras_vit.load_model(weights)
-    expected = keras.Model(model.input, model.get_layer("pre_logits").output)(images)
-    keras_file = weights.with_suffix(".keras")
-    model.save(keras_file)
-    for source in (weights, keras_file):
-        given = given_model.load(str(source), features=True)
-        labels, found = probe._features(given, split, batch_size=2)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        assert labels.tolist() == [int(label) for _, label in split.records()]
+        return {"rows": rows, "report": "few_shot.md"}
+
+    monkeypatch.setattr(linear_probe, "run", run)
+    return asked
 
 
-def test_mistakes(weights, tmp_path):
-    with pytest.raises(RunError, match=r"no/such\.npz"):
-        probe.run("no/such.npz", dataset="digits", out_dir=tmp_path)
-    with pytest.raises(RunError, match="did you mean cifar100"):
-        probe.run(str(weights), dataset="cifr100", out_dir=tmp_path)
-    with pytest.raises(RunError, match="multiples of the patch size 8"):
-        probe.run(str(weights), dataset="digits", image_size=33, out_dir=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def command(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "train.few_shot", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", **environment},
-    )
-
-
-@pytest.mark.slow
-def test_the_command(weights, tmp_path):
-    done = command(
-        weights, "--dataset=digits", "--shots=5,1", "--seeds=1", f"--out_dir={tmp_path}"
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+def test_the_command(asked, capsys):
+    run_command("few_shot", "a.npz", "--dataset=digits", "--shots=5,1", "--seeds=1")
+    output = capsys.readouterr().out
+    rows = [line for line in output.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["1", "5"]
-    assert done.stdout.endswith(f"report {tmp_path / 'few_shot.md'}\n")
-    results = json.loads((tmp_path / "few_shot.json").read_text())
-    assert "--shots=5,1" in results["command"]
+    assert output.endswith("\nreport few_shot.md\n")
+    assert "--shots=5,1" in asked.pop("command")
+    assert asked == {
+        "model": "a.npz",
+        "dataset": "digits",
+        "data_dir": None,
+        "skip_corrupt": False,
+        "shots": [1, 5],
+        "seeds": 1,
+        "image_size": None,
+        "batch_size": 32,
+        "out_dir": None,
+    }
 
 
-@pytest.mark.slow
-def test_mistakes_at_the_command_line(weights, tmp_path):
-    for arguments, told, environment in (
-        (["--dataset=digits"], "one model", {}),
-        ([weights], "--dataset", {}),
-        ([weights, "--dataset=digits", "--shots=1,0"], "--shots=1,0", {}),
-        ([weights, "--dataset=digits"], "TensorFlow", {"KERAS_BACKEND": "jax"}),
-    ):
-        done = command(*arguments, f"--out_dir={tmp_path / 'out'}", **environment)
-        assert done.returncode != 0 and told in done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("arguments", "message", "backend"),
+    [
+        (["--dataset=digits"], "one model", "tensorflow"),
+        (["a.npz"], "--dataset", "tensorflow"),
+        (["a.npz", "--dataset=digits", "--shots=1,0"], "--shots=1,0", "tensorflow"),
+        (["a.npz", "--dataset=digits"], "TensorFlow", "jax"),
+    ],
+)
+def test_mistakes_at_the_command_line(asked, monkeypatch, arguments, message, backend):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    with pytest.raises(SystemExit, match=message):
+        run_command("few_shot", *arguments)
+    assert not asked
+
+
+def test_mistakes_of_the_probe(tmp_path):
+    with pytest.raises(SystemExit, match=r"^error: .*no/such\.npz"):
+        run_command("few_shot", "no/such.npz", "--dataset=digits")

@@ -21,8 +21,9 @@ import keras_vit
 import zoo
 from train import recipes
 from train.common.errors import RunError
+from train.data.registry import short_name
 from train.publish import publishing
-from train.reports.model_page import data_set_name, model_page
+from train.reports.model_page import model_page
 from train.run import training
 from zoo.__main__ import main as zoo_command
 
@@ -339,8 +340,8 @@ def test_something_else_in_the_way(run_dir, tmp_path):
 
 
 def test_what_a_data_set_is_called():
-    assert data_set_name("/home/me/photos/") == "photos"
-    assert data_set_name("cifar100:3.*.*") == "cifar100"
+    assert short_name("/home/me/photos/") == "photos"
+    assert short_name("cifar100:3.*.*") == "cifar100"
 
 
 @pytest.mark.slow

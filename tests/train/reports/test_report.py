@@ -1,24 +1,26 @@
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from train.engine.metrics import MetricLog
 from train.recipes import for_dataset
 from train.reports import figures as drawing
 from train.reports import markdown
-from train.reports.figures import draw_batch, write_predictions_picture
-from train.reports.report import (
+from train.reports.classification import (
     calibration,
     classification_summary,
     interval,
-    write_report,
 )
+from train.reports.figures import draw_batch, write_predictions_picture
+from train.reports.report import write_report
 from train.run.task import about_loss
 
 
@@ -58,16 +60,34 @@ def written(run_dir, classes=10, examples=200, **changes):
     ).read_text()
 
 
+def test_templates_escape_what_they_print(tmp_path):
+    template = tmp_path / "page.md.jinja"
+    template.write_text("{{ text }} {{ block }} {{ table(('a|b',), [(text,)]) }}\n")
+    page = markdown.render(template, text="<b>\x1b *", block=markdown.Block("<b>"))
+    assert page.startswith(r"\<b\>\\x1b \* <b> | a\|b |")
+    assert page.endswith("| \\<b\\>\\\\x1b \\* |\n")
+    template.write_text("{{ missing }}")
+    with pytest.raises(Exception, match="'missing' is undefined"):
+        markdown.render(template)
+
+
 @pytest.fixture
-def figures(monkeypatch):
-    """Keeps the figures that the module saves."""
-    kept, save = [], drawing._save
+def rendered():
+    """Asks `figures` to write PNG files with something in them."""
+
+
+@pytest.fixture(autouse=True)
+def figures(request, monkeypatch):
+    """Keeps the figures that the module saves, in files that stay empty."""
+    kept, save = [], drawing.save
+    is_rendered = "rendered" in request.fixturenames
 
     def keep(figure, path):
-        save(figure, path)
+        save(figure, path) if is_rendered else pathlib.Path(path).touch()
+        FigureCanvasAgg(figure)
         kept.append(figure)
 
-    monkeypatch.setattr(drawing, "_save", keep)
+    monkeypatch.setattr(drawing, "save", keep)
     return kept
 
 
@@ -97,7 +117,7 @@ def test_summary_by_hand():
     assert summary["absent_classes"] == [] and "top5_accuracy" not in summary
 
 
-@pytest.mark.parametrize("classes", [2, 5, 6, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [2, 5, 6, 100])
 def test_summary_against_numpy(classes):
     labels, probabilities = random_split(classes, 500, seed=classes)
     summary = classification_summary(labels, probabilities, names_of(classes))
@@ -199,8 +219,8 @@ def test_arguments_that_do_not_fit_are_named(labels, probabilities, message):
         classification_summary(labels, probabilities, ["a", "b"])
 
 
-@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
-def test_report_of_many_sizes(tmp_path, classes):
+@pytest.mark.parametrize("classes", [2, 100, 1000])
+def test_report_of_many_sizes(tmp_path, rendered, classes):
     data, page = written(tmp_path, classes)
     assert len(data["per_class"]) == classes
     assert ("test_top5_accuracy" in data) == (classes > 5)
@@ -331,18 +351,7 @@ def test_names_that_mean_something_elsewhere(tmp_path, figures):
     assert figures[0].axes[0].get_xticklabels()[3].get_text() == "$x$"
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"results": {"seconds": np.inf}}, ValueError, "results.seconds is inf"),
-        ({"config": {"a": {"b": [1, np.nan]}}}, ValueError, r"config.a.b\[1\] is nan"),
-        ({"config": {"loss": print}}, TypeError, "config.loss is a builtin_function"),
-        ({"results": {"config": 1}}, ValueError, r"hold \['config'\]"),
-    ],
-)
-def test_a_report_that_cannot_be_written_leaves_the_old_one(
-    tmp_path, change, error, message
-):
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path):
     written(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     arguments = {
@@ -351,8 +360,14 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
         "results": {},
         "history": MetricLog(tmp_path / "metrics.jsonl"),
     }
-    with pytest.raises(error, match=message):
-        write_report(tmp_path, **(arguments | change))
+    for change, error, message in (
+        ({"results": {"seconds": np.inf}}, ValueError, "results.seconds is inf"),
+        ({"config": {"a": {"b": [1, np.nan]}}}, ValueError, r"config.a.b\[1\] is nan"),
+        ({"config": {"loss": print}}, TypeError, "config.loss is a builtin_function"),
+        ({"results": {"config": 1}}, ValueError, r"hold \['config'\]"),
+    ):
+        with pytest.raises(error, match=message):
+            write_report(tmp_path, **(arguments | change))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -379,7 +394,7 @@ def texts_of(figure):
     return found
 
 
-@pytest.mark.parametrize("classes", [2, 10, 30, 100])
+@pytest.mark.parametrize("classes", [2, 30, 100])
 def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     names = [f"{index} a rather long name of a class" for index in range(classes)]
     labels, probabilities = random_split(classes, 2000)
@@ -395,13 +410,16 @@ def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     for figure in figures:
         found = texts_of(figure)
         assert found
-        for index, (text, box) in enumerate(found):
+        texts, boxes = zip(*found, strict=True)
+        for text, box in found:
             assert box.x0 >= 0 and box.y0 >= 0, text
             assert box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
-            for other, other_box in found[index + 1 :]:
-                # A pixel of padding belongs to no letter.
-                apart = not box.padded(-1).overlaps(other_box.padded(-1))
-                assert apart, (text, other)
+        # A pixel of padding belongs to no letter.
+        extents = np.array([box.padded(-1).extents for box in boxes])
+        low, high = np.sort([extents[:, :2], extents[:, 2:]], axis=0)
+        overlaps = ((low[:, None] <= high) & (low <= high[:, None])).all(axis=-1)
+        pairs = np.argwhere(np.triu(overlaps, k=1))
+        assert not len(pairs), [texts[index] for index in pairs[0]]
 
 
 def test_the_confused_classes_are_the_ones_shown(tmp_path, figures):
@@ -480,9 +498,10 @@ def test_what_only_training_has():
     assert about_loss(probe)["training_only"] == "nothing"
 
 
-@pytest.mark.parametrize("size", [(16, 16), (384, 384), (24, 40)])
-@pytest.mark.parametrize("count", [1, 3, 20])
-def test_predictions_picture(tmp_path, figures, size, count):
+@pytest.mark.parametrize(
+    ("size", "count"), [((16, 16), 1), ((384, 384), 3), ((24, 40), 20)]
+)
+def test_predictions_picture(tmp_path, figures, rendered, size, count):
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (count, *size, 3)).astype(np.float32)
     labels = np.zeros(count, int)
@@ -546,7 +565,7 @@ def test_the_page_tells_the_balance_of_the_classes(tmp_path):
     assert [row["train_examples"] for row in report["per_class"]] == [70, 1_400, 205]
 
 
-@pytest.mark.parametrize("count", [1, 5, 40])
+@pytest.mark.parametrize("count", [1, 40])
 def test_the_picture_of_a_batch(tmp_path, figures, count):
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (count, 8, 12, 3)).astype("float32")

@@ -14,17 +14,20 @@ import types
 import keras
 import numpy as np
 import pytest
+from in_process import run_command
 
 from keras_vit import VARIANTS
 from train.common.errors import Preempted, RunError, Stopped
 from train.data.sources import DataError, vtab
+from train.engine import devices
 from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
+from train.reports import figures
 from train.run import recipe_flags, training
-from train.study import points as study_points
 from train.study import report as study_report
 from train.study import runs as study_runs
 from train.study import studies
+from train.study.kinds import compute, examples, learning_rates, positions
 from train.study.points import Options
 
 pytest.importorskip("tensorflow")
@@ -34,6 +37,17 @@ pytestmark = pytest.mark.skipif(
 
 ROOT = pathlib.Path(__file__).parents[3]
 DIGITS = studies.recipe_for("learning_rates", "digits")
+
+
+@pytest.fixture
+def rendered():
+    """Asks for a study.png with something in it."""
+
+
+@pytest.fixture(autouse=True)
+def unrendered(request, monkeypatch):
+    if "rendered" not in request.fixturenames:
+        monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
 
 
 def start(module, *flags):
@@ -129,10 +143,10 @@ def test_mean_and_deviation():
 def test_choice_of_the_rate(rows, expected):
     names = ("learning_rate", "validation_accuracy", "validation_loss")
     table = [dict(zip(names, row, strict=True)) for row in rows]
-    assert studies.chosen_rate(table) == expected
+    assert learning_rates.best_rate(table) == expected
 
 
-def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path):
+def test_learning_rates_are_chosen_on_held_out_images(monkeypatch, tmp_path, rendered):
     # What does best in validation does worst in the test, and does not do so
     # at the first validation.
     validation = {0.01: (0.6, 1.0), 0.03: (0.8, 0.9), 0.1: (0.8, 0.7), 0.3: (0.7, 0.1)}
@@ -320,35 +334,34 @@ def test_recipes():
 
 def test_points():
     config = DIGITS.model
-    points = study_points.of_positions(
-        DIGITS, Options(positions=tuple(study_points.POSITIONS))
-    )
+    every = Options(positions=tuple(positions.POSITIONS))
+    points = positions.points_of(DIGITS, every)
     assert [point.recipe.model.position_embedding for point in points] == [
         "none", "learned", "2d", "relative", "learned", "learned", "2d", "2d"
     ]  # fmt: skip
     assert points[1].recipe.model == config
     # The released dropout of a model goes with its name, which is lost.
     large = DIGITS.override(model="ViT-L_16", image_size=64)
-    assert study_points.of_positions(large, Options())[0].recipe.dropout == 0.1
+    assert positions.points_of(large, Options())[0].recipe.dropout == 0.1
 
-    points = study_points.of_examples(DIGITS, Options(), 1293)
+    points = examples.points_of(DIGITS, Options(), 1293)
     assert [point.recipe.train_examples for point in points] == [129, 388, 1293]
     options = Options(models=("ViT-B_16", "ViT-B_32"), subsets=("7",))
-    points = study_points.of_examples(DIGITS, options, 1293)
+    points = examples.points_of(DIGITS, options, 1293)
     assert [point.recipe.model for point in points] == ["ViT-B_16", "ViT-B_32"]
 
-    points = study_points.of_compute(DIGITS, Options(step_counts=("20", "10")))
+    points = compute.points_of(DIGITS, Options(step_counts=("20", "10")))
     assert [point.label for point in points] == [
         f"width-{width}-{steps}-steps" for width in (24, 48, 96) for steps in (10, 20)
     ]
     assert [point.recipe.model.mlp_dim for point in points[::2]] == [48, 96, 192]
     assert {point.recipe.model.num_heads for point in points} == {4}
-    tiny = study_points.of_compute(studies.recipe_for("compute", "x"), Options())
+    tiny = compute.points_of(studies.recipe_for("compute", "x"), Options())
     assert [point.facts["model"] for point in tiny] == [
         "width-48", "width-96", "ViT-Ti_16"
     ]  # fmt: skip
     options = Options(models=("R50+ViT-B_16", "ViT-B_32"), smoke=True)
-    small = study_points.of_compute(DIGITS.smoke(), options)
+    small = compute.points_of(DIGITS.smoke(), options)
     assert [point.recipe.image_size for point in small] == [32, 64]
     assert {point.recipe.model.hidden_size for point in small} == {32}
 
@@ -366,7 +379,7 @@ def test_points():
             "positions",
             DIGITS.override(model="BiT-R50x1"),
             {},
-            "BiT-R50x1 is no Vision Transformer",
+            "BiT-R50x1 is not a Vision Transformer",
         ),
         (
             "positions",
@@ -403,87 +416,52 @@ def test_arithmetic_of_training():
     image = 196 * (16 * 16 * 3) * 768 + 12 * block
     assert VARIANTS["ViT-B_16"].num_layers == 12
     # Seven epochs of 303 million images.
-    assert studies.training_flops(image, 7 * 303_000_000) == 6 * image * 2_121_000_000
-    assert study_report.unit_of([10**17, 2235 * 10**17]) == (10**18, "exaFLOPs")
-    assert study_report.unit_of([5]) == (10**9, "gigaFLOPs")
+    assert compute.training_flops(image, 7 * 303_000_000) == 6 * image * 2_121_000_000
+    assert compute.unit_of([10**17, 2235 * 10**17]) == (10**18, "exaFLOPs")
+    assert compute.unit_of([5]) == (10**9, "gigaFLOPs")
 
 
 # What would differ if anything of one run came into the next.
 RANDOM = ("--dropout_rate=0.1", "--mixup=0.2")
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """A run that a process of its own has made."""
-    folder = tmp_path_factory.mktemp("alone")
-    done(start("train.finetune", *RANDOM, f"--run_dir={folder}"))
-    return folder
-
-
 @pytest.mark.soak
-def test_learning_rates_and_vtab_as_a_user(alone, tmp_path):
-    rates = start(
-        "train.study",
-        "--study=learning_rates",
-        "--learning_rates=0.01,0.1",
-        "--seeds=1",
-        *RANDOM,
-        f"--run_dir={tmp_path / 'rates'}",
-    )
-    tasks = start(
-        "train.study",
-        "--study=vtab",
-        "--tasks=dtd,dmlab",
-        f"--run_dir={tmp_path / 'vtab'}",
-    )
+def test_studies_as_a_user(tmp_path):
+    """Runs with others before them, or killed, are to the bit as those alone."""
+
+    def study(name, *flags, folder=None):
+        flags = (f"--study={name}", *flags, f"--run_dir={tmp_path / (folder or name)}")
+        return start("train.study", *flags)
+
+    alone = start("train.finetune", *RANDOM, f"--run_dir={tmp_path / 'alone'}")
+    rates = study("learning_rates", "--learning_rates=0.01,0.1", "--seeds=1", *RANDOM)
+    tasks = study("vtab", "--tasks=dtd,dmlab")
+    done(alone)
     output = done(rates)
     assert "run 3 of 3: chosen-" in output and "page " in output
-    assert_same_bits(alone, tmp_path / "rates/rate-0.1")
-    found = read(tmp_path / "rates")
+    assert_same_bits(tmp_path / "alone", tmp_path / "learning_rates/rate-0.1")
+    found = read(tmp_path / "learning_rates")
     assert "--learning_rates=0.01,0.1" in found["command"]
     assert "This is not the benchmark's mean" in done(tasks)
     assert set(read(tmp_path / "vtab")["means"]) == {"natural", "structured", "mean"}
 
-
-@pytest.mark.soak
-def test_examples_and_positions_as_a_user(alone, tmp_path):
-    examples = start(
-        "train.study",
-        "--study=examples",
-        "--subsets=50,100%",
-        *RANDOM,
-        f"--run_dir={tmp_path / 'examples'}",
-    )
-    positions = start(
-        "train.study",
-        "--study=positions",
-        "--positions=none,relative",
-        "--shots=0",
-        f"--run_dir={tmp_path / 'positions'}",
-    )
-    assert "| 5-shot accuracy |" in done(examples)
+    subsets = study("examples", "--subsets=50,100%", *RANDOM)
+    embeddings = study("positions", "--positions=none,relative", "--shots=0")
+    assert "| 5-shot accuracy |" in done(subsets)
     rows = read(tmp_path / "examples")["rows"]
     assert [row["examples"] for row in rows] == [50, 256]
     # Before it were another run and a few-shot probe.
-    assert_same_bits(alone, tmp_path / "examples" / rows[1]["runs"][0])
+    assert_same_bits(tmp_path / "alone", tmp_path / "examples" / rows[1]["runs"][0])
     probe = tmp_path / "examples" / rows[0]["runs"][0] / "few_shot-digits-5"
     mean = json.loads((probe / "few_shot.json").read_text())["rows"][0]["mean"]
     assert rows[0]["few_shot_accuracy"]["mean"] == mean
-    assert "| relative | 19,370 |" in done(positions)
+    assert (probe / "few_shot.md").is_file()
+    assert "| relative | 19,370 |" in done(embeddings)
 
-
-@pytest.mark.soak
-def test_compute_killed_goes_on(tmp_path):
-    flags = (
-        "--study=compute",
-        "--step_counts=60",
-        "--shots=0",
-        "--checkpoint_every=5",
-        "--eval_every=60",
-        *RANDOM,
-    )
-    whole = start("train.study", *flags, f"--run_dir={tmp_path / 'whole'}")
-    killed = start("train.study", *flags, f"--run_dir={tmp_path / 'killed'}")
+    flags = ("--step_counts=60", "--shots=0", "--checkpoint_every=5")
+    flags += ("--eval_every=60", *RANDOM)
+    whole = study("compute", *flags, folder="whole")
+    killed = study("compute", *flags, folder="killed")
     first, second = (
         tmp_path / "killed" / f"width-{width}-60-steps-seed0" for width in (8, 16)
     )
@@ -498,7 +476,7 @@ def test_compute_killed_goes_on(tmp_path):
     assert not (second / "report.json").exists(), "it was over before the kill"
     kept = (first / "model.keras").stat().st_mtime_ns
 
-    output = done(start("train.study", *flags, f"--run_dir={tmp_path / 'killed'}"))
+    output = done(study("compute", *flags, folder="killed"))
     assert f"{first} is finished already" in output and "gigaFLOPs" in output
     assert "going on after step" in output
     assert (first / "model.keras").stat().st_mtime_ns == kept
@@ -513,6 +491,44 @@ def test_compute_killed_goes_on(tmp_path):
         image = 4 * (4 * 4 * 3) * width + 2 * block + width * 10
         assert row["multiply_adds"] == image
         assert row["flops"] == 2 * 3 * image * 60 * 16
+
+
+def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
+    asked = {}
+
+    def run(study, recipe, options, *, run_dir, **settings):
+        asked.update(study=study, recipe=recipe, options=options, run_dir=run_dir)
+        row = {"task": "dtd", "group": "natural"}
+        row["test_accuracy"] = study_runs.spread([0.5])
+        return {
+            "study": "vtab",
+            "rows": [row],
+            "means": {"mean": 0.5},
+            "tasks": {"mean": 1},
+            "is_benchmark": False,
+            "page": "study.md",
+        }
+
+    monkeypatch.setattr(studies, "run", run)
+    # Here TensorFlow has started already.
+    monkeypatch.setattr(devices, "start", lambda strategy: None)
+    run_command(
+        "study", "--study=vtab", "--dataset=vtab", "--tasks=dtd,dmlab", "--steps=7"
+    )
+    assert asked["study"] == "vtab" and asked["recipe"].steps == 7
+    assert asked["options"] == Options(tasks=("dtd", "dmlab"))
+    assert asked["run_dir"].endswith("-vtab")
+    output = capsys.readouterr().out
+    assert "| dtd | natural | 50.00% |" in output and output.endswith("page study.md\n")
+    with pytest.raises(SystemExit, match="compute|examples|learning_rates"):
+        run_command("study", "--study=nix", "--dataset=vtab")
+
+
+def test_home_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "study.json").write_text(json.dumps({"study": "other"}))
+    with pytest.raises(RunError, match="holds the study other"):
+        study_report.claim("~/", "one")
 
 
 def test_rates_of_the_command_line():

@@ -1,4 +1,4 @@
-"""What a linear classifier learns from a few images a class of a model's features."""
+"""Few-shot linear probe: accuracy of a ridge regression on a model's features."""
 
 import json
 import pathlib
@@ -6,16 +6,17 @@ import pathlib
 import numpy as np
 
 import keras_vit
-from train.common.files import make_folder, whole_file
+from train.common.files import make_folder, write_text
 from train.data import pipeline, sources
+from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.inference import given_model
 from train.reports import markdown
-from train.reports.model_page import data_set_name
 
 L2 = 2.0**10
 _EPSILON = 1e-5
 _CONSTANT = 100.0
+_TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
 
 
 def run(
@@ -31,27 +32,26 @@ def run(
     out_dir=None,
     command="",
 ):
-    """Probes a model's features with a few images a class, and writes a report.
+    """Fits linear classifiers on a model's features of few images, writes a report.
 
     Args:
         model: str, see `train.inference.given_model.load`.
         dataset: str, see `train.data.sources.load`.
-        data_dir: path of the TFDS data, None for the usual one.
+        data_dir: path of the TFDS data, None for the default one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
-        shots: ints, the training images a class; of a class that has fewer, all.
-        seeds: int, how many draws of them.
+        shots: ints, training images per class; of a class that has fewer, all.
+        seeds: int, random draws of the training images.
         image_size: int or (height, width) in pixels; by default that of the model.
         batch_size: int.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-few-shot`.
-        command: str, what was typed, for the report.
+        command: str, the command line, for the report.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.
 
     Raises:
-        RunError: model, data or directory are not as needed; the message says what to
-            do.
+        RunError: model, data or directory cannot be used; the message says what to do.
 
     Source:
         big_vision, `evaluators/fewshot_lsr.py`.
@@ -63,27 +63,25 @@ def run(
     given = given_model.load(model, image_size=image_size, features=True)
     image_size = given_model.image_size_of(given)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
-    name = f"{given.name}-{data_set_name(source.name)}-few-shot"
+    name = f"{given.name}-{short_name(source.name)}-few-shot"
     directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
 
     train_labels = source.train.labels()
     draws = {
-        (count, seed): chosen(train_labels, count, seed)
+        count: [draw(train_labels, count, seed) for seed in range(seeds)]
         for count in shots
-        for seed in range(seeds)
     }
-    needed = np.unique(np.concatenate(list(draws.values())))
-    _, train_features = _features(given, pick(source.train, needed), batch_size)
-    test_labels, test_features = _features(given, source.test, batch_size)
+    needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
+    _, train_features = features_of(given, pick(source.train, needed), batch_size)
+    test_labels, test_features = features_of(given, source.test, batch_size)
 
     rows = []
     for count in shots:
         accuracies = []
-        for seed in range(seeds):
-            draw = draws[count, seed]
+        for drawn in draws[count]:
             predicted = predictions(
-                train_features[np.searchsorted(needed, draw)],
-                train_labels[draw],
+                train_features[np.searchsorted(needed, drawn)],
+                train_labels[drawn],
                 test_features,
                 len(source.class_names),
             )
@@ -91,10 +89,10 @@ def run(
         rows.append(
             {
                 "shots": count,
-                "train_examples": len(draws[count, 0]),
+                "train_examples": len(draws[count][0]),
                 "accuracies": accuracies,
                 "mean": float(np.mean(accuracies)),
-                # Of the draws, as of a sample: one says nothing.
+                # The sample standard deviation, which one draw does not have.
                 "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else None,
             }
         )
@@ -108,20 +106,15 @@ def run(
         "command": command,
         "rows": rows,
     }
-    _write(directory, results)
+    write_page(directory, results)
     return {**results, "report": str(directory / "few_shot.md")}
 
 
-def chosen(labels, shots, seed):
-    """Draws training images: more shots with a seed contain the fewer.
-
-    Args:
-        labels: ints (examples,).
-        shots: int, examples a class.
-        seed: int.
+def draw(labels, shots, seed):
+    """Draws training images; more shots with the same seed contain the fewer.
 
     Returns:
-        Array of places in `labels`, by class; all of a class that has fewer.
+        Array of indices into `labels`, by class; all of a class that has fewer.
 
     Source:
         big_vision, `evaluators/fewshot_lsr.py`.
@@ -129,7 +122,7 @@ def chosen(labels, shots, seed):
     Example:
 
     >>> labels = np.array([0, 1, 0, 1, 0])
-    >>> labels[chosen(labels, 2, seed=0)]
+    >>> labels[draw(labels, 2, seed=0)]
     array([0, 0, 1, 1])
     """
     generator = np.random.default_rng(seed)
@@ -140,22 +133,18 @@ def chosen(labels, shots, seed):
     return np.concatenate(draws)
 
 
-def predictions(features, labels, test_features, classes, l2=L2):
-    """Fits a linear classifier and returns what it says of other examples.
+def predictions(features, labels, test_features, classes):
+    """Fits a linear classifier and returns its predictions for other examples.
 
     Least squares with targets 1 for the class and -1 for the others, on features that
-    are whitened by the training examples' mean and deviation, with a constant large
-    enough that the penalty hardly touches the bias.
+    are whitened by the training examples' mean and deviation, with a constant feature
+    large enough that the penalty hardly touches the bias.
 
     Args:
         features: floats (examples, size).
         labels: ints (examples,).
         test_features: floats (others, size).
         classes: int.
-        l2: float, the penalty.
-
-    Returns:
-        ints (others,).
 
     Source:
         big_vision, `evaluators/fewshot_lsr.py`.
@@ -174,19 +163,14 @@ def predictions(features, labels, test_features, classes, l2=L2):
         return np.pad(rows, ((0, 0), (0, 1)), constant_values=_CONSTANT)
 
     targets = 2 * np.eye(classes)[labels] - 1
-    return (whitened(test_features) @ ridge(whitened(features), targets, l2)).argmax(1)
+    return (whitened(test_features) @ ridge(whitened(features), targets, L2)).argmax(1)
 
 
 def ridge(inputs, targets, l2):
-    """Returns the weights that minimise |inputs w - targets|^2 + l2 |w|^2.
+    """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
 
-    Args:
-        inputs: floats (examples, size).
-        targets: floats (examples, outputs).
-        l2: float, above 0.
-
-    Returns:
-        floats (size, outputs).
+    Shapes are (examples, size), (examples, outputs) and, of the weights, (size,
+    outputs).
 
     Source:
         big_vision, `evaluators/fewshot_lsr.py`: by the eigenvectors of the smaller of
@@ -205,29 +189,11 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def table(results):
-    """Returns the accuracies as a table in Markdown.
+def features_of(given, split, batch_size):
+    """Returns labels and features of a split, from center crops.
 
-    Args:
-        results: dict of `run`.
+    Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    return markdown.table(
-        ("Images a class", "Training images", "Accuracy", "Deviation", "Each draw"),
-        [
-            (
-                row["shots"],
-                f"{row['train_examples']:,}",
-                f"{row['mean']:.2%}",
-                "" if row["deviation"] is None else f"{row['deviation']:.2%}",
-                ", ".join(f"{accuracy:.2%}" for accuracy in row["accuracies"]),
-            )
-            for row in results["rows"]
-        ],
-    )
-
-
-def _features(given, split, batch_size):
-    """Resized to 8/7 of the model's size, then its centre: 256 and 224 as released."""
     size = given_model.image_size_of(given)
     bigger = tuple(round(side * 8 / 7) for side in size)
     top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
@@ -243,21 +209,26 @@ def _features(given, split, batch_size):
     return given_model.answers(predictor, batches, split)
 
 
-def _write(directory, results):
-    height, width = results["image_size"]
-    title = markdown.escape(f"{results['model']} on {results['dataset']}, few-shot")
-    page = [
-        f"# {title}",
-        f"Ridge regression (L2 {results['l2']:g}) on the {results['features']:,} "
-        f"features that go into the head, from images of {height} x {width}; accuracy "
-        f"on all {results['test_examples']:,} test images, the mean over draws of the "
-        "training images and their standard deviation.",
-        markdown.code(results["command"]),
-        table(results),
-    ]
-    for name, text in (
-        ("few_shot.md", "\n\n".join(page) + "\n"),
-        ("few_shot.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n"),
-    ):
-        with whole_file(directory / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+def table(results):
+    """Returns the accuracies of `run` as a table in Markdown."""
+    return markdown.table(
+        ("Images a class", "Training images", "Accuracy", "Deviation", "Each draw"),
+        [
+            (
+                row["shots"],
+                f"{row['train_examples']:,}",
+                f"{row['mean']:.2%}",
+                "" if row["deviation"] is None else f"{row['deviation']:.2%}",
+                ", ".join(f"{accuracy:.2%}" for accuracy in row["accuracies"]),
+            )
+            for row in results["rows"]
+        ],
+    )
+
+
+def write_page(directory, results):
+    """Writes `few_shot.md` and `few_shot.json`."""
+    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
+    write_text(directory / "few_shot.md", page)
+    text = json.dumps(results, indent=2, ensure_ascii=False)
+    write_text(directory / "few_shot.json", f"{text}\n")

@@ -1,4 +1,4 @@
-"""ImageNet's reassessed labels (ReaL): several right answers an image, or none."""
+"""ImageNet's reassessed labels (ReaL): several correct labels per image, or none."""
 
 import json
 import pathlib
@@ -7,66 +7,42 @@ import re
 import numpy as np
 
 from train.common.errors import RunError
-from train.reports.report import interval
+from train.reports.classification import interval
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 
 
 def read(path):
-    """Reads `real.json`.
+    """Returns the correct labels of each image, a list of sets of int, of `real.json`.
 
-    Args:
-        path: str or path of the file, a list of the right labels of each image, those
-            of ILSVRC2012_val_00000001.JPEG first.
-
-    Returns:
-        List of sets of int.
-
-    Raises:
-        RunError: it is not there, or holds something else.
+    Those of ILSVRC2012_val_00000001.JPEG come first.
 
     Source:
         https://github.com/google-research/reassessed-imagenet
-
-    Example:
-
-    >>> _ = pathlib.Path("real.json").write_text("[[], [970, 795]]")
-    >>> sorted(read("real.json")[1])
-    [795, 970]
     """
     try:
         text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
-        lists = json.loads(text)
-        labels = [set(right) for right in lists]
+        labels = [set(correct) for correct in json.loads(text)]
         whole = all(
             type(label) is int and 0 <= label < CLASSES
-            for right in labels
-            for label in right
+            for correct in labels
+            for label in correct
         )
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error
     if not whole or not labels:
         raise RunError(
-            f"{path} does not hold a list of labels from 0 to {CLASSES - 1} an image: "
+            f"{path} does not hold a list of labels from 0 to {CLASSES - 1} per image: "
             "pass real.json of https://github.com/google-research/reassessed-imagenet."
         )
     return labels
 
 
 def file_names(split, dataset, data_dir=None):
-    """Returns the names of the files behind a split, in its order.
+    """Returns the file names of a split's images, in its order.
 
-    Args:
-        split: `train.data.sources.splits.Split`.
-        dataset: str, the data set that it is of: a folder, or a TFDS name.
-        data_dir: path of the TFDS data, None for the usual one.
-
-    Returns:
-        List of str.
-
-    Raises:
-        RunError: the data set does not tell.
+    The data set must be a folder, or of TFDS with file names.
     """
     if pathlib.Path(dataset).expanduser().is_dir():
         records = (record.numpy() for record, _ in split.records())
@@ -76,9 +52,8 @@ def file_names(split, dataset, data_dir=None):
     builder = tfds.builder(dataset, data_dir=data_dir)
     if "file_name" not in builder.info.features:
         raise RunError(
-            f"{dataset} does not tell the names of its files, so nobody knows which of "
-            "the reassessed labels is whose: pass imagenet2012, or a folder with the "
-            "files."
+            f"{dataset} does not have the names of its files, which the reassessed "
+            "labels are matched by: pass imagenet2012, or a folder with the files."
         )
     # As train.data.sources.tfds_source reads it, so in the same order.
     records = builder.as_dataset(
@@ -91,17 +66,7 @@ def file_names(split, dataset, data_dir=None):
 
 
 def of_files(labels, names):
-    """Returns the right labels of images, which their file names number.
-
-    Args:
-        labels: what `read` returned.
-        names: sequence of str, such as `.../ILSVRC2012_val_00000001.JPEG`.
-
-    Returns:
-        List of sets of int, one an image.
-
-    Raises:
-        RunError: a name has no such number, or one beyond the labels.
+    """Returns the correct labels of images, by the number in their file names.
 
     Example:
 
@@ -114,7 +79,7 @@ def of_files(labels, names):
         number = int(match[1]) if match else 0
         if not 1 <= number <= len(labels):
             raise RunError(
-                f"{name} is none of the {len(labels):,} images that have reassessed "
+                f"{name} is not one of the {len(labels):,} images that have reassessed "
                 "labels: they are called ILSVRC2012_val_00000001.JPEG and so on."
             )
         found.append(labels[number - 1])
@@ -122,18 +87,10 @@ def of_files(labels, names):
 
 
 def accuracy(labels, predicted):
-    """Returns the share of the images whose predicted label is one of the right ones.
+    """Returns the share of the images whose predicted label is a correct one.
 
-    Args:
-        labels: sequence of sets of int; images whose set is empty are left out.
-        predicted: ints (images,).
-
-    Returns:
-        Dict of `accuracy`, its 95% interval `accuracy_low` and `accuracy_high`, and
-        `examples`.
-
-    Raises:
-        RunError: no image has a right label.
+    Images without correct labels are left out. The dict has `accuracy`, its 95%
+    interval `accuracy_low` and `accuracy_high`, and `examples`.
 
     Source:
         Beyer et al., Are we done with ImageNet? (2020), section 3.
@@ -144,9 +101,9 @@ def accuracy(labels, predicted):
     0.5
     """
     hits = [
-        int(guess) in right
-        for right, guess in zip(labels, predicted, strict=True)
-        if right
+        int(guess) in correct
+        for correct, guess in zip(labels, predicted, strict=True)
+        if correct
     ]
     if not hits:
         raise RunError("None of the images has a reassessed label: evaluate others.")

@@ -1,0 +1,93 @@
+"""Tables and plots of accuracies, which the studies have in common.
+
+An accuracy is a dict of `train.study.runs.spread`, a row one of `rows` in `study.json`.
+"""
+
+from train.reports import markdown
+from train.reports.figures import BLUE, GREEN, ORANGE
+
+MEASURES = ("test_accuracy", "few_shot_accuracy")
+COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
+
+
+def table(found, header, cells):
+    """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
+    header = (*header, "Parameters", "Test accuracy")
+    if has_few_shot(found):
+        header += (f"{found['shots']}-shot accuracy",)
+    return markdown.table(
+        header,
+        [
+            (
+                *cells(row),
+                f"{row['parameters']:,}",
+                *(as_text(row[name]) for name in MEASURES if row[name]),
+            )
+            for row in found["rows"]
+        ],
+    )
+
+
+def has_few_shot(found):
+    """Returns whether the few-shot accuracy was measured."""
+    return any(row.get("few_shot_accuracy") for row in found["rows"])
+
+
+def as_text(accuracy):
+    """Returns an accuracy as mean and deviation.
+
+    Example:
+
+    >>> as_text({"values": [0.5, 0.52], "mean": 0.51, "deviation": 0.01414})
+    '51.00% ± 1.41%'
+    """
+    text = f"{accuracy['mean']:.2%}"
+    if accuracy["deviation"] is not None:
+        text += f" ± {accuracy['deviation']:.2%}"
+    return text
+
+
+def panels(figure, found, draw_panel):
+    """Plots one panel per measured accuracy with `draw_panel(axes, name)`."""
+    names = [name for name in MEASURES if found["rows"][0][name]]
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    for cell, name in zip(axes, names, strict=True):
+        draw_panel(cell, name)
+        label = "Test" if name == MEASURES[0] else f"{found['shots']}-shot linear"
+        cell.set_ylabel(f"{label} accuracy")
+        in_percent(cell.yaxis)
+    return axes
+
+
+def lines(axes, found, name, across):
+    """Plots an accuracy over `across(row)` on a logarithmic axis, a line per model."""
+    for place, model in enumerate(dict.fromkeys(row["model"] for row in found["rows"])):
+        rows = [row for row in found["rows"] if row["model"] == model]
+        rows.sort(key=across)
+        color = COLORS[place % len(COLORS)]
+        accuracies = [row[name] for row in rows]
+        places = [across(row) for row in rows]
+        points(axes, places, accuracies, color=color, label=model)
+        means = [accuracy["mean"] for accuracy in accuracies]
+        axes.plot(places, means, color=color, linewidth=1)
+    axes.set_xscale("log")
+    axes.legend(frameon=False)
+
+
+def points(axes, across, accuracies, **style):
+    """Plots accuracies as means with their deviations."""
+    axes.errorbar(
+        across,
+        [accuracy["mean"] for accuracy in accuracies],
+        yerr=[accuracy["deviation"] or 0 for accuracy in accuracies],
+        fmt="o",
+        capsize=3,
+        **style,
+    )
+
+
+def in_percent(axis):
+    """Labels the ticks of an axis in percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1))

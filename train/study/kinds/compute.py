@@ -1,0 +1,127 @@
+"""Accuracy against the compute of training (the paper's figure 5)."""
+
+import dataclasses
+
+from train.common.errors import RunError
+from train.inference.keras_files import load_model
+from train.reports.compute import multiply_adds
+from train.study import accuracies
+from train.study.points import Point, config_of, model_name, models_of
+from train.study.runs import measured_from_scratch
+
+TITLE = "accuracy against the compute of training"
+FROM_SCRATCH = True
+# Forward, and twice as much backward: to the inputs and to the weights.
+_PASSES = 3
+_PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}
+
+
+def measure(recipe, options, settings):
+    """Makes one run per model and number of steps, and counts their operations."""
+    points = points_of(recipe, options)
+    runs, found = measured_from_scratch(points, recipe, options, settings)
+    for row in found["rows"]:
+        model = load_model(runs.path / row["runs"][0] / "model.keras")
+        row["multiply_adds"] = multiply_adds(model)
+        row["flops"] = training_flops(row["multiply_adds"], row["images"])
+    return runs, found
+
+
+def points_of(recipe, options):
+    """Returns the points; without --models those of the recipe's at three widths."""
+    counts = _step_counts(options.step_counts) or [recipe.steps]
+    models = models_of(recipe, options) if options.models else _widths(recipe)
+    return [
+        Point(
+            f"{name}-{count}-steps",
+            one.override(steps=count),
+            {"model": name, "steps": count},
+        )
+        for name, one in models
+        for count in counts
+    ]
+
+
+def _step_counts(counts):
+    for text in counts:
+        if not text.isdecimal() or int(text) < 1:
+            raise RunError(
+                f"--step_counts has {text!r}, which is not a number of steps: give "
+                "whole numbers from 1 up."
+            )
+    return sorted({int(text) for text in counts})
+
+
+def _widths(recipe):
+    """Yields the recipe with its model at a quarter, a half and all of its width."""
+    config = config_of(recipe)
+    # The number of heads stays, and half a head is whole for embeddings of two axes.
+    step = 2 * config.num_heads
+    widths = sorted({max(config.hidden_size // part // step, 1) for part in (4, 2, 1)})
+    dropout = {"dropout_rate": recipe.dropout}
+    for width in (step * count for count in widths[:-1]):
+        mlp_dim = max(config.mlp_dim * width // config.hidden_size, 1)
+        small = dataclasses.replace(config, hidden_size=width, mlp_dim=mlp_dim)
+        yield f"width-{width}", recipe.override(model=small, **dropout)
+    yield model_name(recipe), recipe
+
+
+def training_flops(multiply_adds_of_image, images):
+    """Returns the floating-point operations of a training, two per multiply-add.
+
+    The images are counted each time they are seen.
+
+    Example:
+
+    >>> training_flops(10, 3)
+    180
+    """
+    return 2 * _PASSES * multiply_adds_of_image * images
+
+
+def unit_of(flops):
+    """Returns the size and the name of the unit for some numbers of operations.
+
+    Example:
+
+    >>> unit_of([5 * 10**13, 2 * 10**15])
+    (1000000000000000, 'petaFLOPs')
+    """
+    most = max(flops)
+    unit = next((unit for unit in _PREFIXES if unit <= most), min(_PREFIXES))
+    return unit, f"{_PREFIXES[unit]}FLOPs"
+
+
+def tables(found):
+    """Yields the accuracies by model and number of operations."""
+    unit, name = unit_of([row["flops"] for row in found["rows"]])
+    yield accuracies.table(
+        found,
+        ("Model", "Multiply-adds of an image", "Images in training", name),
+        lambda row: (
+            row["model"],
+            f"{row['multiply_adds']:,}",
+            f"{row['images']:,}",
+            f"{row['flops'] / unit:.4g}",
+        ),
+    )
+    yield (
+        f"{name}: two operations a multiply-add of products and convolutions, for the "
+        "forward pass and twice that for the backward pass, for all images."
+    )
+
+
+def draw(figure, found):
+    """Plots the accuracies over the number of operations, a line per model."""
+    from matplotlib.ticker import LogLocator
+
+    unit, unit_name = unit_of([row["flops"] for row in found["rows"]])
+
+    def draw_panel(axes, name):
+        accuracies.lines(axes, found, name, lambda row: row["flops"] / unit)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        axes.set_xlabel(f"Compute of training, {unit_name}")
+
+    return accuracies.panels(figure, found, draw_panel)

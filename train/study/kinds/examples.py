@@ -1,0 +1,83 @@
+"""Accuracy against the number of training images (the paper's figure 4)."""
+
+from train.common.errors import RunError
+from train.run import training
+from train.study import accuracies
+from train.study.points import Point, models_of
+from train.study.runs import measured_from_scratch
+
+TITLE = "accuracy against the number of training images"
+FROM_SCRATCH = True
+
+
+def measure(recipe, options, settings):
+    """Makes one run per model and subset."""
+    source = training.load_source(
+        recipe,
+        settings.get("data_dir"),
+        settings.get("skip_corrupt", False),
+        # Every run prints these lines.
+        tell=lambda line: None,
+    )
+    points = points_of(recipe, options, source.train.num_examples)
+    return measured_from_scratch(points, recipe, options, settings)
+
+
+def points_of(recipe, options, total):
+    """Returns the points, for a training set of `total` images."""
+    counts = subset_sizes(options.subsets, total)
+    return [
+        Point(
+            f"{name}-{count}-images",
+            one.override(train_examples=count),
+            {"model": name, "examples": count},
+        )
+        for name, one in models_of(recipe, options)
+        for count in counts
+    ]
+
+
+def subset_sizes(subsets, total):
+    """Returns the numbers of images in subsets of `total` images, ascending.
+
+    Example:
+
+    >>> subset_sizes(["100%", "10%", "300"], 1293)
+    [129, 300, 1293]
+    """
+    sizes = set()
+    for text in subsets:
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else None
+            size = int(text) if share is None else round(share * total)
+        except ValueError:
+            size = 0
+        if not 1 <= size <= total:
+            raise RunError(
+                f"--subsets has {text!r}, which is no part of the {total:,} training "
+                "images: give percents such as 10%, or numbers of images up to that."
+            )
+        sizes.add(size)
+    return sorted(sizes)
+
+
+def tables(found):
+    """Yields the accuracies by model and number of images."""
+    yield accuracies.table(
+        found,
+        ("Model", "Training images"),
+        lambda row: (row["model"], f"{row['examples']:,}"),
+    )
+
+
+def draw(figure, found):
+    """Plots the accuracies over the number of images, a line per model."""
+
+    def draw_panel(axes, name):
+        accuracies.lines(axes, found, name, lambda row: row["examples"])
+        sizes = sorted({row["examples"] for row in found["rows"]})
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
+        axes.set_xlabel("Training images")
+
+    return accuracies.panels(figure, found, draw_panel)

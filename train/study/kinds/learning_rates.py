@@ -1,0 +1,123 @@
+"""Choice of the learning rate by validation accuracy, then tests with several seeds."""
+
+from train.common.errors import RunError
+from train.reports import markdown
+from train.reports.figures import BLUE, ORANGE
+from train.study import accuracies
+from train.study.points import Point
+from train.study.runs import Runs, last_validation, measured
+
+TITLE = "learning rates"
+FROM_SCRATCH = False
+
+
+def measure(recipe, options, settings):
+    """Makes one run per rate, then several of the best."""
+    if not recipe.validation_fraction:
+        raise RunError(
+            "The learning rate is chosen on images of train that are held out, and "
+            "the recipe holds none out: pass a --validation_fraction such as 0.1."
+        )
+    if not recipe.learning_rates:
+        raise RunError("There is no learning rate to try: pass --learning_rates.")
+    seeds = options.seeds or 3
+    runs = Runs(total=len(recipe.learning_rates) + seeds, **settings)
+    rows = []
+    for rate in recipe.learning_rates:
+        label = f"rate-{rate}"
+        if runs.result(label, recipe.override(learning_rate=rate)):
+            validation = last_validation(
+                runs.path / label, best=bool(recipe.early_stopping)
+            )
+            rows.append(
+                {"label": label, "learning_rate": rate, "runs": [label], **validation}
+            )
+    rate = best_rate(rows)
+    print(f"chosen: learning rate {rate:g}")
+    final = recipe.override(learning_rate=rate)
+    if not recipe.early_stopping:
+        final = final.override(validation_fraction=0.0)
+    chosen = measured(runs, [Point(f"chosen-{rate}", final)], seeds)
+    return runs, {"rows": rows, "learning_rate": rate, "chosen": chosen}
+
+
+def best_rate(rows):
+    """Returns the learning rate of the highest validation accuracy.
+
+    Of equal accuracies the lower loss decides, and then the order of the rows. The
+    accuracy on the test images has no part in it.
+
+    Example:
+
+    >>> rows = [(0.01, 0.5, 1.0), (0.03, 0.75, 0.9), (0.06, 0.75, 0.8)]
+    >>> names = ("learning_rate", "validation_accuracy", "validation_loss")
+    >>> best_rate([dict(zip(names, row)) for row in rows])
+    0.06
+    """
+    best = max(
+        rows, key=lambda row: (row["validation_accuracy"], -row["validation_loss"])
+    )
+    return best["learning_rate"]
+
+
+def tables(found):
+    """Yields the rates with their validations, and the tests of the chosen one."""
+    rows, rate = found["rows"], found["learning_rate"]
+    yield markdown.table(
+        ("Learning rate", "Validation accuracy", "Validation loss", ""),
+        [
+            (
+                f"{row['learning_rate']:g}",
+                f"{row['validation_accuracy']:.2%}",
+                f"{row['validation_loss']:.4f}",
+                "chosen" if row["learning_rate"] == rate else "",
+            )
+            for row in rows
+        ],
+    )
+    rates = [row["learning_rate"] for row in rows]
+    if len(rates) > 1 and rate in (min(rates), max(rates)):
+        yield (
+            "The chosen rate is at the end of those tried: one beyond it may be better "
+            "(--learning_rates)."
+        )
+    yield (
+        "Chosen by the validation accuracy, of equal ones by the loss, on images of "
+        "train that were held out; the test images had no part in it. Then with the "
+        "chosen rate, on all of train unless the runs stop early:"
+    )
+    tests = [row["test_accuracy"] for row in found["chosen"]]
+    yield markdown.table(
+        ("Learning rate", "Test accuracy", "Each run"),
+        [
+            (
+                f"{rate:g}",
+                accuracies.as_text(test),
+                ", ".join(f"{value:.2%}" for value in test["values"]),
+            )
+            for test in tests
+        ],
+    )
+
+
+def draw(figure, found):
+    """Plots the accuracies over the rate."""
+    axes = figure.subplots()
+    rows = sorted(found["rows"], key=lambda row: row["learning_rate"])
+    rates = [row["learning_rate"] for row in rows]
+    values = [row["validation_accuracy"] for row in rows]
+    axes.semilogx(rates, values, "o-", color=ORANGE, label="validation, each rate")
+    for row in found["chosen"]:
+        accuracies.points(
+            axes,
+            [found["learning_rate"]],
+            [row["test_accuracy"]],
+            color=BLUE,
+            label="test, the chosen rate",
+        )
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
+    axes.set(xlabel="Learning rate", ylabel="Accuracy")
+    accuracies.in_percent(axes.yaxis)
+    axes.legend(frameon=False)
+    return [axes]
