@@ -14,7 +14,7 @@ from train.engine.trainer import Trainer
 
 CLASSES = 3
 TINY = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=4
+    hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4
 )
 
 
