@@ -33,7 +33,7 @@ from benchmarks.exported_jobs import OURS, PEERS, RUNTIMES
 from benchmarks.process import Worker, WorkerError
 from benchmarks.selection import choose
 from benchmarks.summary import round_medians
-from train.export.formats import FORMATS, chosen
+from train.export.formats import FORMATS, select
 
 command.define_flags()
 flags.DEFINE_string("weights", None, "Needed: whatever keras_vit.load_model takes.")
@@ -77,7 +77,7 @@ _ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "-1"}
 def main():
     """Writes the exports that the flags describe, runs them and prints how they did."""
     given = flags.FLAGS
-    formats = chosen(given.formats)
+    formats = [row.name for row in select(given.formats)]
     libraries = [OURS, *choose(PEERS, given.peers, "peers")]
     if given.weights is None:
         raise ValueError("--weights is missing: name the file of a network's weights.")
@@ -267,7 +267,7 @@ def _contender(record, library, folder):
             "answers": _answers(record, folder),
             "channels_first": library.channels_first,
         },
-        imports=RUNTIMES[FORMATS[form].kind],
+        imports=RUNTIMES[FORMATS[form].runtime.name],
         environment=_ENVIRONMENT,
         ours=record["ours"],
     )

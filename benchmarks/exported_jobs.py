@@ -76,7 +76,7 @@ def run(folder, form, path, threads, answers, channels_first):
         answers: str, path of the file for the logits.
         channels_first: bool, whether it takes images so.
     """
-    logits, _ = getattr(runtimes, FORMATS[form].kind)(path, threads)
+    logits, _ = getattr(runtimes, FORMATS[form].runtime.name)(path, threads)
     images = _images(folder)
 
     def taken(index):
@@ -94,7 +94,7 @@ def run(folder, form, path, threads, answers, channels_first):
 def ours(folder, form, path):
     """Writes an export with our own writers."""
     model = _ours(folder)
-    kind, precision = FORMATS[form].kind, FORMATS[form].precision
+    kind, precision = FORMATS[form].runtime.name, FORMATS[form].precision
     if kind == "saved_model":
         from train.inference.saved_model import write_saved_model
 
@@ -123,9 +123,9 @@ def ours_answers(folder, answers):
 def keras_hub(folder, form, path):
     """Writes an export with `Model.export`."""
     model = _keras_hub(folder)
-    if FORMATS[form].kind == "saved_model":
+    if FORMATS[form].runtime.name == "saved_model":
         model.export(path, format="tf_saved_model", verbose=False)
-    elif FORMATS[form].kind == "onnx":
+    elif FORMATS[form].runtime.name == "onnx":
         model(_images(folder)[:1].astype("float32"))  # or it would refuse
         model.export(path, format="onnx", verbose=False)
     else:

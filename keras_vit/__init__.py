@@ -22,8 +22,6 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
-from keras_vit.models.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTResNet
-from keras_vit.models.config import VARIANTS, ViTConfig
 from keras_vit.models.loading import load_model
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
@@ -47,53 +45,18 @@ from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 from keras_vit.weights import load_released_weights, save_released_weights
-from keras_vit.weights.bit_weights import load_bit_weights, save_bit_weights
 from keras_vit.weights.quantization import quantize_weights
+from zoo import ARCHITECTURES as VARIANTS
+from zoo import ViTConfig
 
 __all__ = [
-    "BIT_VARIANTS",
-    "MLP",
-    "VARIANTS",
-    "AddPositionEmbs",
-    "AddPositionEmbs2D",
-    "BiTResNet",
-    "BiT_R50x1",
-    "ClassToken",
-    "ClassTokenPooling",
-    "LayerNorm",
-    "PatchEncoder",
-    "PatchPooling",
-    "Predictor",
-    "R26_ViT_B32",
-    "R26_ViT_S32",
-    "R50_ViT_B16",
-    "R50_ViT_L32",
-    "R_ViT_Ti16",
-    "ResidualUnit",
-    "SelfAttention",
-    "StdConv2D",
-    "StochasticDepth",
-    "TransformerBlock",
-    "ViTConfig",
-    "ViT_B8",
-    "ViT_B16",
-    "ViT_B32",
-    "ViT_H14",
-    "ViT_L16",
-    "ViT_L32",
-    "ViT_S16",
-    "ViT_S32",
-    "ViT_Ti16",
-    "VisionTransformer",
-    "__version__",
-    "at_image_size",
-    "decode_predictions",
-    "explain",
-    "load_bit_weights",
-    "load_model",
-    "load_released_weights",
-    "preprocess_input",
-    "quantize_weights",
-    "save_bit_weights",
+    "MLP", "VARIANTS", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
+    "ClassTokenPooling", "LayerNorm", "PatchEncoder", "PatchPooling", "Predictor",
+    "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",
+    "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
+    "ViTConfig", "ViT_B8", "ViT_B16", "ViT_B32", "ViT_H14", "ViT_L16", "ViT_L32",
+    "ViT_S16", "ViT_S32", "ViT_Ti16", "VisionTransformer", "__version__",
+    "at_image_size", "decode_predictions", "explain", "load_model",
+    "load_released_weights", "preprocess_input", "quantize_weights",
     "save_released_weights",
-]
+]  # fmt: skip

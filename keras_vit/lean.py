@@ -1,4 +1,4 @@
-"""Running a model without what its output does not need."""
+"""Running a model without computing tokens that its output does not need."""
 
 import collections
 import functools
@@ -6,7 +6,7 @@ import functools
 import keras
 
 from keras_vit.layers import ClassTokenPooling, LayerNorm, TransformerBlock
-from keras_vit.layers.last_block import class_token_alone
+from keras_vit.layers.forward_pass import running
 
 
 def lean(model):
@@ -31,7 +31,7 @@ def lean(model):
     ...     tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
     (1, 10)
     """
-    return functools.partial(class_token_alone, blocks_for_class_token(model))
+    return functools.partial(running, class_token_blocks=blocks_for_class_token(model))
 
 
 def blocks_for_class_token(model):
@@ -42,12 +42,6 @@ def blocks_for_class_token(model):
 
     Returns:
         Frozenset of `TransformerBlock`.
-
-    Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> [block.name for block in blocks_for_class_token(model)]
-    ['encoder_block_11']
     """
     found, holders = [], collections.Counter()
     graphs = _graphs(model)
@@ -65,7 +59,7 @@ def blocks_for_class_token(model):
 
 
 def _graphs(model):
-    """{id: (model, configuration)} of a model and those in it whose calls are known."""
+    """Returns {id: (model, configuration)}: a model and those in it of known calls."""
     if not _calls_its_layers(model):
         return {}
     try:
@@ -84,19 +78,19 @@ def _graphs(model):
 
 
 def _calls_its_layers(model):
-    """Whether a model's call is that of Keras, not one of a class of somebody's own."""
+    # A class of somebody's own may have a call of its own.
     owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
     return owner.__module__.split(".")[0] == "keras"
 
 
 def _before_pooling(model, config):
-    """The blocks whose tokens only go to the class token's pooling, by way of norms."""
+    """Returns the blocks whose tokens go to the class token's pooling alone."""
     if config is None:
         return []
     users, calls = collections.defaultdict(list), {}
     for entry in config["layers"]:
         calls[entry["name"]] = len(entry["inbound_nodes"])
-        for name in _taken(entry["inbound_nodes"]):
+        for name in _inbound(entry["inbound_nodes"]):
             users[name].append(entry["name"])
     for name in keras.tree.flatten(config["output_layers"]):
         users[name].append(None)
@@ -116,12 +110,12 @@ def _before_pooling(model, config):
     return found
 
 
-def _taken(value):
-    """The names of the layers whose outputs a configuration of calls holds."""
+def _inbound(value):
+    """Yields the names of the layers whose outputs a configuration of calls has."""
     if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
         yield value["config"]["keras_history"][0]
     elif isinstance(value, dict):
-        yield from _taken(list(value.values()))
+        yield from _inbound(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for one in value:
-            yield from _taken(one)
+            yield from _inbound(one)

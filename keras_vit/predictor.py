@@ -1,4 +1,4 @@
-"""A model's answers as fast as its backend gives them."""
+"""Fast inference: a model's compiled forward pass."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from keras_vit.lean import lean
 
 
 class Predictor:
-    """Compiles a model's forward pass once and answers NumPy with NumPy.
+    """Compiles a model's forward pass once, for NumPy arrays in and out.
 
     `keras.Model.predict` is made for data sets: it sets up a data pipeline and
     callbacks at each call, which takes longer than a small model does. This keeps
@@ -63,7 +63,7 @@ class Predictor:
             )
         self.model = model
         self.batch_size = batch_size
-        self._logits = _COMPILED[backend](model, jit_compile)
+        self._forward = _COMPILED[backend](model, lean(model), jit_compile)
         # Compiled for one shape: the last and smaller batch is filled up to it.
         self._pad = backend == "jax" or jit_compile
 
@@ -78,7 +78,9 @@ class Predictor:
             missing = self.batch_size - len(batches[-1])
             widths = [(0, missing)] + [(0, 0)] * (images.ndim - 1)
             batches[-1] = np.pad(batches[-1], widths)
-        outputs = [keras.ops.convert_to_numpy(self._logits(batch)) for batch in batches]
+        outputs = [
+            keras.ops.convert_to_numpy(self._forward(batch)) for batch in batches
+        ]
         return (
             outputs[0] if len(outputs) == 1 else np.concatenate(outputs)[: len(images)]
         )
@@ -96,48 +98,44 @@ class Predictor:
             )
 
 
-def _tensorflow(model, jit_compile):
+def _tensorflow(model, context, jit_compile):
     import tensorflow as tf
 
-    context = lean(model)
-
-    shape = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
+    images_spec = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
 
     @tf.function(
-        input_signature=[shape], jit_compile=jit_compile or None, autograph=False
+        input_signature=[images_spec], jit_compile=jit_compile or None, autograph=False
     )
-    def logits(images):
+    def forward(images):
         with context():
             return model(images, training=False)
 
-    return logits
+    return forward
 
 
-def _jax(model, jit_compile):
+def _jax(model, context, jit_compile):
     del jit_compile
     import jax
 
-    context = lean(model)
-
     @jax.jit
-    def logits(trainable, non_trainable, images):
+    def forward(trainable, non_trainable, images):
         with context():
             outputs, _ = model.stateless_call(
                 trainable, non_trainable, images, training=False
             )
         return outputs
 
-    def current(images):
-        return logits(
+    def with_current_weights(images):
+        return forward(
             [variable.value for variable in model.trainable_variables],
             [variable.value for variable in model.non_trainable_variables],
             images,
         )
 
-    return current
+    return with_current_weights
 
 
-def _torch(model, jit_compile):
+def _torch(model, context, jit_compile):
     import torch
 
     if jit_compile:
@@ -146,14 +144,12 @@ def _torch(model, jit_compile):
             "KERAS_BACKEND=jax."
         )
 
-    context = lean(model)
-
     @torch.inference_mode()
-    def logits(images):
+    def forward(images):
         with context():
             return model(keras.ops.convert_to_tensor(images), training=False)
 
-    return logits
+    return forward
 
 
 _COMPILED = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

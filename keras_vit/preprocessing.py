@@ -1,4 +1,4 @@
-"""What goes into a model, and what comes out."""
+"""Images to a model's inputs, and its outputs to names of classes."""
 
 import sys
 
@@ -40,23 +40,23 @@ def preprocess_input(images):
 
 
 def _is_of_tensorflow(images):
-    # Who has a tensor of TensorFlow has imported it.
+    # A tensor of TensorFlow comes from code that imported it.
     tensorflow = sys.modules.get("tensorflow")
     is_tensor = getattr(tensorflow, "is_tensor", None)
     return is_tensor is not None and is_tensor(images)
 
 
 def decode_predictions(predictions, top=5, class_names=None):
-    """Names the most likely classes.
+    """Returns the names and scores of the most likely classes.
 
     Args:
         predictions: array or tensor (batch, classes), logits or probabilities.
-        top: int, how many classes an image.
+        top: int, how many classes per image.
         class_names: sequence of str, the name of every class; by default those of
             ImageNet-1k for 1000 classes and of ImageNet-21k for 21843, fetched once.
 
     Returns:
-        A list an image of (class id, class name, score), the best first. The id is
+        A list per image of (class id, class name, score), the best first. The id is
         the WordNet id where the names are ImageNet's, else the class's number.
 
     Raises:

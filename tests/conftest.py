@@ -1,11 +1,13 @@
 """What all tests share: quiet backends, the goldens, the shared folder."""
 
+import importlib.util
 import json
 import os
 import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import peer_models  # noqa: E402
 import pytest  # noqa: E402
 
 TESTS = pathlib.Path(__file__).parent
@@ -30,3 +32,31 @@ def shared():
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there: only developers and CI have it")
     return folder
+
+
+@pytest.fixture(scope="module")
+def process():
+    """A process without TensorFlow."""
+    peer = peer_models.Peer()
+    yield peer
+    peer.close()
+
+
+def skip_without(*names):
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed, whose numbers are compared")
+
+
+@pytest.fixture
+def timm(process):
+    """Runs functions of `peer_models` where timm is."""
+    skip_without("torch", "timm")
+    return process
+
+
+@pytest.fixture
+def transformers(process):
+    """Runs functions of `peer_models` where transformers is."""
+    skip_without("torch", "transformers")
+    return process

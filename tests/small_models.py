@@ -1,6 +1,7 @@
 """Small models of every kind that exporters know, with random weights."""
 
 import dataclasses
+import functools
 
 import keras
 from harness import randomize
@@ -66,13 +67,19 @@ def made(config=PLAIN, image_size=SIZE, **arguments):
     return model
 
 
+@functools.cache
+def shared(kind="plain"):
+    """Returns a model of `MODELS`, built once: only for tests that do not change it."""
+    return made(**MODELS[kind])
+
+
 def seen_by(monkeypatch):
     """A list that grows by whether each block called computes one token alone."""
     seen, encode = [], TransformerBlock._encode
 
-    def watched(block, tokens, training, weights, class_token_only):
+    def watched(block, tokens, training, class_token_only):
         seen.append(class_token_only)
-        return encode(block, tokens, training, weights, class_token_only)
+        return encode(block, tokens, training, class_token_only)
 
     monkeypatch.setattr(TransformerBlock, "_encode", watched)
     return seen

@@ -17,7 +17,7 @@ from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
 from train.data import registry
-from train.export import parity
+from train.export import parity, runtimes
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
@@ -187,9 +187,15 @@ def test_new_processes_never_run_files_of_the_folder(folder):
 
 def test_exports_are_compared_beside_files_of_the_same_names(folder):
     pytest.importorskip("onnxruntime")
-    images = parity.Images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
+    runtimes.write_images(folder / "images", [np.zeros((1, 8, 8, 3), "float32")])
     with pytest.raises(RunError, match=r"none\.onnx"):
-        parity.answers("model", "onnx", folder / "none.onnx", images, threads=1)
+        parity.run(
+            "model",
+            "train.export.runtimes:onnx",
+            folder / "none.onnx",
+            folder / "images",
+            threads=1,
+        )
 
 
 @pytest.mark.parametrize("backend", keras_vit_start.BACKENDS)

@@ -8,54 +8,30 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
     224
 """
 
-from zoo.catalog import (
-    LABEL_FILES,
-    CatalogError,
-    ModelCard,
-    augreg,
-    default_classifier,
-    default_release,
-    find,
-    get,
-    list_models,
-    registry,
-    releases,
-)
+import sys
+
+from zoo import network
+from zoo.catalog import LABEL_FILES, CatalogError, ModelCard, augreg, registry
 from zoo.catalog.labels import class_names
 from zoo.catalog.locate import locate
 from zoo.catalog.model_card import Accuracy, Citation, Inference
 from zoo.catalog.registry import PublishedModel
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
-from zoo.network import ARCHITECTURES, Architecture
+from zoo.network import ARCHITECTURES, Architecture, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
+from zoo.catalog import (  # isort: skip
+    default_classifier, default_release, find, get, list_models, releases,
+)  # fmt: skip
+
+# Where `Semantics` was before it became a part of `ViTConfig`.
+semantics = sys.modules["zoo.semantics"] = network
+
 __all__ = [
-    "ARCHITECTURES",
-    "LABEL_FILES",
-    "Accuracy",
-    "Architecture",
-    "CatalogError",
-    "Checkpoint",
-    "CheckpointError",
-    "Citation",
-    "Inference",
-    "ModelCard",
-    "PublishedModel",
-    "StoreError",
-    "augreg",
-    "class_names",
-    "default_classifier",
-    "default_release",
-    "fetch",
-    "find",
-    "get",
-    "list_models",
-    "locate",
-    "read",
-    "registry",
-    "releases",
-    "resize",
-    "verify",
-    "write",
-]
+    "ARCHITECTURES", "LABEL_FILES", "Accuracy", "Architecture", "CatalogError",
+    "Checkpoint", "CheckpointError", "Citation", "Inference", "ModelCard",
+    "PublishedModel", "StoreError", "ViTConfig", "augreg", "class_names",
+    "default_classifier", "default_release", "fetch", "find", "get", "list_models",
+    "locate", "read", "registry", "releases", "resize", "verify", "write",
+]  # fmt: skip

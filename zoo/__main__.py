@@ -1,96 +1,252 @@
-"""The catalogue and the cache from the command line.
+"""The command `keras-vit zoo`: the catalogue and the cache.
 
 $ keras-vit zoo list '*augreg*'
 
-Exit codes: 0 it worked, 1 it failed (why is on the error stream, a line each), 2 the
-command was not understood.
+Exit codes: 0 success, 1 failure (one line per reason on the error stream), 2 wrong
+usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import pathlib
 import sys
-from typing import NamedTuple
 
 import zoo
 from keras_vit_start import typed
-from zoo import commands
+from zoo import store
+from zoo.catalog import augreg, cards, facts, registry
+from zoo.catalog.locate import fetch_card
 from zoo.files.checkpoint import NAMINGS
+from zoo.text import printable
+
+# Wide enough that no line is folded where the output is not a terminal.
+_PIPE_WIDTH = 1000
+_NUMBERS = {"size", "image", "classes", "top-1"}
+_ENVIRONMENT = (
+    "KERAS_VIT_CACHE",
+    "XDG_CACHE_HOME",
+    "KERAS_VIT_OFFLINE",
+    "KERAS_VIT_MIRROR",
+    registry.VARIABLE,
+)
 
 
-class _Command(NamedTuple):
-    """One subcommand: what it does, an example, its arguments and its function."""
+def _list(pattern, as_json):
+    """List the released and published models."""
+    found = [zoo.get(handle) for handle in zoo.list_models(pattern)]
+    if not found:
+        raise zoo.CatalogError(
+            f"No handle matches {pattern!r}: {typed('zoo')} list shows every one."
+        )
+    cached = _cached()
+    if as_json:
+        return _print_json(
+            [facts.document(card, _here(card, cached)) for card in found]
+        )
+    rows = []
+    for card in found:
+        top1 = "" if card.top1 is None else f"{card.top1:.2f}"
+        here = "yes" if _here(card, cached) else ""
+        size, side = facts.size(card, digits=0), facts.image_size(card)
+        rows.append((card.handle, size, side, str(card.classes), top1, here))
+    caption = (
+        "top-1: percent, as published: ImageNet, or a published model's own test split."
+        " ~: computed. here: on this machine."
+    )
+    columns = ("handle", "size", "image", "classes", "top-1", "here")
+    return _print_table(rows, columns, caption)
 
-    help: str
-    example: str
-    arguments: dict
-    run: object
+
+def _info(handle, as_json):
+    """Show the card of a model."""
+    card = zoo.get(handle)
+    here = _here(card, _cached())
+    if as_json:
+        return _print_json(facts.document(card, here))
+    return _print_table(facts.lines(card, here))
 
 
-_COMMANDS = {
-    "list": _Command(
-        "list the released models",
-        "list '*augreg*'",
-        {
-            "pattern": {
-                "nargs": "?",
-                "default": "*",
-                "help": "shell pattern of handles; 'augreg/*' is every AugReg file",
-            }
-        },
-        commands.run_list,
-    ),
-    "info": _Command(
-        "show what is known of a model",
-        "info vit-b16/imagenet21k",
-        {"handle": {"help": "of the model, or the name of an AugReg file"}},
-        commands.run_info,
-    ),
-    "download": _Command(
-        "download models and print where they are",
-        "download vit-b16/imagenet21k vit-ti16/augreg-imagenet21k",
-        {"handles": {"nargs": "+", "metavar": "handle", "help": "of a model"}},
-        commands.run_download,
-    ),
-    "verify": _Command(
-        "check every byte of downloaded files",
-        "verify vit-b16/imagenet21k",
-        {
-            "handles": {
-                "nargs": "*",
-                "metavar": "handle",
-                "help": "of a downloaded model; without one, all files in the cache",
-            }
-        },
-        commands.run_verify,
-    ),
-    "convert": _Command(
-        "write a checkpoint in another format",
-        "convert vit-b16/imagenet21k vit-b16.safetensors",
-        {
-            "source": {"help": "a file, a URL or a handle"},
-            "destination": {"help": "the file to write; its extension is the format"},
-            "--naming": {
-                "choices": NAMINGS,
-                "default": NAMINGS[0],
-                "help": "whose names the arrays get, %(default)s by default",
-            },
-            "--num-heads": {
-                "type": int,
-                "help": "of the source's attention, where its file does not tell",
-            },
-        },
-        commands.run_convert,
-    ),
-    "where": _Command(
-        "show the cache and what decides where it is", "where", {}, commands.run_where
-    ),
-}
+def _download(handles, as_json):
+    """Download models and print the paths of their files."""
+    done, failed = [], False
+    for handle in handles:
+        try:
+            card = zoo.get(handle)
+            path = _verified(card)
+        except (zoo.CatalogError, OSError) as error:
+            _complain(error)
+            failed = True
+            continue
+        done.append({"handle": card.handle, "path": str(path)})
+        if not as_json:
+            print(printable(str(path)), flush=True)
+    if as_json:
+        _print_json(done)
+    return int(failed)
+
+
+def _verified(card):
+    """Returns the path of a card's file, which is downloaded again if it changed."""
+    path = fetch_card(card)
+    if any(file.path == path for file in store.cached()):
+        try:
+            zoo.verify(path)
+        except zoo.StoreError as error:
+            _complain(f"{error} Downloading it again.")
+            path.unlink()
+            path = fetch_card(card)
+    return path
+
+
+def _verify(handles, as_json):
+    """Check every byte of downloaded files."""
+    cached = _cached()
+    files = [_local_file(handle, cached) for handle in handles] or cached.values()
+    checks = [_check(file) for file in files]
+    bad = [check for check in checks if not check["ok"]]
+    if as_json:
+        _print_json(checks)
+    else:
+        rows = []
+        for check in checks:
+            state, size = "ok" if check["ok"] else "bad", facts.mib(check["size"])
+            rows.append((check["handle"], size, state, check["path"]))
+        _print_table(rows, ("handle", "size", "state", "path"))
+    for check in bad:
+        _complain(check["error"])
+    return int(bool(bad))
+
+
+def _convert(source, destination, naming, num_heads, as_json):
+    """Write a checkpoint in another format."""
+    checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
+    destination = os.path.expanduser(destination)
+    pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
+    zoo.write(destination, checkpoint, naming=naming)
+    written = {
+        "source": checkpoint.path,
+        "destination": destination,
+        "naming": naming,
+        "arrays": len(checkpoint.arrays),
+        "size": os.path.getsize(destination),
+    }
+    if as_json:
+        return _print_json(written)
+    size = facts.mib(written["size"])
+    line = f"{destination}: {written['arrays']} arrays, {size}, from {checkpoint.path}"
+    print(printable(line))
+    return 0
+
+
+def _where(as_json):
+    """Show the cache and the environment variables that configure it."""
+    files = store.cached()
+    size = sum(file.size for file in files)
+    cache = str(store.cache_dir())
+    environment = {
+        name: os.environ[name] for name in _ENVIRONMENT if name in os.environ
+    }
+    if as_json:
+        found = {"cache": cache, "files": len(files), "size": size}
+        return _print_json({**found, "environment": environment})
+    rows = [("cache", cache), ("files", str(len(files))), ("size", facts.mib(size))]
+    rows += [(name, environment.get(name, "not set")) for name in _ENVIRONMENT]
+    return _print_table(rows)
+
+
+def _complain(problem):
+    """Prints a problem in one line on the error stream."""
+    text = " ".join([f"{typed('zoo')}:", *str(problem).split()])
+    print(printable(text), file=sys.stderr)
+
+
+def _cached():
+    return {file.url: file for file in store.cached()}
+
+
+def _here(card, cached):
+    """Returns the local path of a card's file, or None."""
+    if card.url in cached:
+        return str(cached[card.url].path)
+    return card.url if os.path.isfile(card.url) else None
+
+
+def _handle(url):
+    """Returns the handle of a downloaded file, else its name."""
+    for card in cards.CARDS.values():
+        if card.url == url:
+            return card.handle
+    folder, _, name = url.rpartition("/")
+    if name in registry.WEIGHTS:
+        return folder.rpartition("/")[2]
+    stem = name.removesuffix(".npz")
+    return f"augreg/{stem}" if augreg.is_file_name(stem) else name
+
+
+def _local_file(handle, cached):
+    card = zoo.get(handle)
+    if card.url in cached:
+        return cached[card.url]
+    if os.path.isfile(card.url):
+        path = pathlib.Path(card.url)
+        return store.CachedFile(path, card.url, card.file_size, card.sha256)
+    raise zoo.StoreError(
+        f"{handle} is not in the cache: {typed('zoo')} download {handle}"
+    )
+
+
+def _check(file):
+    error = None
+    try:
+        zoo.fetch(file.path, sha256=file.sha256)
+    except zoo.StoreError as problem:
+        error = str(problem)
+    return {
+        "handle": _handle(file.url),
+        "url": file.url,
+        "path": str(file.path),
+        "size": file.size,
+        "sha256": file.sha256,
+        "ok": error is None,
+        "error": error,
+    }
+
+
+def _print_json(document):
+    print(json.dumps(document, indent=2))
+    return 0
+
+
+def _print_table(rows, columns=(), caption=None):
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    # Narrow, so that the longest handle fits in 80 columns.
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=0,
+        show_header=bool(columns),
+        caption=caption,
+        caption_justify="left",
+    )
+    for column in columns or ("", ""):
+        justify = "right" if column in _NUMBERS else "left"
+        table.add_column(column, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*map(printable, row))
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
+    return 0
 
 
 class _Parser(argparse.ArgumentParser):
-    """Help that opens with an example."""
+    """A parser whose help begins with an example."""
 
     def __init__(self, *args, example, **kwargs):
         super().__init__(*args, **kwargs)
@@ -103,21 +259,46 @@ class _Parser(argparse.ArgumentParser):
 def _parser():
     parser = _Parser(
         prog=typed("zoo"),
-        example=_COMMANDS["list"].example,
-        description="Released Vision Transformers: what there is, and its files.",
-        epilog="Exit codes: 0 it worked, 1 it failed, 2 it was not understood.",
+        example="list '*augreg*'",
+        description="Released Vision Transformers: the catalogue and its files.",
+        epilog="Exit codes: 0 success, 1 failure, 2 wrong usage.",
     )
-    parsers = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, command in _COMMANDS.items():
-        sub = parsers.add_parser(name, help=command.help, example=command.example)
-        for argument, options in command.arguments.items():
-            sub.add_argument(argument, **options)
-        sub.add_argument(
+    parsers = parser.add_subparsers(required=True, metavar="command")
+
+    def add(run, example):
+        summary = run.__doc__.rstrip(".")
+        summary = summary[0].lower() + summary[1:]
+        name = run.__name__.lstrip("_")
+        command = parsers.add_parser(
+            name, help=summary, example=f"{name} {example}".strip()
+        )
+        command.set_defaults(run=run)
+        command.add_argument(
             "--json",
             dest="as_json",
             action="store_true",
             help="print one JSON document",
         )
+        return command.add_argument
+
+    argument = add(_list, "'*augreg*'")
+    help = "shell pattern of handles; 'augreg/*' lists every AugReg file"
+    argument("pattern", nargs="?", default="*", help=help)
+    argument = add(_info, "vit-b16/imagenet21k")
+    argument("handle", help="of a model, or the name of an AugReg file")
+    argument = add(_download, "vit-b16/imagenet21k vit-ti16/augreg-imagenet21k")
+    argument("handles", nargs="+", metavar="handle", help="of a model")
+    argument = add(_verify, "vit-b16/imagenet21k")
+    help = "of a downloaded model; by default all files in the cache"
+    argument("handles", nargs="*", metavar="handle", help=help)
+    argument = add(_convert, "vit-b16/imagenet21k vit-b16.safetensors")
+    argument("source", help="a file, a URL or a handle")
+    argument("destination", help="the file to write; its extension is the format")
+    help = "naming scheme of the arrays, by default %(default)s"
+    argument("--naming", choices=NAMINGS, default=NAMINGS[0], help=help)
+    help = "attention heads of the source, if its file does not say"
+    argument("--num-heads", type=int, help=help)
+    add(_where, "")
     return parser
 
 
@@ -131,23 +312,23 @@ def main(argv: list[str] | None = None) -> int:
         int, the exit code.
 
     Raises:
-        SystemExit: after help, or where the command was not understood.
+        SystemExit: after help, or for wrong usage.
 
     Example:
         >>> from zoo.__main__ import main
         >>> main(["info", "vit-b17/sam"])
         1
     """
-    given = vars(_parser().parse_args(argv))
-    command = _COMMANDS[given.pop("command")]
+    arguments = vars(_parser().parse_args(argv))
+    run = arguments.pop("run")
     try:
-        return command.run(**given)
+        return run(**arguments)
     except BrokenPipeError:
-        # Whoever read the output has enough; nothing more is flushed at the exit.
+        # Nothing more can be flushed at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (zoo.CatalogError, zoo.CheckpointError, OSError) as error:
-        commands.complain(error)
+        _complain(error)
         return 1
     except KeyboardInterrupt:
         return 130

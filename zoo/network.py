@@ -1,65 +1,339 @@
-"""The released architectures: one row a variant."""
+"""The description of a Vision Transformer, and the released variants as a table."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
+import operator
+import sys
+
+import numpy as np
 
 from zoo import released_names
+from zoo.text import brief
+
+SIZES = (
+    "hidden_size",
+    "num_layers",
+    "num_heads",
+    "mlp_dim",
+    "patch_size",
+    "resnet_stages",
+    "resnet_width",
+)
+# What sources differ in, as the released code has it.
+RELEASED = {
+    "activation": "gelu_tanh",
+    "layer_norm_epsilon": 1e-6,
+    "input_mean": (0.5, 0.5, 0.5),
+    "input_std": (0.5, 0.5, 0.5),
+    "resnet_padding": "same",
+    "resnet_epsilons": "released",
+}
+CHOICES = {
+    "activation": ("gelu_tanh", "gelu"),
+    "resnet_padding": ("same", "symmetric"),
+    "resnet_epsilons": ("released", "timm"),
+    "position_embedding": ("learned", "none", "2d", "relative"),
+    "position_embedding_at": ("stem", "every_layer", "every_layer_shared"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Architecture:
-    """The sizes of a released Vision Transformer.
+class ViTConfig:
+    """What a Vision Transformer is, what it computes, and what images it expects.
+
+    None means "as the file of the weights says": a config without sizes describes
+    whatever network the file holds. Without a file the sizes must be given, and the
+    rest is as released.
 
     Args:
         hidden_size: int, the size of a token.
         num_layers: int, the number of transformer blocks.
         num_heads: int, divides `hidden_size`.
-        mlp_dim: int, the size of the perceptrons' hidden layer.
-        patch_size: int, side of a patch: in pixels, in a hybrid in positions of the
-            ResNet's feature map.
-        resnet_stages: None, or a tuple of ints, the bottleneck units of each stage of a
-            hybrid's ResNet; empty for the root convolution alone.
-        resnet_width: int, channels of a hybrid's root convolution.
+        mlp_dim: int, the size of the hidden layer of each block's MLP.
+        patch_size: int or (height, width) of a patch: in pixels, in a hybrid in
+            positions of the ResNet's feature map.
+        resnet_stages: None, or a sequence of ints, the bottleneck units of each
+            stage of a hybrid's ResNet; empty for the root convolution alone. Read from
+            the file only together with `patch_size`.
+        resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
+        activation: `"gelu_tanh"` as released, or `"gelu"` for the exact one of the
+            error function.
+        layer_norm_epsilon: float added to the variance, 1e-6 as released.
+        resnet_padding: of a hybrid's convolutions and pooling: `"same"` as released,
+            which adds odd padding at the bottom and right, or `"symmetric"`.
+        resnet_epsilons: of a hybrid's ResNet: `"released"` for 1e-6 in the group
+            norms and 1e-5 added to the deviation of a kernel, or `"timm"` for 1e-5
+            and 1e-8 added to the variance of a kernel.
+        position_embedding: `"learned"` for one embedding per token, as in all released
+            models; `"2d"` for one per row and one per column, see `AddPositionEmbs2D`;
+            `"relative"` for one per offset between two tokens in each block's
+            attention, see `SelfAttention`; or `"none"`.
+        position_embedding_at: where `"learned"` and `"2d"` ones are added: `"stem"`
+            for before the dropout that comes before the first block, as released,
+            `"every_layer"` for before each block, of its own, or
+            `"every_layer_shared"` for the same before each block.
+        input_mean: floats, one per channel of images in [0, 1]; 0.5 as released.
+        input_std: floats, one per channel: the arrays of a file take
+            (image - mean) / std. Models of `keras_vit` take images in [-1, 1] whatever
+            these are: the difference is folded into their patch embedding.
+
+    Raises:
+        ValueError: a value is not one of the choices, or does not fit the others.
 
     Source:
-        ViT paper table 1 and section 3.1; AugReg paper table 2.
+        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2. What
+        other sources compute: `models_vit.py` and `models_resnet.py` of the released
+        code, `ViTConfig` of transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
-        >>> from zoo import architectures
-        >>> architectures.ARCHITECTURES["ViT-B_16"].mlp_dim
-        3072
+
+    >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
+    ...                    patch_size=8)
+    >>> config.grid_size((32, 48))
+    (4, 6)
     """
 
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    mlp_dim: int
-    patch_size: int
+    hidden_size: int | None = None
+    num_layers: int | None = None
+    num_heads: int | None = None
+    mlp_dim: int | None = None
+    patch_size: int | tuple[int, int] | None = None
     resnet_stages: tuple[int, ...] | None = None
     resnet_width: int = 64
+    activation: str | None = None
+    layer_norm_epsilon: float | None = None
+    resnet_padding: str | None = None
+    resnet_epsilons: str | None = None
+    position_embedding: str = "learned"
+    position_embedding_at: str = "stem"
+    input_mean: tuple[float, ...] | None = None
+    input_std: tuple[float, ...] | None = None
+
+    def __post_init__(self):
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices and not (name in RELEASED and value is None):
+                raise ValueError(
+                    f"{name} must be one of {', '.join(choices)}, got {brief(value)}."
+                )
+        self._check_sizes()
+        if self.layer_norm_epsilon is not None:
+            _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
+        self._check_inputs()
+        added = self.position_embedding in ("learned", "2d")
+        if not added and self.position_embedding_at != "stem":
+            raise ValueError(
+                f"position_embedding={self.position_embedding!r} is not added to "
+                "tokens: leave out "
+                f"position_embedding_at={self.position_embedding_at!r}."
+            )
+
+    def _check_sizes(self):
+        if self.patch_size is not None:
+            height, width = pair(self.patch_size, "patch_size")
+            self._set("patch_size", height if height == width else (height, width))
+        if self.resnet_stages is not None:
+            stages = (
+                positive_int(n, "each of resnet_stages") for n in self.resnet_stages
+            )
+            self._set("resnet_stages", tuple(stages))
+        for name in (
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "mlp_dim",
+            "resnet_width",
+        ):
+            if getattr(self, name) is not None:
+                self._set(name, positive_int(getattr(self, name), name))
+        if self.hidden_size and self.num_heads and self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} must be a multiple of "
+                f"num_heads={self.num_heads}."
+            )
+        if self.is_hybrid and self.resnet_width % 32:
+            raise ValueError(
+                f"resnet_width={self.resnet_width} must be a multiple of 32, the "
+                "groups of the ResNet's group norms."
+            )
+
+    def _check_inputs(self):
+        for name in ("input_mean", "input_std"):
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if not isinstance(values, (tuple, list)) or not values:
+                raise ValueError(
+                    f"{name} must be one float per channel, got {brief(values)}."
+                )
+            for value in values:
+                _check_number(name, value, positive=name == "input_std")
+            self._set(name, tuple(map(float, values)))
+        mean, std = self.input_mean, self.input_std
+        if mean is not None and std is not None and len(mean) != len(std):
+            raise ValueError(
+                f"input_mean has {len(mean)} channels and input_std has {len(std)}: "
+                "give both one float per channel."
+            )
+
+    def _set(self, name, value):
+        object.__setattr__(self, name, value)
 
     @property
-    def stride(self) -> int:
-        """Pixels from one token's patch to the next."""
-        if self.resnet_stages is None:
-            return self.patch_size
+    def sizes(self) -> dict[str, object]:
+        """The sizes by name, those of a ResNet included."""
+        return {name: getattr(self, name) for name in SIZES}
+
+    @property
+    def computed(self) -> dict[str, object]:
+        """What sources differ in, by name; None where the file decides."""
+        return {name: getattr(self, name) for name in RELEASED}
+
+    @property
+    def semantics(self) -> ViTConfig:
+        """The same without sizes, as released where it leaves a choice to the file."""
+        return ViTConfig(**self.computed).with_defaults(ViTConfig(**RELEASED))
+
+    @property
+    def takes_unit_range(self) -> bool:
+        """Whether the arrays take images in [-1, 1], as the released ones do."""
+        inputs = self.semantics
+        return {*inputs.input_mean, *inputs.input_std} == {0.5}
+
+    @property
+    def has_released_positions(self) -> bool:
+        """Whether its position embeddings are those of released files."""
+        return (self.position_embedding, self.position_embedding_at) == (
+            "learned",
+            "stem",
+        )
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether a ResNet reads the image before the transformer does."""
+        return self.resnet_stages is not None
+
+    @property
+    def _stem_stride(self):
         # The root's convolution and pooling halve twice, each later stage once.
-        return 4 * 2 ** max(len(self.resnet_stages) - 1, 0) * self.patch_size
+        return 4 * 2 ** max(len(self.resnet_stages) - 1, 0) if self.is_hybrid else 1
+
+    @property
+    def stride(self) -> tuple[int, int]:
+        """Pixels from one token's patch to the next, (vertical, horizontal)."""
+        height, width = pair(self.patch_size, "patch_size")
+        return (self._stem_stride * height, self._stem_stride * width)
+
+    def differences(self, other: ViTConfig) -> dict[str, tuple]:
+        """Returns the fields that differ: {name: (this one's value, the other's)}."""
+        return {
+            field.name: (getattr(self, field.name), getattr(other, field.name))
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(other, field.name)
+        }
+
+    def with_defaults(self, other: ViTConfig) -> ViTConfig:
+        """Returns the config with what is None in it as in another one."""
+        names = {*SIZES, *RELEASED} - {"resnet_stages", "resnet_width"}
+        open_ = {name for name in names if getattr(self, name) is None}
+        if self.patch_size is None:
+            open_ |= {"resnet_stages", "resnet_width"}
+        return dataclasses.replace(
+            self, **{name: getattr(other, name) for name in open_}
+        )
+
+    def completed(
+        self, of_file: ViTConfig | None = None, source: str = "the weights"
+    ) -> ViTConfig:
+        """Returns the config with nothing left to a file.
+
+        Args:
+            of_file: `ViTConfig` that a file describes, None without one.
+            source: str, what the file is called in an error.
+
+        Returns:
+            `ViTConfig`.
+
+        Raises:
+            ValueError: the file computes something else, or a size
+                is given neither here nor there.
+
+        Example:
+
+        >>> ARCHITECTURES["ViT-B_16"].completed().activation
+        'gelu_tanh'
+        """
+        known = Semantics() if of_file is None else of_file
+        found = self.with_defaults(known)
+        missing = [name for name in SIZES[:5] if getattr(found, name) is None]
+        if missing:
+            raise ValueError(
+                f"The ViTConfig has no {', '.join(missing)}: pass all sizes, or the "
+                "weights of a file that has them."
+            )
+        differences = [
+            f"{name} {theirs!r} (the ViTConfig has {ours!r})"
+            for name, (ours, theirs) in found.differences(known).items()
+            if name in RELEASED and (found.is_hybrid or "resnet" not in name)
+        ]
+        if of_file is not None and differences:
+            raise ValueError(
+                f"{source} computes other numbers than the ViTConfig states: "
+                f"{', '.join(differences)}. Leave these out of the ViTConfig for the "
+                "file's, or pass zoo.read(path, semantics=...) as the weights for "
+                "others."
+            )
+        return found
+
+    def grid_size(self, image_size, name: str = "This model") -> tuple[int, int]:
+        """Returns the (rows, columns) of patches of an image.
+
+        Args:
+            image_size: int or (height, width) in pixels.
+            name: str, what the model is called in an error.
+
+        Returns:
+            Tuple (rows, columns).
+
+        Raises:
+            ValueError: the image cannot be cut into whole patches.
+
+        Example:
+
+        >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
+        (14, 14)
+        """
+        height, width = pair(image_size, "image_size")
+        # SAME padding: every halving of the ResNet rounds up.
+        sides = [math.ceil(side / self._stem_stride) for side in (height, width)]
+        patch = pair(self.patch_size, "patch_size")
+        if any(side % step for side, step in zip(sides, patch, strict=True)):
+            nearest = tuple(
+                max(round(side / step), 1) * step
+                for side, step in zip((height, width), self.stride, strict=True)
+            )
+            step = self.stride[0] if self.stride[0] == self.stride[1] else self.stride
+            raise ValueError(
+                f"{name} expects images whose sides are multiples of the patch size "
+                f"{step}, got {height}x{width}: resize the images, or pass "
+                f"image_size={nearest}."
+            )
+        return tuple(side // step for side, step in zip(sides, patch, strict=True))
 
     def count_parameters(
         self,
-        image_size: int,
+        image_size: int | tuple[int, int],
         classes: int,
         representation_size: int | None = None,
         class_token: bool = True,
     ) -> int:
-        """Counts the parameters of a model of this architecture.
+        """Counts the parameters of a model with released position embeddings.
 
         Args:
-            image_size: int, side of the images, a multiple of `stride`.
+            image_size: int or (height, width) in pixels.
             classes: int, outputs of the head.
             representation_size: int or None, width of `pre_logits`.
             class_token: bool, whether there is a class token.
@@ -68,53 +342,106 @@ class Architecture:
             int.
 
         Example:
-            >>> from zoo import architectures
-            >>> row = architectures.ARCHITECTURES["ViT-B_16"]
-            >>> row.count_parameters(image_size=224, classes=1000)
-            86567656
+
+        >>> row = ARCHITECTURES["ViT-B_16"]
+        >>> row.count_parameters(image_size=224, classes=1000)
+        86567656
         """
-        return _count(self, image_size, classes, representation_size, class_token)
+        grid = self.grid_size(image_size)
+        return _count(self, grid, classes, representation_size, class_token)
+
+
+Architecture = ViTConfig
+
+
+def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
+    """Returns a `ViTConfig` without sizes that is as released but for these values.
+
+    `ViTConfig(...)` leaves to the file what is not given.
+
+    Args:
+        *values: of the names of `RELEASED`, in their order.
+        **named: values by name.
+
+    Example:
+
+    >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
+    {'layer_norm_epsilon': (1e-12, 1e-06)}
+    """
+    given = dict(zip(RELEASED, values, strict=False)) | named
+    if unknown := given.keys() - RELEASED.keys():
+        raise TypeError(f"Semantics() takes no {', '.join(sorted(unknown))}.")
+    return ViTConfig(**RELEASED | given)
 
 
 @functools.cache
-def _count(architecture, image_size, classes, representation_size, class_token):
+def _count(config, grid, classes, representation_size, class_token):
+    patch_height, patch_width = pair(config.patch_size, "patch_size")
+    # Features of the arrays that have a field of their own are in the config.
+    given = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    given["pre_logits"] = representation_size is not None
+    optional = {name for name in given if given[name]}
     sizes = {
-        **dataclasses.asdict(architecture),
-        "head_size": architecture.hidden_size // architecture.num_heads,
-        "patch_height": architecture.patch_size,
-        "patch_width": architecture.patch_size,
+        **config.sizes,
+        "head_size": config.hidden_size // config.num_heads,
+        "patch_height": patch_height,
+        "patch_width": patch_width,
         "channels": 3,
-        "positions": (image_size // architecture.stride) ** 2 + class_token,
+        "positions": math.prod(grid) + class_token,
         "classes": classes,
         "representation_size": representation_size,
     }
-    names = _names(architecture, representation_size is not None, class_token)
+    arrays = released_names.layout(config.num_layers, config.resnet_stages, optional)
     return sum(
-        math.prod(_size(symbol, sizes) for symbol in shape)
-        for shape in released_names.layout(names).values()
+        math.prod(released_names.value(symbol, sizes) for symbol in shape)
+        for shape in arrays.values()
     )
 
 
-def _names(architecture, pre_logits, class_token):
-    """Yields released names enough to tell the whole layout by."""
-    yield from released_names.HEAD_ARRAYS
-    if pre_logits:
-        yield from released_names.PRE_LOGITS_ARRAYS
-    if class_token:
-        yield released_names.CLASS_TOKEN
-    for block in range(architecture.num_layers):
-        yield f"{released_names.BLOCK}_{block}/"
-    if architecture.resnet_stages is not None:
-        yield from released_names.ROOT_ARRAYS
-        for stage, units in enumerate(architecture.resnet_stages, start=1):
-            for unit in range(1, units + 1):
-                yield f"block{stage}/unit{unit}/"
+def positive_int(value, name: str, hint: str = "") -> int:
+    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    number = _positive_or_zero(value)
+    if number < 1:
+        raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
+    return number
 
 
-def _size(symbol, sizes):
-    """Returns the number that an entry of a released shape stands for."""
-    factor, name = symbol if isinstance(symbol, tuple) else (1, symbol)
-    return name if isinstance(name, int) else factor * sizes[name]
+def pair(size, name: str) -> tuple[int, int]:
+    """Returns an int or a pair as (height, width); `name` begins the error.
+
+    Raises:
+        ValueError: `size` is neither.
+    """
+    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    sides = tuple(_positive_or_zero(side) for side in sides)
+    if len(sides) != 2 or min(sides) < 1:
+        raise ValueError(
+            f"{name} must be a positive int or a (height, width) pair of them, "
+            f"got {size!r}."
+        )
+    return sides
+
+
+def _positive_or_zero(value):
+    if isinstance(value, (bool, np.bool_)):
+        return 0
+    try:
+        return max(operator.index(value), 0)
+    except TypeError:
+        return 0
+
+
+def _check_number(name, value, positive):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # An int can be too large to be a float.
+    finite = number and abs(value) <= sys.float_info.max
+    if not finite or (positive and value <= 0):
+        kind = "a positive number" if positive else "a number"
+        raise ValueError(f"{name} must be {kind}, got {brief(value)}.")
 
 
 _TI = {"hidden_size": 192, "num_layers": 12, "num_heads": 3, "mlp_dim": 768}
@@ -124,19 +451,19 @@ _L = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "mlp_dim": 4096}
 _H = {"hidden_size": 1280, "num_layers": 32, "num_heads": 16, "mlp_dim": 5120}
 
 ARCHITECTURES = {
-    "ViT-Ti_16": Architecture(**_TI, patch_size=16),
-    "ViT-S_16": Architecture(**_S, patch_size=16),
-    "ViT-S_32": Architecture(**_S, patch_size=32),
-    "ViT-B_8": Architecture(**_B, patch_size=8),
-    "ViT-B_16": Architecture(**_B, patch_size=16),
-    "ViT-B_32": Architecture(**_B, patch_size=32),
-    "ViT-L_16": Architecture(**_L, patch_size=16),
-    "ViT-L_32": Architecture(**_L, patch_size=32),
-    "ViT-H_14": Architecture(**_H, patch_size=14),
+    "ViT-Ti_16": ViTConfig(**_TI, patch_size=16),
+    "ViT-S_16": ViTConfig(**_S, patch_size=16),
+    "ViT-S_32": ViTConfig(**_S, patch_size=32),
+    "ViT-B_8": ViTConfig(**_B, patch_size=8),
+    "ViT-B_16": ViTConfig(**_B, patch_size=16),
+    "ViT-B_32": ViTConfig(**_B, patch_size=32),
+    "ViT-L_16": ViTConfig(**_L, patch_size=16),
+    "ViT-L_32": ViTConfig(**_L, patch_size=32),
+    "ViT-H_14": ViTConfig(**_H, patch_size=14),
     # Its root convolution and pooling make it /32, whatever its name says.
-    "R+ViT-Ti_16": Architecture(**_TI, patch_size=8, resnet_stages=()),
-    "R26+ViT-S_32": Architecture(**_S, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R26+ViT-B_32": Architecture(**_B, patch_size=1, resnet_stages=(2, 2, 2, 2)),
-    "R50+ViT-B_16": Architecture(**_B, patch_size=1, resnet_stages=(3, 4, 9)),
-    "R50+ViT-L_32": Architecture(**_L, patch_size=1, resnet_stages=(3, 4, 6, 3)),
+    "R+ViT-Ti_16": ViTConfig(**_TI, patch_size=8, resnet_stages=()),
+    "R26+ViT-S_32": ViTConfig(**_S, patch_size=1, resnet_stages=(2, 2, 2, 2)),
+    "R26+ViT-B_32": ViTConfig(**_B, patch_size=1, resnet_stages=(2, 2, 2, 2)),
+    "R50+ViT-B_16": ViTConfig(**_B, patch_size=1, resnet_stages=(3, 4, 9)),
+    "R50+ViT-L_32": ViTConfig(**_L, patch_size=1, resnet_stages=(3, 4, 6, 3)),
 }

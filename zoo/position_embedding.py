@@ -37,16 +37,18 @@ def resize(
     old_grid: tuple[int, int],
     new_grid: tuple[int, int],
     method: str = "released",
+    num_prefix_tokens: int | None = None,
 ) -> np.ndarray:
     """Resizes a position embedding from one grid of patches to another.
 
     Args:
         position_embedding: float array (1, T + old height * old width, hidden size);
-            T is 0 or 1 leading rows of the class token, which are kept as they are.
+            T leading rows are of tokens that are not patches, and are kept as they are.
         old_grid: (height, width) in patches.
         new_grid: (height, width) in patches.
         method: `"released"` for the numbers of the released code, or `"bilinear"`,
             `"bicubic"`, `"lanczos3"` for those of `tf.image.resize` with antialias.
+        num_prefix_tokens: int, T; by default 0 or 1, for a class token.
 
     Returns:
         An array (1, T + new height * new width, hidden size) of the same dtype,
@@ -79,11 +81,13 @@ def resize(
     shape, dtype = position_embedding.shape, position_embedding.dtype
     patches = old_grid[0] * old_grid[1]
     tokens = shape[1] - patches if len(shape) == 3 and shape[0] == 1 else None
-    if tokens not in (0, 1):
+    prefixes = (0, 1) if num_prefix_tokens is None else (num_prefix_tokens,)
+    if tokens not in prefixes:
+        shapes = [f"(1, {patches + prefix}, hidden size)" for prefix in prefixes]
         raise ValueError(
-            f"{task}: the old grid needs shape (1, {patches}, hidden size), or "
-            f"(1, {patches + 1}, hidden size) with a class token, got {shape}. "
-            "Pass the grid that the array was trained on as old_grid."
+            f"{task}: the old grid needs shape {' or '.join(shapes)}, of which the "
+            f"rows of a class token are part, got {shape}. Pass the grid that the "
+            "array was trained on as old_grid."
         )
     if dtype.kind != "f":
         raise ValueError(f"{task}: expected a float array, got {dtype}.")

@@ -1,8 +1,8 @@
 """The names and shapes of the arrays in a released checkpoint.
 
-One table for the whole package: every name of a released array is written here and
-nowhere else. A shape is a tuple of sizes; a size is an int, the name of a quantity
-("hidden_size") that must be the same wherever it appears, or an (int, name) product.
+Every name of a released array is written here and nowhere else. A shape is a tuple of
+sizes; a size is an int, the name of a quantity ("hidden_size") that must be the same
+wherever it appears, or an (int, name) product.
 The names are those of the files in ``gs://vit_models`` (written by Flax before its
 Linen API); `zoo.files.dialects` translates the others.
 """
@@ -24,6 +24,7 @@ PRE_LOGITS_ARRAYS = {
     "pre_logits/kernel": ("hidden_size", "representation_size"),
     "pre_logits/bias": ("representation_size",),
 }
+HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys()
 EMBEDDING_ARRAYS = {
     "embedding/kernel": ("patch_height", "patch_width", "channels", "hidden_size"),
     "embedding/bias": ("hidden_size",),
@@ -62,46 +63,32 @@ ROOT_ARRAYS = {
     "gn_root/scale": ("resnet_width",),
     "gn_root/bias": ("resnet_width",),
 }
+# Arrays that only some networks have, by feature: once in a network, and in each block.
+OPTIONAL_ARRAYS = {
+    "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
+    "pre_logits": PRE_LOGITS_ARRAYS,
+    "head": HEAD_ARRAYS,
+}
+OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {}
+# Tokens that a feature puts before those of the patches.
+PREFIX_TOKENS = {"class_token": 1}
 
-_BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/")
+_BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
 _UNIT_NAME = re.compile(r"block([0-9]+)/unit([0-9]+)/")
 _ROOT_NAME = re.compile(r"(conv_root|gn_root|block[0-9]+/unit[0-9]+)/")
 _GROUP_NORM = re.compile(r"(block[0-9]+/unit[0-9]+/)?gn(_root|_proj|[123])/")
 
 
 def is_group_norm(name: str) -> bool:
-    """Says whether files hold an array as (1, 1, 1, C) although it is a vector.
-
-    Args:
-        name: str, a released name.
-
-    Returns:
-        True for the scales and biases of the group normalisations.
-
-    Example:
-        >>> from zoo import released_names
-        >>> released_names.is_group_norm("gn_root/scale")
-        True
-    """
+    """Returns whether files hold an array as (1, 1, 1, C) although it is a vector."""
     return _GROUP_NORM.match(name) is not None
 
 
 def count_blocks(names) -> int:
     """Returns how many encoder blocks a set of released names has.
 
-    Args:
-        names: iterable of str.
-
-    Returns:
-        int, one more than the number of the last block, 0 without blocks.
-
     Raises:
         ValueError: the numbers have a gap.
-
-    Example:
-        >>> from zoo import released_names
-        >>> released_names.count_blocks(["Transformer/encoderblock_0/LayerNorm_0/bias"])
-        1
     """
     found = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
     _refuse_gaps(found, 0, BLOCK)
@@ -109,22 +96,17 @@ def count_blocks(names) -> int:
 
 
 def count_units(names) -> tuple[int, ...] | None:
-    """Returns how many residual units each ResNet stage has.
+    """Returns how many residual units each stage of a hybrid's ResNet has.
 
     Args:
         names: iterable of str.
 
     Returns:
-        A tuple of int, empty where the stem is a lone convolution, or None without a
-        stem.
+        A tuple of int, empty where the ResNet is a lone convolution, or None without
+        one.
 
     Raises:
         ValueError: the numbers have a gap.
-
-    Example:
-        >>> from zoo import released_names
-        >>> released_names.count_units(["conv_root/kernel"])
-        ()
     """
     names = list(names)
     stages: dict[int, set[int]] = {}
@@ -138,55 +120,59 @@ def count_units(names) -> tuple[int, ...] | None:
     return tuple(len(stages[stage]) for stage in sorted(stages))
 
 
-def layout(names) -> dict[str, tuple]:
-    """Returns the arrays that a checkpoint with these names must have.
+def features(names) -> set[str]:
+    """Returns the features of `OPTIONAL_ARRAYS` that some of the names belong to."""
+    names = set(names)
+    in_blocks = {match[2] for match in map(_BLOCK_NAME.match, names) if match}
+    return {
+        feature
+        for table, present in (
+            (OPTIONAL_ARRAYS, names),
+            (OPTIONAL_BLOCK_ARRAYS, in_blocks),
+        )
+        for feature, rows in table.items()
+        if rows.keys() & present
+    }
+
+
+def num_prefix_tokens(names) -> int:
+    """Returns how many tokens come before those of the patches."""
+    return sum(PREFIX_TOKENS.get(feature, 0) for feature in features(names))
+
+
+def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
+    """Returns the arrays of a network.
 
     Args:
-        names: iterable of str; they tell the number of blocks, the stages of the
-            stem, and whether there are a class token, `pre_logits` and a head.
+        num_layers: int, the number of blocks.
+        resnet_stages: tuple of int, the units of each stage, or None.
+        optional: set of str, the features of `OPTIONAL_ARRAYS` that it has.
 
     Returns:
         A dict of released name to shape, sizes as in the tables of this module.
-
-    Raises:
-        ValueError: the numbers of blocks or units have a gap.
-
-    Example:
-        >>> from zoo import released_names
-        >>> released_names.layout(["head/bias"])["head/kernel"]
-        ('hidden_size', 'classes')
     """
-    names = set(names)
-    stages = count_units(names)
     arrays = dict(EMBEDDING_ARRAYS)
-    if stages is not None:
+    if resnet_stages is not None:
         # The first stage quadruples the stem's channels, each later one doubles them.
-        factor = 2 * 2 ** len(stages) if stages else 1
-        height, width, _, hidden_size = EMBEDDING_ARRAYS["embedding/kernel"]
-        arrays["embedding/kernel"] = (
-            height,
-            width,
-            (factor, "resnet_width"),
-            hidden_size,
-        )
-        arrays.update(ROOT_ARRAYS)
-        for stage, units in enumerate(stages, start=1):
+        factor = 2 * 2 ** len(resnet_stages) if resnet_stages else 1
+        height, width, _, size = EMBEDDING_ARRAYS["embedding/kernel"]
+        arrays["embedding/kernel"] = (height, width, (factor, "resnet_width"), size)
+        arrays |= ROOT_ARRAYS
+        for stage, units in enumerate(resnet_stages, start=1):
             for unit in range(1, units + 1):
                 for name, shape in _unit_arrays(stage, unit).items():
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
-    if CLASS_TOKEN in names:
-        arrays[CLASS_TOKEN] = (1, 1, "hidden_size")
-    arrays.update(ENCODER_ARRAYS)
-    for block in range(max(count_blocks(names), 1)):
-        for name, shape in BLOCK_ARRAYS.items():
-            arrays[f"{BLOCK}_{block}/{name}"] = shape
-    features = "hidden_size"
-    if names & PRE_LOGITS_ARRAYS.keys():
-        arrays.update(PRE_LOGITS_ARRAYS)
-        features = "representation_size"
-    if names & HEAD_ARRAYS.keys():
-        arrays.update(HEAD_ARRAYS)
-        arrays["head/kernel"] = (features, "classes")
+    arrays |= ENCODER_ARRAYS
+    in_block = dict(BLOCK_ARRAYS)
+    for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
+        in_block |= rows if feature in optional else {}
+    for block in range(num_layers):
+        arrays |= {f"{BLOCK}_{block}/{name}": in_block[name] for name in in_block}
+    for feature, rows in OPTIONAL_ARRAYS.items():
+        arrays |= rows if feature in optional else {}
+    if "head" in optional:
+        width = "representation_size" if "pre_logits" in optional else "hidden_size"
+        arrays["head/kernel"] = (width, "classes")
     return arrays
 
 
@@ -207,7 +193,8 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
         ({'hidden_size': 8}, 'missing embedding/kernel')
     """
     try:
-        table = layout(shapes)
+        blocks = max(count_blocks(shapes), 1)
+        table = layout(blocks, count_units(shapes), features(shapes))
     except ValueError as error:
         return {}, [str(error)]
     problems = [f"missing {name}" for name in table if name not in shapes]
@@ -220,11 +207,10 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
                 if isinstance(symbol, str):
                     sizes.setdefault(symbol, size)
     for name, shape in shapes.items():
-        expected = table[name]
-        wanted = tuple(_value(symbol, sizes) for symbol in expected)
-        if shape != wanted:
-            symbols = ", ".join(map(_spell, expected))
-            problems.append(f"{name} has shape {shape}, not {wanted} ({symbols})")
+        expected = tuple(value(symbol, sizes) for symbol in table[name])
+        if shape != expected:
+            symbols = ", ".join(map(_spell, table[name]))
+            problems.append(f"{name} has shape {shape}, not {expected} ({symbols})")
     problems += [f"{name} is {size}" for name, size in sizes.items() if size < 1]
     heads = sizes.get("num_heads", 1) * sizes.get("head_size", 1)
     if {"num_heads", "head_size"} <= sizes.keys() and heads != sizes.get("hidden_size"):
@@ -233,6 +219,14 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
             f"the hidden size {sizes.get('hidden_size')}"
         )
     return sizes, problems
+
+
+def value(symbol, sizes: dict) -> int | None:
+    """Returns the number that a size of the table stands for, None if it is unknown."""
+    if isinstance(symbol, int):
+        return symbol
+    factor, name = symbol if isinstance(symbol, tuple) else (1, symbol)
+    return factor * sizes[name] if name in sizes else None
 
 
 def _unit_arrays(stage, unit):
@@ -266,14 +260,6 @@ def _refuse_gaps(found, first, label):
             f"{label}s are numbered {numbers}: {label.split('/')[-1]} {missing[0]} is "
             "missing"
         )
-
-
-def _value(symbol, sizes):
-    """Returns the number a table entry stands for, None where nothing tells it."""
-    if isinstance(symbol, int):
-        return symbol
-    factor, name = symbol if isinstance(symbol, tuple) else (1, symbol)
-    return factor * sizes[name] if name in sizes else None
 
 
 def _spell(symbol):

@@ -1,38 +1,33 @@
-"""Foreign text that is safe to print: no control characters, no endless lines."""
+"""Untrusted text made safe to print: control characters escaped, length bounded."""
 
 from __future__ import annotations
 
 import reprlib
 import unicodedata
 
-# Of an error message; of one value within it.
+# Characters of an error message, and of one value in it.
 MOST_OF_MESSAGE = 2000
 MOST_OF_VALUE = 100
-# The joiners within words and emoji, and the marks that names in Hebrew and Arabic have
-# beside digits and brackets: each is a letter without width, and turns no others.
+# Joiners in words and emoji, and marks in Hebrew and Arabic names: they have no width
+# and reorder nothing.
 _JOINERS = "\u200c\u200d\u061c\u200e\u200f"
-# What reorders the text that follows, up to the end of the line.
+# Reorders the text that follows, up to the end of the line.
 _REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
 def printable(text: str, most: int = MOST_OF_MESSAGE, lines: bool = False) -> str:
-    r"""Returns text in which what a terminal would obey is spelled out.
+    r"""Escapes what a terminal would interpret, and shortens long text in its middle.
 
     Args:
-        text: str, from wherever.
-        most: int, characters; of a longer text the middle is left out.
-        lines: bool, whether line breaks stay.
-
-    Returns:
-        str of printable characters.
+        text: str.
+        most: int, characters of the result.
+        lines: bool, whether line breaks are kept.
 
     Example:
         >>> from zoo import text
         >>> print(text.printable("a\x1b[2Jb"))
         a\x1b[2Jb
-        >>> text.printable(100 * "long ", 30)
-        'long long lon [...] long long '
     """
     end = most // 3
     start = most - end - len(" [...] ")
@@ -41,25 +36,17 @@ def printable(text: str, most: int = MOST_OF_MESSAGE, lines: bool = False) -> st
     if text.isprintable():
         return text
     text = "".join(c if _harmless(c, lines) else _spelled(c) for c in text)
-    # Each may have become ten.
+    # A character may have become ten.
     return text if len(text) <= most else f"{text[:start]} [...] {text[-end:]}"
 
 
 def brief(value: object) -> str:
-    """Returns the `repr` of a value, or the beginning of a long one.
-
-    Example:
-        >>> from zoo import text
-        >>> len(text.brief(10**6 * "a"))
-        100
-    """
+    """Returns the `repr` of a value, at most `MOST_OF_VALUE` characters."""
     return printable(_repr.repr(value), MOST_OF_VALUE)
 
 
 def is_safe(text: str) -> bool:
-    r"""Says whether text has neither control characters nor halves of others.
-
-    Those that reorder the text that follows are among the former.
+    r"""Returns whether text has no control characters, also not those that reorder.
 
     Example:
         >>> from zoo import text
@@ -72,13 +59,7 @@ def is_safe(text: str) -> bool:
 
 
 class PrintableError(Exception):
-    """Base of this package's errors, whose messages are printable and short.
-
-    Example:
-        >>> from zoo import CheckpointError
-        >>> len(str(CheckpointError(10**6 * "a")))
-        2000
-    """
+    """Base of this package's errors, whose messages are printable and short."""
 
     def __init__(self, *arguments):
         super().__init__(

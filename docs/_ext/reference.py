@@ -147,6 +147,9 @@ def _by_last_part(app, env, node, contnode):
     found = {
         entry for entry in domain.objects if entry == name or entry.endswith(f".{name}")
     }
+    if len(found) > 1:
+        # `zoo.ViTConfig` is the same class.
+        found = {entry for entry in found if entry.startswith("keras_vit.")}
     if len(found) != 1 or not name[:1].isupper():
         return None
     entry = domain.objects[found.pop()]

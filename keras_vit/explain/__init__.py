@@ -1,4 +1,4 @@
-"""Looking inside a Vision Transformer: the paper's section 4.5 for any model."""
+"""Attention, features and filters of a Vision Transformer: the paper's section 4.5."""
 
 from keras_vit.explain.attention import (
     attention_distance,

@@ -1,4 +1,4 @@
-"""What the tokens look at: attention weights, layer by layer."""
+"""Attention weights by layer, as matrices, distances and pictures."""
 
 import math
 
@@ -7,36 +7,19 @@ from keras import ops
 
 from keras_vit.explain.running import checked, run
 from keras_vit.layers import TransformerBlock
-from keras_vit.layers.watching import Watcher
 from keras_vit.structure import (
-    check_once,
     grid_size,
     layers_of,
-    num_class_tokens,
     num_layers,
     patch_stride,
+    prefix_tokens_of,
 )
 
 
-class _ByLayer(Watcher):
-    """Calls a function of the layer's number and its attention weights."""
-
-    def __init__(self, model, function):
-        self.model = model
-        self.function = function
-        self.layer = 0
-
-    def attention(self, weights):
-        check_once(self.model, self.layer)
-        self.function(self.layer, ops.convert_to_numpy(weights))
-        self.layer += 1
-        return weights
-
-
 def attention_maps(model, images, layers=None, heads=None):
-    """Returns how much each token looks at each other, by layer and head.
+    """Returns how much each token attends to each other, by layer and head.
 
-    A layer is computed at a time, and only what is asked for is kept.
+    Layers are computed one at a time, and only the chosen weights are kept.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers, such as any of ours.
@@ -68,27 +51,11 @@ def attention_maps(model, images, layers=None, heads=None):
     layers = _chosen(layers, num_layers(model), "layer", model)
     least = min(block.num_heads for block in layers_of(model, TransformerBlock))
     heads = _chosen(heads, least, "head", model)
-    maps = None
-
-    def watcher(part):
-        def keep(layer, weights):
-            nonlocal maps
-            if layer not in layers:
-                return
-            if maps is None:
-                shape = (len(layers), len(images), len(heads), *weights.shape[2:])
-                maps = np.empty(shape, "float32")
-            for place in np.flatnonzero(np.equal(layers, layer)):
-                maps[place, part] = weights[:, heads]
-
-        return _ByLayer(model, keep)
-
-    run(model, images, watcher)
-    return maps
+    return _by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
 def mean_attention_maps(model, images):
-    """Returns how much each token looks at each other, by layer, on average of heads.
+    """Returns how much each token attends to each other, by layer, mean over heads.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
@@ -145,45 +112,40 @@ def attention_rollout(model, images):
     images = checked(model, images)
     rollout = None
 
-    def watcher(part):
-        product = None
+    def multiply(layer, part, weights):
+        nonlocal rollout
+        weights = ops.convert_to_numpy(weights)
+        mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
+        mean /= mean.sum(axis=-1, keepdims=True)
+        if rollout is None:
+            rollout = np.empty((len(images), *mean.shape[1:]))
+        rollout[part] = mean @ rollout[part] if layer else mean
 
-        def multiply(layer, weights):
-            nonlocal product, rollout
-            mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
-            mean /= mean.sum(axis=-1, keepdims=True)
-            product = mean if product is None else mean @ product
-            if rollout is None:
-                rollout = np.empty((len(images), *mean.shape[1:]), "float32")
-            rollout[part] = product
-
-        return _ByLayer(model, multiply)
-
-    run(model, images, watcher)
-    return rollout
+    run(model, images, multiply)
+    return rollout.astype("float32")
 
 
 def attention_distance(model, images):
-    """Returns how far each head looks, in pixels.
+    """Returns the mean distance over which each head attends, in pixels.
 
     The distance between the centres of two patches, averaged over the keys by the
-    attention that the query pays them, and over the queries. The class token is
-    nowhere in the image, so it is no query, and what patches pay it does not count.
+    query's attention to them, and over the queries. The class token has no place in
+    the image: it is no query, and attention to it does not count.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
 
     Returns:
-        float32 array (layers, images, heads), in pixels of the images given. Not a
-        number where a head's patches look at the class token alone.
+        float32 array (layers, images, heads), in pixels of the images given. NaN
+        where a head's patches attend to the class token alone.
 
     Raises:
         ValueError: as `attention_maps`.
 
     Source:
-        Paper section 4.5, appendix D, attention distance, and figures 7 and 11. Of the
-        class token the paper says nothing.
+        Paper section 4.5, appendix D, attention distance, and figures 7 and 11, which
+        do not mention the class token.
 
     Example:
 
@@ -200,30 +162,30 @@ def attention_distance(model, images):
     )
 
     def mean_distance(weights):
-        first = num_class_tokens(weights.shape[-1], (rows, columns))
+        first = prefix_tokens_of(weights, (rows, columns))
         weights = weights[:, :, first:, first:]
-        paid = weights.sum(axis=-1)
+        total = weights.sum(axis=-1)
         lengths = np.einsum("nhqk,qk->nhq", weights, distances)
-        looking = paid > 0
+        attends = total > 0
         with np.errstate(invalid="ignore"):
-            means = np.where(looking, lengths / paid, 0)
-            return means.sum(axis=-1) / looking.sum(axis=-1)
+            means = np.where(attends, lengths / total, 0)
+            return means.sum(axis=-1) / attends.sum(axis=-1)
 
     return _by_layer(model, images, mean_distance)
 
 
 def patch_map(matrix, grid_size, pooling=None):
-    """Returns what the model's answer takes from each patch, as a picture.
+    """Returns how much the model's output takes from each patch, as a picture.
 
-    That is the class token's row, or of models that answer from the mean over the
-    patches, the mean over their rows.
+    That is the class token's row, or, of models that pool the patches, the mean over
+    their rows.
 
     Args:
         matrix: array (..., tokens, tokens), such as `attention_maps` returns.
         grid_size: (rows, columns) of the patches, see `grid_size`.
-        pooling: `"token"` or `"gap"`, what the model answers from; by default the
-            class token if there is one. `"gap"` is for a model with a class token and
-            `PatchPooling`.
+        pooling: `"token"` or `"gap"`, what the model's output is computed from; by
+            default the class token if there is one. `"gap"` is for a model with a
+            class token and `PatchPooling`.
 
     Returns:
         Array (..., rows, columns).
@@ -241,7 +203,7 @@ def patch_map(matrix, grid_size, pooling=None):
            [0., 0.]])
     """
     matrix = np.asarray(matrix)
-    first = num_class_tokens(matrix.shape[-1], grid_size)
+    first = prefix_tokens_of(matrix, grid_size)
     if pooling is None:
         pooling = "token" if first else "gap"
     if pooling not in ("token", "gap") or (pooling == "token" and not first):
@@ -251,34 +213,32 @@ def patch_map(matrix, grid_size, pooling=None):
             "patches."
         )
     if pooling == "token":
-        row = matrix[..., 0, 1:]
+        row = matrix[..., 0, first:]
     else:
         row = matrix[..., first:, first:].mean(axis=-2)
     return row.reshape(*row.shape[:-1], *grid_size)
 
 
-def _by_layer(model, images, function):
-    """What a function makes of each layer's weights, float32 (layers, images, ...)."""
+def _by_layer(model, images, function, layers=None):
+    """Returns a function of each layer's weights, float32 (layers, images, ...)."""
     images = checked(model, images)
+    layers = list(range(num_layers(model))) if layers is None else layers
     found = None
 
-    def watcher(part):
-        def keep(layer, weights):
-            nonlocal found
-            values = function(weights)
-            if found is None:
-                shape = (num_layers(model), len(images), *values.shape[1:])
-                found = np.empty(shape, "float32")
-            found[layer, part] = values
+    def keep(layer, part, weights):
+        nonlocal found
+        if layer not in layers:
+            return
+        values = function(ops.convert_to_numpy(weights))
+        if found is None:
+            found = np.empty((len(layers), len(images), *values.shape[1:]), "float32")
+        found[np.equal(layers, layer), part] = values
 
-        return _ByLayer(model, keep)
-
-    run(model, images, watcher)
+    run(model, images, keep)
     return found
 
 
 def _chosen(numbers, count, what, model):
-    """The numbers as a list of ints from 0."""
     numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
     for number in numbers:
         if not -count <= number < count:

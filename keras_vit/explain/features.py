@@ -1,4 +1,4 @@
-"""What the model makes of the whole image and of each patch."""
+"""Tokens after a layer: features of the whole image and of each patch."""
 
 import dataclasses
 
@@ -8,14 +8,7 @@ from keras import ops
 from keras_vit.explain.principal import principal_components
 from keras_vit.explain.running import checked, run
 from keras_vit.layers import LayerNorm
-from keras_vit.layers.watching import Watcher
-from keras_vit.structure import (
-    check_once,
-    grid_size,
-    layers_of,
-    num_class_tokens,
-    num_layers,
-)
+from keras_vit.structure import grid_size, layers_of, num_layers, prefix_tokens_of
 
 # The lightest and darkest hundredths of a picture would make all else grey.
 _PERCENTILES = (1, 99)
@@ -43,22 +36,6 @@ class Features:
     patches: np.ndarray
 
 
-class _Tokens(Watcher):
-    """Keeps what one layer puts out."""
-
-    def __init__(self, model, layer):
-        self.model = model
-        self.wanted = layer
-        self.layer = 0
-        self.kept = None
-
-    def tokens(self, tokens):
-        check_once(self.model, self.layer)
-        if self.layer == self.wanted:
-            self.kept = tokens
-        self.layer += 1
-
-
 def token_features(model, images, layer=None):
     """Returns the class token and the patches as a layer leaves them.
 
@@ -66,8 +43,8 @@ def token_features(model, images, layer=None):
         model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
         layer: int, which block's output; negative ones count from the last. None for
-            the last one's, after the final norm if the model has one: what the class
-            is told from.
+            the last one's, after the final norm if the model has one: what the head
+            reads.
 
     Returns:
         `Features`.
@@ -93,14 +70,13 @@ def token_features(model, images, layer=None):
             f"The model {model.name} has no layer {layer}: pass one of {-count} to "
             f"{count - 1}."
         )
-    watchers = []
+    wanted, parts = (-1 if layer is None else layer) % count, []
 
-    def watcher(part):
-        watchers.append(_Tokens(model, (-1 if layer is None else layer) % count))
-        return watchers[-1]
+    def keep(layer, part, tokens):
+        if layer == wanted:
+            parts.append(tokens)
 
-    run(model, images, watcher)
-    parts = [watcher.kept for watcher in watchers]
+    run(model, images, tokens=keep)
     if layer is None:
         for norm in layers_of(model, LayerNorm)[-1:]:
             parts = [norm(tokens) for tokens in parts]
@@ -108,7 +84,7 @@ def token_features(model, images, layer=None):
         [ops.convert_to_numpy(ops.cast(part, "float32")) for part in parts]
     )
     grid = grid_size(model, images.shape[1:3])
-    first = num_class_tokens(tokens.shape[1], grid)
+    first = prefix_tokens_of(tokens, grid, axis=1)
     patches = tokens[:, first:].reshape(len(images), *grid, -1)
     return Features(tokens[:, 0] if first else None, patches)
 

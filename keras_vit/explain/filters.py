@@ -1,4 +1,4 @@
-"""What the first layer of a model sees in an image."""
+"""Filters of the layer that reads the image."""
 
 import dataclasses
 

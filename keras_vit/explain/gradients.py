@@ -1,4 +1,6 @@
-"""Attention weighted by what it does for a class."""
+"""Attention weighted by the gradient of a class's output."""
+
+import functools
 
 import keras
 import numpy as np
@@ -6,8 +8,7 @@ from keras import ops
 
 from keras_vit.explain.running import checked, gradients, run
 from keras_vit.layers import ClassTokenPooling, LayerNorm, PatchPooling
-from keras_vit.layers.watching import Watcher, watched_by
-from keras_vit.structure import check_once
+from keras_vit.layers.forward_pass import Watcher, running
 
 # Where a model without a head ends.
 _FEATURES = (
@@ -20,49 +21,13 @@ _FEATURES = (
 _SCALE = 1024.0
 
 
-class _Shapes(Watcher):
-    """Remembers the shape of each layer's attention weights."""
-
-    def __init__(self):
-        self.shapes = []
-
-    def attention(self, weights):
-        self.shapes.append(tuple(weights.shape))
-        return weights
-
-
-class _Weighting(Watcher):
-    """Lets the gradient of each place be its layer's weighted attention."""
-
-    def __init__(self, places):
-        self.places = iter(places)
-
-    def block(self, encode, tokens):
-        def at(tokens, place):
-            # Once more for the gradient, when nobody may be watching.
-            with watched_by(_WeightingOne(place)):
-                return encode(tokens)
-
-        return keras.remat(at)(tokens, next(self.places))
-
-
-class _WeightingOne(Watcher):
-    """Does so in one layer."""
-
-    def __init__(self, place):
-        self.place = place
-
-    def attention(self, weights):
-        return _weighting(weights, self.place)
-
-
 def gradient_attention(model, images, classes=None):
-    """Returns what each token adds to a class by way of the attention.
+    """Returns how much each token contributes to a class through the attention.
 
     In every layer the attention weights are multiplied by the gradient of the class's
-    output with respect to them, what is negative is left out, and the heads are
-    averaged. What these matrices pass on is added up through the layers, beginning
-    with the identity.
+    output with respect to them, negative products become zero, and the heads are
+    averaged. These matrices are accumulated through the layers, beginning with the
+    identity.
 
     Images are computed one after another, and a layer is computed once more for its
     gradient: only what goes into it is kept.
@@ -71,7 +36,7 @@ def gradient_attention(model, images, classes=None):
         model: `keras.Model` of `TransformerBlock` layers, from images to (images,
             classes).
         images: float array (images, height, width, channels) in [-1, 1].
-        classes: int, or one an image: the class to ask for. None for that of the
+        classes: int, or a sequence of one per image. None for the class of the
             largest output.
 
     Returns:
@@ -80,7 +45,7 @@ def gradient_attention(model, images, classes=None):
 
     Raises:
         ValueError: as `attention_maps`; or the model has no head, no such class, or
-            one that no attention changes, as those of a new head.
+            one that no attention changes, such as one of a new head.
 
     Source:
         Chefer, Gur and Wolf, arXiv 2103.15679, equations 5 and 6.
@@ -95,22 +60,16 @@ def gradient_attention(model, images, classes=None):
     """
     images = checked(model, images)
     _check_head(model)
-    classes = _one_an_image(classes, len(images), model)
-    seen = _Shapes()
-    run(model, images[:1], lambda part: seen)
-    check_once(model, len(seen.shapes) - 1)
-    num_tokens = seen.shapes[0][-1]
+    classes = _one_per_image(classes, len(images), model)
+    shapes = []
+    run(model, images[:1], lambda layer, part, weights: shapes.append(weights.shape))
+    num_tokens = shapes[0][-1]
     relevances = np.empty((len(images), num_tokens, num_tokens), "float32")
-    for index, asked in enumerate(classes):
-        places = [
-            np.zeros((1, queries, tokens), "float32")
-            for _, _, queries, tokens in seen.shapes
-        ]
+    for index, number in enumerate(classes):
+        image = images[index : index + 1]
         matrices = gradients(
-            lambda places, image=images[index : index + 1], asked=asked: _output(
-                model, image, asked, places
-            ),
-            places,
+            functools.partial(_output, model, image, number),
+            [np.zeros((1, *shape[2:]), "float32") for shape in shapes],
         )
         relevance = np.eye(num_tokens)
         for matrix in matrices:
@@ -118,20 +77,33 @@ def gradient_attention(model, images, classes=None):
         relevances[index] = relevance
         if (relevances[index] == np.eye(num_tokens)).all():
             raise ValueError(
-                f"No attention changes what the model {model.name} says of image "
+                f"No attention changes the output of the model {model.name} for image "
                 f"{index}: its head is new, or all zeros as in the original "
                 "ImageNet-21k files. Fine-tune it first."
             )
     return relevances
 
 
-def _output(model, image, asked, places):
-    """The class's output, whose gradient by the places is the weighted attention."""
-    with watched_by(_Weighting(places)):
+def _output(model, image, number, places):
+    """Returns a class's output, whose gradient by `places` is the weighted attention.
+
+    Each layer is computed once more for its gradient, when its watcher is to see it
+    again.
+    """
+    places = iter(places)
+
+    def block(encode, tokens):
+        def at_place(tokens, place):
+            with running(watcher=Watcher(lambda weights: _weighting(weights, place))):
+                return encode(tokens)
+
+        return keras.remat(at_place)(tokens, next(places))
+
+    with running(watcher=Watcher(block=block)):
         outputs = ops.cast(model(image, training=False), "float32")
-    if asked is None:
-        asked = ops.argmax(outputs, axis=-1)
-    chosen = ops.one_hot(asked, outputs.shape[-1], dtype="float32")
+    if number is None:
+        number = ops.argmax(outputs, axis=-1)
+    chosen = ops.one_hot(number, outputs.shape[-1], dtype="float32")
     return _SCALE * ops.sum(outputs * chosen)
 
 
@@ -158,18 +130,19 @@ def _check_head(model):
         )
 
 
-def _one_an_image(classes, count, model):
-    """The class to ask for of each image, None for the likeliest."""
+def _one_per_image(classes, count, model):
     if classes is None:
         return [None] * count
     number = model.output_shape[1]
-    asked = [classes] * count if np.ndim(classes) == 0 else list(classes)
-    if len(asked) != count:
-        raise ValueError(f"{len(asked)} classes for {count} images: pass one an image.")
-    for one in asked:
+    classes = [classes] * count if np.ndim(classes) == 0 else list(classes)
+    if len(classes) != count:
+        raise ValueError(
+            f"{len(classes)} classes for {count} images: pass one per image."
+        )
+    for one in classes:
         if not 0 <= one < number:
             raise ValueError(
                 f"The model {model.name} has no class {one}: pass one of 0 to "
                 f"{number - 1}."
             )
-    return [int(one) for one in asked]
+    return [int(one) for one in classes]

@@ -1,25 +1,25 @@
-"""What a model has learned of where its patches are."""
+"""Similarity of position embeddings."""
 
 import numpy as np
 from keras import ops
 
 from keras_vit.layers import AddPositionEmbs, AddPositionEmbs2D, TransformerBlock
-from keras_vit.structure import grid_size, layers_of, num_class_tokens
+from keras_vit.structure import grid_size, layers_of, prefix_tokens_of
 
 
 def position_embedding_similarity(model, layer=0):
-    """Returns how alike the position embeddings of any two patches are.
+    """Returns how similar the position embeddings of any two patches are.
 
     Args:
         model: `keras.Model` that adds position embeddings.
-        layer: int, of a model that adds others before each block, which.
+        layer: int, which of them in a model that adds others before each block.
 
     Returns:
         float32 array (rows, columns, rows, columns), cosines: [i, j] is the map that
         figure 7 has in row i and column j.
 
     Raises:
-        ValueError: the model has no embedding of a place, or not so many layers.
+        ValueError: the model has no position embeddings, or fewer.
 
     Source:
         Paper section 4.5, appendix D.4 and figures 7 (centre) and 10.
@@ -40,7 +40,7 @@ def position_embedding_similarity(model, layer=0):
         )
     table = ops.convert_to_numpy(ops.cast(places[layer].table(), "float32"))
     rows, columns = places[layer].grid_size or grid_size(model)
-    first = num_class_tokens(len(table), (rows, columns))
+    first = prefix_tokens_of(table, (rows, columns), axis=0)
     vectors = table[first:].astype("float64")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.maximum(lengths, np.finfo("float64").tiny)
@@ -52,6 +52,6 @@ def _why_none(model):
     if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
         return (
             f"The model {model.name} has relative positions: embeddings of the offset "
-            "between two tokens, and none of a place that could be like another."
+            "between two tokens, not of places."
         )
     return f"The model {model.name} has no position embeddings."

@@ -1,4 +1,4 @@
-"""Principal components, with signs that are always the same."""
+"""Principal components with reproducible signs."""
 
 import numpy as np
 
@@ -8,13 +8,12 @@ def principal_components(rows, count):
 
     Args:
         rows: array (rows, columns).
-        count: int, how many directions; as many as the rows can differ in, one less
-            than there are rows, if these are fewer.
+        count: int, how many directions; at most one less than there are rows.
 
     Returns:
-        Tuple of the directions, float64 array (count, columns), orthonormal, the
-        largest entry of each positive; and of the share of the variance that each
-        explains, float64 array (count,).
+        Tuple of the directions, float64 (count, columns), orthonormal, the largest
+        entry of each positive; and of the share of the variance that each explains,
+        float64 (count,).
 
     Example:
 

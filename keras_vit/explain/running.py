@@ -1,4 +1,4 @@
-"""Models run while somebody watches, and gradients, on every backend."""
+"""Running a model while its layers are watched, and gradients, on every backend."""
 
 import contextlib
 import math
@@ -8,31 +8,18 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers import TransformerBlock
-from keras_vit.layers.watching import watched_by
-from keras_vit.structure import grid_size, layers_of, num_layers
+from keras_vit.layers.forward_pass import Watcher, running
+from keras_vit.structure import grid_size, layers_of, num_layers, num_prefix_tokens
 
 # Of a layer's attention weights, in float32 numbers: 64 MB.
 _NUMBERS_AT_ONCE = 2**24
 
 
 def checked(model, images):
-    """Returns images as an array that a model takes.
-
-    Args:
-        model: `keras.Model`.
-        images: array or tensor (images, height, width, channels), floats in [-1, 1].
-
-    Returns:
-        Float array of the same shape.
+    """Returns images as a float array of the shape that a model takes.
 
     Raises:
-        ValueError: they are none, of another shape than the model takes, or integers.
-
-    Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> checked(model, np.zeros((1, 32, 32, 3), "float32")).shape
-    (1, 32, 32, 3)
+        ValueError: they are none, of another shape, or integers.
     """
     images = ops.convert_to_numpy(images)
     expected = model.input_shape
@@ -59,7 +46,7 @@ def checked(model, images):
     return images
 
 
-def run(model, images, make_watcher):
+def run(model, images, attention=None, tokens=None):
     """Runs a model on a few images at a time, without gradients.
 
     So few that the attention weights of a layer are at most 64 MB, or one.
@@ -67,37 +54,50 @@ def run(model, images, make_watcher):
     Args:
         model: `keras.Model` with a `TransformerBlock`.
         images: array of `checked`.
-        make_watcher: function of the slice of the images that comes next, to a
-            `keras_vit.layers.watching.Watcher`.
+        attention: None, or function of the number of each layer, the slice of the
+            images and the float32 attention weights (images, num_heads, queries,
+            tokens), which all layers call in turn.
+        tokens: None, or likewise of each block's output (images, tokens, hidden_size).
 
     Raises:
-        ValueError: the model has no `TransformerBlock`.
+        ValueError: the model has no `TransformerBlock`, or calls one twice.
     """
-    num_layers(model)
+    count = num_layers(model)
     heads = max(block.num_heads for block in layers_of(model, TransformerBlock))
-    tokens = math.prod(grid_size(model, images.shape[1:3])) + 1
-    count = max(1, _NUMBERS_AT_ONCE // (heads * tokens**2))
-    for start in range(0, len(images), count):
-        part = slice(start, min(start + count, len(images)))
-        with watched_by(make_watcher(part)), _without_gradients():
+    grid = grid_size(model, images.shape[1:3])
+    num_tokens = math.prod(grid) + num_prefix_tokens(model)
+    at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
+
+    def numbered(function, part):
+        layers = iter(range(count))
+
+        def of_next_layer(values):
+            layer = next(layers, None)
+            if layer is None:
+                raise ValueError(
+                    f"The model {model.name} calls a TransformerBlock more than once, "
+                    "which keras_vit.explain cannot tell apart: pass a model with a "
+                    "block per layer."
+                )
+            if function is not None:
+                function(layer, part, values)
+            return values
+
+        return of_next_layer
+
+    for start in range(0, len(images), at_once):
+        part = slice(start, min(start + at_once, len(images)))
+        watcher = Watcher(numbered(attention, part), numbered(tokens, part))
+        with running(watcher=watcher), _without_gradients():
             model(images[part], training=False)
 
 
 def gradients(function, tensors):
-    """Returns the gradients of a number.
+    """Returns the gradients of a number, a list of arrays.
 
     Args:
         function: of a list of tensors to a scalar tensor.
         tensors: list of float32 arrays.
-
-    Returns:
-        List of arrays, one a tensor.
-
-    Example:
-
-    >>> three = np.array([3.0], "float32")
-    >>> gradients(lambda tensors: ops.sum(tensors[0] ** 2), [three])
-    [array([6.], dtype=float32)]
     """
     tensors = [ops.convert_to_tensor(tensor) for tensor in tensors]
     found = _GRADIENTS[keras.backend.backend()](function, tensors)

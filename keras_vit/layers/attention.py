@@ -4,14 +4,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.composite import Composite
+from keras_vit.layers.base import Composite, Placed
+from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
-from keras_vit.layers.watching import current_watcher
+from keras_vit.layers.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class SelfAttention(Composite):
+class SelfAttention(Composite, Placed):
     """Multi-head scaled dot-product attention of a sequence to itself.
 
     The weights over the tokens are computed in float32 (a softmax in half precision
@@ -21,18 +22,22 @@ class SelfAttention(Composite):
         num_heads: int, divides the size of a token.
         dropout_rate: float in [0, 1), of the attention weights; 0 in all released
             models.
-        relative_positions: bool, whether a token also asks where the others are: its
+        relative_positions: bool, whether scores depend on where tokens are: a
             query times a learned embedding of the offset between the two, query's
             place less key's, scaled as the other scores are and added to them. The
             heads share the embeddings. Places are counted along the sequence, from
             the class token if there is one.
+        grid_size: None, int or (rows, columns) of the grid of patches, for attention
+            that depends on where tokens are. Once it is built the attribute
+            `num_prefix_tokens` says how many tokens come before the patches.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
         training: bool, whether dropout is on.
         return_attention_weights: bool.
-        class_token_only: bool, whether only the first token asks; all are looked at.
+        class_token_only: bool, whether only the first token is a query; keys are all
+            tokens.
 
     Returns:
         Float tensor (batch, queries, hidden_size), where queries is 1 with
@@ -42,8 +47,8 @@ class SelfAttention(Composite):
 
     Raises:
         ValueError: `num_heads` does not divide the size of a token; or, with
-            `relative_positions`, the number of tokens is unknown or another one than
-            the layer was built for.
+            `relative_positions` or `grid_size`, the number of tokens is unknown, does
+            not fit the grid or is another one than the layer was built for.
 
     Source:
         Paper appendix A; `MultiHeadDotProductAttention_1` in the released files.
@@ -57,15 +62,20 @@ class SelfAttention(Composite):
     """
 
     parts = ("query", "key", "value", "out")
-    # The class of the projections.
-    dense = keras.layers.Dense
 
-    def __init__(self, num_heads, dropout_rate=0.0, relative_positions=False, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        dropout_rate=0.0,
+        relative_positions=False,
+        grid_size=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.relative_positions = relative_positions
-        self.length = None
+        self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -75,36 +85,25 @@ class SelfAttention(Composite):
                 f"a token, {hidden_size}."
             )
         for name in self.parts:
-            projection = self.dense(
+            self.add_part(
+                keras.layers.Dense,
+                name,
                 hidden_size,
+                input_shape=(None, hidden_size),
                 kernel_initializer=initializer("glorot_uniform"),
-                dtype=self.dtype_policy,
-                name=name,
             )
-            projection.build((None, hidden_size))
-            setattr(self, name, projection)
-        self.dropout = Dropout(
-            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
+        self.add_part(Dropout, "dropout", self.dropout_rate)
+        if self.grid_size is not None:
+            self.find_places(tokens_shape, " with grid_size")
         if self.relative_positions:
-            self._build_offsets(tokens_shape)
-        self.settle()
-
-    def _build_offsets(self, tokens_shape):
-        _, length, hidden_size = tokens_shape
-        if length is None:
-            raise ValueError(
-                f"{self.name} with relative_positions needs a known number of tokens, "
-                f"got shape {tuple(tokens_shape)}: give the images a fixed height and "
-                "width."
+            self.find_places(tokens_shape, " with relative_positions")
+            # The embedding of offset o is in row o + length - 1.
+            self.offset_embedding = self.add_weight(
+                name="offset_embedding",
+                shape=(2 * self.length - 1, hidden_size // self.num_heads),
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
-        self.length = length
-        # The embedding of offset o is in row o + length - 1.
-        self.offset_embedding = self.add_weight(
-            name="offset_embedding",
-            shape=(2 * length - 1, hidden_size // self.num_heads),
-            initializer=keras.initializers.RandomNormal(stddev=0.02),
-        )
+        self.settle()
 
     def call(
         self,
@@ -113,27 +112,24 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
     ):
-        self._check_length(tokens)
-        asking = tokens[:, :1] if class_token_only else tokens
-        query = self._heads(self.query, asking)
+        self.check_places(tokens)
+        attend = self._attend
+        if return_attention_weights:
+            attend = with_attention_weights(attend)
+        return attend(tokens, training, class_token_only)
+
+    def _attend(self, tokens, training, class_token_only):
+        queries = tokens[:, :1] if class_token_only else tokens
+        query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
-        if return_attention_weights or self._explicit(training):
-            mixed, weights = self._attend(query, key, value, training)
+        if self._explicit(training):
+            mixed = self._mixed(query, key, value, training)
         else:
             mixed = ops.dot_product_attention(query, key, value)
-        shape = ops.shape(asking)
+        shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
-        output = ops.reshape(self.out(mixed), shape)
-        return (output, weights) if return_attention_weights else output
-
-    def _check_length(self, tokens):
-        if self.length is not None and tokens.shape[1] not in (None, self.length):
-            raise ValueError(
-                f"{self.name} has relative positions of {self.length} tokens, got "
-                f"{tokens.shape[1]}: resize the images to the model's size, or build "
-                "the model with their image_size."
-            )
+        return ops.reshape(self.out(mixed), shape)
 
     def _heads(self, projection, tokens):
         batch, length, hidden_size = ops.shape(tokens)
@@ -148,10 +144,10 @@ class SelfAttention(Composite):
         # scores of offsets, and show no weights.
         dropout = training and self.dropout_rate > 0
         fused = keras.backend.backend() != "tensorflow"
-        watched = current_watcher() is not None
+        watched = forward_pass().watcher is not None
         return dropout or self.relative_positions or watched or not fused
 
-    def _attend(self, query, key, value, training):
+    def _mixed(self, query, key, value, training):
         query, key, value = (
             ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
         )
@@ -160,12 +156,12 @@ class SelfAttention(Composite):
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
-        if (watcher := current_watcher()) is not None:
+        if (watcher := forward_pass().watcher) is not None:
             weights = watcher.attention(weights)
         mixed = ops.matmul(
             self.dropout(ops.cast(weights, value.dtype), training=training), value
         )
-        return ops.transpose(mixed, (0, 2, 1, 3)), weights
+        return ops.transpose(mixed, (0, 2, 1, 3))
 
     def _offset_scores(self, query):
         places = np.arange(self.length, dtype="int32")
@@ -182,7 +178,7 @@ class SelfAttention(Composite):
         return_attention_weights=False,
         class_token_only=False,
     ):
-        self._check_length(tokens)
+        self.check_places(tokens)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)
@@ -190,14 +186,3 @@ class SelfAttention(Composite):
             return output
         weights = keras.KerasTensor((batch, self.num_heads, queries, length), "float32")
         return output, weights
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "dropout_rate": self.dropout_rate,
-            "relative_positions": self.relative_positions,
-        }

@@ -1,11 +1,13 @@
-"""The learned token whose final state stands for the whole image."""
+"""The class token, and pooling with and without it."""
 
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ClassToken(keras.layers.Layer):
+class ClassToken(Layer):
     """Prepends a learned token to a sequence of tokens.
 
     Args:
@@ -26,6 +28,9 @@ class ClassToken(keras.layers.Layer):
     (2, 7, 192)
     """
 
+    # How many tokens it puts before those of the patches.
+    num_prefix_tokens = 1
+
     def build(self, tokens_shape):
         self.token = self.add_weight(
             name="token", shape=(1, 1, tokens_shape[-1]), initializer="zeros"
@@ -42,7 +47,7 @@ class ClassToken(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ClassTokenPooling(keras.layers.Layer):
+class ClassTokenPooling(Layer):
     """Takes the class token's state, the first of the sequence.
 
     Args:
@@ -71,11 +76,11 @@ class ClassTokenPooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PatchPooling(keras.layers.Layer):
+class PatchPooling(Layer):
     """Averages the patches' states, without the tokens that come before them.
 
     Args:
-        num_prefix_tokens: int, how many tokens come first that are no patches': 1 for
+        num_prefix_tokens: int, how many tokens come before those of patches: 1 for
             the class token.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
@@ -119,6 +124,3 @@ class PatchPooling(keras.layers.Layer):
 
     def compute_output_shape(self, tokens_shape):
         return (tokens_shape[0], tokens_shape[2])
-
-    def get_config(self):
-        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}

@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit, in its two forms."""
+"""The Gaussian error linear unit (arXiv 1606.08415), in its two forms."""
 
 import math
 
@@ -11,24 +11,10 @@ _CUBIC = 0.044715 * _LINEAR
 
 
 def gelu(x, training=False):
-    """Returns the tanh form of GELU, which is what the released models compute.
+    """Returns the tanh form of GELU, as in `flax.linen.gelu` and the released models.
 
-    Args:
-        x: float tensor.
-        training: bool, whether a gradient will be taken. On TensorFlow it then has
-            one of its own: that of the library keeps more tensors of the size of
-            `x`, the largest of a transformer, than the two that it takes.
-
-    Returns:
-        Float tensor of the same shape.
-
-    Source:
-        Hendrycks and Gimpel, arXiv 1606.08415; `flax.linen.gelu`.
-
-    Example:
-
-    >>> float(gelu(keras.ops.ones(())))
-    0.841192...
+    In training it has a gradient of its own on TensorFlow: that of the library keeps
+    more tensors of the size of `x`, the largest of a transformer, than the two needed.
     """
     if training and keras.backend.backend() == "tensorflow":
         return _lean_gelu(x)
@@ -39,24 +25,7 @@ def gelu(x, training=False):
 
 
 def exact_gelu(x, training=False):
-    """Returns x times the normal distribution function of x.
-
-    Args:
-        x: float tensor.
-        training: bool, makes no difference.
-
-    Returns:
-        Float tensor of the same shape.
-
-    Source:
-        Hendrycks and Gimpel, arXiv 1606.08415; `torch.nn.GELU`, which timm and
-        transformers use.
-
-    Example:
-
-    >>> float(exact_gelu(keras.ops.ones(())))
-    0.841344...
-    """
+    """Returns the exact GELU, as in `torch.nn.GELU`, timm and transformers."""
     return ops.gelu(x, approximate=False)
 
 

@@ -1,4 +1,4 @@
-"""The values that variables start with, or none where a file brings them."""
+"""Initial values of variables, left out where those of a file follow."""
 
 import contextlib
 import contextvars
@@ -10,19 +10,7 @@ _left_out = contextvars.ContextVar("left_out", default=False)
 
 
 def initializer(values):
-    """Returns the initializer of a variable that released files hold.
-
-    Args:
-        values: a Keras initializer or its name.
-
-    Returns:
-        The same; within `left_out()` one that only takes the memory.
-
-    Example:
-
-    >>> initializer("glorot_uniform")
-    'glorot_uniform'
-    """
+    """Returns a Keras initializer, or within `left_out()` one that sets no values."""
     return _unset if _left_out.get() else values
 
 

@@ -1,4 +1,4 @@
-"""The layers with kernels stored as int8 and computed with in float."""
+"""Layers whose kernels are stored as int8, and computed with in float."""
 
 import keras
 from keras import ops
@@ -6,18 +6,16 @@ from keras import ops
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.transformer_block import TransformerBlock
 
 
 class _Int8Kernel:
-    """What the layers share that have a kernel of their own.
+    """A layer with an int8 variable `kernel`, and a float32 `kernel_scale` per channel.
 
-    The variable `kernel` is int8 and another, `kernel_scale`, has a float32 for each
-    output channel. Their product is the attribute `kernel`, in the compute dtype: a
-    scale on the outputs instead costs as much and overflows in float16.
+    Their product is the attribute `kernel`, in the compute dtype: a scale on the
+    outputs instead costs as much and overflows in float16.
     """
 
     def add_weight(self, *args, **kwargs):
@@ -83,37 +81,40 @@ class Int8StdConv2D(_Int8Kernel, StdConv2D):
         return kernel
 
 
+class Int8Parts:
+    """A layer of layers, those of which that have int8 forms are of these."""
+
+    def part_class(self, kind):
+        return INT8_CLASSES.get(kind, kind)
+
+
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8SelfAttention(SelfAttention):
+class Int8SelfAttention(Int8Parts, SelfAttention):
     """`SelfAttention` with int8 projections."""
 
-    dense = Int8Dense
-
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8MLP(MLP):
+class Int8MLP(Int8Parts, MLP):
     """`MLP` of two int8 layers."""
 
-    dense = Int8Dense
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class Int8TransformerBlock(Int8Parts, TransformerBlock):
+    """`TransformerBlock` with int8 attention and perceptron."""
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Int8TransformerBlock(TransformerBlock):
-    """`TransformerBlock` of int8 branches."""
-
-    self_attention = Int8SelfAttention
-    perceptron = Int8MLP
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8ResidualUnit(ResidualUnit):
+class Int8ResidualUnit(Int8Parts, ResidualUnit):
     """`ResidualUnit` of int8 convolutions."""
 
-    convolution = Int8StdConv2D
 
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8PreActivationUnit(PreActivationUnit):
-    """`PreActivationUnit` of int8 convolutions."""
-
-    convolution = Int8StdConv2D
+# A layer's class -> its class with int8 kernels.
+INT8_CLASSES = {
+    keras.layers.Dense: Int8Dense,
+    PatchEncoder: Int8PatchEncoder,
+    StdConv2D: Int8StdConv2D,
+    SelfAttention: Int8SelfAttention,
+    MLP: Int8MLP,
+    TransformerBlock: Int8TransformerBlock,
+    ResidualUnit: Int8ResidualUnit,
+}

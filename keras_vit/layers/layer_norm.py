@@ -3,9 +3,11 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class LayerNorm(keras.layers.Layer):
+class LayerNorm(Layer):
     """Shifts and scales each token to mean zero and variance one, then learns both.
 
     Mean and variance are taken in float32 at least, whatever the compute dtype. The
@@ -55,9 +57,3 @@ class LayerNorm(keras.layers.Layer):
         normalised = centred * ops.rsqrt(variance + self.epsilon)
         output = ops.add(normalised * self.gamma, self.beta)
         return ops.cast(output, self.compute_dtype)
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {**super().get_config(), "epsilon": self.epsilon}

@@ -1,11 +1,13 @@
-"""Patch embeddings that others stand in for, to learn to tell what was there."""
+"""Masking of patch embeddings, for masked patch prediction."""
 
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MaskPatches(keras.layers.Layer):
+class MaskPatches(Layer):
     """Puts a learned [mask] embedding, or another patch's, in place of some patches'.
 
     Args:
@@ -40,14 +42,11 @@ class MaskPatches(keras.layers.Layer):
     def call(self, tokens, sources):
         batch, _, hidden_size = ops.shape(tokens)
         token = ops.broadcast_to(self.token, (batch, 1, hidden_size))
-        return _taken(ops.concatenate([tokens, token], axis=1), sources)
-
-    def compute_output_shape(self, tokens_shape, sources_shape):
-        return tokens_shape
+        return _gathered(ops.concatenate([tokens, token], axis=1), sources)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class TakeTokens(keras.layers.Layer):
+class TakeTokens(Layer):
     """Takes the tokens at some places of each sequence.
 
     Args:
@@ -68,13 +67,13 @@ class TakeTokens(keras.layers.Layer):
     """
 
     def call(self, tokens, places):
-        return _taken(tokens, places)
+        return _gathered(tokens, places)
 
     def compute_output_shape(self, tokens_shape, places_shape):
         return (*places_shape, tokens_shape[-1])
 
 
-def _taken(tokens, places):
+def _gathered(tokens, places):
     batch, count, hidden_size = ops.shape(tokens)
     rows = ops.reshape(tokens, (-1, hidden_size))
     first = ops.expand_dims(ops.arange(batch, dtype="int32") * count, axis=1)

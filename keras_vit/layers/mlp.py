@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.composite import Composite
+from keras_vit.layers.base import Composite
 from keras_vit.layers.gelu import ACTIVATIONS
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
@@ -40,8 +40,6 @@ class MLP(Composite):
     """
 
     parts = ("expand", "project")
-    # The class of the two layers.
-    dense = keras.layers.Dense
 
     def __init__(self, mlp_dim, dropout_rate=0.0, activation="gelu_tanh", **kwargs):
         super().__init__(**kwargs)
@@ -60,20 +58,17 @@ class MLP(Composite):
             ("expand", self.mlp_dim, hidden_size),
             ("project", hidden_size, self.mlp_dim),
         ):
-            dense = self.dense(
+            self.add_part(
+                keras.layers.Dense,
+                name,
                 units,
+                input_shape=(None, inputs),
                 kernel_initializer=initializer("glorot_uniform"),
                 bias_initializer=initializer(
                     keras.initializers.RandomNormal(stddev=1e-6)
                 ),
-                dtype=self.dtype_policy,
-                name=name,
             )
-            dense.build((None, inputs))
-            setattr(self, name, dense)
-        self.dropout = Dropout(
-            self.dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
+        self.add_part(Dropout, "dropout", self.dropout_rate)
         self.settle()
 
     def call(self, tokens, training=None):
@@ -83,14 +78,3 @@ class MLP(Composite):
         hidden = self.dropout(hidden, training=training)
         output = self.dropout(self.project(hidden), training=training)
         return ops.reshape(output, shape)
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "mlp_dim": self.mlp_dim,
-            "dropout_rate": self.dropout_rate,
-            "activation": self.activation,
-        }

@@ -3,12 +3,13 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.sizes import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PatchEncoder(keras.layers.Layer):
+class PatchEncoder(Layer):
     """Cuts images into patches and projects each to a token.
 
     A strided convolution whose windows do not overlap, computed as the matrix
@@ -89,10 +90,3 @@ class PatchEncoder(keras.layers.Layer):
             return (batch, None, self.hidden_size)
         tokens = (height // self.patch_size[0]) * (width // self.patch_size[1])
         return (batch, tokens, self.hidden_size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "patch_size": self.patch_size,
-            "hidden_size": self.hidden_size,
-        }

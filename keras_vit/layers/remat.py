@@ -1,46 +1,21 @@
-"""Computing a part of a model once more instead of keeping it, dropout included."""
-
-import contextlib
-import contextvars
+"""Rematerialization: recomputing for the gradient, with the same dropout."""
 
 import keras
 
-_drawn = contextvars.ContextVar("drawn", default=None)
+from keras_vit.layers.base import Layer
+from keras_vit.layers.forward_pass import forward_pass, running
 
 
 class SeedGenerator(keras.random.SeedGenerator):
     """The generator of Keras, whose seeds can be drawn before they are used."""
 
     def next(self, ordered=True):
-        drawn = _drawn.get()
-        return super().next(ordered) if drawn is None else next(drawn[self])
+        seeds = forward_pass().seeds
+        return super().next(ordered) if seeds is None else next(seeds[self])
 
 
-class Dropout(keras.layers.Layer):
-    """`keras.layers.Dropout` for what may be computed once more.
-
-    Args:
-        rate: float in [0, 1).
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
-    Call arguments:
-        inputs: float tensor.
-        training: bool, whether anything is dropped.
-
-    Returns:
-        Float tensor of the same shape.
-
-    Raises:
-        ValueError: `rate` is outside [0, 1).
-
-    Source:
-        Srivastava et al., JMLR 15 (2014).
-
-    Example:
-
-    >>> tuple(Dropout(0.1)(keras.ops.ones((2, 7, 192)), training=True).shape)
-    (2, 7, 192)
-    """
+class Dropout(Layer):
+    """`keras.layers.Dropout` for what may be computed once more."""
 
     def __init__(self, rate, **kwargs):
         super().__init__(**kwargs)
@@ -55,12 +30,6 @@ class Dropout(keras.layers.Layer):
             return inputs
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
-    def compute_output_shape(self, inputs_shape):
-        return inputs_shape
-
-    def get_config(self):
-        return {**super().get_config(), "rate": self.rate}
-
 
 def rematerialized(function, uses):
     """Returns a function that keeps its argument alone for the gradient.
@@ -70,11 +39,8 @@ def rematerialized(function, uses):
 
     Args:
         function: of one tensor.
-        uses: dict of layer to int, the layers of `function` that draw random numbers,
-            `Dropout` or `StochasticDepth`, and how often each is called.
-
-    Returns:
-        The function.
+        uses: dict of `Dropout` and `StochasticDepth` layers to int, how often
+            `function` calls each.
 
     Example:
 
@@ -89,23 +55,15 @@ def rematerialized(function, uses):
         if layer.rate > 0.0 and not _winds_back(layer)
     }
 
-    def drawing_these(inputs):
-        with _using(seeds):
+    def with_these_seeds(inputs):
+        fresh = {generator: iter(values) for generator, values in seeds.items()}
+        with running(seeds=fresh):
             return function(inputs)
 
-    return keras.remat(drawing_these)
+    return keras.remat(with_these_seeds)
 
 
 def _winds_back(layer):
     # There keras.random.dropout has no seed but PyTorch's own state, and PyTorch puts
     # that back before it computes something once more.
     return isinstance(layer, Dropout) and keras.backend.backend() == "torch"
-
-
-@contextlib.contextmanager
-def _using(seeds):
-    token = _drawn.set({generator: iter(values) for generator, values in seeds.items()})
-    try:
-        yield
-    finally:
-        _drawn.reset(token)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.composite import Composite
+from keras_vit.layers.base import Composite
 from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
 
@@ -45,8 +45,6 @@ class ResidualUnit(Composite):
     """
 
     parts = ("conv1", "gn1", "conv2", "gn2", "conv3", "gn3", "conv_proj", "gn_proj")
-    # The class of the convolutions.
-    convolution = StdConv2D
 
     def __init__(
         self,
@@ -70,41 +68,41 @@ class ResidualUnit(Composite):
         inner = self.compute_output_shape(features_shape)[:3] + (self.filters,)
         output = inner[:3] + (4 * self.filters,)
 
-        self.conv1, self.gn1 = self._conv_norm("1", features_shape, outer, 1)
-        self.conv2, self.gn2 = self._conv_norm("2", outer, inner, 3, self.strides)
+        self._add_branch("1", features_shape, outer, 1)
+        self._add_branch("2", outer, inner, 3, self.strides)
         # As released: a unit starts as its shortcut.
-        self.conv3, self.gn3 = self._conv_norm(
-            "3", inner, output, 1, gamma_initializer="zeros"
-        )
+        self._add_branch("3", inner, output, 1, gamma_initializer="zeros")
         self.projects = channels != 4 * self.filters or self.strides != (1, 1)
         if self.projects:
-            self.conv_proj, self.gn_proj = self._conv_norm(
-                "_proj", features_shape, output, 1, self.strides
-            )
+            self._add_branch("_proj", features_shape, output, 1, self.strides)
         self.settle()
 
-    def _conv_norm(
-        self, suffix, input_shape, output_shape, size, strides=1, **norm_arguments
-    ):
-        conv = self.convolution(
-            output_shape[-1],
+    def _add_branch(self, suffix, input_shape, output_shape, size, strides=1, **norm):
+        filters = output_shape[-1]
+        self._add_conv(f"conv{suffix}", input_shape, filters, size, strides)
+        self._add_norm(f"gn{suffix}", output_shape, **norm)
+
+    def _add_conv(self, name, input_shape, filters, size, strides=1):
+        self.add_part(
+            StdConv2D,
+            name,
+            filters,
             size,
+            input_shape=input_shape,
             strides=strides,
             padding=self.padding,
             epsilons=self.epsilons,
-            dtype=self.dtype_policy,
-            name=f"conv{suffix}",
         )
-        conv.build(input_shape)
-        norm = group_norm(
-            f"gn{suffix}",
+
+    def _add_norm(self, name, shape, **kwargs):
+        self.add_part(
+            keras.layers.GroupNormalization,
+            name,
             self.groups,
-            self.epsilons,
-            dtype=self.dtype_policy,
-            **norm_arguments,
+            input_shape=shape,
+            epsilon=_EPSILONS[self.epsilons],
+            **kwargs,
         )
-        norm.build(output_shape)
-        return conv, norm
 
     def call(self, features):
         shortcut = features
@@ -115,57 +113,16 @@ class ResidualUnit(Composite):
         return ops.relu(shortcut + self.gn3(self.conv3(features)))
 
     def compute_output_shape(self, features_shape):
-        return bottleneck_shape(features_shape, self.strides, self.filters)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "filters": self.filters,
-            "strides": self.strides,
-            "groups": self.groups,
-            "padding": self.padding,
-            "epsilons": self.epsilons,
-        }
-
-
-def bottleneck_shape(features_shape, strides, filters):
-    """Returns the shape of a bottleneck unit's output.
-
-    Args:
-        features_shape: (batch, height, width, channels), None where unknown.
-        strides: (vertical, horizontal).
-        filters: int, of the inner convolutions.
-
-    Example:
-
-    >>> bottleneck_shape((None, 9, 6, 16), strides=(2, 1), filters=8)
-    (None, 5, 6, 32)
-    """
-    batch, *sides, _ = features_shape
-    strided = [
-        None if side is None else -(-side // stride)
-        for side, stride in zip(sides, strides, strict=True)
-    ]
-    return (batch, *strided, 4 * filters)
+        batch, *sides, _ = features_shape
+        strided = [
+            None if side is None else -(-side // stride)
+            for side, stride in zip(sides, self.strides, strict=True)
+        ]
+        return (batch, *strided, 4 * self.filters)
 
 
 def group_norm(name, groups=32, epsilons="released", **kwargs):
-    """Returns the group normalisation of the released ResNets.
-
-    Args:
-        name: str, the layer's name.
-        groups: int.
-        epsilons: `"released"` for 1e-6, `"timm"` or `"bit"` for 1e-5.
-        **kwargs: further arguments of `keras.layers.GroupNormalization`.
-
-    Returns:
-        An unbuilt `keras.layers.GroupNormalization`.
-
-    Example:
-
-    >>> group_norm("gn_root").epsilon
-    1e-06
-    """
+    """Returns an unbuilt group normalisation of the released ResNets."""
     return keras.layers.GroupNormalization(
         groups=groups, epsilon=_EPSILONS[epsilons], name=name, **kwargs
     )

@@ -1,65 +1,37 @@
-"""Sizes given as one int, or as (height, width)."""
+"""Sizes: one int, or (height, width); a number of tokens on a grid of patches."""
 
-import operator
+import math
 
-import numpy as np
+from zoo.network import pair, positive_int
+from zoo.released_names import PREFIX_TOKENS
+
+__all__ = ["pair", "positive_int", "prefix_tokens"]
+# The class token.
+MAX_PREFIX_TOKENS = sum(PREFIX_TOKENS.values())
 
 
-def positive_int(value, name, hint=""):
-    """Returns `value` as a positive int.
+def prefix_tokens(num_tokens, grid_size, name, remedy):
+    """Returns how many of a sequence's tokens come before those of the patches.
 
     Args:
-        value: int, one of NumPy too.
-        name: str, what it is called in an error.
-        hint: str, the end of the error: what to pass.
+        num_tokens: int, all of them.
+        grid_size: (rows, columns) of the patches.
+        name: str, what has the tokens, for the error.
+        remedy: str, the end of the error.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: the tokens do not fit the grid.
 
     Example:
 
-    >>> positive_int(3, "classes")
-    3
+    >>> prefix_tokens(197, (14, 14), "ViT-B_16", "")
+    1
     """
-    number = _positive_or_zero(value)
-    if number < 1:
-        raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
-    return number
-
-
-def pair(size, name):
-    """Returns `size` as a (height, width) tuple of positive ints.
-
-    Args:
-        size: int, or a sequence of two ints.
-        name: str, what the size is called in an error.
-
-    Returns:
-        Tuple (height, width).
-
-    Raises:
-        ValueError: `size` is neither.
-
-    Example:
-
-    >>> pair(16, "patch_size")
-    (16, 16)
-    """
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    sides = tuple(_positive_or_zero(side) for side in sides)
-    if len(sides) != 2 or min(sides) < 1:
+    others = num_tokens - math.prod(grid_size)
+    if not 0 <= others <= MAX_PREFIX_TOKENS:
+        rows, columns = grid_size
         raise ValueError(
-            f"{name} must be a positive int or a (height, width) pair of them, "
-            f"got {size!r}."
+            f"{name} has a grid of {rows}x{columns} patches and at most one class "
+            f"token, got {num_tokens} tokens: {remedy}."
         )
-    return sides
-
-
-def _positive_or_zero(value):
-    """An int above zero, or 0 for what is none, as flags are."""
-    if isinstance(value, (bool, np.bool_)):
-        return 0
-    try:
-        return max(operator.index(value), 0)
-    except TypeError:
-        return 0
+    return others

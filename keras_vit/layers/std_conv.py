@@ -85,7 +85,7 @@ class StdConv2D(keras.layers.Conv2D):
         return super().add_weight(*args, **kwargs)
 
     def standardized(self, kernel):
-        """Returns in float32 what the inputs are convolved with."""
+        """Returns the float32 kernel that the inputs are convolved with."""
         kernel = ops.cast(kernel, "float32")
         axes = (0, 1, 2)
         centred = kernel - ops.mean(kernel, axis=axes, keepdims=True)
@@ -102,7 +102,7 @@ class StdConv2D(keras.layers.Conv2D):
         return super().convolution_op(inputs, kernel)
 
     def _margins(self):
-        """(before, after) of each axis."""
+        # (before, after) of each axis.
         height, width = (
             (stride - 1 + dilation * (size - 1)) // 2
             for stride, dilation, size in zip(

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
 from keras_vit.layers.remat import SeedGenerator
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class StochasticDepth(keras.layers.Layer):
+class StochasticDepth(Layer):
     """Drops a residual branch for some of the examples of a training batch.
 
     What is kept is scaled by 1 / (1 - rate), so that nothing needs to change when the
@@ -53,9 +54,3 @@ class StochasticDepth(keras.layers.Layer):
         uniform = keras.random.uniform(shape, seed=self.seed_generator)
         kept = ops.cast(uniform >= self.rate, branch.dtype)
         return branch * kept / (1.0 - self.rate)
-
-    def compute_output_shape(self, branch_shape):
-        return branch_shape
-
-    def get_config(self):
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}

@@ -3,13 +3,12 @@
 import keras
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.composite import Composite
-from keras_vit.layers.last_block import computes_class_token_alone
+from keras_vit.layers.base import Composite
+from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import Dropout, rematerialized
 from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.layers.watching import current_watcher
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -26,6 +25,7 @@ class TransformerBlock(Composite):
         activation: of the perceptron, `"gelu_tanh"` as released or `"gelu"`.
         layer_norm_epsilon: float, added to the variance by both norms.
         relative_positions: bool, of the attention, see `SelfAttention`.
+        grid_size: None, int or (rows, columns), likewise.
         **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -58,9 +58,6 @@ class TransformerBlock(Composite):
     """
 
     parts = ("attention_norm", "attention", "mlp_norm", "mlp")
-    # The classes of the two branches.
-    self_attention = SelfAttention
-    perceptron = MLP
 
     def __init__(
         self,
@@ -72,6 +69,7 @@ class TransformerBlock(Composite):
         activation="gelu_tanh",
         layer_norm_epsilon=1e-6,
         relative_positions=False,
+        grid_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -84,25 +82,23 @@ class TransformerBlock(Composite):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.relative_positions = relative_positions
 
-        dtype = self.dtype_policy
-        self.attention_norm = LayerNorm(
-            layer_norm_epsilon, dtype=dtype, name="attention_norm"
-        )
-        self.attention = self.self_attention(
+        self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
+        self.add_part(
+            SelfAttention,
+            "attention",
             num_heads,
             attention_dropout_rate,
             relative_positions,
-            dtype=dtype,
-            name="attention",
+            grid_size,
         )
-        self.mlp_norm = LayerNorm(layer_norm_epsilon, dtype=dtype, name="mlp_norm")
-        self.mlp = self.perceptron(
-            mlp_dim, dropout_rate, activation, dtype=dtype, name="mlp"
-        )
-        self.dropout = Dropout(dropout_rate, dtype=dtype, name="dropout")
-        self.stochastic_depth = StochasticDepth(
-            stochastic_depth_rate, dtype=dtype, name="stochastic_depth"
-        )
+        self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
+        self.add_part(MLP, "mlp", mlp_dim, dropout_rate, activation)
+        self.add_part(Dropout, "dropout", dropout_rate)
+        self.add_part(StochasticDepth, "stochastic_depth", stochastic_depth_rate)
+
+    @property
+    def grid_size(self):
+        return self.attention.grid_size
 
     def build(self, tokens_shape):
         for name in self.parts:
@@ -117,22 +113,22 @@ class TransformerBlock(Composite):
         class_token_only=False,
         remat=False,
     ):
-        class_token_only = class_token_only or computes_class_token_alone(self)
+        class_token_only |= self in forward_pass().class_token_blocks
 
         def encode(tokens):
-            return self._encode(
-                tokens, training, return_attention_weights, class_token_only
-            )
+            return self._encode(tokens, training, class_token_only)
 
+        if return_attention_weights:
+            encode = with_attention_weights(encode, class_token_only)
         if remat and training:
             encode = rematerialized(encode, self._random_layers)
-        if (watcher := current_watcher()) is not None:
+        if (watcher := forward_pass().watcher) is not None:
             return watcher.block(encode, tokens)
         return encode(tokens)
 
     @property
     def _random_layers(self):
-        """How often `_encode` calls each."""
+        # How often `_encode` calls each.
         return {
             self.attention.dropout: 1,
             self.dropout: 1,
@@ -140,17 +136,14 @@ class TransformerBlock(Composite):
             self.stochastic_depth: 2,
         }
 
-    def _encode(self, tokens, training, return_attention_weights, class_token_only):
-        watcher = current_watcher()
-        first_alone = class_token_only and watcher is None
+    def _encode(self, tokens, training, class_token_only):
+        watcher = forward_pass().watcher
+        first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attention(
             self.attention_norm(tokens),
             training=training,
-            return_attention_weights=return_attention_weights,
             class_token_only=first_alone,
         )
-        if return_attention_weights:
-            branch, weights = branch
         branch = self.dropout(branch, training=training)
         if first_alone:
             tokens = tokens[:, :1]
@@ -159,35 +152,7 @@ class TransformerBlock(Composite):
         tokens = tokens + self.stochastic_depth(branch, training=training)
         if watcher is not None:
             watcher.tokens(tokens)
-            if class_token_only:
-                tokens = tokens[:, :1]
-                weights = weights[:, :, :1] if return_attention_weights else None
-        return (tokens, weights) if return_attention_weights else tokens
+        return tokens[:, :1] if class_token_only and not first_alone else tokens
 
-    def compute_output_spec(
-        self,
-        tokens,
-        training=None,
-        return_attention_weights=False,
-        class_token_only=False,
-        remat=False,
-    ):
-        return self.attention.compute_output_spec(
-            tokens, training, return_attention_weights, class_token_only
-        )
-
-    def compute_output_shape(self, tokens_shape):
-        return tokens_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "dropout_rate": self.dropout_rate,
-            "attention_dropout_rate": self.attention_dropout_rate,
-            "stochastic_depth_rate": self.stochastic_depth_rate,
-            "activation": self.activation,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "relative_positions": self.relative_positions,
-        }
+    def compute_output_spec(self, tokens, *args, remat=False, **kwargs):
+        return self.attention.compute_output_spec(tokens, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What the functions that make models share in how they take their arguments."""
+"""Checks of arguments, input and dtype policy for functions that make models."""
 
 import contextlib
 import functools
@@ -21,20 +21,7 @@ _POOLINGS = {
 
 
 def takes_own_arguments(function):
-    """Makes a function say what to write instead of another library's arguments.
-
-    Args:
-        function: makes a model.
-
-    Returns:
-        The function, with the same signature.
-
-    Example:
-
-    >>> takes_own_arguments(lambda classes: classes)(num_classes=3)
-    Traceback (most recent call last):
-    TypeError: <lambda>() takes no num_classes: pass classes=.
-    """
+    """Makes a function name the argument to pass instead of another library's."""
     own = inspect.signature(function).parameters
 
     @functools.wraps(function)
@@ -58,14 +45,7 @@ def check_pooling(pooling):
 
 
 def check_without_head(**arguments):
-    """Makes sure that a model without head is given no argument of one.
-
-    Args:
-        **arguments: of the head, by name; None and False where they are not given.
-
-    Raises:
-        ValueError: one is given.
-    """
+    """Raises a `ValueError` if an argument of the head is neither None nor False."""
     for name, value in arguments.items():
         if value is not None and value is not False:
             raise ValueError(
@@ -76,19 +56,10 @@ def check_without_head(**arguments):
 
 @contextlib.contextmanager
 def dtype_policy(dtype):
-    """Within it layers are made with a dtype policy; the global one comes back.
-
-    Args:
-        dtype: str or `keras.DTypePolicy`; None for the global one.
+    """Context in which a dtype policy is the global one; None for no change.
 
     Raises:
         ValueError: it is not one of floats.
-
-    Example:
-
-    >>> with dtype_policy("mixed_bfloat16"):
-    ...     keras.layers.Dense(3).compute_dtype
-    'bfloat16'
     """
     before = keras.config.dtype_policy()
     if dtype is not None:
@@ -113,13 +84,13 @@ def _policy(dtype):
 
 
 def head_dtype():
-    """Returns that of logits: float32, float64 where all is computed in float64."""
+    """Returns the dtype of logits: float32, or float64 where the policy is."""
     compute_dtype = keras.config.dtype_policy().compute_dtype
     return "float64" if compute_dtype == "float64" else "float32"
 
 
 def images_input(image_size, channels):
-    """Returns the input of a model, in Keras's own dtype, or float64 where all is."""
+    """Returns the input of a model, in Keras's float dtype, or float64."""
     compute_dtype = keras.config.dtype_policy().compute_dtype
     dtype = "float64" if compute_dtype == "float64" else keras.config.floatx()
     return keras.Input((*image_size, channels), dtype=dtype, name="images")

@@ -1,8 +1,8 @@
-"""A model from its weights alone."""
+"""Models built from their weights alone."""
 
-from keras_vit.models.config import ViTConfig
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.weights import read_weights
+from keras_vit.weights.loading import read_weights
+from zoo.network import ViTConfig
 
 
 def load_model(weights, **options):
@@ -23,7 +23,7 @@ def load_model(weights, **options):
         TypeError: an option is unknown.
         zoo.CatalogError: no such handle.
         zoo.CheckpointError: the file is not a whole checkpoint.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         The sizes of the arrays; `zoo.read` says what else is known of a file.
@@ -37,15 +37,8 @@ def load_model(weights, **options):
     (None, 5)
     """
     checkpoint = read_weights(weights)
-    sizes = {
-        name: getattr(checkpoint, name)
-        for name in ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
-    }
-    if checkpoint.resnet_stages is not None:
-        sizes["resnet_stages"] = checkpoint.resnet_stages
-        sizes["resnet_width"] = checkpoint.resnet_width
     found = {
         "pooling": "token" if checkpoint.class_token else "gap",
         "channels": checkpoint.channels,
     }
-    return VisionTransformer(ViTConfig(**sizes), checkpoint, **{**found, **options})
+    return VisionTransformer(ViTConfig(), checkpoint, **{**found, **options})

@@ -1,4 +1,4 @@
-"""The same model for images of another size."""
+"""Copies of models for images of another size."""
 
 import keras
 
@@ -10,7 +10,7 @@ from keras_vit.layers import (
     TransformerBlock,
     initial_values,
 )
-from keras_vit.layers.composite import Composite
+from keras_vit.layers.base import Composite
 from keras_vit.layers.sizes import pair
 from keras_vit.structure import grid_size, layers_of, what_fixes_size
 
@@ -23,9 +23,9 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     Only its position embeddings change: they are resized to the new grid of patches.
 
     Args:
-        model: a functional or sequential `keras.Model` of ours, of our layers, or with
-            one of ours in it. It is not changed, and its weights are copied, LoRA's
-            too; what is frozen is so in the copy.
+        model: a functional or sequential `keras.Model` of `keras_vit`, of its layers,
+            or with one of its models inside. It is not changed; its weights, LoRA's
+            too, are copied, and what is frozen in it is frozen in the copy.
         image_size: int or (height, width) in pixels.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
@@ -63,12 +63,8 @@ def at_image_size(model, image_size, position_embedding_method="released"):
         )
     old_grid = grid_size(model)
     copies = _Copies(model)
-    images = keras.Input(
-        (*image_size, model.input_shape[-1]),
-        dtype=model.inputs[0].dtype,
-        name=model.inputs[0].name,
-    )
     with initial_values.left_out():
+        images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
     copies.set_weights(old_grid, position_embedding_method)
     copies.freeze()
@@ -84,17 +80,18 @@ def _check(model):
         )
 
 
+def _input_like(model, shape):
+    [inputs] = model.inputs
+    return keras.Input(shape, dtype=inputs.dtype, name=inputs.name)
+
+
 def _takes_one_tensor(model):
     # A model of a class with a call of its own has no inputs.
     return len(getattr(model, "inputs", None) or ()) == 1
 
 
 class _Copies:
-    """The layers of a model, made anew as the graph reaches them.
-
-    Args:
-        model: `keras.Model`, what an error calls it.
-    """
+    """Copies of a model's layers, made as the graph reaches them."""
 
     def __init__(self, model):
         self.model = model
@@ -102,12 +99,7 @@ class _Copies:
         self.copies = {}
 
     def of_model(self, model, images):
-        """Returns a model in which every layer is a copy.
-
-        Args:
-            model: `keras.Model`, functional or sequential.
-            images: Keras tensor that it takes instead of its own.
-        """
+        """Returns a model of copies that takes `images` instead of its own input."""
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
             for layer in model.layers:
@@ -124,7 +116,7 @@ class _Copies:
         )
 
     def of_layer(self, layer, *args, **_):
-        """Returns the one copy of a layer that is called with some tensors."""
+        """Returns the copy of a layer, made at its first call on some tensors."""
         if layer not in self.copies:
             self.copies[layer] = self._made(layer, *args)
         return self.copies[layer]
@@ -137,32 +129,22 @@ class _Copies:
                     "and known layers: call at_image_size with the Vision Transformer "
                     "alone, and build the rest around what comes back."
                 )
-            [inputs] = layer.inputs
-            images = keras.Input(
-                args[0].shape[1:], dtype=inputs.dtype, name=inputs.name
-            )
-            return self.of_model(layer, images)
+            return self.of_model(layer, _input_like(layer, args[0].shape[1:]))
         config = layer.get_config()
         if isinstance(layer, PatchEncoder):
             sides = zip(args[0].shape[1:3], layer.patch_size, strict=True)
             self.grid = tuple(side // patch for side, patch in sides)
-        if isinstance(layer, _POSITIONS):
+        if isinstance(layer, _POSITIONS) or config.get("grid_size"):
             config["grid_size"] = self.grid
         return type(layer).from_config(config)
 
     def set_weights(self, old_grid, method):
-        """Gives the copies the weights of the originals.
-
-        Args:
-            old_grid: (rows, columns) of the patches of the original.
-            method: str, see `zoo.resize`.
+        """Gives the copies the weights of the originals, positions resized.
 
         Raises:
-            ValueError: a copy has no such weights.
+            ValueError: another layer has weights for one image size.
         """
-        for layer, copy in self.copies.items():
-            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
-                continue
+        for layer, copy in self._with_weights():
             _enable_lora(layer, copy)
             weights = layer.get_weights()
             if isinstance(layer, _POSITIONS):
@@ -182,15 +164,18 @@ class _Copies:
                 )
             copy.set_weights(weights)
 
+    def _with_weights(self):
+        for layer, copy in self.copies.items():
+            if not isinstance(layer, keras.Model) and getattr(layer, "weights", ()):
+                yield layer, copy
+
     def freeze(self):
-        """Freezes of the copies what is frozen of the originals."""
+        """Freezes in the copies what is frozen in the originals."""
         # A model hands its flag to what is in it, and is noted after that.
         for layer, copy in reversed(self.copies.items()):
             if isinstance(layer, keras.Model):
                 copy.trainable = layer.trainable
-        for layer, copy in self.copies.items():
-            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
-                continue
+        for layer, copy in self._with_weights():
             for part, other in _parts(layer, copy):
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
@@ -198,12 +183,12 @@ class _Copies:
 
 
 def _as_float(value):
-    """NumPy has no bfloat16 of its own; `set_weights` casts back."""
+    # NumPy has no bfloat16 of its own; `set_weights` casts back.
     return value if value.dtype.kind == "f" else value.astype("float32")
 
 
 def _parts(layer, copy):
-    """Pairs of a layer and its copy, and of what is in them."""
+    """Pairs of a layer and its copy, and of the layers inside them."""
     pairs = [(layer, copy)]
     if isinstance(layer, Composite):
         parts = [part for _, _, part in layer.all_parts()]
@@ -217,18 +202,18 @@ def _enable_lora(layer, copy):
         if getattr(part, "lora_enabled", False):
             if not other.lora_enabled:
                 other.enable_lora(part.lora_rank)
-            # Of the layer's configuration Keras leaves it out.
+            # Keras leaves it out of the layer's configuration.
             other.lora_alpha = part.lora_alpha
 
 
 def _rows(embedding, old_grid, new_grid, method):
-    """Of a row each (rows, 1, size)."""
+    """Resizes one embedding per row (rows, 1, size)."""
     lines = embedding[None, :, 0]
     return zoo.resize(lines, (old_grid[0], 1), (new_grid[0], 1), method)[0][:, None]
 
 
 def _columns(embedding, old_grid, new_grid, method):
-    """Of a column each (1, columns, size)."""
+    """Resizes one embedding per column (1, columns, size)."""
     return zoo.resize(embedding, (1, old_grid[1]), (1, new_grid[1]), method)
 
 

@@ -11,7 +11,7 @@ def resnet(images, stages, width, padding="same", epsilons="released"):
 
     Args:
         images: Keras tensor (batch, height, width, channels).
-        stages: sequence of ints, bottleneck units a stage; may be empty.
+        stages: sequence of ints, bottleneck units per stage; may be empty.
         width: int, channels of the root convolution.
         padding: `"same"` or `"symmetric"`, of convolutions and pooling.
         epsilons: `"released"` or `"timm"`, see `StdConv2D` and `ResidualUnit`.

@@ -1,5 +1,8 @@
 """The released variants as functions with one signature."""
 
+import inspect
+import re
+
 import zoo
 from keras_vit.models.arguments import takes_own_arguments
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -14,27 +17,7 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
             its head of {whole_classes:,} classes is not kept: with other `classes`,
             `new_head=True` or `include_top=False`. `pooling="gap"`,
             `representation_size` and `head_bias_init` go with one of these.
-        include_top: bool, whether the model ends in its classification head.
-        image_size: int or (height, width) in pixels; by default that of the file, 224
-            without a file. Position embeddings are resized to it.
-        classes: int, the size of the head; by default that of the file, 1000 without
-            one. A number other than the file's gets a new head of zeros.
-        new_head: bool, whether the head is new although the file has one of this many
-            classes, which may be others.
-        pooling: `"token"`, `"gap"`, or None for all tokens.
-        classifier_activation: None for logits, or an activation such as `"softmax"`.
-        representation_size: int, the size of the tanh layer before the head; by
-            default as in the file where its head is kept, else none.
-        head_bias_init: float, of the biases of a new head.
-        dropout_rate: float in [0, 1).
-        stochastic_depth_rate: float in [0, 1), of the last block.
-        remat: bool, less memory in training for a third more time.
-        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
-            `"lanczos3"`.
-        channels: int, of the images; with weights 3, or 1 but not for hybrids.
-        dtype: str or `keras.DTypePolicy` of all layers but the head; by default the
-            global one.
-        name: str, the model's name.
+        {options}
 
     Returns:
         A functional `keras.Model` from float images in [-1, 1] to logits; see
@@ -49,65 +32,29 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
     >>> model.output_shape
     (None, 10)
     """
+# The other arguments, which are those of `VisionTransformer`.
+_, *_PARAMETERS = inspect.signature(VisionTransformer).parameters.values()
+_OPTIONS = re.search(
+    r"include_top: .*?(?=\n\n)", VisionTransformer.__doc__ or "include_top: \n\n", re.S
+)[0]
 
 
 def _variant_function(variant):
     whole, base = zoo.default_classifier(variant), zoo.default_release(variant)
 
-    @takes_own_arguments
-    def build(
-        weights="default",
-        *,
-        include_top=True,
-        image_size=None,
-        classes=None,
-        new_head=False,
-        pooling="token",
-        classifier_activation=None,
-        representation_size=None,
-        head_bias_init=0.0,
-        dropout_rate=0.0,
-        stochastic_depth_rate=0.0,
-        remat=False,
-        position_embedding_method="released",
-        channels=3,
-        dtype=None,
-        name=None,
-    ):
+    def build(weights="default", **options):
         if isinstance(weights, str) and weights == "default":
-            weights, new_head = _default(
-                variant,
-                include_top=include_top,
-                classes=classes,
-                new_head=new_head,
-                pooling=pooling,
-                representation_size=representation_size,
-                head_bias_init=head_bias_init,
-            )
-        return VisionTransformer(
-            variant,
-            weights,
-            include_top=include_top,
-            image_size=image_size,
-            classes=classes,
-            new_head=new_head,
-            pooling=pooling,
-            classifier_activation=classifier_activation,
-            representation_size=representation_size,
-            head_bias_init=head_bias_init,
-            dropout_rate=dropout_rate,
-            stochastic_depth_rate=stochastic_depth_rate,
-            remat=remat,
-            position_embedding_method=position_embedding_method,
-            channels=channels,
-            dtype=dtype,
-            name=name,
-        )
+            weights, options["new_head"] = _default(variant, **options)
+        return VisionTransformer(variant, weights, **options)
 
     # "R50+ViT-B_16" -> "R50_ViT_B16": the last underscore goes, the signs become one.
     head, _, patch = variant.rpartition("_")
     build.__name__ = head.replace("+", "_").replace("-", "_") + patch
     build.__qualname__ = build.__name__
+    weights, *others = _PARAMETERS
+    build.__signature__ = inspect.Signature(
+        [weights.replace(default="default"), *others]
+    )
     releases = ", ".join(f'`"{release}"`' for release in zoo.releases(variant))
     card = zoo.find(variant, whole)
     build.__doc__ = _DOCSTRING.format(
@@ -119,24 +66,26 @@ def _variant_function(variant):
         whole_classes=card.classes,
         usable="" if card.usable_head else ", whose head is all zeros",
         function=build.__name__,
+        options=_OPTIONS,
     )
-    return build
+    return takes_own_arguments(build)
 
 
 def _default(
     variant,
     *,
-    include_top,
-    classes,
-    new_head,
-    pooling,
-    representation_size,
-    head_bias_init,
+    include_top=True,
+    classes=None,
+    new_head=False,
+    pooling="token",
+    representation_size=None,
+    head_bias_init=0.0,
+    **_,
 ):
     """Returns the release that is the default, and whether its head is made anew.
 
     Raises:
-        ValueError: no release fits; it is said before one is downloaded.
+        ValueError: no release fits; raised before one is downloaded.
     """
     whole = zoo.find(variant, zoo.default_classifier(variant))
     base = zoo.find(variant, zoo.default_release(variant))

@@ -1,8 +1,10 @@
 """The Vision Transformer as a functional model."""
 
+import functools
+
 import keras
 
-from keras_vit import weights as released
+import zoo
 from keras_vit.layers import (
     AddPositionEmbs,
     AddPositionEmbs2D,
@@ -23,9 +25,21 @@ from keras_vit.models.arguments import (
     images_input,
     takes_own_arguments,
 )
-from keras_vit.models.config import VARIANTS
 from keras_vit.models.resnet import resnet
+from keras_vit.weights.loading import assign, read_weights
 from zoo.position_embedding import METHODS
+
+VARIANTS = zoo.ARCHITECTURES
+# By the kind of pooling, and whether there are tokens before those of the patches.
+_POOLINGS = {
+    ("token", True): ClassTokenPooling,
+    ("gap", True): PatchPooling,
+    ("gap", False): functools.partial(
+        keras.layers.GlobalAveragePooling1D, data_format="channels_last"
+    ),
+}
+# The layers after the blocks, in their order.
+_ENDING = ("encoder_norm", "pooling", "pre_logits", "head")
 
 
 @takes_own_arguments
@@ -102,7 +116,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         TypeError: an argument is unknown.
         zoo.CatalogError: no such release of this variant.
         zoo.CheckpointError: the file is not a whole checkpoint.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         Paper section 3.1; the released `.npz` files. Other sources: `zoo.read`.
@@ -151,19 +165,23 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         )
     name = name or _layer_name(variant or "vision_transformer")
 
-    class_token = pooling != "gap"
     checkpoint = None
-    if weights is not None:
-        checkpoint = released.read_weights(weights, variant, config.num_heads)
+    class_token = pooling != "gap"
+    if weights is None:
+        config = config.completed()
+    else:
+        checkpoint = read_weights(weights, variant, config.num_heads)
+        path = checkpoint.path
+        config = config.completed(checkpoint.config, path)
         if pooling != "token":
             class_token = checkpoint.class_token
         if image_size is None:
-            image_size = released.image_size(checkpoint, config)
+            image_size = _image_size(checkpoint, config)
         if include_top and classes is None:
             classes = checkpoint.classes
             if classes is None:
                 raise ValueError(
-                    f"{checkpoint.path} has no head: pass classes=K for a new one, or "
+                    f"{path} has no head: pass classes=K for a new one, or "
                     "include_top=False."
                 )
         new_head = new_head or classes != checkpoint.classes
@@ -172,42 +190,26 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             if head_bias_init != 0.0:
                 raise ValueError(
                     f"head_bias_init={head_bias_init!r} is for a new head, and that of "
-                    f"{checkpoint.path} is kept: leave it out, or pass new_head=True "
-                    "or another number of classes."
+                    f"{path} is kept: leave it out, or pass new_head=True or another "
+                    "number of classes."
                 )
-
-    if checkpoint is None:
-        config = config.completed()
-    else:
-        config = config.completed(checkpoint.semantics, checkpoint.path)
     image_size = pair(224 if image_size is None else image_size, "image_size")
     grid_size = config.grid_size(image_size, name=variant or name)
-    classes = 1000 if classes is None else classes
 
     with dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
         images = images_input(image_size, channels)
-        features = images
-        if config.is_hybrid:
-            features = resnet(
-                images,
-                config.resnet_stages,
-                config.resnet_width,
-                config.resnet_padding,
-                config.resnet_epsilons,
-            )
-        tokens = PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(
-            features
-        )
+        tokens = _patches(images, config)
         if class_token:
             tokens = ClassToken(name="class_token")(tokens)
         at_stem, at_blocks = _positions(config, grid_size)
         if at_stem is not None:
             tokens = at_stem(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
-        for index in range(config.num_layers):
+        relative = config.position_embedding == "relative"
+        for index, positions in enumerate(at_blocks):
+            if positions is not None:
+                tokens = positions(tokens)
             depth = index / max(config.num_layers - 1, 1)
-            if at_blocks[index] is not None:
-                tokens = at_blocks[index](tokens)
             tokens = TransformerBlock(
                 num_heads=config.num_heads,
                 mlp_dim=config.mlp_dim,
@@ -215,39 +217,37 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 stochastic_depth_rate=stochastic_depth_rate * depth,
                 activation=config.activation,
                 layer_norm_epsilon=config.layer_norm_epsilon,
-                relative_positions=config.position_embedding == "relative",
+                relative_positions=relative,
+                grid_size=grid_size if relative else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
-        outputs = LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(tokens)
-
-        if pooling == "token":
-            outputs = ClassTokenPooling(name="pooling")(outputs)
-        elif pooling == "gap" and class_token:
-            outputs = PatchPooling(name="pooling")(outputs)
-        elif pooling == "gap":
-            outputs = keras.layers.GlobalAveragePooling1D(
-                data_format="channels_last", name="pooling"
-            )(outputs)
+        ending = {
+            "encoder_norm": LayerNorm(config.layer_norm_epsilon, name="encoder_norm")
+        }
+        if pooling is not None:
+            ending["pooling"] = _POOLINGS[pooling, class_token](name="pooling")
         if representation_size is not None:
-            outputs = keras.layers.Dense(
+            ending["pre_logits"] = keras.layers.Dense(
                 representation_size,
                 activation="tanh",
                 kernel_initializer="lecun_normal",
                 name="pre_logits",
-            )(outputs)
+            )
         if include_top:
-            outputs = keras.layers.Dense(
-                classes,
+            ending["head"] = keras.layers.Dense(
+                1000 if classes is None else classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
                 dtype=head_dtype(),
                 name="head",
-            )(outputs)
-        model = keras.Model(images, outputs, name=name)
+            )
+        for part in _ENDING:
+            tokens = ending[part](tokens) if part in ending else tokens
+        model = keras.Model(images, tokens, name=name)
 
     if checkpoint is not None:
-        released.assign(
+        assign(
             model,
             checkpoint,
             new_head=new_head,
@@ -256,16 +256,40 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     return model
 
 
+def _image_size(checkpoint, config):
+    """The (height, width) in pixels that a checkpoint was trained at."""
+    if checkpoint.grid_size is None:
+        raise ValueError(
+            f"{checkpoint.path} has {checkpoint.num_positions} positions, which is not "
+            "a square grid: pass the image_size=(height, width) it was trained at."
+        )
+    sides = zip(checkpoint.grid_size, config.stride, strict=True)
+    return tuple(side * stride for side, stride in sides)
+
+
+def _patches(images, config):
+    """The embedded patches of images, in a hybrid of its ResNet's features."""
+    if config.is_hybrid:
+        images = resnet(
+            images,
+            config.resnet_stages,
+            config.resnet_width,
+            config.resnet_padding,
+            config.resnet_epsilons,
+        )
+    return PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(images)
+
+
 def _positions(config, grid_size):
     """The layer that adds positions at the stem, and those before each block, or None.
 
     Only what released files hold has the name `keras_vit.weights` knows it by.
     """
-    kinds = {"learned": AddPositionEmbs, "2d": AddPositionEmbs2D}
-    layer = kinds.get(config.position_embedding)
     nowhere = [None] * config.num_layers
-    if layer is None:
+    kinds = {"learned": AddPositionEmbs, "2d": AddPositionEmbs2D}
+    if config.position_embedding not in kinds:
         return None, nowhere
+    layer = kinds[config.position_embedding]
     if config.position_embedding_at == "stem":
         name = "position_embedding"
         if not config.has_released_positions:
@@ -274,9 +298,10 @@ def _positions(config, grid_size):
     if config.position_embedding_at == "every_layer_shared":
         shared = layer(grid_size, name="shared_position_embedding")
         return None, [shared] * config.num_layers
-    numbers = range(config.num_layers)
-    own = [layer(grid_size, name=f"position_embedding_{index}") for index in numbers]
-    return None, own
+    return None, [
+        layer(grid_size, name=f"position_embedding_{index}")
+        for index in range(config.num_layers)
+    ]
 
 
 def _layer_name(variant):

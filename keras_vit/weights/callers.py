@@ -1,16 +1,13 @@
-"""Who called this package."""
+"""The caller of this package, for warnings."""
 
 import inspect
 
+# The baselines of train warn of weights as well.
+_OURS = ("keras_vit", "train")
+
 
 def stacklevel():
-    """Returns the level of the caller outside of keras_vit, for `warnings.warn`.
-
-    Example:
-
-    >>> stacklevel() >= 1
-    True
-    """
+    """Returns the level of the caller outside of our packages, for `warnings.warn`."""
     frame, level = inspect.currentframe().f_back, 1
     while frame.f_back and _is_ours(frame):
         frame, level = frame.f_back, level + 1
@@ -18,4 +15,4 @@ def stacklevel():
 
 
 def _is_ours(frame):
-    return frame.f_globals.get("__name__", "").partition(".")[0] == "keras_vit"
+    return frame.f_globals.get("__name__", "").partition(".")[0] in _OURS

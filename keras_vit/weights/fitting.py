@@ -1,4 +1,4 @@
-"""Arrays of a file changed to what a model takes: other sizes, images in [-1, 1]."""
+"""Fitting a file's arrays to a model: image size, input range, gray images."""
 
 import math
 
@@ -11,7 +11,7 @@ _KERNEL, _BIAS = EMBEDDING_ARRAYS
 
 
 def changed_arrays(checkpoint, shapes, grid_size, method):
-    """Returns the arrays that a model does not take as its file has them.
+    """Returns {released name: array} of those that a model does not take as they are.
 
     Args:
         checkpoint: `zoo.Checkpoint`.
@@ -19,11 +19,9 @@ def changed_arrays(checkpoint, shapes, grid_size, method):
         grid_size: (rows, columns) of the model's patches.
         method: str, see `zoo.resize`.
 
-    Returns:
-        Dict of released name to float32 array.
-
     Raises:
-        zoo.CheckpointError: the model's grid, or its images in [-1, 1], cannot be had.
+        zoo.CheckpointError: the file's grid is not known, or a hybrid does not take
+            images in [-1, 1].
     """
     embedding = checkpoint.arrays[POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
@@ -35,7 +33,9 @@ def changed_arrays(checkpoint, shapes, grid_size, method):
                 f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
             )
         old_grid = grid_size
-    fitted = {POSITION_EMBEDDING: zoo.resize(embedding, old_grid, grid_size, method)}
+    prefix = checkpoint.num_prefix_tokens
+    table = zoo.resize(embedding, old_grid, grid_size, method, prefix)
+    fitted = {POSITION_EMBEDDING: table}
     if not checkpoint.semantics.takes_unit_range:
         fitted |= _taking_unit_range(checkpoint)
     if shapes[_KERNEL][2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:

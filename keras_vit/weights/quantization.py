@@ -1,42 +1,12 @@
 """Models with int8 weights."""
 
-import operator
-
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers import (
-    MLP,
-    PatchEncoder,
-    ResidualUnit,
-    SelfAttention,
-    StdConv2D,
-    TransformerBlock,
-    int8,
-)
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
-
-_ATTENTION = ("query", "key", "value", "out")
-_MLP = ("expand", "project")
-_BLOCK = (
-    *(f"attention.{name}" for name in _ATTENTION),
-    *(f"mlp.{name}" for name in _MLP),
-)
-_UNIT = ("conv1", "conv2", "conv3", "conv_proj")
-
-# A layer's class -> its class with int8 kernels, and the parts that have one; no parts
-# where it is the layer itself.
-_INT8 = {
-    keras.layers.Dense: (int8.Int8Dense, ()),
-    PatchEncoder: (int8.Int8PatchEncoder, ()),
-    StdConv2D: (int8.Int8StdConv2D, ()),
-    SelfAttention: (int8.Int8SelfAttention, _ATTENTION),
-    MLP: (int8.Int8MLP, _MLP),
-    TransformerBlock: (int8.Int8TransformerBlock, _BLOCK),
-    ResidualUnit: (int8.Int8ResidualUnit, _UNIT),
-    PreActivationUnit: (int8.Int8PreActivationUnit, _UNIT),
-}
+from keras_vit.layers import StdConv2D
+from keras_vit.layers.base import Composite
+from keras_vit.layers.int8 import INT8_CLASSES
 
 
 def quantize_weights(model):
@@ -94,20 +64,7 @@ def quantize_weights(model):
 
 
 def is_quantized(model):
-    """Tells whether a model has int8 weights.
-
-    Args:
-        model: a built `keras.Model`.
-
-    Returns:
-        Bool.
-
-    Example:
-
-    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> is_quantized(model), is_quantized(quantize_weights(model))
-    (False, True)
-    """
+    """Returns whether a built model has int8 weights."""
     return any(variable.dtype == "int8" for variable in model.weights)
 
 
@@ -155,7 +112,7 @@ def _check(model):
 
 
 def _quantized(layer):
-    kind, _ = _INT8.get(type(layer), (type(layer), ()))
+    kind = INT8_CLASSES.get(type(layer), type(layer))
     return kind.from_config(layer.get_config())
 
 
@@ -167,41 +124,36 @@ def _copy_weights(model, quantized):
         copy = quantized.get_layer(layer.name)
         if isinstance(layer, keras.Model):
             _copy_weights(layer, copy)
-        elif type(layer) in _INT8:
-            _copy_kernels(layer, copy)
+        elif type(layer) in INT8_CLASSES:
+            for source, target in zip(_parts(layer), _parts(copy), strict=True):
+                if hasattr(target, "assign_int8"):
+                    target.assign_int8(*int8_and_scale(_kernel(source)))
             for source, target in zip(_others(layer), _others(copy), strict=True):
                 target.assign(source)
         else:
             copy.set_weights(layer.get_weights())
 
 
-def _copy_kernels(layer, copy):
-    _, parts = _INT8[type(layer)]
-    # Only some units have a projection.
-    parts = [part for part in parts if part != "conv_proj" or layer.projects]
-    holders = (
-        [(layer, copy)]
-        if not parts
-        else [
-            (operator.attrgetter(part)(layer), operator.attrgetter(part)(copy))
-            for part in parts
-        ]
-    )
-    for source, target in holders:
-        kernel = source.kernel
-        if isinstance(source, StdConv2D):
-            kernel = source.standardized(kernel)
-        kernel = ops.convert_to_numpy(ops.cast(kernel, "float32"))
-        if not np.isfinite(kernel).all():
-            raise ValueError(
-                f"The kernel of {source.path} has values that are not finite: load "
-                "weights that are."
-            )
-        target.assign_int8(*int8_and_scale(kernel))
+def _parts(layer):
+    inner = layer.all_parts() if isinstance(layer, Composite) else ()
+    return [layer, *(part for _, _, part in inner)]
+
+
+def _kernel(layer):
+    kernel = layer.kernel
+    if isinstance(layer, StdConv2D):
+        kernel = layer.standardized(kernel)
+    kernel = ops.convert_to_numpy(ops.cast(kernel, "float32"))
+    if not np.isfinite(kernel).all():
+        raise ValueError(
+            f"The kernel of {layer.path} has values that are not finite: load "
+            "weights that are."
+        )
+    return kernel
 
 
 def _others(layer):
-    """A layer's variables that stay as they are, in an order of their own."""
+    # What stays as it is, in an order of its own.
     return [
         weight
         for weight in layer.weights

@@ -1,16 +1,17 @@
-"""Where released arrays go: the variables of a model by the released keys."""
+"""The mapping from released array names to the variables of a model."""
 
 import collections
 import operator
 import re
 
 import keras
+from keras import ops
 
 from keras_vit.layers import ClassTokenPooling, PatchPooling, StochasticDepth
 from keras_vit.weights.quantization import is_quantized
 
 _LISTED = 10
-# What a model that answers computes alike without.
+# Layers that do nothing but in training.
 _IDLE = (
     keras.layers.ActivityRegularization,
     keras.layers.Dropout,
@@ -21,7 +22,7 @@ _IDLE = (
     keras.layers.SpatialDropout1D,
     StochasticDepth,
 )
-# Layers without weights that models of ours and of BiT have, which their makers make.
+# Layers without weights, by the names that models give them.
 _WITHOUT_WEIGHTS = {
     "pooling": (
         ClassTokenPooling,
@@ -36,92 +37,126 @@ _WITHOUT_WEIGHTS = {
 }
 
 
-def placed(model, places_of_layers):
-    """Yields what a table says of a model's layers.
+class ReleasedPlaces:
+    """Where the arrays of released files go in one kind of models.
 
     Args:
-        model: `keras.Model`.
-        places_of_layers: dict of a pattern of layers' names to a dict of released key,
-            with `{}` for each group of the pattern, to the attribute of the layer that
-            holds its variable.
-
-    Yields:
-        Tuples of the released key, the key as in the table, the variable (with LoRA the
-        kernel that the layer computes with, a tensor) and the layer.
-
-    Raises:
-        ValueError: the model's weights are quantised, or a layer lacks a variable that
-            released files hold.
-    """
-    for key, pattern, variable, layer, _ in _placed(model, places_of_layers):
-        yield key, pattern, variable, layer
-
-
-def check_complete(model, names, maker):
-    """Makes sure that a model has the layers that every released one has.
-
-    Args:
-        model: `keras.Model`.
-        names: tuple of str, from the first layer to the last.
+        layers: dict of a pattern of layers' names to a dict of released key, with `{}`
+            for each group of the pattern, to the attribute of the layer that holds its
+            variable.
+        required: tuple of str, names of layers from the first to the last, which every
+            model of the kind has.
         maker: str, what makes such models, for messages.
-
-    Raises:
-        ValueError: it has not.
+        shape: function of the key in the table, the variable's shape and its layer to
+            the released shape.
     """
-    there = {layer.name for layer in model.layers}
-    missing = [name for name in names if name not in there]
-    if len(missing) == len(names):
+
+    def __init__(self, layers, required, maker, shape):
+        self._layers, self._required = layers, required
+        self._maker, self._shape = maker, shape
+
+    def variables(self, model):
+        """Returns {released key: (variable, released shape)} of a model.
+
+        With LoRA a variable is the kernel that the layer computes with, a tensor.
+
+        Raises:
+            ValueError: the model is not a whole one of the kind, or has int8 weights.
+        """
+        self._check_complete(model)
+        return {
+            key: (variable, self._shape(pattern, tuple(variable.shape), layer))
+            for key, pattern, variable, layer, _ in self._placed(model)
+        }
+
+    def _check_complete(self, model):
+        there = {layer.name for layer in model.layers}
+        missing = [name for name in self._required if name not in there]
+        if len(missing) == len(self._required):
+            raise ValueError(
+                f"Model {model.name!r} has no layers of the released names: pass a "
+                f"model made by {self._maker}, not a model that wraps one."
+            )
+        if missing:
+            raise ValueError(
+                f"Model {model.name!r} is a part of a model, without the layers "
+                f"{', '.join(missing)}, and released files hold whole ones: pass the "
+                "model that it was cut from."
+            )
+
+    def check_accounted(self, model):
+        """Makes sure that every weight and layer of a model has a place.
+
+        Seeds of random layers are no weights, and layers that do nothing but in
+        training need no place.
+
+        Raises:
+            ValueError: some have none, and are named; or a layer is called twice.
+        """
+        accounted, layers = set(), set()
+        for _, _, variable, layer, holder in self._placed(model):
+            accounted.add(id(variable))
+            layers.add(id(layer))
+            if _adds_lora(holder):
+                accounted |= {
+                    id(weight)
+                    for weight in holder.weights
+                    if weight.name in ("kernel", "lora_kernel_a", "lora_kernel_b")
+                }
+        others = [w.path for w in model.weights if id(w) not in accounted]
+        if not others:
+            _check_layers(model, layers)
+            return
+        more = len(others) - _LISTED
+        listed = ", ".join(others[:_LISTED]) + (f" and {more} more" if more > 0 else "")
         raise ValueError(
-            f"Model {model.name!r} has no layers of the released names: pass a model "
-            f"made by {maker}, not a model that wraps one."
-        )
-    if missing:
-        raise ValueError(
-            f"Model {model.name!r} is a part of a model, without the layers "
-            f"{', '.join(missing)}, and released files hold whole ones: pass the model "
-            "that it was cut from."
+            f"Model {model.name!r} has weights that have no released name and would be "
+            f"lost: {listed}. Keep it with Model.save, or pass a model without them, "
+            "whose head is a Dense layer called 'head'."
         )
 
+    def check_loadable(self, model):
+        """Raises a `ValueError` where a model has LoRA's products beside kernels."""
+        for _, _, _, _, holder in self._placed(model):
+            if _adds_lora(holder):
+                raise ValueError(
+                    f"Model {model.name!r} has LoRA's products beside the kernel of "
+                    f"{holder.path}, which a file would not replace: load the weights "
+                    "first and call enable_lora then."
+                )
 
-def check_accounted(model, places_of_layers):
-    """Makes sure that a table has a place for every weight and layer of a model.
+    def _placed(self, model):
+        """Yields keys, the keys in the table, variables, layers and their parts."""
+        if is_quantized(model):
+            raise ValueError(
+                f"Model {model.name!r} has int8 weights, and released files hold float "
+                "ones: keep it with Model.save and load it with "
+                "keras.saving.load_model, or pass the model that "
+                "keras_vit.quantize_weights was given."
+            )
+        for layer in model.layers:
+            for pattern, places in self._layers.items():
+                match = re.fullmatch(pattern, layer.name)
+                for key, place in places.items() if match else ():
+                    # A composite layer makes only the parts that it needs.
+                    part = place.partition(".")[0]
+                    declared = part in getattr(layer, "parts", ())
+                    if declared and getattr(layer, part, None) is None:
+                        continue
+                    holder, variable = _at(model, layer, place)
+                    yield key.format(*match.groups()), key, variable, layer, holder
 
-    Seeds of random layers are no weights, and what does nothing but in training needs
-    no place.
 
-    Args:
-        model: `keras.Model`.
-        places_of_layers: as `placed` takes it.
-
-    Raises:
-        ValueError: there is none for some, which are named; or a layer is called more
-            than once.
-    """
-    accounted, layers = set(), set()
-    for _, _, variable, layer, holder in _placed(model, places_of_layers):
-        accounted.add(id(variable))
-        layers.add(id(layer))
-        if _adds_lora(holder):
-            accounted |= {
-                id(weight)
-                for weight in holder.weights
-                if weight.name in ("kernel", "lora_kernel_a", "lora_kernel_b")
-            }
-    others = [weight.path for weight in model.weights if id(weight) not in accounted]
-    if not others:
-        _check_layers(model, layers)
-        return
-    more = len(others) - _LISTED
-    listed = ", ".join(others[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-    raise ValueError(
-        f"Model {model.name!r} has weights that have no released name and would be "
-        f"lost: {listed}. Keep it with Model.save, or pass a model without them, "
-        "whose head is a Dense layer called 'head'."
-    )
+def as_arrays(variables):
+    """Returns {released key: float32 array} of `ReleasedPlaces.variables`."""
+    return {
+        key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
+        for key, (variable, shape) in variables.items()
+    }
 
 
 def _check_layers(model, placed_layers):
-    """Makes sure that a model calls nothing but its layers of a place, each once."""
+    """Makes sure that a model calls only layers that have a place, each once."""
     for operation in getattr(model, "operations", model.layers):
         if id(operation) in placed_layers or isinstance(operation, _IDLE):
             continue
@@ -143,41 +178,6 @@ def _check_layers(model, placed_layers):
                 "and what is loaded from a released file would call it once: keep the "
                 "model with Model.save."
             )
-
-
-def check_loadable(model, places_of_layers):
-    """Makes sure that arrays can be assigned to all variables of the table.
-
-    Raises:
-        ValueError: the model has LoRA's products beside kernels.
-    """
-    for _, _, _, _, holder in _placed(model, places_of_layers):
-        if _adds_lora(holder):
-            raise ValueError(
-                f"Model {model.name!r} has LoRA's products beside the kernel of "
-                f"{holder.path}, which a file would not replace: load the weights "
-                "first and call enable_lora then."
-            )
-
-
-def _placed(model, places_of_layers):
-    if is_quantized(model):
-        raise ValueError(
-            f"Model {model.name!r} has int8 weights, and released files hold float "
-            "ones: keep it with Model.save and load it with keras.saving.load_model, "
-            "or pass the model that keras_vit.quantize_weights was given."
-        )
-    for layer in model.layers:
-        for pattern, places in places_of_layers.items():
-            match = re.fullmatch(pattern, layer.name)
-            if not match:
-                continue
-            for key, place in places.items():
-                # Only some units have a projection.
-                if "_proj" in place and not getattr(layer, "projects", True):
-                    continue
-                holder, variable = _at(model, layer, place)
-                yield key.format(*match.groups()), key, variable, layer, holder
 
 
 def _at(model, layer, place):

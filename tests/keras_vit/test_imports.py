@@ -1,4 +1,5 @@
 import doctest
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -79,11 +80,17 @@ def modules():
     return ["keras_vit", *(package.name for package in packages)]
 
 
+# Many examples begin with the same model, and few change it: those have one alone.
+made_once = functools.cache(keras_vit.VisionTransformer)
+
+
 @pytest.mark.parametrize("name", modules())
 def test_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     names = {**vars(module), **PUBLIC, "keras": keras, "keras_vit": keras_vit, "np": np}
+    if "models" not in name:
+        names["VisionTransformer"] = made_once
     failures = []
     runner = doctest.DocTestRunner(
         optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False

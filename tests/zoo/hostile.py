@@ -16,7 +16,7 @@ import zoo
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
 # The same examples each time, unless more are asked for.
 fuzz = hypothesis.settings(
-    max_examples=int(EXAMPLES or 60),
+    max_examples=int(EXAMPLES or 40),
     derandomize=EXAMPLES is None,
     database=None,
     deadline=None,

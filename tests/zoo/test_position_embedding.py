@@ -63,32 +63,34 @@ def test_released_resize_of_a_non_square_grid():
     np.testing.assert_allclose(got[0, 1:].reshape(9, 5, -1), expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("method", ["bilinear", "bicubic", "lanczos3"])
-def test_other_methods_equal_tensorflow(method):
-    tf = pytest.importorskip("tensorflow")
-    for old, new in [
-        ((14, 14), (24, 24)),
-        ((24, 24), (14, 14)),
-        ((4, 7), (9, 5)),
-        ((12, 12), (7, 7)),
-        ((3, 3), (1, 1)),
-        ((1, 1), (3, 3)),
-        ((16, 16), (16, 8)),
-        ((32, 32), (5, 31)),
-    ]:
-        before = table(*old)
-        got = position_embedding.resize(before, old, new, method)
-        grid = before[:, 1:].reshape(1, *old, -1)
-        expected = tf.image.resize(grid, new, method=method, antialias=True)
-        # TensorFlow computes its weights in float32.
-        np.testing.assert_allclose(
-            got[0, 1:].reshape(*new, -1),
-            expected[0].numpy(),
-            rtol=0,
-            atol=5e-6,
-            err_msg=f"{old}->{new}",
-        )
-        np.testing.assert_array_equal(got[:, 0], before[:, 0])
+def test_other_methods_equal_tensorflow():
+    """The file has `tf.image.resize(..., antialias=True)` of the same tables."""
+    with np.load(GOLDENS / "position_embedding_methods.npz") as golden:
+        assert len(golden) == 3 * 8
+        for name, expected in golden.items():
+            method, _, grids = name.partition("/")
+            old, new = (
+                tuple(map(int, grid.split("x"))) for grid in grids.split("_to_")
+            )
+            before = table(*old, hidden_size=1)
+            got = position_embedding.resize(before, old, new, method)
+            # TensorFlow computes its weights in float32.
+            np.testing.assert_allclose(
+                got[0, 1:].reshape(new), expected, rtol=0, atol=5e-6, err_msg=name
+            )
+            np.testing.assert_array_equal(got[:, 0], before[:, 0])
+
+
+def test_rows_of_other_tokens_than_patches_are_kept():
+    before = table(4, 4, tokens=5)
+    got = position_embedding.resize(before, (4, 4), (2, 3), num_prefix_tokens=5)
+    assert got.shape == (1, 11, 3)
+    np.testing.assert_array_equal(got[:, :5], before[:, :5])
+    patches = position_embedding.resize(before[:, 5:], (4, 4), (2, 3))
+    np.testing.assert_array_equal(got[:, 5:], patches)
+    for tokens in (None, 1, 4):
+        with pytest.raises(ValueError, match=r"needs shape .1, \d+, hidden size"):
+            position_embedding.resize(before, (4, 4), (2, 3), num_prefix_tokens=tokens)
 
 
 @pytest.mark.parametrize("method", position_embedding.METHODS)

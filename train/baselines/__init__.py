@@ -1,11 +1,23 @@
-"""ResNets to compare a Vision Transformer with, built the way the trainer wants."""
+"""ResNet baselines to compare a Vision Transformer with."""
 
 import keras
 
-import keras_vit
 import zoo
 from keras_vit.layers.sizes import pair
+from train.baselines.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTConfig, BiTResNet
+from train.baselines.bit_weights import load_bit_weights, save_bit_weights
 from train.common.errors import RunError
+
+__all__ = [
+    "BASELINES",
+    "BIT_VARIANTS",
+    "BiTConfig",
+    "BiTResNet",
+    "BiT_R50x1",
+    "build",
+    "load_bit_weights",
+    "save_bit_weights",
+]
 
 
 def build(name, *, weights=None, image_size=224, classes):
@@ -54,7 +66,7 @@ def build(name, *, weights=None, image_size=224, classes):
 
 def _bit_r50x1(weights, image_size):
     try:
-        return keras_vit.BiT_R50x1(weights, include_top=False, image_size=image_size)
+        return BiT_R50x1(weights, include_top=False, image_size=image_size)
     except zoo.CatalogError as error:
         raise ValueError(
             f"weights {weights!r} are neither a file nor a URL: pass the .npz of a "

@@ -24,7 +24,7 @@ _NEEDED = {
     "few_shot": (*_DATA, "jinja2", "yaml"),
     "compare": (*_DATA, "jinja2"),
     "explain": (*_DATA, "jinja2", "matplotlib", "scipy", "yaml"),
-    "export": (*_DATA, "scipy", "yaml"),
+    "export": (*_DATA, "jinja2", "scipy", "yaml"),
     "publish": (*_DATA, "jinja2", "yaml"),
 }
 

@@ -1,99 +1,172 @@
-"""What a model can be exported as: a row each."""
+"""The export formats: one row each, read by flags, checks, help, report and tests.
+
+A new format is a row of `FORMATS`. A new runtime is a `Runtime` as well: a function
+that writes its files, one that loads them, and `templates/NAME.md.jinja`, which shows
+in the report how to load them.
+"""
 
 import dataclasses
 
-from train.export.packages import LITERT, ONNX, need
+ALL = "all"
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """A library that runs exported files.
+
+    `writer` and `loader` are `"module:function"`, see `train.export.runtimes`;
+    `packages` are those that they import besides TensorFlow.
+    """
+
+    name: str
+    writer: str
+    loader: str
+    packages: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A kind of export.
+    """An export format.
 
     Args:
-        kind: str, `"saved_model"`, `"tflite"` or `"onnx"`.
-        file: str, where it lies in the folder of the exports.
-        min_agreement: float, how much of what it answers must be as Keras has it
-            unless somebody says otherwise: what is below is broken, not rounded.
-        precision: str, as the writer calls it; None where there is but one.
-        packages: tuple of str, what writing and running it needs besides TensorFlow,
-            as imported.
+        name: str, as `--format` takes it.
+        help: str, for --help and docs/export.md.
+        runtime: `Runtime`.
+        file: str, path in the folder of the exports.
+        min_agreement: float, the agreement with the Keras model that is required by
+            default: less means a broken conversion, not rounding.
+        precision: str, the writer's argument; None where it has none.
+        options: tuple of str, which of `export`'s options the writer takes.
+        is_quantized: bool, whether the writer takes `calibration` and `min_agreement`.
+        needs_calibration: bool, whether it cannot do without `calibration`.
     """
 
-    kind: str
+    name: str
+    help: str
+    runtime: Runtime
     file: str
     min_agreement: float
     precision: str | None = None
-    packages: tuple[str, ...] = ()
-
-    @property
-    def is_quantised(self):
-        return self.precision in ("dynamic", "int8")
+    options: tuple[str, ...] = ()
+    is_quantized: bool = False
+    needs_calibration: bool = False
 
 
-# The disagreement allowed is about twice what rounding alone makes in ViT-Ti/16, whose
-# classes are the closest to each other (docs/export.md): none in float16 but at ties,
-# 2.6% of photos with matrices in int8, 6.6% with fixed scales besides. A conversion
-# that is broken disagrees for 10 to 100%.
+SAVED_MODEL = Runtime(
+    "saved_model",
+    writer="train.inference.saved_model:write_saved_model",
+    loader="train.export.runtimes:saved_model",
+)
+TFLITE = Runtime(
+    "tflite",
+    writer="train.export.tflite:write_tflite",
+    loader="train.export.runtimes:tflite",
+    packages=("ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
+)
+ONNX = Runtime(
+    "onnx",
+    writer="train.export.onnx:write_onnx",
+    loader="train.export.runtimes:onnx",
+    packages=("onnx", "onnxruntime"),
+)
+# The disagreement allowed is about twice what rounding alone causes in ViT-Ti/16, whose
+# classes are the closest to each other (docs/export.md): none in float16 except ties,
+# 2.6% of photos with int8 matrices, 6.6% with fixed scales as well. A broken conversion
+# disagrees for 10 to 100%.
 FLOAT, DYNAMIC, INT8 = 0.995, 0.95, 0.9
-# TensorFlow Serving takes the largest number among a model's folders.
+_BATCH = ("dynamic_batch",)
 FORMATS = {
-    "saved_model": Format("saved_model", "saved_model/1", FLOAT),
-    "tflite": Format("tflite", "model.tflite", FLOAT, "float32", LITERT),
-    "tflite-float16": Format(
-        "tflite", "model-float16.tflite", FLOAT, "float16", LITERT
-    ),
-    "tflite-dynamic": Format(
-        "tflite", "model-dynamic.tflite", DYNAMIC, "dynamic", LITERT
-    ),
-    "tflite-int8": Format("tflite", "model-int8.tflite", INT8, "int8", LITERT),
-    "onnx": Format("onnx", "model.onnx", FLOAT, "float32", ONNX),
-    "onnx-float16": Format("onnx", "model-float16.onnx", FLOAT, "float16", ONNX),
+    row.name: row
+    for row in (
+        # TensorFlow Serving loads the folder with the highest number.
+        Format(
+            name="saved_model",
+            help="TensorFlow, TensorFlow Serving (`OUT/saved_model/1`) and Hub",
+            runtime=SAVED_MODEL,
+            file="saved_model/1",
+            min_agreement=FLOAT,
+        ),
+        Format(
+            name="tflite",
+            help="LiteRT, float32",
+            runtime=TFLITE,
+            file="model.tflite",
+            min_agreement=FLOAT,
+            precision="float32",
+            options=_BATCH,
+        ),
+        Format(
+            name="tflite-float16",
+            help="weights in float16: half the size",
+            runtime=TFLITE,
+            file="model-float16.tflite",
+            min_agreement=FLOAT,
+            precision="float16",
+            options=_BATCH,
+        ),
+        Format(
+            name="tflite-dynamic",
+            help="all matrices in int8: a quarter of the size, the fastest on a CPU",
+            runtime=TFLITE,
+            file="model-dynamic.tflite",
+            min_agreement=DYNAMIC,
+            precision="dynamic",
+            options=_BATCH,
+            is_quantized=True,
+        ),
+        Format(
+            name="tflite-int8",
+            help="fixed scales for accelerators; calibrated on training images",
+            runtime=TFLITE,
+            file="model-int8.tflite",
+            min_agreement=INT8,
+            precision="int8",
+            options=(*_BATCH, "uint8"),
+            is_quantized=True,
+            needs_calibration=True,
+        ),
+        Format(
+            name="onnx",
+            help="opset 20, standard operators",
+            runtime=ONNX,
+            file="model.onnx",
+            min_agreement=FLOAT,
+            precision="float32",
+        ),
+        Format(
+            name="onnx-float16",
+            help="weights and products in float16",
+            runtime=ONNX,
+            file="model-float16.onnx",
+            min_agreement=FLOAT,
+            precision="float16",
+        ),
+    )
 }
-ALL = "all"
 
 
-def chosen(names, *, dynamic_batch=False, uint8=False):
-    """Returns the names of formats, each once and in the order of `FORMATS`.
+def select(names, **options):
+    """Returns the formats of some names, each once and in the order of `FORMATS`.
 
-    Args:
-        names: sequence of str, `"all"` for all of them.
-        dynamic_batch: bool, whether TFLite shall take any number of images at a time.
-        uint8: bool, whether full int8 shall take and give uint8.
+    A ValueError says that there is no name, that one is unknown, or that none of the
+    formats takes one of the options that are true.
 
-    Raises:
-        ValueError: there are none, one is unknown, or none has the option.
-
-    Example:
-
-    >>> chosen(["onnx", "saved_model", "onnx"])
+    >>> [row.name for row in select(["onnx", "saved_model", "onnx"])]
     ['saved_model', 'onnx']
     """
     unknown = [name for name in names if name != ALL and name not in FORMATS]
     if unknown or not names:
-        wrong = f"{', '.join(map(repr, unknown))} is no format" if unknown else None
+        wrong = f"{', '.join(map(repr, unknown))} is not a format" if unknown else None
         raise ValueError(
             f"{wrong or 'No format is given'}: choose from {', '.join(FORMATS)}, "
             f"separated by commas, or {ALL}."
         )
-    names = [name for name in FORMATS if name in names or ALL in names]
-    if dynamic_batch and all(FORMATS[name].kind != "tflite" for name in names):
-        raise ValueError(
-            "dynamic_batch is of TFLite, and none is asked for: the other formats take "
-            "any number of images in any case."
-        )
-    if uint8 and "tflite-int8" not in names:
-        raise ValueError("uint8 is of tflite-int8, which is not asked for.")
-    return names
-
-
-def need_packages(names):
-    """Makes sure that what some formats need is installed.
-
-    Args:
-        names: iterable of str.
-
-    Raises:
-        RunError: something is not.
-    """
-    for name in names:
-        need(name, FORMATS[name].packages, hint=", or leave it out")
+    rows = [row for row in FORMATS.values() if row.name in names or ALL in names]
+    for option, is_set in options.items():
+        if is_set and not any(option in row.options for row in rows):
+            takers = [row.name for row in FORMATS.values() if option in row.options]
+            raise ValueError(
+                f"{option} is an option of {', '.join(takers)}, which is not among the "
+                "formats: leave it out, or add one."
+            )
+    return rows

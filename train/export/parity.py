@@ -1,8 +1,7 @@
-"""Exports beside the model: each run in its own runtime, in a process of its own."""
+"""Numerical parity: an export's outputs beside those of the Keras model."""
 
 import json
 import os
-import pathlib
 import subprocess
 import tempfile
 
@@ -17,122 +16,79 @@ _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
 
-class Images:
-    """Images in a file, from which any number of processes read them.
-
-    Args:
-        path: str or path of the file, which is written.
-        batches: iterable of arrays (images, height, width, channels).
-
-    Attributes:
-        path: of the file.
-        batches: int, how many.
-        count: int, of the images.
-    """
-
-    def __init__(self, path, batches):
-        self.path = pathlib.Path(path)
-        self.batches = self.count = 0
-        with self.path.open("wb") as file:
-            for images in batches:
-                np.save(file, np.asarray(images, "float32"))
-                self.batches += 1
-                self.count += len(images)
-
-
-def answers(name, runtime, path, images, *, threads):
+def run(name, loader, path, images, *, threads, count=None):
     """Runs a model in a process of its own, on the CPU.
 
-    Args:
-        name: str, what a person calls it.
-        runtime: str, `"keras"`, `"saved_model"`, `"tflite"` or `"onnx"`.
-        path: str or path of the model.
-        images: `Images`.
-        threads: int, that the runtime computes with.
+    `loader` is `"module:function"`, see `train.export.runtimes`, and `images` the path
+    of a file by its `write_images`.
 
     Returns:
-        Tuple of the answers, a float32 array (images, ...), and a dict of facts:
-        `version` of the runtime; `latency`, a dict of the median seconds of a batch of
-        `"1"` and of `"8"`; `one_by_one`, whether the model takes no batches, so that
-        8 images are 8 calls; and `peak_bytes`, the most memory that the process held.
+        Tuple of the outputs, float32 (images, ...), and a dict of facts: `version` of
+        the runtime; `latency`, median seconds of a batch of `"1"` and of `"8"`;
+        `one_by_one`, whether the model takes no batches, so that 8 images are 8 calls;
+        and `peak_bytes`, the largest memory of the process.
 
     Raises:
-        RunError: the model does not run; the message ends as its process did.
+        RunError: the model does not run.
     """
     with tempfile.TemporaryDirectory() as folder:
-        found = os.path.join(folder, "answers.npy")
+        answers = os.path.join(folder, "answers.npy")
         settings = {
-            "runtime": runtime,
+            "loader": loader,
             "path": os.fspath(path),
             "threads": threads,
-            "images": os.fspath(images.path),
-            "batches": images.batches,
-            "answers": found,
+            "images": os.fspath(images),
+            "answers": answers,
             "seconds": _TIMED_SECONDS,
         }
-        facts = _told(name, settings, images.count)
-        return np.load(found), facts
+        facts = _run_process(name, settings, count)
+        return np.load(answers), facts
 
 
 def compare(found, expected, *, top_1, labels=None):
-    """Compares what an export answers with what the model does.
+    """Compares the outputs of an export with those of the model.
 
-    Logits agree where the largest one is of the same class. Features have no classes,
-    and generated images none that stands out: then the agreement is the mean cosine
-    between what the two answer to an image. An answer that is not finite agrees with
+    Logits agree where their largest is of the same class. Features have no classes, and
+    generated images no class that stands out: there the agreement is the mean cosine
+    similarity of the two outputs for an image. Outputs that are not finite agree with
     nothing.
 
     Args:
         found: array (images, ...) of the export.
         expected: array (images, ...) of the model.
         top_1: bool, whether the agreement is that of the largest logits.
-        labels: integers (images,), the right places in the logits; None if unknown.
+        labels: integers (images,), the true classes; None if unknown.
 
     Returns:
-        Dict of "largest_error", the largest absolute difference, None where an answer
-        is not finite; "agreement", of classes with its 95% interval "agreement_low" and
-        "agreement_high"; "not_finite", how many answers; and, with labels, "accuracy"
-        with "accuracy_low" and "accuracy_high".
-
-    Raises:
-        ValueError: the answers are of different shapes.
-
-    Example:
-
-    >>> expected, found = np.array([[1, 2], [4, 3]]), np.array([[1, 2.5], [2.5, 3]])
-    >>> compared = compare(found, expected, top_1=True)
-    >>> compared["agreement"], compared["largest_error"]
-    (0.5, 1.5)
+        Dict of "largest_error", the largest absolute difference, None where an output
+        is not finite; "agreement", for classes with its 95% interval "agreement_low"
+        and "agreement_high"; "not_finite", the number of such outputs; and, with
+        labels, "accuracy" with "accuracy_low" and "accuracy_high".
     """
     if found.shape != expected.shape:
         raise ValueError(
-            f"answers are of shape {found.shape}, where the model's are of "
-            f"{expected.shape}"
+            f"its outputs are of shape {found.shape}, the model's of {expected.shape}"
         )
     finite = np.isfinite(found).reshape(len(found), -1).all(axis=1)
-    if top_1:
-        agrees = found.argmax(axis=1) == expected.argmax(axis=1)
-    else:
-        agrees = _cosines(found, expected)
+    classes = found.argmax(axis=1)
     compared = {
-        "largest_error": None,
-        "agreement": float(np.where(finite, agrees, 0).mean()),
-        "not_finite": int(np.sum(~finite)),
+        "largest_error": float(np.abs(found - expected).max()) if finite.all() else None
     }
     if top_1:
-        low, high = interval(np.sum(finite & agrees), len(agrees))
-        compared |= {"agreement_low": low, "agreement_high": high}
-    if finite.all():
-        compared["largest_error"] = float(np.abs(found - expected).max())
+        agrees = finite & (classes == expected.argmax(axis=1))
+        compared |= _share("agreement", agrees)
+    else:
+        cosines = np.where(finite, _cosines(found, expected), 0)
+        compared["agreement"] = float(cosines.mean())
+    compared["not_finite"] = int(np.sum(~finite))
     if labels is not None:
-        right = finite & (found.argmax(axis=1) == labels)
-        low, high = interval(right.sum(), len(right))
-        compared |= {
-            "accuracy": float(right.mean()),
-            "accuracy_low": low,
-            "accuracy_high": high,
-        }
+        compared |= _share("accuracy", finite & (classes == labels))
     return compared
+
+
+def _share(name, hits):
+    low, high = interval(hits.sum(), len(hits))
+    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
 def _cosines(found, expected):
@@ -142,12 +98,12 @@ def _cosines(found, expected):
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         cosines = np.sum(found * expected, axis=1) / lengths
-    # Nothing but zeros has no direction; two of them are the same.
+    # Zeros have no direction; two vectors of zeros are the same.
     return np.where(lengths > 0, cosines, np.all(found == expected, axis=1))
 
 
-def _told(name, settings, count):
-    """Starts the process, shows how far it is, and returns what it tells at last."""
+def _run_process(name, settings, count):
+    """Starts the process, shows its progress and returns its last report."""
     environment = {
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
@@ -157,30 +113,30 @@ def _told(name, settings, count):
     }
     command = keras_vit_start.python("train.export.runtimes", json.dumps(settings))
     with (
-        tempfile.TemporaryFile("w+", errors="replace") as said,
+        tempfile.TemporaryFile("w+", errors="replace") as stderr,
         progress_bar(total=count, unit="image", desc=name) as bar,
         subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=said, text=True
+            command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
         ) as process,
     ):
-        told = {}
+        report = {}
         try:
             for line in process.stdout:
-                told = json.loads(line)
-                bar.update(told.get("done", 0))
+                report = json.loads(line)
+                bar.update(report.get("done", 0))
             status = process.wait()
         finally:
-            process.kill()  # where this process is stopped
-        if "peak_bytes" not in told:
-            said.seek(0)
-            why = told.get("error") or _last_words(status, said.read())
+            process.kill()  # where this process is interrupted
+        if "peak_bytes" not in report:
+            stderr.seek(0)
+            why = report.get("error") or _last_words(status, stderr.read())
             raise RunError(f"{name} does not run in its runtime: {why}")
-    return told
+    return report
 
 
-def _last_words(status, said):
-    # SIGKILL, which nobody but the kernel should have sent.
+def _last_words(status, stderr):
     reason = f"signal {-status}" if status < 0 else f"status {status}"
-    hint = ", perhaps for want of memory" if status == -9 else ""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # SIGKILL, which only the kernel should have sent.
+    hint = ", perhaps for lack of memory" if status == -9 else ""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     return f"its process ended with {reason}{hint}: {' '.join(lines[-_LAST_LINES:])}"

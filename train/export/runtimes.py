@@ -1,21 +1,25 @@
-"""A model in the runtime of its format: the program of a process of its own.
+"""The program that runs a model in the runtime of its format, one process per model.
 
 `train.export.parity` starts it with one JSON object:
 
-    {"runtime": "keras", "path": ..., "threads": ..., "images": ..., "batches": ...,
+    {"loader": "module:function", "path": ..., "threads": ..., "images": ...,
      "answers": ..., "seconds": ...}
 
-"images" is a file of so many batches, one array after the other, which are read one at
-a time: the peak memory is the model's and not the data's. To stdout go JSON lines:
-{"done": images} after each batch, at last {"version", "one_by_one", "latency",
-"peak_bytes"} or {"error"}. The answers go to a file, as an array.
+"images" is a file of arrays, one batch each, read one at a time: the peak memory is
+that of the model, not of the data. The outputs go to the file "answers". Lines of JSON
+go to stdout: {"done": images} after each batch, and at the end {"version",
+"one_by_one", "latency", "peak_bytes"} or {"error"}.
 
-No import here is another runtime's: their memory would be counted too.
+A loader takes a path and a number of threads. It returns a function from float32 images
+(batch, height, width, channels) to float32 outputs, and a dict of `version` and
+`one_by_one`, whether the model takes no batches. It imports its own runtime alone:
+others would count in its memory.
 """
 
 import importlib.metadata
 import json
 import os
+import pkgutil
 import statistics
 import sys
 import time
@@ -32,42 +36,57 @@ _ERROR_LINES = 3
 
 
 def main():
-    """Runs the model, and tells what was measured."""
-    told = _private_stdout()
+    """Runs the model and reports its outputs, latency and memory."""
+    stdout = _private_stdout()
 
-    def tell(**message):
-        told.write(json.dumps(message) + "\n")
-        told.flush()
+    def report(**message):
+        stdout.write(json.dumps(message) + "\n")
+        stdout.flush()
 
     try:
-        tell(**_measured(json.loads(sys.argv[1]), tell))
+        report(**_measured(json.loads(sys.argv[1]), report))
     except Exception as error:
         lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-        tell(error=" ".join(line.strip() for line in lines[:_ERROR_LINES]))
+        report(error=" ".join(line.strip() for line in lines[:_ERROR_LINES]))
         sys.exit(1)
 
 
-def _measured(settings, tell):
-    load = {"keras": keras, "saved_model": saved_model, "tflite": tflite, "onnx": onnx}
-    run, facts = load[settings["runtime"]](settings["path"], settings["threads"])
-    answers = []
-    with open(settings["images"], "rb") as file:
-        for index in range(settings["batches"]):
-            images = np.load(file)
-            if index == 0:
-                some = np.resize(images, (BATCH, *images.shape[1:]))
-            answers.append(run(images))
-            tell(done=len(images))
+def _measured(settings, report):
+    load = pkgutil.resolve_name(settings["loader"])
+    run, facts = load(settings["path"], settings["threads"])
+    answers, timed = [], None
+    for images in read_images(settings["images"]):
+        if timed is None:
+            timed = np.resize(images, (BATCH, *images.shape[1:]))
+        answers.append(run(images))
+        report(done=len(images))
     latency = {
-        str(batch): _seconds(run, some[:batch], settings["seconds"])
+        str(batch): _seconds(run, timed[:batch], settings["seconds"])
         for batch in (1, BATCH)
     }
     np.save(settings["answers"], np.concatenate(answers))
     return {"latency": latency, "peak_bytes": peak_bytes(), **facts}
 
 
+def write_images(path, batches):
+    """Writes arrays (images, height, width, channels) to a file; returns the images."""
+    count = 0
+    with open(path, "wb") as file:
+        for images in batches:
+            np.save(file, np.asarray(images, "float32"))
+            count += len(images)
+    return count
+
+
+def read_images(path):
+    """Yields the arrays of a file by `write_images`."""
+    with open(path, "rb") as file:
+        while file.peek(1):
+            yield np.load(file)
+
+
 def keras(path, threads):
-    """Returns a function from images to answers, and facts, of a `.keras` file."""
+    """Loads a `.keras` file."""
     tensorflow = _tensorflow(threads)
     import keras
 
@@ -79,7 +98,7 @@ def keras(path, threads):
 
 
 def saved_model(path, threads):
-    """Returns a function from images to answers, and facts, of a SavedModel."""
+    """Loads a SavedModel."""
     tensorflow = _tensorflow(threads)
     loaded = tensorflow.saved_model.load(path)
     signature = loaded.signatures["serving_default"]
@@ -89,28 +108,28 @@ def saved_model(path, threads):
         [answers] = signature(**{name: tensorflow.constant(images)}).values()
         return answers.numpy()
 
-    run.model = loaded  # which the signature alone does not keep
+    run.model = loaded  # the signature alone does not keep it alive
     return run, _facts(f"TensorFlow {tensorflow.__version__}")
 
 
 def tflite(path, threads):
-    """Returns a function from images to answers, and facts, of a TFLite file.
-
-    A model of a fixed batch gets the images one by one.
-    """
+    """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
-    [taken], [given] = interpreter.get_input_details(), interpreter.get_output_details()
-    one_by_one = int(taken["shape_signature"][0]) != -1
+    [given], [output] = (
+        interpreter.get_input_details(),
+        interpreter.get_output_details(),
+    )
+    one_by_one = int(given["shape_signature"][0]) != -1
 
     def of_batch(images):
         if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
-            interpreter.resize_tensor_input(taken["index"], images.shape)
+            interpreter.resize_tensor_input(given["index"], images.shape)
             interpreter.allocate_tensors()
-        interpreter.set_tensor(taken["index"], quantised(images, taken))
+        interpreter.set_tensor(given["index"], quantize(images, given))
         interpreter.invoke()
-        return dequantised(interpreter.get_tensor(given["index"]), given)
+        return dequantize(interpreter.get_tensor(output["index"]), output)
 
     def run(images):
         if not one_by_one:
@@ -123,7 +142,7 @@ def tflite(path, threads):
 
 
 def onnx(path, threads):
-    """Returns a function from images to answers, and facts, of an ONNX file."""
+    """Loads an ONNX file."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -131,27 +150,21 @@ def onnx(path, threads):
     session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]
     )
-    [taken] = session.get_inputs()
-    dtype = {"tensor(float)": "float32", "tensor(float16)": "float16"}[taken.type]
+    [given] = session.get_inputs()
+    dtype = {"tensor(float)": "float32", "tensor(float16)": "float16"}[given.type]
 
     def run(images):
-        [answers] = session.run(None, {taken.name: images.astype(dtype)})
+        [answers] = session.run(None, {given.name: images.astype(dtype)})
         return answers.astype("float32")
 
     return run, _facts(f"ONNX Runtime {onnxruntime.__version__}")
 
 
-def quantised(values, tensor):
-    """Returns numbers as a tensor of LiteRT takes them.
-
-    Args:
-        values: float array.
-        tensor: dict, what LiteRT tells of the tensor.
-
-    Example:
+def quantize(values, tensor):
+    """Returns floats in the type, scale and zero point of a LiteRT tensor's details.
 
     >>> tensor = {"dtype": np.uint8, "quantization": (2 / 255, 128)}
-    >>> quantised(np.array([-1.01, 0.0, 1.0]), tensor)
+    >>> quantize(np.array([-1.01, 0.0, 1.0]), tensor)
     array([  0, 128, 255], dtype=uint8)
     """
     dtype = tensor["dtype"]
@@ -159,22 +172,15 @@ def quantised(values, tensor):
         return values.astype(dtype)
     scale, zero = tensor["quantization"]
     limits = np.iinfo(dtype)
-    return np.clip(np.round(values / scale) + zero, limits.min, limits.max).astype(
-        dtype
-    )
+    rounded = np.round(values / scale) + zero
+    return np.clip(rounded, limits.min, limits.max).astype(dtype)
 
 
-def dequantised(values, tensor):
-    """Returns what a tensor of LiteRT holds as float32.
-
-    Args:
-        values: array of the tensor's type.
-        tensor: dict, what LiteRT tells of the tensor.
-
-    Example:
+def dequantize(values, tensor):
+    """Returns as float32 what a LiteRT tensor of such details holds.
 
     >>> tensor = {"dtype": np.int8, "quantization": (0.5, -128)}
-    >>> dequantised(np.array([-128, 127], "int8"), tensor)
+    >>> dequantize(np.array([-128, 127], "int8"), tensor)
     array([  0. , 127.5], dtype=float32)
     """
     values = values.astype("float32")
@@ -197,14 +203,14 @@ def _facts(version, one_by_one=False):
 
 
 def _private_stdout():
-    """Keeps stdout for itself: what libraries print goes to stderr."""
-    told = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Reserves stdout for reports: what libraries print goes to stderr."""
+    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    return told
+    return stdout
 
 
 def _seconds(run, images, seconds):
-    """The median of repeated calls."""
+    """Returns the median time of repeated calls."""
     for _ in range(_WARM_UP):
         run(images)
     times = []

@@ -221,6 +221,12 @@ class RunDirectory:
 def _agree(name, earlier, now):
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
+    if name == "model" and isinstance(earlier, dict) and isinstance(now, dict):
+        # Earlier versions had fewer fields, and None says nothing.
+        earlier, now = (
+            {field: value for field, value in model.items() if value is not None}
+            for model in (earlier, now)
+        )
     return earlier == now
 
 

@@ -1,6 +1,5 @@
 """A finished run as a model that others find, load and read about."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -22,7 +21,7 @@ from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
-from zoo.semantics import Semantics
+from zoo.network import SIZES, Semantics
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
@@ -231,9 +230,8 @@ def _check_saved_model(folder, model):
 def _architecture(model):
     """Returns the sizes of the recipe's model."""
     if isinstance(model, str):
-        return dataclasses.asdict(zoo.ARCHITECTURES[model])
-    sizes = {field.name for field in dataclasses.fields(zoo.Architecture)}
-    return {name: value for name, value in model.items() if name in sizes}
+        return zoo.ARCHITECTURES[model].sizes
+    return {name: value for name, value in model.items() if name in SIZES}
 
 
 def _base(weights):

@@ -5,7 +5,6 @@ import math
 import keras
 
 import keras_vit
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
 
 
 def multiply_adds(model):
@@ -107,5 +106,4 @@ _COUNTS = {
     keras_vit.MLP: _mlp,
     keras_vit.TransformerBlock: _block,
     keras_vit.ResidualUnit: _unit,
-    PreActivationUnit: _unit,
 }

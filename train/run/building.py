@@ -52,7 +52,7 @@ def model(recipe, classes):
 def save_weights(model, recipe, path):
     """Writes a `.npz` in the released naming of the model's kind, if it has one."""
     if recipe.model == "BiT-R50x1":
-        keras_vit.save_bit_weights(model, path)
+        baselines.save_bit_weights(model, path)
     elif recipe.model not in baselines.BASELINES:
         keras_vit.save_released_weights(model, path)
 

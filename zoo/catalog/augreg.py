@@ -1,8 +1,8 @@
 """The 50,000 AugReg checkpoints: their cards, and the best of them for a purpose.
 
-The AugReg paper (https://arxiv.org/abs/2106.10270) released every model it trained. A
-row of their `index.csv` is one of 759 pre-trained files and one of its 68 fine-tunings.
-The index is downloaded once, when it is first asked for.
+The AugReg paper (https://arxiv.org/abs/2106.10270) released every model it trained:
+759 pre-trained files, and 68 fine-tunings of each. Their `index.csv` is downloaded
+when it is first needed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _CLASSES = {
 _KITTI = Inference("classes", "from VTAB's task, the distance to the closest vehicle")
 _EITHER_WAY = Inference(
     "representation_size",
-    "files pre-trained on ImageNet-1k exist with and without pre_logits; which one "
-    "this is shows when it is read",
+    "files pre-trained on ImageNet-1k exist with and without pre_logits; reading this "
+    "one shows which it is",
 )
 
 
@@ -45,12 +45,12 @@ def best(
     finetune: str | None = None,
     image_size: int | None = None,
 ) -> ModelCard:
-    """Returns the checkpoint that the published rule picks.
+    """Returns the checkpoint that the published rule selects.
 
     The rule: of the files pre-trained that way, the one with the highest accuracy on
     its own validation split when training ended (`final_val`); of that one's
     fine-tunings on a data set, the one with the highest validation accuracy
-    (`adapt_final_val`). Test accuracy plays no part. Of equals the last one counts.
+    (`adapt_final_val`). Test accuracy is not used. The last of equal ones is chosen.
 
     Args:
         model: str, ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
@@ -63,15 +63,15 @@ def best(
         A `ModelCard`.
 
     Raises:
-        CatalogError: nothing of that kind was released; the message says what was.
-        StoreError: the index cannot be had, or is in another format.
+        CatalogError: nothing of that kind was released; the message lists what was.
+        StoreError: the index is not available, or in another format.
 
     Source:
         AugReg paper, section 4.5; the released `vit_jax_augreg.ipynb`.
 
     Example:
-        >>> from zoo import augreg
-        >>> augreg.best("B_16", finetune="cifar100").classes  # doctest: +SKIP
+        >>> import zoo
+        >>> zoo.augreg.best("B_16", finetune="cifar100").classes  # doctest: +SKIP
         100
     """
     upstream = _highest(rows(model, pretrain), "final_val").filename
@@ -96,21 +96,21 @@ def rows(
     """Returns rows of the index.
 
     Args:
-        model: str or None, ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
-        pretrain: str or None, ``"i21k"``, ``"i21k_30"`` or ``"i1k"``.
-        finetune: str or None, the data set of the fine-tuning.
-        image_size: int or None, its image size.
+        model: str or None, as for `best`; None does not filter.
+        pretrain: str or None, as for `best`.
+        finetune: str or None, as for `best`.
+        image_size: int or None, of the fine-tuning.
 
     Returns:
         A list of `zoo.catalog.index_file.Row`, never empty.
 
     Raises:
-        CatalogError: there are none; the message says what there is.
-        StoreError: the index cannot be had, or is in another format.
+        CatalogError: there are none; the message lists what there is.
+        StoreError: the index is not available, or in another format.
 
     Example:
-        >>> from zoo import augreg
-        >>> len(augreg.rows())  # doctest: +SKIP
+        >>> import zoo
+        >>> len(zoo.augreg.rows())  # doctest: +SKIP
         51509
     """
     wanted = {
@@ -140,34 +140,25 @@ def rows(
 def file_names() -> list[str]:
     """Returns the name of every AugReg file, without folder and ``.npz``.
 
-    Returns:
-        A list of str.
-
     Raises:
-        StoreError: the index cannot be had, or is in another format.
+        StoreError: the index is not available, or in another format.
 
     Example:
-        >>> from zoo import augreg
-        >>> len(augreg.file_names())  # doctest: +SKIP
+        >>> import zoo
+        >>> len(zoo.augreg.file_names())  # doctest: +SKIP
         52268
     """
     return list(index_file.read().files)
 
 
 def is_file_name(handle: str) -> bool:
-    """Says whether a handle is to be looked up among the AugReg files.
-
-    Args:
-        handle: str.
-
-    Returns:
-        True for ``augreg/...`` and for what begins as their names do.
+    """Returns whether a handle is ``augreg/...`` or begins like an AugReg file name.
 
     Example:
-        >>> from zoo import augreg
-        >>> augreg.is_file_name("B_16-i21k-300ep-lr_0.001")
+        >>> import zoo
+        >>> zoo.augreg.is_file_name("B_16-i21k-300ep-lr_0.001")
         True
-        >>> augreg.is_file_name("vit-b16/imagenet21k")
+        >>> zoo.augreg.is_file_name("vit-b16/imagenet21k")
         False
     """
     model, _, rest = handle.partition("-")
@@ -179,18 +170,18 @@ def card(name: str) -> ModelCard:
     """Returns the card of an AugReg file.
 
     Args:
-        name: str, its name; ``augreg/`` before it and ``.npz`` behind it are ignored.
+        name: str, its name; ``augreg/`` before it and ``.npz`` after it are ignored.
 
     Returns:
         A `ModelCard`; for a file that the paper recommends, the catalogue's own.
 
     Raises:
         CatalogError: there is no such file; the message offers near misses.
-        StoreError: the index is needed and cannot be had, or is in another format.
+        StoreError: the index is needed and not available, or in another format.
 
     Example:
-        >>> from zoo import augreg
-        >>> augreg.card(
+        >>> import zoo
+        >>> zoo.augreg.card(
         ...     "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
         ... ).handle
         'vit-b16/augreg-imagenet21k'
@@ -206,69 +197,51 @@ def card(name: str) -> ModelCard:
         hint = f" Did you mean {either(near)}?" if near else ""
         raise CatalogError(
             f"No AugReg file is called {name!r}.{hint} zoo.list_models('augreg/*') "
-            "gives every one."
+            "lists every one."
         )
     row = files[name]
-    fields = _pretrained(row) if name == row.filename else _fine_tuned(row)
-    model = name.partition("-")[0]
+    data_set, classes = _known(_PRETRAINING, row.ds, name)
+    training_data, image_size, inferred = (data_set,), _PRETRAINING_SIZE, ()
+    notes = f"Pre-trained for {row.epochs:g} epochs."
+    if name == row.filename:
+        inferred = (_EITHER_WAY,) if row.ds == "i1k" else ()
+        top1 = row.final_test if data_set == "imagenet2012" else None
+        measured = {"top1": top1, "validation accuracy": row.final_val}
+    else:
+        data_set, image_size = row.adapt_ds, int(row.adapt_resolution)
+        classes = _known(_CLASSES, data_set, name)
+        training_data += (data_set,)
+        inferred = (_KITTI,) if data_set == "kitti" else ()
+        notes = (
+            f"{notes[:-1]}; fine-tuned for {row.adapt_steps:g} steps of 512 images "
+            f"with learning rate {row.adapt_lr:g}."
+        )
+        measured = {
+            "top1": row.adapt_final_test,
+            "validation accuracy": row.adapt_final_val,
+        }
     return ModelCard(
         handle=FOLDER + name,
-        variant=_known(cards.AUGREG_VARIANTS, model, name),
+        variant=_known(cards.AUGREG_VARIANTS, name.partition("-")[0], name),
         release=name,
-        url=url,
+        image_size=image_size,
+        classes=classes,
         representation_size=None,
         usable_head=True,
+        url=url,
+        training_data=training_data,
         citation=cards.CITATIONS["augreg"],
-        **fields,
-    )
-
-
-def _pretrained(row):
-    data_set, classes = _known(_PRETRAINING, row.ds, row.filename)
-    measured = [(data_set, "validation accuracy", row.final_val)]
-    if data_set == "imagenet2012":
-        measured.insert(0, (data_set, "top1", row.final_test))
-    return {
-        "image_size": _PRETRAINING_SIZE,
-        "classes": classes,
-        "training_data": (data_set,),
-        "accuracies": _accuracies(measured, _PRETRAINING_SIZE),
-        "inferred": (_EITHER_WAY,) if row.ds == "i1k" else (),
-        "notes": f"Pre-trained for {row.epochs:g} epochs.",
-    }
-
-
-def _fine_tuned(row):
-    image_size = int(row.adapt_resolution)
-    data_set = row.adapt_ds
-    measured = [
-        (data_set, "top1", row.adapt_final_test),
-        (data_set, "validation accuracy", row.adapt_final_val),
-    ]
-    return {
-        "image_size": image_size,
-        "classes": _known(_CLASSES, data_set, row.adapt_filename),
-        "training_data": (
-            _known(_PRETRAINING, row.ds, row.adapt_filename)[0],
-            data_set,
+        accuracies=tuple(
+            Accuracy(data_set, metric, round(100 * value, 4), image_size, _SOURCE)
+            for metric, value in measured.items()
+            if value is not None
         ),
-        "accuracies": _accuracies(measured, image_size),
-        "inferred": (_KITTI,) if data_set == "kitti" else (),
-        "notes": f"Pre-trained for {row.epochs:g} epochs; fine-tuned for "
-        f"{row.adapt_steps:g} steps of 512 images with learning rate {row.adapt_lr:g}.",
-    }
-
-
-def _accuracies(measured, image_size):
-    return tuple(
-        Accuracy(data_set, metric, round(100 * value, 4), image_size, _SOURCE)
-        for data_set, metric, value in measured
-        if value is not None
+        notes=notes,
+        inferred=inferred,
     )
 
 
 def _known(table, key, name):
-    """Looks up what the index says of a file."""
     if key not in table:
         raise CatalogError(
             f"The AugReg index says {key!r} of {name}, known are {either(table)}: "
@@ -278,7 +251,7 @@ def _known(table, key, name):
 
 
 def _paper_name(model):
-    """Returns how the index writes a model: R26_S_32 is R26+S/32."""
+    """Returns a model's name in the index: R26+S/32 for R26_S_32."""
     name = model.replace("ViT-", "").replace("+", "_").replace("/", "_")
     if name not in cards.AUGREG_VARIANTS:
         raise CatalogError(
@@ -289,18 +262,18 @@ def _paper_name(model):
 
 
 def _highest(found, column):
-    """Returns the last of the rows with the highest value in a column."""
+    """Returns the row with the highest value in a column; the last of equal ones."""
     measured = [row for row in found if getattr(row, column) is not None]
     if not measured:
         raise CatalogError(
-            f"The AugReg index has no {column} for what was asked: pass another "
-            "finetune or image_size."
+            f"The AugReg index has no {column} of these files: pass another finetune "
+            "or image_size."
         )
     return max(reversed(measured), key=lambda row: getattr(row, column))
 
 
 def _near(name, files):
-    """Returns file names like this one: of the nearest pre-training, if it is tuned."""
+    """Returns similar file names; of a fine-tuned file, those of one pre-training."""
     upstream, tuned, _ = name.partition("--")
     roots = dict.fromkeys(row.filename for row in files.values())
     near = difflib.get_close_matches(upstream, roots, n=3, cutoff=0.8)

@@ -1,25 +1,21 @@
-"""The released files that have a handle of their own: one row a file.
+"""The cards of the released files that have a handle.
 
-Files and sizes are those of the listing in the released code's `vit_jax.ipynb` (2024),
-the recommended AugReg files and their sizes those of its README.
+`released.csv` has one row per file: names and sizes are those of the listing in the
+released code's `vit_jax.ipynb` (2024), and for the recommended AugReg files those of
+its README. `accuracies.csv` has one row per published accuracy, those of a file in the
+order in which `ModelCard.accuracies` has them, the best evidence first.
 """
 
 from __future__ import annotations
 
+import csv
+import pathlib
 import urllib.parse
 
-from zoo.catalog import accuracies
-from zoo.catalog.model_card import (
-    BUCKET,
-    GAP_SUFFIX,
-    Accuracy,
-    Citation,
-    Inference,
-    ModelCard,
-)
+from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
 from zoo.network import ARCHITECTURES
 
-# By the folder in the bucket; the fine-tuned originals came with the first.
+# By the folder in the bucket, up to its first plus sign.
 CITATIONS = {
     "imagenet21k": Citation(
         key="dosovitskiy2020vit",
@@ -60,214 +56,71 @@ CITATIONS = {
     ),
 }
 
-# variant, MiB
-_IMAGENET21K = (
-    ("ViT-B_8", 393.72),
-    ("ViT-B_16", 393.69),
-    ("ViT-B_32", 400.01),
-    ("ViT-L_16", 1.22 * 1024),
-    ("ViT-L_32", 1.23 * 1024),
-    ("ViT-H_14", 2.46 * 1024),
-    ("R26+ViT-B_32", 450.23),
-    ("R50+ViT-B_16", 439.85),
-    ("R50+ViT-L_32", 1.31 * 1024),
-)
-# variant, image size, MiB
-_IMAGENET2012 = (
-    ("ViT-B_8", 384, 334.78),
-    ("ViT-B_16", 384, 331.4),
-    ("ViT-B_16", 224, 330.29),
-    ("ViT-B_32", 384, 336.89),
-    ("ViT-L_16", 384, 1.14 * 1024),
-    ("ViT-L_16", 224, 1.13 * 1024),
-    ("ViT-L_32", 384, 1.14 * 1024),
-    ("R50+ViT-B_16", 384, 377.57),
-)
-_SIZE = "from the file's size"
-_KIN = "from ViT-B_16's file; the size of this one is not known"
-# variant, MiB, how it is known that there is no pre_logits, notes
-_SAM = (
-    (
-        "ViT-S_16",
-        252.57,
-        _SIZE,
-        "The file is three times the model: it also holds the optimizer's state "
-        "(inferred from its size), which is skipped on reading.",
-    ),
-    ("ViT-B_16", 330.3, _SIZE, ""),
-    ("ViT-B_32", 336.61, _SIZE, ""),
-    ("ViT-L_16", None, _KIN, ""),
-    ("ViT-L_32", None, _KIN, ""),
-)
-_GSAM = ("ViT-S_16", "ViT-S_32", "ViT-B_16", "ViT-B_32")
-_UNSEEN = "from the other ImageNet releases; no listing of the folder was seen"
-_GSAM_INFERRED = (
-    Inference("url", "from the names of the released configurations; not seen"),
-    Inference("image_size", _UNSEEN),
-    Inference("classes", _UNSEEN),
-    Inference("usable_head", _UNSEEN),
-)
-# variant, file, MiB; then rate, image size and ImageNet top-1 of its fine-tuned file
-_AUGREG = (
-    ("ViT-Ti_16", "Ti_16", "none-wd_0.03-do_0.0-sd_0.0", 37, 0.03, 384, 78.22),
-    ("ViT-S_16", "S_16", "light1-wd_0.03-do_0.0-sd_0.0", 115, 0.03, 384, 83.73),
-    ("ViT-S_32", "S_32", "none-wd_0.1-do_0.0-sd_0.0", 118, 0.01, 384, 79.58),
-    ("ViT-B_8", "B_8", "medium2-wd_0.1-do_0.0-sd_0.0", None, 0.03, 224, 85.58),
-    ("ViT-B_16", "B_16", "medium1-wd_0.1-do_0.0-sd_0.0", 391, 0.03, 384, 85.49),
-    ("ViT-B_32", "B_32", "light1-wd_0.1-do_0.0-sd_0.0", 398, 0.01, 384, 83.59),
-    ("ViT-L_16", "L_16", "strong1-wd_0.1-do_0.0-sd_0.0", 1243, 0.01, 384, 85.59),
-    ("R+ViT-Ti_16", "R_Ti_16", "none-wd_0.03-do_0.0-sd_0.0", 40, 0.03, 384, 75.40),
-    ("R26+ViT-S_32", "R26_S_32", "light1-wd_0.1-do_0.0-sd_0.0", 170, 0.01, 384, 83.85),
-    (
-        "R50+ViT-L_32",
-        "R50_L_32",
-        "medium1-wd_0.1-do_0.1-sd_0.1",
-        1337,
-        0.01,
-        384,
-        85.99,
-    ),
-)
-# What the first part of an AugReg file's name stands for.
-AUGREG_VARIANTS = {name: variant for variant, name, *_ in _AUGREG}
-
 
 def file_url(folder: str, file: str) -> str:
-    """Returns where a released file is.
-
-    Args:
-        folder: str, in the bucket.
-        file: str, its name with the extension.
-
-    Returns:
-        str.
+    """Returns the URL of a file in a folder of the bucket.
 
     Example:
-        >>> from zoo import cards
+        >>> from zoo.catalog import cards
         >>> cards.file_url("augreg", "index.csv")
         'https://storage.googleapis.com/vit_models/augreg/index.csv'
     """
     return f"{BUCKET}/{urllib.parse.quote(f'{folder}/{file}')}"
 
 
-def _card(variant, release, folder, file, mib, **fields):
-    """Returns one card, its handle and URL spelled from the table's columns."""
+def _rows(name):
+    path = pathlib.Path(__file__).with_name(name)
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _card(row):
+    variant, release = row["variant"], row["release"]
+    folder, _, rest = release.partition("-")
+    if folder == "augreg":
+        data_sets = tuple(rest.split("+"))
+    elif folder.startswith("imagenet"):
+        data_sets = tuple(folder.split("+"))
+    else:
+        data_sets = ("imagenet2012",)
+    # Their heads are all zeros, and behind a pre_logits layer.
+    is_original = release == "imagenet21k"
+    width = ARCHITECTURES[variant].hidden_size if is_original else None
     slug = variant.lower().replace("_", "").replace("+", "-")
+    inferred = (note.split(": ", 1) for note in row["inferred"].split(" | ") if note)
     return ModelCard(
         handle=f"{slug}/{release}",
         variant=variant,
         release=release,
-        url=file_url(folder, f"{file}.npz"),
-        file_size=None if mib is None else round(mib * 2**20),
+        image_size=int(row["image_size"]),
+        classes=21843 if data_sets[-1] == "imagenet21k" else 1000,
+        representation_size=width,
+        usable_head=not is_original,
+        url=file_url(folder, f"{row['file']}.npz"),
+        training_data=data_sets,
         citation=CITATIONS[folder.partition("+")[0]],
-        **fields,
+        file_size=round(float(row["mib"]) * 2**20) if row["mib"] else None,
+        accuracies=tuple(_ACCURACIES.get((variant, release), ())),
+        notes=row["notes"],
+        inferred=tuple(Inference(field, reason) for field, reason in inferred),
     )
 
 
-def _originals():
-    """Yields the files of the ViT paper."""
-    for variant, mib in _IMAGENET21K:
-        yield _card(
-            variant,
-            "imagenet21k",
-            "imagenet21k",
-            variant,
-            mib,
-            image_size=224,
-            classes=21843,
-            representation_size=ARCHITECTURES[variant].hidden_size,
-            usable_head=False,
-            training_data=("imagenet21k",),
-            accuracies=tuple(accuracies.of_original(variant)),
-            notes="The released head is all zeros: load it with a new head.",
+_ACCURACIES = {}
+for _row in _rows("accuracies.csv"):
+    _ACCURACIES.setdefault((_row["variant"], _row["release"]), []).append(
+        Accuracy(
+            _row["data_set"],
+            _row["metric"],
+            float(_row["value"]),
+            int(_row["image_size"]) if _row["image_size"] else None,
+            _row["source"],
         )
-    for variant, image_size, mib in _IMAGENET2012:
-        folder = "imagenet21k+imagenet2012"
-        suffix = "-224" if image_size == 224 else ""
-        yield _card(
-            variant,
-            folder + suffix,
-            folder,
-            variant + suffix,
-            mib,
-            image_size=image_size,
-            classes=1000,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k", "imagenet2012"),
-            accuracies=tuple(accuracies.of_fine_tuned(variant, image_size)),
-        )
-
-
-def _from_scratch():
-    """Yields the files trained on ImageNet alone."""
-    on_imagenet = {
-        "image_size": 224,
-        "classes": 1000,
-        "representation_size": None,
-        "usable_head": True,
-        "training_data": ("imagenet2012",),
-    }
-    for variant, mib, reason, notes in _SAM:
-        yield _card(
-            variant,
-            "sam",
-            "sam",
-            variant,
-            mib,
-            accuracies=tuple(accuracies.of_sam(variant)),
-            notes=notes,
-            inferred=(Inference("representation_size", reason),),
-            **on_imagenet,
-        )
-    for variant in _GSAM:
-        yield _card(
-            variant + GAP_SUFFIX,
-            "gsam",
-            "gsam",
-            variant + GAP_SUFFIX,
-            None,
-            notes="Has no class token: load it from its URL with pooling='gap'.",
-            inferred=_GSAM_INFERRED,
-            **on_imagenet,
-        )
-
-
-def _augreg():
-    """Yields the files that the AugReg paper recommends."""
-    for variant, name, setting, mib, rate, image_size, top1 in _AUGREG:
-        file = f"{name}-i21k-300ep-lr_0.001-aug_{setting}"
-        yield _card(
-            variant,
-            "augreg-imagenet21k",
-            "augreg",
-            file,
-            mib,
-            image_size=224,
-            classes=21843,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k",),
-            accuracies=tuple(accuracies.of_augreg(variant)),
-        )
-        measured = Accuracy("imagenet2012", "top1", top1, image_size, accuracies.README)
-        yield _card(
-            variant,
-            "augreg-imagenet21k+imagenet2012",
-            "augreg",
-            f"{file}--imagenet2012-steps_20k-lr_{rate}-res_{image_size}",
-            None,
-            image_size=image_size,
-            classes=1000,
-            representation_size=None,
-            usable_head=True,
-            training_data=("imagenet21k", "imagenet2012"),
-            accuracies=(measured,),
-        )
-
-
-CARDS = {
-    card.handle: card
-    for release in (_originals, _from_scratch, _augreg)
-    for card in release()
+    )
+CARDS = {card.handle: card for card in map(_card, _rows("released.csv"))}
+# By the first part of an AugReg file's name.
+AUGREG_VARIANTS = {
+    card.file.removeprefix("augreg/").partition("-")[0]: card.variant
+    for card in CARDS.values()
+    if card.file.startswith("augreg/")
 }

@@ -1,4 +1,4 @@
-"""What the card of a model says, as lines for people and as a document for programs."""
+"""The card of a model as lines of text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,39 +10,19 @@ from zoo.catalog.registry import PublishedModel
 
 
 def mib(size: int, digits: int = 1) -> str:
-    """Returns a number of bytes in MiB.
-
-    Example:
-        >>> from zoo import facts
-        >>> facts.mib(346_339_542)
-        '330.3 MiB'
-    """
+    """Formats bytes as MiB, e.g. `330.3 MiB`."""
     return f"{size / 2**20:,.{digits}f} MiB"
 
 
 def size(card: ModelCard | PublishedModel, digits: int = 1) -> str:
-    """Returns the listed size of a card's file, or `~` what its parameters take.
-
-    Example:
-        >>> import zoo
-        >>> from zoo import facts
-        >>> facts.size(zoo.get("vit-l16/sam"), digits=0)
-        '~1,161 MiB'
-    """
+    """Returns the size of a card's file, with `~` where it follows from parameters."""
     if card.file_size is not None:
         return mib(card.file_size, digits)
     return f"~{mib(4 * card.parameters, digits)}"
 
 
 def image_size(card: ModelCard | PublishedModel) -> str:
-    """Returns the side of a card's square images, or height x width of others.
-
-    Example:
-        >>> import zoo
-        >>> from zoo import facts
-        >>> facts.image_size(zoo.get("vit-b16/sam"))
-        '224'
-    """
+    """Returns the side of a card's square images, or height x width."""
     height, width = _sides(card)
     return str(height) if height == width else f"{height}x{width}"
 
@@ -50,20 +30,11 @@ def image_size(card: ModelCard | PublishedModel) -> str:
 def lines(
     card: ModelCard | PublishedModel, here: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yields what is known of a model.
+    """Yields pairs of a fact's name and its text.
 
     Args:
         card: `ModelCard` or `PublishedModel`.
         here: str or None, the path of its file on this machine.
-
-    Yields:
-        Pairs of str: what it is, and the fact.
-
-    Example:
-        >>> import zoo
-        >>> from zoo import facts
-        >>> dict(facts.lines(zoo.get("vit-b16/sam"), None))["parameters"]
-        '86,567,656'
     """
     sizes = _sizes(card)
     if sizes.get("resnet_stages") is None:
@@ -89,14 +60,11 @@ def _released(card):
     yield "trained on", ", then ".join(card.training_data)
     yield "paper", f"{card.citation.title}, {card.citation.url}"
     yield "notes", card.notes or "none"
-    for accuracy in card.accuracies:
-        at = f" at {accuracy.image_size}" if accuracy.image_size else ""
-        yield (
-            accuracy.data_set,
-            f"{accuracy.value:g}% {accuracy.metric}{at} ({accuracy.source})",
-        )
-    for note in card.inferred:
-        yield "inferred", f"{note.field}, {note.reason}"
+    for data_set, metric, value, image_size, source in card.accuracies:
+        at = f" at {image_size}" if image_size else ""
+        yield data_set, f"{value:g}% {metric}{at} ({source})"
+    for field, reason in card.inferred:
+        yield "inferred", f"{field}, {reason}"
 
 
 def _published(card):
@@ -110,41 +78,19 @@ def _published(card):
 
 
 def document(card: ModelCard | PublishedModel, here: str | None) -> dict:
-    """Returns all of a card as JSON has it.
-
-    Args:
-        card: `ModelCard` or `PublishedModel`.
-        here: str or None, the path of its file on this machine.
-
-    Returns:
-        dict of str to plain data.
-
-    Example:
-        >>> import zoo
-        >>> from zoo import facts
-        >>> facts.document(zoo.get("vit-b16/sam"), None)["architecture"]["mlp_dim"]
-        3072
-    """
+    """Returns all of a card as plain data for JSON; arguments as for `lines`."""
     found = dataclasses.asdict(card)
-    found |= {
-        "handle": card.handle,
-        "architecture": _sizes(card),
-        "parameters": card.parameters,
-        "url": card.url,
-        "top1": card.top1,
-        "cached": here,
-    }
+    names = ["handle", "parameters", "url", "top1"]
     if isinstance(card, ModelCard):
+        names += ["input_range", "file", "pooling", "top1_source"]
         found |= {
-            "input_range": card.input_range,
-            "file": card.file,
-            "pooling": card.pooling,
-            "top1_source": card.top1_source,
+            "semantics": card.semantics.computed,
             "citation": {**card.citation._asdict(), "url": card.citation.url},
             "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
             "inferred": {note.field: note.reason for note in card.inferred},
         }
-    return found
+    found |= {name: getattr(card, name) for name in names}
+    return found | {"architecture": _sizes(card), "cached": here}
 
 
 def _sides(card):
@@ -154,7 +100,6 @@ def _sides(card):
 
 
 def _sizes(card):
-    """Returns a card's architecture as a dict of its own."""
     if isinstance(card, PublishedModel):
         return dict(card.architecture)
-    return dataclasses.asdict(card.architecture)
+    return card.architecture.sizes

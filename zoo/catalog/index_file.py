@@ -1,4 +1,4 @@
-"""The index of the AugReg files, `index.csv`: one row a fine-tuning."""
+"""Reader of `index.csv`, the index of the AugReg files: one row per fine-tuning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from zoo.catalog import cards
 from zoo.text import brief, is_safe
 
 INDEX_URL = cards.file_url("augreg", "index.csv")
+# Several times the size of the index.
+_MOST_BYTES = 10**8
+_TEXT = {"name", "ds", "adapt_ds", "filename", "adapt_filename"}
+_MAY_BE_MISSING = {"final_val", "final_test", "adapt_final_val", "adapt_final_test"}
 
 
 class Row(NamedTuple):
@@ -38,8 +42,8 @@ class Row(NamedTuple):
         `get_augreg_df` of the released code, which documents the columns.
 
     Example:
-        >>> from zoo import augreg
-        >>> augreg.rows("Ti_16", finetune="cifar100")[0].name  # doctest: +SKIP
+        >>> import zoo
+        >>> zoo.augreg.rows("Ti_16", finetune="cifar100")[0].name  # doctest: +SKIP
         'Ti/16'
     """
 
@@ -59,41 +63,17 @@ class Row(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The whole index.
-
-    Args:
-        rows: tuple of `Row`.
-        files: dict of file name, without ``.npz``, to a `Row` that has it.
-
-    Example:
-        >>> from zoo import augreg_index
-        >>> len(augreg_index.read().files)  # doctest: +SKIP
-        52268
-    """
+    """The whole index; `files` has a row of each file name, without ``.npz``."""
 
     rows: tuple[Row, ...]
     files: dict[str, Row]
 
 
-# Several times those of the index.
-_MOST_BYTES = 10**8
-_TEXT = {"name", "ds", "adapt_ds", "filename", "adapt_filename"}
-_MAY_BE_MISSING = {"final_val", "final_test", "adapt_final_val", "adapt_final_test"}
-
-
 def read() -> Index:
     """Returns the index, downloading it the first time.
 
-    Returns:
-        `Index`.
-
     Raises:
-        StoreError: it cannot be had, or is in another format.
-
-    Example:
-        >>> from zoo import augreg_index
-        >>> len(augreg_index.read().rows)  # doctest: +SKIP
-        51509
+        StoreError: it is not available, or in another format.
     """
     path = store.fetch(INDEX_URL, most_bytes=_MOST_BYTES)
     return _parse(path, os.stat(path).st_mtime_ns)
@@ -101,28 +81,30 @@ def read() -> Index:
 
 @functools.lru_cache(maxsize=1)
 def _parse(path, _modified):
-    """Reads the file; one that changed is read again."""
-    with open(path, encoding="utf-8", newline="") as file:
-        try:
-            rows = tuple(_rows(csv.reader(file), path))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise _not_an_index(path, str(error)) from error
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = tuple(_rows(csv.reader(file)))
+    except (ValueError, csv.Error) as error:
+        raise store.StoreError(
+            f"{path} should be the index of the AugReg files ({INDEX_URL}) but is not: "
+            f"{error}. Delete it and try again."
+        ) from error
     files = {row.filename: row for row in reversed(rows)}
     files |= {row.adapt_filename: row for row in rows}
     return Index(rows, files)
 
 
-def _rows(table, path):
+def _rows(table):
     header = next(table, [])
     missing = [name for name in Row._fields if name not in header]
     if missing:
-        raise _not_an_index(path, f"it has no column {', '.join(missing)}")
+        raise ValueError(f"it has no column {', '.join(missing)}")
     places = [(name, header.index(name)) for name in Row._fields]
     for cells in table:
         try:
             yield Row(*(_value(name, cells[place]) for name, place in places))
         except (ValueError, IndexError) as error:
-            raise _not_an_index(path, f"line {table.line_num}: {error}") from error
+            raise ValueError(f"line {table.line_num}: {error}") from error
 
 
 def _value(column, cell):
@@ -136,10 +118,3 @@ def _value(column, cell):
     if not math.isfinite(number):
         raise ValueError(f"{column} is {cell}")
     return number
-
-
-def _not_an_index(path, why):
-    return store.StoreError(
-        f"{path} should be the index of the AugReg files ({INDEX_URL}) but is not: "
-        f"{why}. Delete it and try again."
-    )

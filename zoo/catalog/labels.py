@@ -1,16 +1,24 @@
-"""The names of the classes that the released heads tell apart, in their order."""
+"""Class names of the released heads, in the order of their outputs."""
 
 from __future__ import annotations
 
 import json
 
-from zoo.catalog import LABEL_FILES, CatalogError
+from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
 from zoo.store import StoreError, fetch
 from zoo.text import is_safe
 
+_WORDNET = "https://storage.googleapis.com/bit_models/imagenet21k_wordnet"
+LABEL_FILES = {
+    "imagenet2012": (
+        "https://storage.googleapis.com/download.tensorflow.org/data/"
+        "imagenet_class_index.json"
+    ),
+    "imagenet21k_ids": f"{_WORDNET}_ids.txt",
+    "imagenet21k_lemmas": f"{_WORDNET}_lemmas.txt",
+}
 _CLASSES = {"imagenet2012": 1000, "imagenet21k": 21843}
-# Of a list, which has one.
 _MOST_BYTES = 10**7
 
 
@@ -26,7 +34,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
 
     Raises:
         CatalogError: another data set.
-        StoreError: the list cannot be fetched, or is not a list of as many classes.
+        StoreError: the list is not available, or has other content.
 
     Example:
         >>> import zoo
@@ -38,10 +46,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             f"No class names are known for {data_set!r}: choose from "
             f"{', '.join(_CLASSES)}."
         )
-    if data_set == "imagenet2012":
-        urls = [LABEL_FILES[data_set]]
-    else:
-        urls = [LABEL_FILES[f"{data_set}_{part}"] for part in ("ids", "lemmas")]
+    urls = [LABEL_FILES[name] for name in LABEL_FILES if name.startswith(data_set)]
     paths = [fetch(url, most_bytes=_MOST_BYTES) for url in urls]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
@@ -49,22 +54,16 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             table = json.loads(texts[0])
             names = [tuple(table[str(index)]) for index in range(len(table))]
         else:
-            ids, lemmas = (text.splitlines() for text in texts)
-            names = list(zip(ids, lemmas, strict=True))
-        wrong = any(
-            len(name) != 2 or name[0][:1] != "n" or not all(map(is_safe, name))
-            for name in names
-        )
+            names = list(zip(*(text.splitlines() for text in texts), strict=True))
+        if len(names) != _CLASSES[data_set]:
+            raise ValueError(f"it has {len(names)} lines")
+        for name in names:
+            if len(name) != 2 or name[0][:1] != "n" or not all(map(is_safe, name)):
+                raise ValueError("it has other entries")
     except MALFORMED as error:
-        raise _not_names(paths, data_set) from error
-    if wrong or len(names) != _CLASSES[data_set]:
-        raise _not_names(paths, data_set)
+        files = " and ".join(map(str, paths))
+        raise StoreError(
+            f"{files} should list the {_CLASSES[data_set]} classes of {data_set} but "
+            "does not: delete it and try again."
+        ) from error
     return names
-
-
-def _not_names(paths, data_set):
-    files = " and ".join(map(str, paths))
-    return StoreError(
-        f"{files} should list the {_CLASSES[data_set]} classes of {data_set} but does "
-        "not: delete it and try again."
-    )

@@ -1,41 +1,48 @@
-"""From what people call a model to the file that holds it."""
+"""What a name, path or URL refers to: `locate` has the order for the whole package."""
 
 from __future__ import annotations
 
+import difflib
+import fnmatch
 import os
 import pathlib
 
-from zoo import catalog, store
-from zoo.catalog import EXTENSIONS, augreg
-from zoo.catalog.model_card import CatalogError, ModelCard
+from zoo import store
+from zoo.catalog import augreg, registry, released
+from zoo.catalog.cards import CARDS
+from zoo.catalog.model_card import CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
+from zoo.files.opening import EXTENSIONS
 from zoo.store import hub
 
 
-def locate(source: str | os.PathLike) -> pathlib.Path:
+def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
     """Returns the local file or folder of a model, downloading it the first time.
 
-    A `pathlib.Path` is a path. A text is the first of these that it can be:
+    A `pathlib.Path` is a path. A text is the first of these:
 
     1. where a variant is known, as in `keras_vit.ViT_B16(weights=...)`, one of the
        releases that `zoo.releases` gives, with or without its resolution;
-    2. a name of the zoo: a handle of the catalogue, such as ``vit-b16/sam``, or a
-       published model, but where the text ends as files do or there is such a file;
-    3. a path at which there is a file or a folder, ``~`` being the home folder;
-    4. `hf://org/name`, a URL, or the name of an AugReg file.
+    2. a handle of the catalogue, such as ``vit-b16/sam``;
+    3. a published model of the registries, unless the text ends in the extension of a
+       file or a file has this name;
+    4. a file or a folder, ``~`` being the home folder;
+    5. `hf://org/name`, a URL, or the name of an AugReg file.
 
-    So no folder takes the place of a name: ``./name`` is the folder.
+    So no folder shadows a name: ``./name`` is the folder.
 
     Args:
         source: a path, or a text as above; a URL is the `http(s)://` one of a file, a
             handle of the hub may end in `@revision`.
+        variant: str, e.g. ``"ViT-B_16"``, whose releases `source` may name; by default
+            none.
 
     Returns:
         `pathlib.Path` for `zoo.read`.
 
     Raises:
-        CatalogError: no such handle.
-        StoreError: the file cannot be had.
+        CatalogError: no such model.
+        StoreError: the file is not available.
 
     Example:
         >>> import zoo
@@ -45,39 +52,126 @@ def locate(source: str | os.PathLike) -> pathlib.Path:
     if not isinstance(source, str):
         path = pathlib.Path(source).expanduser()
         return path if path.exists() else store.fetch(path)
-    text = source
-    if (card := catalog.named(text)) is not None:
+    if (card := named(source, variant)) is not None:
         return fetch_card(card)
-    path = pathlib.Path(text).expanduser()
-    if text and path.exists():
+    path = pathlib.Path(source).expanduser()
+    # The release of another variant is a mistake, even where a folder has its name.
+    is_release = variant is not None and released.is_release(source)
+    if source and path.exists() and not is_release:
         return path
-    if hub.is_handle(text):
-        return hub.fetch(text)
-    named = text.endswith(EXTENSIONS) and not augreg.is_file_name(text)
-    if named or "://" in text:
-        return store.fetch(text)
+    if hub.is_handle(source):
+        return hub.fetch(source)
+    is_file_name = source.endswith(EXTENSIONS)
+    if "://" in source or (is_file_name and not augreg.is_file_name(source)):
+        return store.fetch(source)
+    may_be_release = not (is_file_name or "/" in source or os.sep in source)
+    if variant is not None and may_be_release:
+        try:
+            return fetch_card(released.find(variant, source))
+        except CatalogError as error:
+            raise CatalogError(f"{error} Or pass the path of a file.") from error
     try:
-        card = catalog.get(text)
+        return fetch_card(get(source))
     except CatalogError as error:
-        raise CatalogError(f"There is no file or folder {text}. {error}") from error
-    return fetch_card(card)
+        raise CatalogError(f"There is no file or folder {source}. {error}") from error
 
 
-def fetch_card(card: ModelCard | PublishedModel) -> pathlib.Path:
-    """Returns the local file of a card, downloading it the first time.
+def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel | None:
+    """Returns the card that a text names, None for paths, URLs and AugReg files.
 
-    Args:
-        card: what `zoo.get` returns.
-
-    Returns:
-        `pathlib.Path`.
+    Registries are read only where the text cannot be the path of a file.
 
     Raises:
-        StoreError: the file cannot be had, or is not the card's.
+        CatalogError: a registry is damaged.
+        StoreError: a registry is not available.
+    """
+    if augreg.is_file_name(text):
+        return None
+    if variant is not None and (card := released.of_variant(variant, text)):
+        return card
+    if (card := released.by_handle(text)) is not None:
+        return card
+    is_file = text.endswith((*EXTENSIONS, ".keras")) or os.path.isfile(text)
+    if is_file or not registry.is_name(text):
+        return None
+    return registry.models().get(text)
+
+
+def get(handle: str) -> ModelCard | PublishedModel:
+    """Returns the card of a handle.
+
+    Args:
+        handle: str, ``"<variant>/<release>"`` as `list_models` gives it; the release
+            may end in its resolution (``"vit-b16/imagenet21k+imagenet2012-384"``).
+            Or the name of an AugReg file, whose index is downloaded once; the name of
+            a published model, the path of its folder, or its place on the Hugging Face
+            hub, ``"hf://org/name"``, with which it is downloaded.
+
+    Returns:
+        A `ModelCard`, or a `PublishedModel`.
+
+    Raises:
+        CatalogError: there is no such handle; the message offers near misses.
+        StoreError: the index of the AugReg files, or a registry, is needed and not
+            available.
 
     Example:
         >>> import zoo
-        >>> from zoo.locate import fetch_card
-        >>> fetch_card(zoo.get("vit-b16/sam"))  # doctest: +SKIP
+        >>> zoo.get("r50-vit-l32/augreg-imagenet21k").variant
+        'R50+ViT-L_32'
     """
+    if augreg.is_file_name(handle):
+        return augreg.card(handle)
+    if (card := released.by_handle(handle)) is not None:
+        return card
+    if hub.is_handle(handle):
+        return registry.read(hub.fetch(handle))
+    published = registry.models()
+    if handle in published:
+        return published[handle]
+    folder = os.path.expanduser(handle)
+    if os.path.isfile(os.path.join(folder, registry.CARD)):
+        return registry.read(folder)
+    cards = released.of_slug(handle.partition("/")[0])
+    cards = cards or [card for card in CARDS.values() if card.release == handle][:3]
+    names = {name.lower(): name for name in [*CARDS, *published]}
+    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+    near = [card.handle for card in cards] or [names[name] for name in near]
+    hint = f" Did you mean {either(near)}?" if near else ""
+    raise CatalogError(
+        f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
+        f"those in {registry.VARIABLE} too."
+    )
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Lists the handles that match a shell pattern.
+
+    Args:
+        pattern: str, with ``*``, ``?`` and ``[...]`` as in a shell. One that begins
+            with ``augreg/`` lists files of the AugReg index, which is downloaded
+            once; others list handles of released files, then of published models.
+
+    Returns:
+        A list of str.
+
+    Raises:
+        CatalogError: a registry is damaged.
+        StoreError: the index of the AugReg files, or a registry, is needed and not
+            available.
+
+    Example:
+        >>> import zoo
+        >>> zoo.list_models("vit-h14/*")
+        ['vit-h14/imagenet21k']
+    """
+    if pattern.startswith(augreg.FOLDER):
+        handles = [augreg.FOLDER + name for name in augreg.file_names()]
+    else:
+        handles = [*CARDS, *registry.models()]
+    return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
+
+
+def fetch_card(card: ModelCard | PublishedModel) -> pathlib.Path:
+    """Returns the local file of a card, downloading it the first time."""
     return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)

@@ -1,4 +1,4 @@
-"""What the catalogue says about one released file."""
+"""The card of a released file: `ModelCard`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import dataclasses
 import urllib.parse
 from typing import NamedTuple
 
-from zoo.network import ARCHITECTURES, Architecture
-from zoo.semantics import Semantics
+from zoo.network import ARCHITECTURES, Semantics, ViTConfig
 from zoo.text import PrintableError
 
 BUCKET = "https://storage.googleapis.com/vit_models"
@@ -15,7 +14,7 @@ GAP_SUFFIX = "-gap-norep"
 
 
 class CatalogError(PrintableError, ValueError):
-    """A model, variant or release that the catalogue does not hold."""
+    """A model, variant or release that is not in the catalogue."""
 
 
 class Accuracy(NamedTuple):
@@ -23,8 +22,8 @@ class Accuracy(NamedTuple):
 
     Args:
         data_set: str, what was classified, as TFDS calls it (``"imagenet2012"``).
-        metric: str, ``"top1"`` of the file as it is, or what else was measured,
-            ``"top1 after fine-tuning"`` for one.
+        metric: str, ``"top1"`` of the file as it is, or another metric, e.g.
+            ``"top1 after fine-tuning"``.
         value: float, percent.
         image_size: int or None, side of the images in the evaluation.
         source: str, where it was published.
@@ -66,7 +65,7 @@ class Citation(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where the paper is."""
+        """The paper on arXiv."""
         return f"https://arxiv.org/abs/{self.arxiv}"
 
     @property
@@ -119,12 +118,12 @@ class ModelCard:
             as little as two digits); None where no listing has it.
         sha256: str or None; no checksum of a released file has been published.
         accuracies: tuple of `Accuracy`, the best evidence for this file first.
-        semantics: `zoo.semantics.Semantics`, what the model computes with its arrays
-            and what its input is: for every released model RGB in [-1, 1].
+        semantics: `ViTConfig` without sizes, what the model computes and the range of
+            its input: for every released model RGB in [-1, 1].
         licence: str, SPDX identifier.
-        notes: str, what a user should know.
-        inferred: tuple of `Inference`: fields whose value was inferred, and from
-            what. The others are known.
+        notes: str, remarks for users.
+        inferred: tuple of `Inference`: the fields whose value was inferred; the others
+            are known.
 
     Example:
         >>> import zoo
@@ -146,30 +145,30 @@ class ModelCard:
     file_size: int | None = None
     sha256: str | None = None
     accuracies: tuple[Accuracy, ...] = ()
-    semantics: Semantics = Semantics()
+    semantics: ViTConfig = Semantics()
     licence: str = "Apache-2.0"
     notes: str = ""
     inferred: tuple[Inference, ...] = ()
 
     @property
     def file(self) -> str:
-        """Where in the bucket the file is, e.g. ``"sam/ViT-B_16.npz"``."""
+        """The file's path in the bucket, e.g. ``"sam/ViT-B_16.npz"``."""
         return urllib.parse.unquote(self.url.removeprefix(f"{BUCKET}/"))
 
     @property
-    def architecture(self) -> Architecture:
+    def architecture(self) -> ViTConfig:
         """The sizes of the encoder."""
         return ARCHITECTURES[self.variant.removesuffix(GAP_SUFFIX)]
 
     @property
     def input_range(self) -> tuple[float, float]:
-        """What the least and the greatest value of a pixel become."""
+        """The values of black and white after normalisation."""
         mean, std = self.semantics.input_mean[0], self.semantics.input_std[0]
         return (0 - mean) / std, (1 - mean) / std
 
     @property
     def pooling(self) -> str:
-        """``"token"``, or ``"gap"`` for an average of all tokens."""
+        """``"token"``, or ``"gap"`` for the average of all tokens."""
         return "gap" if self.variant.endswith(GAP_SUFFIX) else "token"
 
     @property
@@ -189,7 +188,7 @@ class ModelCard:
 
     @property
     def top1_source(self) -> str | None:
-        """Where `top1` was published."""
+        """The source of `top1`."""
         return self._top1.source if self._top1 else None
 
     @property
@@ -201,18 +200,6 @@ class ModelCard:
 
 
 def either(names) -> str:
-    """Joins names for an error message.
-
-    Args:
-        names: iterable of str, not empty.
-
-    Returns:
-        str.
-
-    Example:
-        >>> from zoo import model_card
-        >>> model_card.either(["a", "b", "c"])
-        'a, b or c'
-    """
+    """Joins names for an error message: a, b or c."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last

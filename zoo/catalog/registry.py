@@ -1,4 +1,4 @@
-"""Models that users publish: a registry is a folder of them, local or served.
+"""Registries of models that users publish: folders, local or served over HTTP.
 
 ::
 
@@ -10,8 +10,8 @@
         README.md, model.keras, saved_model/, ...
 
 Environment:
-    KERAS_VIT_REGISTRY: the registries, folders or `http(s)://` URLs, with commas
-        between them. Of models of one name the first counts.
+    KERAS_VIT_REGISTRY: the registries, folders or `http(s)://` URLs, separated by
+        commas. Of several models of one name the first is used.
 
 `keras-vit publish` writes them.
 """
@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from zoo import store
 from zoo.catalog.model_card import CatalogError
+from zoo.files.description import MALFORMED
 from zoo.text import brief, is_safe
 
 VARIABLE = "KERAS_VIT_REGISTRY"
@@ -37,8 +38,8 @@ INDEX = "registry.json"
 WEIGHTS = ("model.npz", "model.safetensors")
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
-# By the registry, and by servers.
-_TAKEN = (INDEX, "index.html", "index.htm")
+# Names that registries and servers use themselves.
+_RESERVED = (INDEX, "index.html", "index.htm")
 _MAX_INDEX_BYTES = 4_000_000
 
 
@@ -57,16 +58,16 @@ class PublishedModel:
         weights: str, `"model.npz"` or `"model.safetensors"`.
         file_size: int, bytes of the weights.
         sha256: str, hexadecimal, of the weights.
-        data_set: str, what it was fine-tuned on.
-        metrics: dict of str to float, on the data set's test split; shares, not
+        data_set: str, name of the data set that it was fine-tuned on.
+        metrics: dict of str to float, on the data set's test split; fractions, not
             percent.
-        base: str or None, the weights that it started from.
+        base: str or None, the weights that it was fine-tuned from.
         variant: str or None, such as `"ViT-B_16"`.
         licence: str, as the Hugging Face hub writes it.
         folder: str, the path or URL of its folder.
 
     Raises:
-        ValueError: a field is not as it should be.
+        ValueError: a field has a wrong type or value.
 
     Example:
         >>> zoo.get("flowers-vit-ti16").class_names  # doctest: +SKIP
@@ -93,52 +94,53 @@ class PublishedModel:
     def __post_init__(self):
         for name in ("image_size", "class_names"):
             if not isinstance(getattr(self, name), (list, tuple)):
-                raise ValueError(f"its {name} is no list")
+                raise ValueError(f"its {name} is not a list")
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        counts = (*self.image_size, self.channels, self.classes, self.parameters)
-        counts += (self.file_size,)
-        if any(type(count) is not int or not 0 <= count < 2**63 for count in counts):
-            raise ValueError("its sizes are no whole numbers")
-        if not isinstance(self.architecture, dict):
-            raise ValueError("its architecture is no table")
-        texts = (self.data_set, self.licence, *self.class_names, *self.architecture)
-        texts += tuple(text for text in (self.base, self.variant) if text is not None)
-        texts += tuple(self.metrics)
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("its names are no text")
+        counts = (self.channels, self.classes, self.parameters, self.file_size)
+        for count in (*self.image_size, *counts):
+            if type(count) is not int or not 0 <= count < 2**63:
+                raise ValueError("its sizes are not all integers from 0 on")
+        if not isinstance(self.architecture, dict) or not isinstance(
+            self.metrics, dict
+        ):
+            raise ValueError("its architecture and metrics are not both tables")
+        texts = [self.name, self.weights, self.sha256, self.data_set, self.licence]
+        texts += [*self.class_names, *self.architecture, *self.metrics]
+        texts += [text for text in (self.base, self.variant) if text is not None]
         for text in texts:
+            if not isinstance(text, str):
+                raise ValueError(f"{brief(text)} is not text")
             if not is_safe(text):
                 raise ValueError(f"{brief(text)} has control characters")
         if not is_name(self.name):
-            raise ValueError(f"{brief(self.name)} is no name of a model")
+            raise ValueError(f"{brief(self.name)} is not a valid name of a model")
         if self.weights not in WEIGHTS:
             raise ValueError(f"its weights are called {brief(self.weights)}")
-        whole = isinstance(self.sha256, str)
-        if not whole or not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise ValueError(f"{brief(self.sha256)} is no sha256")
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"{brief(self.sha256)} is not a SHA-256 checksum")
         if len(self.class_names) != self.classes or len(self.image_size) != 2:
             raise ValueError("it has another number of classes or of sides")
         for number in self.metrics.values():
-            # An int can be too large to become a share.
+            # Larger integers do not fit in a float.
             huge = isinstance(number, int) and abs(number) >= 2**63
             if huge or not isinstance(number, (int, float)):
-                raise ValueError("its metrics are no numbers")
+                raise ValueError("its metrics are not numbers")
 
     @property
     def handle(self) -> str:
-        """What `zoo.get` knows it by."""
+        """The name that `zoo.get` takes."""
         return self.name
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether a ResNet reads the image before the transformer does."""
+        """Whether a ResNet precedes the transformer."""
         return self.architecture.get("resnet_stages") is not None
 
     @property
     def top1(self) -> float | None:
         """Accuracy on the test split of its own data set, in percent."""
-        share = self.metrics.get("test_accuracy")
-        return None if share is None else 100 * share
+        accuracy = self.metrics.get("test_accuracy")
+        return None if accuracy is None else 100 * accuracy
 
     @property
     def url(self) -> str:
@@ -151,23 +153,22 @@ class PublishedModel:
 
 
 def is_name(text: str) -> bool:
-    """Says whether a text can be the name of a published model.
+    """Returns whether a text can be the name of a published model.
 
     Example:
-        >>> from zoo import registry
-        >>> registry.is_name("flowers-vit-ti16"), registry.is_name("../flowers")
-        (True, False)
+        >>> import zoo
+        >>> [zoo.registry.is_name(name) for name in ("flowers-vit-ti16", "../flowers")]
+        [True, False]
     """
-    if not isinstance(text, str) or text.lower() in _TAKEN:
-        return False
-    return _NAME.fullmatch(text) is not None
+    is_text = isinstance(text, str) and text.lower() not in _RESERVED
+    return is_text and _NAME.fullmatch(text) is not None
 
 
 def read(folder: str | os.PathLike) -> PublishedModel:
     """Returns the card of the published model in a folder.
 
     Args:
-        folder: path of the model's own folder.
+        folder: path of the folder of the model.
 
     Raises:
         CatalogError: it holds no published model, or its card is damaged.
@@ -183,7 +184,7 @@ def read(folder: str | os.PathLike) -> PublishedModel:
         if len(text) > _MAX_INDEX_BYTES:
             raise ValueError(f"it has more than {_MAX_INDEX_BYTES} bytes")
         document = json.loads(text)
-    except (ValueError, OSError, RecursionError) as error:
+    except (OSError, *MALFORMED) as error:
         raise CatalogError(
             f"{folder} holds no published model: {card} cannot be read ({error})."
         ) from error
@@ -195,11 +196,11 @@ def models() -> dict[str, PublishedModel]:
 
     Raises:
         CatalogError: a registry, or a card in it, is damaged.
-        StoreError: a registry cannot be had.
+        StoreError: a registry is not available.
 
     Example:
-        >>> from zoo import registry
-        >>> registry.models()  # doctest: +SKIP
+        >>> import zoo
+        >>> zoo.registry.models()  # doctest: +SKIP
         {'flowers-vit-ti16': PublishedModel(...)}
     """
     found: dict[str, PublishedModel] = {}
@@ -211,7 +212,7 @@ def models() -> dict[str, PublishedModel]:
 
 
 def write_index(folder: str | os.PathLike) -> None:
-    """Writes the index of a local registry, from the models in it.
+    """Writes the index of a local registry from the cards in it.
 
     Args:
         folder: path of the registry.
@@ -221,10 +222,9 @@ def write_index(folder: str | os.PathLike) -> None:
         OSError: the index cannot be written.
 
     Example:
-        >>> import os, tempfile
-        >>> from zoo import registry
+        >>> import os, tempfile, zoo
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     registry.write_index(folder)
+        ...     zoo.registry.write_index(folder)
         ...     print(os.listdir(folder))
         ['registry.json']
     """
@@ -238,57 +238,57 @@ def write_index(folder: str | os.PathLike) -> None:
 
 
 def _models_in(place: str) -> Iterator[PublishedModel]:
-    if not place.startswith(("http://", "https://")):
-        root = pathlib.Path(place).expanduser()
-        if not root.is_dir():
-            raise store.StoreError(
-                f"There is no folder {place}: check {VARIABLE}, which names it; a URL "
-                "begins with http:// or https://."
-            )
-        if (root / CARD).is_file():
+    if place.startswith(("http://", "https://")):
+        return _served(place.rstrip("/"))
+    return _local(place)
+
+
+def _local(place):
+    root = pathlib.Path(place).expanduser()
+    if not root.is_dir():
+        raise store.StoreError(
+            f"There is no folder {place}: check {VARIABLE}, which names it; a URL "
+            "begins with http:// or https://."
+        )
+    if (root / CARD).is_file():
+        raise CatalogError(
+            f"{place} is a model, not a registry: set {VARIABLE} to the folder that it "
+            "is in."
+        )
+    for card in sorted(root.glob(f"*/{CARD}")):
+        if not is_name(card.parent.name):
+            continue  # being written
+        model = read(card.parent)
+        if model.name != card.parent.name:
             raise CatalogError(
-                f"{place} is a model, not a registry: set {VARIABLE} to the folder "
-                "that it is in."
+                f"{card.parent} holds a model called {model.name!r}: rename the folder."
             )
-        for card in sorted(root.glob(f"*/{CARD}")):
-            if not is_name(card.parent.name):
-                continue  # one that is being written
-            model = read(card.parent)
-            if model.name != card.parent.name:
-                raise CatalogError(
-                    f"{card.parent} holds a model called {model.name!r}: rename the "
-                    "folder."
-                )
-            yield model
-        return
-    base = place.rstrip("/")
+        yield model
+
+
+def _served(base):
     url = f"{base}/{INDEX}"
     try:
-        index = json.loads(_fetched(url))
+        index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
         documents = list(index["models"])
         names = [document["name"] for document in documents]
         for name in names:
             if not is_name(name):
-                raise ValueError(f"{brief(name)} is no name of a model")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise ValueError(f"{brief(name)} is not a valid name of a model")
+    except store.StoreError as error:
+        raise store.StoreError(
+            f"The registry of {VARIABLE} cannot be read: {error}"
+        ) from error
+    except MALFORMED as error:
         raise CatalogError(
-            f"{url} is no index of a registry ({brief(error)}): check {VARIABLE}, "
+            f"{url} is not the index of a registry ({brief(error)}): check {VARIABLE}, "
             f"or have its owner publish again; offline, delete the copy "
             f"{store.latest_copy(url)}."
         ) from error
     for name, document in zip(names, documents, strict=True):
         yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
-
-
-def _fetched(url):
-    try:
-        return store.latest(url, _MAX_INDEX_BYTES)
-    except store.StoreError as error:
-        raise store.StoreError(
-            f"The registry of {VARIABLE} cannot be read: {error}"
-        ) from error
 
 
 def _document(model):
@@ -303,7 +303,7 @@ def _model(document, folder, source):
         if unknown := sorted(set(document) - (fields - {"folder"})):
             raise ValueError(f"unknown {', '.join(map(brief, unknown[:10]))}")
         return PublishedModel(**document, folder=folder)
-    except (ValueError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise CatalogError(
             f"{source} holds a damaged card ({error}): publish the model again."
         ) from error

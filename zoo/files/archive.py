@@ -1,7 +1,7 @@
-"""The arrays of an `.npz` file, which stay in it until they are asked for.
+"""Reader of `.npz` files, and what the readers of all kinds of files share.
 
-Every byte is checked once before the first is used. Nothing is ever unpickled. What
-other kinds of files share with it is here too.
+Arrays stay in the file until they are used. Every byte is checked once before the first
+array is used, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -40,44 +40,31 @@ DAMAGE = (
     OverflowError,
     MemoryError,
 )
-# Those of other versions may have four gigabytes.
+# Headers of later versions may have four gigabytes.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
-# Weights compress badly; a higher ratio is a decompression bomb.
+# Weights compress badly: a higher ratio is a decompression bomb.
 MOST_UNPACKED = 10
-# Many times those of the largest model with its optimizer's state; in memory each takes
-# 2 KB.
+# Many times the number of a large model with its optimizer's state; each takes 2 KB of
+# memory.
 _MOST_MEMBERS = 10_000
 _DIRECTORY_BYTES = 2**21
 # The members of a .keras file.
 _OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
-# NumPy parses headers as Python literals, at which some releases of Python 3.11 fail
-# when threads do it at once (python/cpython#106905).
+# NumPy parses headers as Python literals, which some releases of Python 3.11 cannot do
+# in several threads at once (python/cpython#106905).
 _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
 _LONGEST_NAME = 1000
 
 
 class CheckpointError(PrintableError, ValueError):
-    """A file that is not a checkpoint this package can account for."""
+    """A file that is not a checkpoint, is damaged, or has unexpected arrays."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredArray:
-    """An array in a file, read by `numpy.asarray`.
-
-    Args:
-        archive: `OpenFile`.
-        offset: int, of its first byte in the file.
-        dtype: `numpy.dtype`.
-        shape: tuple of int.
-
-    Example:
-        >>> from zoo import archive
-        >>> file = archive.Archive("tests/goldens/token.npz")
-        >>> file.check("cls").shape
-        (1, 1, 48)
-    """
+    """An array in a file, which `numpy.asarray` reads; `offset` is its first byte."""
 
     archive: OpenFile
     offset: int
@@ -86,7 +73,6 @@ class StoredArray:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.shape)
 
     def __array__(self, dtype=None, copy=None):
@@ -102,22 +88,14 @@ class StoredArray:
             yield dataclasses.replace(self, offset=offset, shape=shape)
 
     def reshape(self, shape) -> StoredArray:
-        """Returns the same numbers in another shape of as many."""
         return dataclasses.replace(self, shape=tuple(shape))
 
 
 class StoredArrays(Mapping):
-    """Arrays by name; one still in its file is read each time it is asked for.
+    """Float32 arrays by name, each read from its file every time it is accessed.
 
     Args:
         parts: dict of name to `StoredArray` or float array.
-
-    Example:
-        >>> from zoo import archive
-        >>> file = archive.Archive("tests/goldens/token.npz")
-        >>> arrays = archive.StoredArrays({"cls": file.check("cls")})
-        >>> arrays["cls"].dtype
-        dtype('float32')
     """
 
     def __init__(self, parts):
@@ -136,31 +114,26 @@ class StoredArrays(Mapping):
         return len(self._parts)
 
     def only(self, names) -> StoredArrays:
-        """Returns some of them, without reading one."""
+        """Returns those of some names, without reading any."""
         return StoredArrays({name: self._parts[name] for name in names})
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes by name, without reading an array."""
+        """The shapes by name, without reading any."""
         return {name: tuple(part.shape) for name, part in self._parts.items()}
 
 
 class OpenFile:
-    """A file of arrays, kept open and closed with the last of its arrays.
-
-    Args:
-        path: str or path.
+    """An open file of arrays; it is closed together with the last of its arrays.
 
     Raises:
         CheckpointError: there is no such file.
-
-    Example:
-        >>> from zoo import archive
-        >>> archive.OpenFile("tests/goldens/token.npz").path
-        'tests/goldens/token.npz'
     """
 
     metadata: Mapping[str, str] = types.MappingProxyType({})
+    # What a reader found in the file, and the CRC-32 of each array where it has them.
+    _arrays: Mapping[str, StoredArray | np.ndarray] = types.MappingProxyType({})
+    _checksums: Mapping[str, int] = types.MappingProxyType({})
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
@@ -174,12 +147,27 @@ class OpenFile:
         self._lock = threading.Lock()
         self._written = self._time_of_writing()
 
-    def read_into(self, data: np.ndarray, offset: int) -> None:
-        """Reads bytes of the file.
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._arrays)
 
-        Args:
-            data: uint8 array to fill.
-            offset: int, of the first byte.
+    def check(self, key: str) -> StoredArray | np.ndarray:
+        """Returns an array after reading all of it.
+
+        Raises:
+            CheckpointError: it holds NaN or infinity, or has another CRC-32.
+        """
+        array, expected = self._arrays[key], self._checksums.get(key)
+        checksum, finite = self._scan(array, None if expected is None else 0)
+        if checksum != expected:
+            self._refuse_checksum(f"{key!r}")
+        if not finite:
+            self._refuse_infinite(key)
+        return array
+
+    def read_into(self, data: np.ndarray, offset: int) -> None:
+        """Fills a uint8 array with the bytes from an offset on.
 
         Raises:
             CheckpointError: the file was changed since it was opened.
@@ -193,29 +181,24 @@ class OpenFile:
                 )
 
     def _check_name(self, name):
-        """Refuses names that an error could not show."""
+        """Refuses names that no error message could show."""
         if len(name) > _LONGEST_NAME or not name.isprintable():
             raise ValueError(f"an array is called {name[:99]!a}")
 
-    def _finite(self, key, array, checksum=None):
-        """Returns an array or a `StoredArray` of this file that holds no NaN.
+    def _scan(self, array, checksum=None):
+        """Reads an array; returns its CRC-32 and whether it holds no NaN or infinity.
 
         Args:
-            key: str, its name.
-            array: the array.
-            checksum: int, the CRC-32 that its bytes must have; None if nobody knows.
+            array: array, or a `StoredArray` of this file.
+            checksum: int, CRC-32 of what precedes it; None computes none.
         """
         blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
-        found, finite = 0, True
+        finite = True
         for block in blocks:
             if checksum is not None:
-                found = zlib.crc32(block, found)
+                checksum = zlib.crc32(block, checksum)
             finite = finite and _all_finite(block, array.dtype)
-        if checksum not in (None, found):
-            self._refuse_checksum(f"{key!r}")
-        if not finite:
-            self._refuse_infinite(key)
-        return array
+        return checksum, finite
 
     def _refuse_checksum(self, what):
         raise CheckpointError(
@@ -226,7 +209,7 @@ class OpenFile:
         )
 
     def _blocks(self, array):
-        """Gives the bytes of a `StoredArray`, each block in the memory of the last."""
+        """Yields the bytes of a `StoredArray`; each block reuses the memory."""
         size = math.prod(array.shape) * array.dtype.itemsize
         block = np.empty(min(size, _BLOCK_BYTES), np.uint8)
         for start in range(0, size, _BLOCK_BYTES):
@@ -257,11 +240,7 @@ class OpenFile:
 
 
 class _Directory:
-    """A zip file whose members are counted before the first of them is read.
-
-    Args:
-        file: an open binary file.
-    """
+    """A binary file for `zipfile` that bounds the directory before it is parsed."""
 
     def __init__(self, file):
         self._file = file
@@ -271,12 +250,11 @@ class _Directory:
         return getattr(self._file, name)
 
     def read(self, size=-1):
-        """Reads what `zipfile` asks for, until `is_read` the directory and its end."""
         if self.is_read:
             return self._file.read(size)
         if size > _DIRECTORY_BYTES:
             raise ValueError(f"its directory has {size} bytes")
-        # Without a size it reads the end, which has 64 KB at most.
+        # Without a size, zipfile reads the end, which has 64 KB at most.
         data = self._file.read(size if size >= 0 else _DIRECTORY_BYTES)
         members = data.count(b"PK\x01\x02")
         if members > _MOST_MEMBERS:
@@ -287,15 +265,12 @@ class _Directory:
 class Archive(OpenFile):
     """An open `.npz` file.
 
-    Args:
-        path: str or path.
-
     Raises:
         CheckpointError: there is no such file, it is not an `.npz` or it is damaged.
 
     Example:
-        >>> from zoo import archive
-        >>> len(archive.Archive("tests/goldens/token.npz").keys)
+        >>> from zoo.files.archive import Archive
+        >>> len(Archive("tests/goldens/token.npz").keys)
         56
     """
 
@@ -305,7 +280,7 @@ class Archive(OpenFile):
         if not start.startswith(b"PK"):
             raise CheckpointError(f"{path} {_what_else(start)}")
         with self._damage_explained():
-            # A handle of its own: threads move both.
+            # A handle of its own: threads move the position of both.
             handle = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
             weakref.finalize(self, handle.close)
             directory = _Directory(handle)
@@ -319,7 +294,7 @@ class Archive(OpenFile):
             self._members, end = {}, 0
             for member in members:
                 self._check_name(member.filename)
-                # Or else the same bytes could be unpacked again and again.
+                # Else the same bytes could be unpacked again and again.
                 if member.header_offset < end:
                     raise ValueError(f"{member.filename} overlaps another array")
                 start = self._start(member)
@@ -328,22 +303,21 @@ class Archive(OpenFile):
 
     @property
     def keys(self) -> list[str]:
-        """The names of the arrays, twice where there are two of a name."""
+        """The names of the arrays, with duplicates."""
         return [name.removesuffix(".npy") for name in self._zip.namelist()]
 
     def check(self, key: str, *, finite: bool = True) -> StoredArray | np.ndarray:
-        """Makes sure of every byte of an array.
+        """Checks every byte of an array.
 
         Args:
             key: str, one of `keys`.
-            finite: bool, whether NaN and infinity are refused too.
+            finite: bool, whether NaN and infinity are refused.
 
         Returns:
-            A `StoredArray`; or the array itself where the file holds it compressed, or
-            in Fortran's order.
+            A `StoredArray`; the array itself if it is compressed or in Fortran order.
 
         Raises:
-            CheckpointError: it is damaged, pickled, or no array.
+            CheckpointError: it is damaged, pickled, or not an array.
         """
         member, start = self._members[key]
         with self._damage_explained():
@@ -362,20 +336,18 @@ class Archive(OpenFile):
                     raise ValueError(f"{key} is empty")
             if plain and not fortran_order:
                 header = StoredArray(self, start, np.dtype("u1"), (header_size,))
-                checksum = zlib.crc32(np.asarray(header))
                 array = StoredArray(self, start + header_size, dtype, shape)
-                is_finite = True
-                for block in self._blocks(array):
-                    checksum = zlib.crc32(block, checksum)
-                    is_finite = is_finite and _all_finite(block, dtype)
+                checksum = zlib.crc32(np.asarray(header))
+                checksum, is_finite = self._scan(array, checksum)
                 if checksum != member.CRC:
                     raise ValueError(f"{key} has another CRC-32")
-                if finite and not is_finite:
-                    self._refuse_infinite(key)
-                return array
-            with self._zip.open(member) as stream:
-                array = np.lib.format.read_array(stream, allow_pickle=False)
-            return self._finite(key, array) if finite else array
+            else:
+                with self._zip.open(member) as stream:
+                    array = np.lib.format.read_array(stream, allow_pickle=False)
+                is_finite = self._scan(array)[1]
+            if finite and not is_finite:
+                self._refuse_infinite(key)
+            return array
 
     def _header(self, key, stream):
         if key in _OF_KERAS:
@@ -405,14 +377,14 @@ class Archive(OpenFile):
         return header
 
     def _start(self, member):
-        """The offset of a member's bytes, which only its own header tells."""
+        """Returns the offset of a member's bytes, from the header before them."""
         self._file.seek(member.header_offset + 26)
         name_size, extra_size = struct.unpack("<HH", self._file.read(4))
         return member.header_offset + 30 + name_size + extra_size
 
 
 def _what_else(start):
-    """Says what a file is that begins so, and is of no kind that is read."""
+    """Describes a file of an unsupported kind by its first bytes."""
     if not start:
         return "is empty: download or save it again."
     if start.startswith(b"\x80"):
@@ -427,7 +399,7 @@ def _what_else(start):
 
 
 def _all_finite(data, dtype):
-    """Says whether bytes, or an array, hold no NaN or infinity where that matters."""
+    """Returns whether bytes or an array of weights hold no NaN or infinity."""
     if dtype.str not in _WEIGHTS:
         return True
     return bool(np.isfinite(dialects.to_float32(data.view(dtype))).all())

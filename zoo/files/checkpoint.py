@@ -7,7 +7,6 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import math
@@ -23,23 +22,29 @@ from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays
 from zoo.files.description import Description
-from zoo.semantics import Semantics
+from zoo.files.problems import refuse, twins, wrong_dtypes
+from zoo.network import SIZES, Semantics, ViTConfig
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
 
 
+def _size(name, doc):
+    return property(lambda self: self._measured[0].get(name), doc=doc)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The arrays of one checkpoint and the sizes that their shapes tell.
+    """The arrays of one checkpoint and the network that they are of.
 
     Args:
         path: str, where they came from, for messages.
         arrays: mapping of released name to float32 array; that of a file reads an
-            array each time it is asked for one. Group normalisation scales and biases
+            array each time it is used. Group normalisation scales and biases
             are vectors here (files hold them as (1, 1, 1, C)).
         stored_grid: (height, width) in patches where the file states it, else None.
-        semantics: `Semantics`, what the source computes with the arrays.
+        semantics: `ViTConfig`, what the source computes with the arrays; as released
+            where it is None. Sizes may be left out: those of the arrays hold.
 
     Raises:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
@@ -54,7 +59,15 @@ class Checkpoint:
     path: str
     arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
     stored_grid: tuple[int, int] | None = None
-    semantics: Semantics = Semantics()
+    semantics: ViTConfig = ViTConfig()
+
+    hidden_size = _size("hidden_size", "int, the size of a token.")
+    num_heads = _size("num_heads", "int, the attention heads of each block.")
+    mlp_dim = _size("mlp_dim", "int, the hidden size of each block's MLP.")
+    channels = _size("channels", "int, the channels of the images.")
+    classes = _size("classes", "int, the outputs of the head, or None.")
+    representation_size = _size("representation_size", "int, of `pre_logits`, or None.")
+    resnet_width = _size("resnet_width", "int, of a hybrid's root, or None.")
 
     def __post_init__(self):
         if not isinstance(self.arrays, StoredArrays):
@@ -68,6 +81,18 @@ class Checkpoint:
         ):
             problem = f"a grid of {grid} patches for {self.num_positions} positions"
             _refuse(self.path, [problem])
+        given = {
+            name: size
+            for name, size in self.semantics.sizes.items()
+            if size is not None and name != "resnet_width"
+        }
+        object.__setattr__(self, "semantics", self.semantics.semantics)
+        problems = [
+            f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
+            for name, size in given.items()
+            if size != self.config.sizes[name]
+        ]
+        _refuse(self.path, problems)
 
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -82,10 +107,15 @@ class Checkpoint:
     def _sizes(self):
         return self._measured[0]
 
-    @property
-    def hidden_size(self) -> int:
-        """Width of the encoder."""
-        return self._sizes["hidden_size"]
+    @functools.cached_property
+    def config(self) -> ViTConfig:
+        """The `ViTConfig` of the network, sizes and semantics."""
+        sizes = {name: getattr(self, name) for name in SIZES}
+        if self.resnet_stages is None:
+            del sizes["resnet_width"]
+        fields = {field.name for field in dataclasses.fields(ViTConfig)}
+        features = dict.fromkeys(released_names.features(self.arrays) & fields, True)
+        return dataclasses.replace(self.semantics, **sizes, **features)
 
     @property
     def num_layers(self) -> int:
@@ -93,34 +123,9 @@ class Checkpoint:
         return released_names.count_blocks(self.arrays)
 
     @property
-    def num_heads(self) -> int:
-        """Attention heads of each block."""
-        return self._sizes["num_heads"]
-
-    @property
-    def mlp_dim(self) -> int:
-        """Hidden width of each block's MLP."""
-        return self._sizes["mlp_dim"]
-
-    @property
     def patch_size(self) -> tuple[int, int]:
         """(height, width) of the embedding's kernel, in pixels or stem cells."""
         return self._sizes["patch_height"], self._sizes["patch_width"]
-
-    @property
-    def channels(self) -> int:
-        """Channels of the images."""
-        return self._sizes["channels"]
-
-    @property
-    def classes(self) -> int | None:
-        """Outputs of the head, None without a head."""
-        return self._sizes.get("classes")
-
-    @property
-    def representation_size(self) -> int | None:
-        """Width of `pre_logits`, None without it."""
-        return self._sizes.get("representation_size")
 
     @property
     def class_token(self) -> bool:
@@ -128,9 +133,14 @@ class Checkpoint:
         return released_names.CLASS_TOKEN in self.arrays
 
     @property
+    def num_prefix_tokens(self) -> int:
+        """The number of tokens before those of the patches."""
+        return released_names.num_prefix_tokens(self.arrays)
+
+    @property
     def num_positions(self) -> int:
-        """Rows of the position embedding, less the class token's."""
-        return self._sizes["positions"] - self.class_token
+        """Rows of the position embedding for patches."""
+        return self._sizes["positions"] - self.num_prefix_tokens
 
     @property
     def grid_size(self) -> tuple[int, int] | None:
@@ -138,6 +148,14 @@ class Checkpoint:
         side = math.isqrt(self.num_positions)
         square = (side, side) if side * side == self.num_positions else None
         return self.stored_grid or square
+
+    @property
+    def image_size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels of the images; None if `grid_size` is."""
+        if self.grid_size is None:
+            return None
+        (rows, columns), (height, width) = self.grid_size, self.config.stride
+        return rows * height, columns * width
 
     @property
     def zero_head(self) -> bool:
@@ -149,8 +167,7 @@ class Checkpoint:
 
     def without_head(self) -> Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
-        names = {*released_names.HEAD_ARRAYS, *released_names.PRE_LOGITS_ARRAYS}
-        kept = [name for name in self.arrays if name not in names]
+        kept = [name for name in self.arrays if name not in released_names.HEADS]
         return dataclasses.replace(self, arrays=self.arrays.only(kept))
 
     @property
@@ -158,16 +175,11 @@ class Checkpoint:
         """Units of each stage; () for a stem of one convolution, None without."""
         return released_names.count_units(self.arrays)
 
-    @property
-    def resnet_width(self) -> int | None:
-        """Output channels of the stem's first convolution, None without a stem."""
-        return self._sizes.get("resnet_width")
-
 
 def read(
     path: str | os.PathLike,
     *,
-    semantics: Semantics | None = None,
+    semantics: ViTConfig | None = None,
     num_heads: int | None = None,
 ) -> Checkpoint:
     """Reads a checkpoint of the released code, timm, transformers or keras-hub.
@@ -179,17 +191,18 @@ def read(
             `model.weights.h5`; `zoo.locate` gives one from a URL or the hub. Settings
             are read from the files beside it that its library writes (`config.json`,
             ...).
-        semantics: `Semantics`, in place of what the file, the settings beside it and
-            the defaults of its library say: of a plain DeiT's arrays alone, for one,
-            nothing tells that they want ImageNet's mean and deviation.
-        num_heads: int, for files that do not tell and have not the papers' sizes.
+        semantics: `ViTConfig`, in place of what the file, the settings beside it and
+            the defaults of its library say; these hold where it is None. For one, the
+            arrays of a plain DeiT do not say that they take ImageNet's mean and
+            deviation: `ViTConfig(input_mean=..., input_std=...)`.
+        num_heads: int, for files that neither state it nor have the papers' sizes.
 
     Returns:
-        A `Checkpoint`, whose arrays stay in the file until they are asked for; every
-        byte of an `.npz`, and of a `.safetensors` that `write` wrote, was compared with
-        its CRC-32. The file is kept open, and is not to be changed
-        in place. float16 and bfloat16 arrays become float32; optimizer state, text
-        towers and what only pre-training uses are left out.
+        A `Checkpoint`, whose arrays stay in the file until they are used; every byte of
+        an `.npz`, and of a `.safetensors` that `write` wrote, was compared with its
+        CRC-32. The file is kept open, and must not be changed in place. float16 and
+        bfloat16 arrays become float32; optimizer state, text towers and what only
+        pre-training uses are left out.
 
     Raises:
         CheckpointError: a file of another kind, damaged, holding pickled objects, or
@@ -206,25 +219,16 @@ def read(
         10
     """
     file = opening.open_file(os.path.expanduser(path))
-    keys = file.keys
-    counts = collections.Counter(keys)
-    twins = sorted(key for key, count in counts.items() if count > 1)
-    problems = [f"two arrays are called {key}" for key in twins]
-    library = foreign.recognise(keys)
+    library = foreign.recognise(file.keys)
     if library is None:
         parts, said, wrong = _read_released(file)
     else:
+        num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, said, wrong = foreign.read(file, library, num_heads)
-    problems += wrong
-    for name, part in parts.items():
-        try:
-            dialects.to_float32(np.empty(0, part.dtype))
-        except TypeError as error:
-            problems.append(f"{name} has {error}")
+    problems = [*twins(file.keys), *wrong, *wrong_dtypes(parts)]
     _refuse(file.path, problems, library)
-    return Checkpoint(
-        file.path, StoredArrays(parts), said.grid_size, semantics or said.semantics
-    )
+    semantics = (semantics or ViTConfig()).with_defaults(said.config.semantics)
+    return Checkpoint(file.path, StoredArrays(parts), said.grid_size, semantics)
 
 
 def _read_released(file):
@@ -245,7 +249,8 @@ def _read_released(file):
             if released in parts:
                 problems.append(f"two arrays for {released}, one is {key}")
             parts[released] = part
-    dialects.restore_class_token_row(parts, chosen)
+    if dialects.has_positions_of_patches_alone(chosen):
+        dialects.add_prefix_positions(parts)
     said = description.from_metadata(file.metadata, file.path)
     return parts, said or Description(grid_size=grid), problems
 
@@ -256,12 +261,12 @@ def write(
     grid_size: tuple[int, int] | None = None,
     *,
     naming: str = "released",
-    semantics: Semantics | None = None,
+    semantics: ViTConfig | None = None,
 ) -> None:
     """Writes a checkpoint for the released code, timm or transformers.
 
-    A `.safetensors` says in its header what the arrays do not: `Semantics`, heads and
-    grid, which `read` gives back, and the CRC-32 of each array, which it compares.
+    A `.safetensors` says in its header what the arrays do not: what is computed, heads
+    and grid, which `read` returns, and the CRC-32 of each array, which it compares.
     timm and transformers read the former from the settings written beside it; timm's
     own ResNets use the epsilons of timm whatever the header says.
 
@@ -274,8 +279,8 @@ def write(
             where it is not square; by default the checkpoint's.
         naming: `"released"`, `"timm"` for `timm.create_model("local-dir:folder")`, or
             `"transformers"` for `ViTForImageClassification.from_pretrained(folder)`.
-        semantics: `Semantics`, what the model computes; by default the checkpoint's,
-            or what the released models do.
+        semantics: `ViTConfig`, what the model computes; where it is None the
+            checkpoint's, or what the released models do.
 
     Raises:
         CheckpointError: another file extension, arrays that `read` would refuse, a
@@ -292,12 +297,13 @@ def write(
     path = pathlib.Path(path).expanduser()
     if isinstance(arrays, Checkpoint):
         grid_size = grid_size or arrays.grid_size
-        semantics = semantics or arrays.semantics
+        semantics = (semantics or ViTConfig()).with_defaults(arrays.semantics)
         arrays = arrays.arrays
-    semantics = semantics or Semantics()
+    semantics = (semantics or ViTConfig()).semantics
     _check_name(path, naming, semantics)
     checkpoint = _whole(path, arrays, grid_size, semantics)
-    said = Description(semantics, checkpoint.num_heads, checkpoint.grid_size)
+    known = dataclasses.replace(semantics, num_heads=checkpoint.num_heads)
+    said = Description(known, checkpoint.grid_size)
     files = {}
     if naming == "released":
         stored = {
@@ -349,7 +355,7 @@ def _check_name(path, naming, semantics):
         raise CheckpointError(
             f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
             "of the released models: write a .safetensors, or pass "
-            "semantics=Semantics() for the released models' numbers."
+            "semantics=zoo.semantics.Semantics() for the released models' numbers."
         )
 
 
@@ -378,13 +384,5 @@ def _whole(path, arrays, grid_size, semantics):
 
 
 def _refuse(path, problems, library=None):
-    """Raises an error that lists the problems, if there are any."""
-    if not problems:
-        return
-    listed = "".join(f"\n  {problem}" for problem in problems[:20])
-    more = f"\n  and {len(problems) - 20} more" if len(problems) > 20 else ""
     naming = "the released names" if library is None else f"the names of {library}"
-    raise CheckpointError(
-        f"{path} is not a checkpoint of a Vision Transformer under {naming}:"
-        f"{listed}{more}"
-    )
+    refuse(path, f"a checkpoint of a Vision Transformer under {naming}", problems)

@@ -1,15 +1,14 @@
-"""What is known of a checkpoint besides its arrays, and where it is written down."""
+"""What is known of a checkpoint besides its arrays, and where it is written."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pathlib
+from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import ARCHITECTURES
-from zoo.semantics import Semantics
+from zoo.network import ARCHITECTURES, RELEASED, ViTConfig
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -26,41 +25,32 @@ MALFORMED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Description:
-    """What arrays do not tell.
+class Description(NamedTuple):
+    """What the arrays of a file do not say.
 
     Args:
-        semantics: `zoo.semantics.Semantics`.
-        num_heads: int, or None where nothing tells it.
+        config: `ViTConfig` of what is known: what is computed, and the number of heads.
         grid_size: (height, width) in patches, or None.
         class_token_position: bool, whether the class token has a position of its own.
-
-    Example:
-        >>> from zoo.files import description
-        >>> said = description.Description(num_heads=3, grid_size=(4, 7))
-        >>> description.from_metadata(description.to_metadata(said), "a") == said
-        True
     """
 
-    semantics: Semantics = Semantics()
-    num_heads: int | None = None
+    config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
     class_token_position: bool = True
 
 
 def to_metadata(description: Description) -> dict[str, str]:
-    """Returns the header entries that say it, and what transformers asks for."""
-    said = {
-        "semantics": dataclasses.asdict(description.semantics),
-        "num_heads": description.num_heads,
+    """Returns the header entries for a description, and what transformers needs."""
+    entry = {
+        "semantics": description.config.semantics.computed,
+        "num_heads": description.config.num_heads,
         "grid_size": description.grid_size,
     }
-    return {"format": "pt", METADATA_KEY: json.dumps(said)}
+    return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
 def from_metadata(metadata, path) -> Description | None:
-    """Returns what a header says, None where it has no entry of ours.
+    """Returns the description in a header, None where it has no entry of ours.
 
     Raises:
         CheckpointError: the entry is not as `to_metadata` writes it.
@@ -68,14 +58,17 @@ def from_metadata(metadata, path) -> Description | None:
     if METADATA_KEY not in metadata:
         return None
     try:
-        said = json.loads(metadata[METADATA_KEY])
-        semantics = Semantics(**said.pop("semantics"))
-        heads, grid = said.pop("num_heads"), said.pop("grid_size")
-        if said:
-            raise ValueError(f"unknown {', '.join(said)}")
+        entry = json.loads(metadata[METADATA_KEY])
+        computed = entry.pop("semantics")
+        heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
+        known = [
+            name for name in computed if name in RELEASED and computed[name] is not None
+        ]
+        if unknown := [*entry, *(computed.keys() - set(known))]:
+            raise ValueError(f"unknown {', '.join(unknown)}")
         grid = None if grid is None else tuple(grid)
-        found = Description(semantics, heads, grid)
-        check_counts(found)
+        found = Description(ViTConfig(num_heads=heads, **computed), grid)
+        check_grid(grid)
     except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
@@ -84,29 +77,19 @@ def from_metadata(metadata, path) -> Description | None:
     return found
 
 
-def check_counts(description: Description) -> None:
-    """Makes sure that what should be counts are.
-
-    Raises:
-        ValueError: one is no positive int, or a grid has not two sides.
-    """
-    grid = () if description.grid_size is None else description.grid_size
-    if len(grid) not in (0, 2):
-        raise ValueError(f"{brief(grid)} is no (height, width)")
-    heads = () if description.num_heads is None else (description.num_heads,)
-    for number in (*heads, *grid):
+def check_grid(grid) -> None:
+    """Raises a `ValueError` unless a grid is None or two positive ints."""
+    if grid is None:
+        return
+    if len(grid) != 2:
+        raise ValueError(f"{brief(grid)} is not a (height, width)")
+    for number in grid:
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{brief(number)} is no positive int")
+            raise ValueError(f"{brief(number)} is not a positive int")
 
 
 def papers_heads(hidden_size, num_layers, mlp_dim) -> int | None:
-    """Returns the heads of the released models of these sizes, None for other sizes.
-
-    Example:
-        >>> from zoo.files import description
-        >>> description.papers_heads(768, 12, 3072)
-        12
-    """
+    """Returns the heads of the released models of these sizes, None for other sizes."""
     sizes = (hidden_size, num_layers, mlp_dim)
     for known in ARCHITECTURES.values():
         if (known.hidden_size, known.num_layers, known.mlp_dim) == sizes:
@@ -115,10 +98,10 @@ def papers_heads(hidden_size, num_layers, mlp_dim) -> int | None:
 
 
 def read_json(file: os.PathLike) -> dict:
-    """Reads a file of settings that lies beside a checkpoint; {} where there is none.
+    """Reads a file of settings beside a checkpoint; {} where there is none.
 
     Raises:
-        CheckpointError: it is no JSON table.
+        CheckpointError: it is not a JSON table.
     """
     file = pathlib.Path(file)
     if not file.is_file():
@@ -134,21 +117,21 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
-def check_sizes(file, stated: dict, found: dict) -> None:
+def check_sizes(file, settings: dict, sizes: dict) -> None:
     """Makes sure that settings are those of the arrays beside them.
 
     Args:
         file: path of the settings.
-        stated: dict of name to size there, None where it is not stated.
-        found: dict of the same names to the arrays' size.
+        settings: dict, in which a size may be missing.
+        sizes: dict of the settings' names to the arrays' sizes.
 
     Raises:
         CheckpointError: a size differs.
     """
     differences = [
-        f"{name} {brief(stated[name])} (the arrays have {found[name]})"
-        for name in stated
-        if stated[name] is not None and stated[name] != found[name]
+        f"{name} {brief(settings[name])} (the arrays have {size})"
+        for name, size in sizes.items()
+        if settings.get(name) is not None and settings[name] != size
     ]
     if differences:
         raise CheckpointError(
@@ -157,18 +140,31 @@ def check_sizes(file, stated: dict, found: dict) -> None:
         )
 
 
-def explain(keys, reasons) -> list[str]:
+def grid_of(image_size, patch_size) -> tuple[int, int] | None:
+    """Returns the (height, width) in patches of settings, None where one is missing.
+
+    Args:
+        image_size: int or list of (height, width), or None.
+        patch_size: int or sequence of (height, width), or None.
+    """
+    if image_size is None or patch_size is None:
+        return None
+    (height, width), (rows, columns) = (
+        size if isinstance(size, (list, tuple)) else (size, size)
+        for size in (image_size, patch_size)
+    )
+    return height // rows, width // columns
+
+
+def explain(keys, reasons: dict) -> list[str]:
     """Returns why a checkpoint with these keys computes something else.
 
     Args:
         keys: iterable of str.
-        reasons: pairs of a compiled pattern found in a key and the reason.
-
-    Example:
-        >>> import re
-        >>> from zoo.files import description
-        >>> description.explain(["ls1.gamma"], [(re.compile("ls1"), "LayerScale")])
-        ['LayerScale (ls1.gamma)']
+        reasons: dict of compiled patterns, searched in each key, to reasons.
     """
-    found = ((reason, next(filter(p.search, keys), None)) for p, reason in reasons)
+    found = (
+        (reason, next(filter(pattern.search, keys), None))
+        for pattern, reason in reasons.items()
+    )
     return [f"{reason} ({key})" for reason, key in found if key is not None]

@@ -1,4 +1,4 @@
-"""Other ways to write the same checkpoint, translated to the released names.
+"""Dialects of the released names, translated to those of the `.npz` files.
 
 Three layers, undone from the outside in: a prefix around the model (a training
 state, a two-tower model), other module names (Flax Linen), and other arrangements of
@@ -39,11 +39,11 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
 
     Returns:
         A dict of key to its name without prefix and with released module names, and a
-        list of the keys beside the prefix that nothing explains. Keys that are known
-        to be something else (optimizer state, a text tower) are in neither.
+        list of unknown keys. Keys that are known to be something else (optimizer
+        state, a text tower) are in neither.
 
     Example:
-        >>> from zoo import dialects
+        >>> from zoo.files import dialects
         >>> dialects.select(["opt/target/cls", "opt/state/step", "epoch"])
         ({'opt/target/cls': 'cls'}, ['epoch'])
     """
@@ -64,19 +64,11 @@ def arrange(name, array) -> dict:
     """Splits and reshapes one array as the released files have it.
 
     Args:
-        name: str, as `select` gives it.
+        name: str, as `select` returns it.
         array: the array under that name, or a `zoo.files.archive.StoredArray`.
 
     Returns:
-        A dict of released name to array: several entries for stacked blocks, else
-        one.
-
-    Example:
-        >>> import numpy as np
-        >>> from zoo import dialects
-        >>> stacked = "Transformer/encoderblock/LayerNorm_0/scale"
-        >>> len(dialects.arrange(stacked, np.ones((12, 768), "float32")))
-        12
+        A dict of released name to array: one per block for stacked blocks, else one.
     """
     stack = f"{released_names.BLOCK}/"
     if name.startswith(stack) and array.ndim and array.shape[0] <= _MOST_BLOCKS:
@@ -92,54 +84,31 @@ def arrange(name, array) -> dict:
     return {name: array}
 
 
-def restore_class_token_row(arrays, chosen) -> None:
-    """Gives a top-level position embedding the class token's row, in place.
+def has_positions_of_patches_alone(chosen) -> bool:
+    """Returns whether the names are of the dialect without positions of other tokens.
 
-    The writers of that dialect added the row to the class token itself and dropped
-    it, so a row of zeros makes the same model.
-
-    Args:
-        arrays: dict of released name to what `arrange` gives, changed in place.
-        chosen: the dict that `select` gives.
-
-    Example:
-        >>> import numpy as np
-        >>> from zoo import dialects, released_names
-        >>> arrays = {
-        ...     released_names.CLASS_TOKEN: np.ones((1, 1, 8)),
-        ...     released_names.POSITION_EMBEDDING: np.ones((1, 16, 8)),
-        ... }
-        >>> dialects.restore_class_token_row(arrays, {"params/pos": "pos_embedding"})
-        >>> arrays[released_names.POSITION_EMBEDDING].shape
-        (1, 17, 8)
+    Its writers added the class token's row to the token itself and dropped it.
     """
-    if _TOP_LEVEL_POSITION_EMBEDDING not in chosen.values():
-        return
+    return _TOP_LEVEL_POSITION_EMBEDDING in chosen.values()
+
+
+def add_prefix_positions(arrays: dict) -> None:
+    """Gives the tokens before the patches positions of zeros, in place."""
     table = arrays[released_names.POSITION_EMBEDDING]
-    if released_names.CLASS_TOKEN in arrays and table.ndim == 3:
+    rows = released_names.num_prefix_tokens(arrays)
+    if rows and table.ndim == 3:
         arrays[released_names.POSITION_EMBEDDING] = np.pad(
-            np.asarray(table), ((0, 0), (1, 0), (0, 0))
+            np.asarray(table), ((0, 0), (rows, 0), (0, 0))
         )
 
 
 def to_float32(array: np.ndarray) -> np.ndarray:
-    """Widens the half precisions that files hold.
+    """Returns a float32, float16 or bfloat16 array as float32.
 
-    Args:
-        array: float32, float16 or bfloat16 (NumPy reads the last as void of two
-            bytes) array.
-
-    Returns:
-        A float32 array.
+    NumPy reads bfloat16 as void of two bytes.
 
     Raises:
         TypeError: another dtype.
-
-    Example:
-        >>> import numpy as np
-        >>> from zoo import dialects
-        >>> dialects.to_float32(np.array([0x3F80], "uint16").view("V2"))
-        array([1.], dtype=float32)
     """
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         # bfloat16 is the upper half of a float32.

@@ -1,17 +1,16 @@
-"""Reading what other libraries wrote, and writing what they read."""
+"""Checkpoints of timm, transformers and keras-hub, read and written."""
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, keras_hub, names, timm, transformers
+from zoo.files import description, dialects, keras_hub, names, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
+from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
 LIBRARIES = {library.COLUMN: library for library in (timm, transformers, keras_hub)}
@@ -23,13 +22,7 @@ BESIDE = tuple(
 
 
 def recognise(keys) -> str | None:
-    """Returns the library that names arrays so, None for the released dialects.
-
-    Example:
-        >>> from zoo.files import foreign
-        >>> foreign.recognise(["blocks.0.mlp.fc1.bias", "head.bias"])
-        'timm'
-    """
+    """Returns the library that names arrays so, None for the released dialects."""
     found = (name for name, library in LIBRARIES.items() if library.matches(keys))
     return next(found, None)
 
@@ -38,17 +31,17 @@ def read(file, library: str, num_heads: int | None = None):
     """Reads an open file of another library.
 
     Args:
-        file: `zoo.files.archive.OpenFile` of a kind.
-        library: str, as `recognise` gives it.
-        num_heads: int, where nothing else tells it.
+        file: `zoo.files.archive.OpenFile`.
+        library: str, as `recognise` returns it.
+        num_heads: int, for files that do not state it.
 
     Returns:
-        A dict of released name to array, read once it is asked for; what is known
-        besides as a `Description`; and a list of what is wrong with the arrays.
+        A dict of released name to array, read when it is used; a `Description` of the
+        rest; and a list of problems with the arrays.
 
     Raises:
-        CheckpointError: the settings beside the file, or what they ask for, cannot be
-            read; nothing tells the number of heads.
+        CheckpointError: the settings beside the file cannot be read or computed, or
+            the number of heads is not known.
     """
     module = LIBRARIES[library]
     holders = dict.fromkeys(file.keys, file)
@@ -75,11 +68,11 @@ def read(file, library: str, num_heads: int | None = None):
         return {}, Description(), list(dict.fromkeys(problems))
     sizes |= {
         "num_layers": released_names.count_blocks(shapes),
-        "class_token": CLASS_TOKEN in shapes,
+        "class_token": "class_token" in released_names.features(shapes),
         "hybrid": released_names.count_units(shapes) is not None,
     }
     said = _description(file, module, sizes)
-    heads = said.num_heads or num_heads
+    heads = said.config.num_heads or num_heads
     if heads is None and library == keras_hub.COLUMN:
         heads = keras_hub.num_heads(arrays)
     heads = heads or description.papers_heads(
@@ -87,13 +80,13 @@ def read(file, library: str, num_heads: int | None = None):
     )
     if heads is None:
         raise CheckpointError(
-            f"{file.path} does not tell its number of attention heads: pass it as "
+            f"{file.path} does not state its number of attention heads: pass it as "
             "zoo.read(path, num_heads=...), or keep the config.json beside the file."
         )
     parts, problems = names.to_released(library, arrays, heads)
-    if not problems:
-        problems = _add_position(file.path, parts, said)
-    return parts, dataclasses.replace(said, num_heads=heads), problems
+    if not problems and sizes["class_token"]:
+        problems = _add_position(parts, said)
+    return parts, said, problems
 
 
 def _description(file, module, sizes):
@@ -103,7 +96,7 @@ def _description(file, module, sizes):
     folder = pathlib.Path(file.path).parent
     try:
         said = module.describe(folder, sizes)
-        description.check_counts(said)
+        description.check_grid(said.grid_size)
         return said
     except CheckpointError:
         raise
@@ -115,7 +108,7 @@ def _description(file, module, sizes):
 
 
 def _in_their_names(library, problem):
-    """Spells a problem with released names in those of the file."""
+    """Returns a problem with the released name replaced by the file's."""
     first, _, rest = problem.partition(" ")
     if first == "missing":
         return f"missing {names.foreign_name(library, rest) or rest}"
@@ -123,28 +116,21 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _add_position(path, parts, said):
+def _add_position(parts, said):
     """Gives the class token a position of zeros where it has none."""
-    if CLASS_TOKEN not in parts:
-        return []
-    table = parts[POSITION_EMBEDDING]
-    rows = table.shape[1]
+    rows = parts[POSITION_EMBEDDING].shape[1]
     if not said.class_token_position:
-        parts[POSITION_EMBEDDING] = np.pad(np.asarray(table), ((0, 0), (1, 0), (0, 0)))
+        dialects.add_prefix_positions(parts)
     elif said.grid_size is None and int(rows**0.5) ** 2 == rows:
         return [
             f"{rows} positions are a square grid without one of the class token, or "
-            "another grid with it, which only settings beside the file can tell"
+            "another grid with it: keep the settings that state it beside the file"
         ]
     return []
 
 
 def settings(library: str, checkpoint) -> dict[str, str]:
-    """Returns the files of settings that a library needs, {name: text}.
-
-    Args:
-        library: str, one of `WRITTEN`.
-        checkpoint: `zoo.Checkpoint`.
+    """Returns the files of settings that a library of `WRITTEN` needs, {name: text}.
 
     Raises:
         ValueError: the library has no such model.
@@ -153,11 +139,6 @@ def settings(library: str, checkpoint) -> dict[str, str]:
 
 
 def arrays(library: str, checkpoint) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's arrays under the keys of a library's file.
-
-    Args:
-        library: str, one of `WRITTEN`.
-        checkpoint: `zoo.Checkpoint`.
-    """
+    """Returns a checkpoint's arrays under the keys of a library of `WRITTEN`."""
     found = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
     return LIBRARIES[library].file_names(found)

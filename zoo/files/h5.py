@@ -1,7 +1,7 @@
-"""The arrays of an HDF5 file of Keras weights; nothing else in it is read.
+"""Reader of Keras weights in HDF5 files.
 
-HDF5 files can point to other files and hold compressed data of any size. Keras writes
-neither, and neither is read here: only whole arrays that lie in the file itself.
+HDF5 files can refer to other files and hold compressed data of any size. Keras writes
+neither, so both are refused: only contiguous arrays in the file itself are read.
 """
 
 from __future__ import annotations
@@ -19,17 +19,9 @@ _DEEPEST = 20
 class H5(OpenFile):
     """An open `.h5` file.
 
-    Args:
-        path: str or path.
-
     Raises:
         CheckpointError: there is no such file, it is of another kind, damaged, or
             holds anything but plain arrays.
-
-    Example:
-        >>> from zoo.files import h5
-        >>> h5.H5("model.weights.h5").keys  # doctest: +SKIP
-        ['layers/vi_t_encoder/layer_norm/vars/0', ...]
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -42,7 +34,7 @@ class H5(OpenFile):
             if not isinstance(name, str):
                 raise ValueError(f"an array is called {name!r}")
             self._check_name(name)
-            # Each deeper one takes longer to find.
+            # The deeper a group is, the longer it takes to find.
             if name.count("/") > _DEEPEST:
                 raise ValueError(f"groups are more than {_DEEPEST} deep")
             if isinstance(item, h5py.Dataset):
@@ -56,30 +48,17 @@ class H5(OpenFile):
             except (KeyError, TypeError) as error:
                 raise ValueError(error) from error
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the arrays."""
-        return list(self._arrays)
-
-    def check(self, key: str) -> StoredArray | np.ndarray:
-        """Returns an array, whose place was checked with all others.
-
-        Raises:
-            CheckpointError: it holds NaN or infinity.
-        """
-        return self._finite(key, self._arrays[key])
-
     def _add(self, name, dataset):
         dtype = dataset.dtype
-        # bfloat16 is void of two bytes, as in an .npz.
+        # bfloat16 is void of two bytes, as in an .npz file.
         plain = dtype.kind in "fiu" or (dtype.kind, dtype.itemsize) == ("V", 2)
         elsewhere = dataset.external or dataset.is_virtual or dataset.chunks
         if elsewhere or not plain or dataset.shape is None:
             raise CheckpointError(
-                f"{self.path} holds {name!r}, which is no plain array of numbers: save "
-                "the weights with Keras."
+                f"{self.path} holds {name!r}, which is not a plain array of numbers: "
+                "save the weights with Keras."
             )
-        # Of an array that was never written there are no bytes, whatever its shape.
+        # An array that was never written has a shape, but no bytes.
         if dataset.id.get_storage_size() != dataset.nbytes or not dataset.nbytes:
             raise ValueError(f"{name} has shape {dataset.shape} without its bytes")
         offset = dataset.id.get_offset()
@@ -91,6 +70,6 @@ class H5(OpenFile):
 
 
 def is_h5(path: str | os.PathLike) -> bool:
-    """Says whether a file begins as an HDF5 file does, whatever its name."""
+    """Returns whether a file is HDF5 by its first bytes."""
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC

@@ -9,8 +9,8 @@ from zoo.files import description, names
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
+from zoo.network import Semantics, ViTConfig
 from zoo.released_names import BLOCK, POSITION_EMBEDDING
-from zoo.semantics import Semantics
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.
@@ -32,31 +32,19 @@ _DENSE = re.compile(r"(?:.*/)?layers/dense(_1)?/vars/([01])")
 
 
 def matches(keys) -> bool:
-    """Says whether keys are those of this library."""
+    """Returns whether keys are those of this library."""
     return any(_PATCHES in key for key in keys)
 
 
 def companion(file) -> H5 | None:
-    """Opens the file of a preset that holds its head, beside that of its backbone."""
+    """Opens the file of a preset's head, beside that of its backbone, or None."""
     path = pathlib.Path(file.path)
     task = path.with_name(_TASK_WEIGHTS)
     return H5(task) if path.name != _TASK_WEIGHTS and task.is_file() else None
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Chooses the arrays of the model, its blocks numbered from 0.
-
-    Args:
-        keys: iterable of str.
-
-    Returns:
-        A dict of key to name, and a list of what is wrong.
-
-    Example:
-        >>> from zoo.files import keras_hub
-        >>> keras_hub.select(["layers/dense/vars/1"])
-        ({'layers/dense/vars/1': 'output_dense/vars/1'}, [])
-    """
+    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
     keys = [key for key in keys if not _TRAINING.match(key)]
     dense = [match for match in map(_DENSE.fullmatch, keys) if match]
     two = any(match[1] for match in dense)
@@ -75,7 +63,7 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
 
 
 def arrange(arrays: dict) -> dict:
-    """Gives the position embedding its first axis, {name: array} to the same."""
+    """Returns the arrays with the first axis of the position embedding."""
     name = names.foreign_name(COLUMN, POSITION_EMBEDDING)
     table = arrays.get(name)
     if table is None or table.ndim != 2:
@@ -84,7 +72,7 @@ def arrange(arrays: dict) -> dict:
 
 
 def num_heads(arrays: dict) -> int:
-    """Returns the heads that the shape of a query kernel tells."""
+    """Returns the number of heads in the shape of a query kernel."""
     query = f"{BLOCK}_0/MultiHeadDotProductAttention_1/query/kernel"
     return arrays[names.foreign_name(COLUMN, query)].shape[1]
 
@@ -114,11 +102,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         config = {}
     description.check_sizes(
         file,
-        {
-            "hidden_dim": config.get("hidden_dim"),
-            "num_layers": config.get("num_layers"),
-            "mlp_dim": config.get("mlp_dim"),
-        },
+        config,
         {
             "hidden_dim": sizes["hidden_size"],
             "num_layers": sizes["num_layers"],
@@ -129,26 +113,29 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     pooled = task.get("pooling", "token")
     if (pooled == "token") != sizes["class_token"] and "classes" in sizes:
         raise CheckpointError(
-            f"{folder / _TASK} asks for pooling {pooled!r} "
+            f"{folder / _TASK} has pooling {pooled!r} "
             f"{'with' if sizes['class_token'] else 'without'} a class token, which is "
-            "not computed here."
+            "not supported."
         )
     mean, std = _inputs(folder)
+    epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+    shape = config.get("image_shape")
+    if shape is not None:
+        height, width, _ = shape
+        shape = (height, width)
     return Description(
-        Semantics(
+        ViTConfig(
             activation=DEFAULTS.activation,
-            layer_norm_epsilon=config.get(
-                "layer_norm_epsilon", DEFAULTS.layer_norm_epsilon
-            ),
+            layer_norm_epsilon=epsilon,
             input_mean=mean,
             input_std=std,
         ),
-        grid_size=_grid(config),
+        description.grid_of(shape, config.get("patch_size")),
     )
 
 
 def _inputs(folder):
-    """Mean and deviation of images in [0, 1] that the preset's converter asks for."""
+    """Mean and deviation of the preset's converter, of images in [0, 1]."""
     for name in _CONVERTERS:
         settings = description.read_json(folder / name).get("config", {})
         settings = settings.get("image_converter", {}).get("config", settings)
@@ -167,12 +154,3 @@ def _inputs(folder):
 
 def _three(value):
     return value if isinstance(value, list) else [value] * 3
-
-
-def _grid(config):
-    if "image_shape" not in config or "patch_size" not in config:
-        return None
-    patch = config["patch_size"]
-    rows, columns = patch if isinstance(patch, list) else (patch, patch)
-    height, width, _ = config["image_shape"]
-    return height // rows, width // columns

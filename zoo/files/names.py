@@ -1,45 +1,120 @@
-"""The names that other libraries give to the released arrays.
+"""Names and axes of the released arrays in timm, transformers and keras-hub.
 
-One table for reading and writing, one row an array. PyTorch's libraries store dense
+One table for reading and writing, one row per layer. PyTorch's libraries store dense
 layers as (outputs, inputs), convolutions as (outputs, inputs, height, width), and
 heads and head size of the attention in one axis; keras-hub stores all as released.
-Every change is a transposition or another division into axes, so what is written is
-read back to the last bit.
+Every change is an einops pattern, so what is written is read back to the last bit.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from zoo.released_names import BLOCK, CLASS_TOKEN, POSITION_EMBEDDING
+from zoo.released_names import (
+    BLOCK,
+    CLASS_TOKEN,
+    OPTIONAL_ARRAYS,
+    OPTIONAL_BLOCK_ARRAYS,
+    POSITION_EMBEDDING,
+    layout,
+)
 
-_SAME = ""
-_DENSE = "out in -> in out"
-_CONVOLUTION = "out in y x -> y x in out"
-_HEADS_KERNEL = "(head size) in -> in head size"
-_HEADS_BIAS = "(head size) -> head size"
-_OUT_KERNEL = "out (head size) -> head size out"
+_PATCHES = "layers/vi_t_patching_and_embedding"
+_ENCODER = "layers/vi_t_encoder"
+# Released layer or array -> the same in timm, transformers and keras-hub, None where a
+# library has no such array. [i] stands for the i-th third of an array.
+_WHOLE = {
+    CLASS_TOKEN: ("cls_token", "embeddings.cls_token", f"{_PATCHES}/vars/0"),
+    POSITION_EMBEDDING: (
+        "pos_embed",
+        "embeddings.position_embeddings",
+        f"{_PATCHES}/position_embedding/vars/0",
+    ),
+    "embedding": (
+        "patch_embed.proj",
+        "embeddings.patch_embeddings.projection",
+        f"{_PATCHES}/patch_embedding",
+    ),
+    "Transformer/encoder_norm": ("norm", "layernorm", f"{_ENCODER}/layer_norm"),
+    "pre_logits": ("pre_logits.fc", "pooler.dense", "intermediate_layer"),
+    "head": ("head", "classifier", "output_dense"),
+    "conv_root": ("patch_embed.backbone.stem.conv", None, None),
+    "gn_root": ("patch_embed.backbone.stem.norm", None, None),
+}
+_IN_BLOCK = {
+    "LayerNorm_0": ("norm1", "layernorm_before", "layer_norm_1"),
+    **{
+        f"MultiHeadDotProductAttention_1/{name}": (
+            f"attn.qkv[{number}]",
+            f"attention.attention.{name}",
+            f"mha/{name}_dense",
+        )
+        for number, name in enumerate(("query", "key", "value"))
+    },
+    "MultiHeadDotProductAttention_1/out": (
+        "attn.proj",
+        "attention.output.dense",
+        "mha/output_dense",
+    ),
+    "LayerNorm_2": ("norm2", "layernorm_after", "layer_norm_2"),
+    "MlpBlock_3/Dense_0": ("mlp.fc1", "intermediate.dense", "mlp/dense_1"),
+    "MlpBlock_3/Dense_1": ("mlp.fc2", "output.dense", "mlp/dense_2"),
+}
+_IN_UNIT = {
+    "conv1": "conv1",
+    "gn1": "norm1",
+    "conv2": "conv2",
+    "gn2": "norm2",
+    "conv3": "conv3",
+    "gn3": "norm3",
+    "conv_proj": "downsample.conv",
+    "gn_proj": "downsample.norm",
+}
+_BLOCKS = (
+    "blocks.{block}.",
+    "encoder.layer.{block}.",
+    f"{_ENCODER}/encoder_layers/vi_t_encoder_block_{{block}}/",
+)
+_UNITS = "patch_embed.backbone.stages.{stage}.blocks.{unit}."
+_LAYERS = (
+    _WHOLE
+    | {
+        f"{BLOCK}_{{block}}/{released}": tuple(
+            name and prefix + name for prefix, name in zip(_BLOCKS, names, strict=True)
+        )
+        for released, names in _IN_BLOCK.items()
+    }
+    | {
+        f"block{{stage}}/unit{{unit}}/{released}": (_UNITS + timm, None, None)
+        for released, timm in _IN_UNIT.items()
+    }
+)
+_TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
+_KERAS = {"kernel": "/vars/0", "scale": "/vars/0", "bias": "/vars/1"}
+# The axes in PyTorch's libraries and the released ones, by the end of released names.
+_AXES = (
+    (r"/(query|key|value)/kernel", "(head size) inputs -> inputs head size"),
+    (r"/(query|key|value)/bias", "(head size) -> head size"),
+    (r"/out/kernel", "outputs (head size) -> head size outputs"),
+    (r"(^|/)(embedding|conv\w+)/kernel", "outputs inputs y x -> y x inputs outputs"),
+    (r"/kernel", "outputs inputs -> inputs outputs"),
+)
 # In the released names stages and units are counted from 1, in the others from 0.
 _RELEASED_START = {"block": 0, "stage": 1, "unit": 1}
-_PART = re.compile(r"\[([0-9])\]$")
+_PART = re.compile(r"\[([0-9])\]")
 _PARTS = 3
 
 
 class Row(NamedTuple):
     """One array under every name it has, None where a library has no such array.
 
-    Numbers in names are {block}, {stage} and {unit}; a name that ends in [i] is that
-    of the i-th third of an array.
-
     Args:
-        released: str, the released name.
-        axes: str, the axes in PyTorch's libraries and the released ones.
-        timm: str or None.
+        released: str; numbers in names are {block}, {stage} and {unit}.
+        axes: str, an einops pattern from PyTorch's axes to the released ones, or "".
+        timm: str or None; with [i] it is the i-th third of an array.
         transformers: str or None.
         keras_hub: str or None.
     """
@@ -51,175 +126,52 @@ class Row(NamedTuple):
     keras_hub: str | None
 
 
-def _layer(released, axes, timm, transformers, keras_hub, part=""):
-    """Rows of a layer with a kernel and a bias."""
-    kernel_axes, bias_axes = axes if isinstance(axes, tuple) else (axes, _SAME)
-    return tuple(
-        Row(
-            f"{released}/{parameter}",
-            parameter_axes,
-            timm and f"{timm}.{torch}{part}",
-            transformers and f"{transformers}.{torch}",
-            keras_hub and f"{keras_hub}/vars/{number}",
-        )
-        for parameter, parameter_axes, torch, number in (
-            ("kernel", kernel_axes, "weight", 0),
-            ("bias", bias_axes, "bias", 1),
+def _row(released):
+    axes = next((axes for end, axes in _AXES if re.search(f"{end}$", released)), "")
+    if released in _LAYERS:
+        return Row(released, axes, *_LAYERS[released])
+    layer, _, parameter = released.rpartition("/")
+    ends = (_TORCH[parameter], _TORCH[parameter], _KERAS[parameter])
+    names = zip(_LAYERS[layer], ends, strict=True)
+    return Row(released, axes, *(name and name + end for name, end in names))
+
+
+TABLE = tuple(
+    _row(
+        released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/").replace(
+            "block1/unit1/", "block{stage}/unit{unit}/"
         )
     )
-
-
-def _norm(released, timm, transformers=None, keras_hub=None):
-    """Rows of a normalisation."""
-    kernel, bias = _layer(released, _SAME, timm, transformers, keras_hub)
-    return (kernel._replace(released=f"{released}/scale"), bias)
-
-
-_B = f"{BLOCK}_{{block}}"
-_T = "blocks.{block}"
-_H = "encoder.layer.{block}"
-_K = "layers/vi_t_encoder/encoder_layers/vi_t_encoder_block_{block}"
-_PATCHES = "layers/vi_t_patching_and_embedding"
-_U = "block{stage}/unit{unit}"
-_S = "patch_embed.backbone.stages.{stage}.blocks.{unit}"
-
-TABLE = (
-    Row(
-        CLASS_TOKEN,
-        _SAME,
-        "cls_token",
-        "embeddings.cls_token",
-        f"{_PATCHES}/vars/0",
-    ),
-    Row(
-        POSITION_EMBEDDING,
-        _SAME,
-        "pos_embed",
-        "embeddings.position_embeddings",
-        f"{_PATCHES}/position_embedding/vars/0",
-    ),
-    *_layer(
-        "embedding",
-        _CONVOLUTION,
-        "patch_embed.proj",
-        "embeddings.patch_embeddings.projection",
-        f"{_PATCHES}/patch_embedding",
-    ),
-    *_norm(
-        f"{_B}/LayerNorm_0",
-        f"{_T}.norm1",
-        f"{_H}.layernorm_before",
-        f"{_K}/layer_norm_1",
-    ),
-    *(
-        row
-        for number, name in enumerate(("query", "key", "value"))
-        for row in _layer(
-            f"{_B}/MultiHeadDotProductAttention_1/{name}",
-            (_HEADS_KERNEL, _HEADS_BIAS),
-            f"{_T}.attn.qkv",
-            f"{_H}.attention.attention.{name}",
-            f"{_K}/mha/{name}_dense",
-            part=f"[{number}]",
-        )
-    ),
-    *_layer(
-        f"{_B}/MultiHeadDotProductAttention_1/out",
-        _OUT_KERNEL,
-        f"{_T}.attn.proj",
-        f"{_H}.attention.output.dense",
-        f"{_K}/mha/output_dense",
-    ),
-    *_norm(
-        f"{_B}/LayerNorm_2",
-        f"{_T}.norm2",
-        f"{_H}.layernorm_after",
-        f"{_K}/layer_norm_2",
-    ),
-    *_layer(
-        f"{_B}/MlpBlock_3/Dense_0",
-        _DENSE,
-        f"{_T}.mlp.fc1",
-        f"{_H}.intermediate.dense",
-        f"{_K}/mlp/dense_1",
-    ),
-    *_layer(
-        f"{_B}/MlpBlock_3/Dense_1",
-        _DENSE,
-        f"{_T}.mlp.fc2",
-        f"{_H}.output.dense",
-        f"{_K}/mlp/dense_2",
-    ),
-    *_norm(
-        "Transformer/encoder_norm",
-        "norm",
-        "layernorm",
-        "layers/vi_t_encoder/layer_norm",
-    ),
-    *_layer(
-        "pre_logits",
-        _DENSE,
-        "pre_logits.fc",
-        "pooler.dense",
-        "intermediate_layer",
-    ),
-    *_layer("head", _DENSE, "head", "classifier", "output_dense"),
-    Row(
-        "conv_root/kernel",
-        _CONVOLUTION,
-        "patch_embed.backbone.stem.conv.weight",
-        None,
-        None,
-    ),
-    *_norm("gn_root", "patch_embed.backbone.stem.norm"),
-    *(
-        row
-        for released, conv, norm in (
-            ("1", "conv1", "norm1"),
-            ("2", "conv2", "norm2"),
-            ("3", "conv3", "norm3"),
-            ("_proj", "downsample.conv", "downsample.norm"),
-        )
-        for row in (
-            Row(
-                f"{_U}/conv{released}/kernel",
-                _CONVOLUTION,
-                f"{_S}.{conv}.weight",
-                None,
-                None,
-            ),
-            *_norm(f"{_U}/gn{released}", f"{_S}.{norm}"),
-        )
-    ),
+    for released in layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
 )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Rearranged:
-    """An array with its axes divided, transposed and joined once it is asked for.
+    """An array with its axes changed by an einops pattern when it is read.
 
     Args:
         source: array, or `zoo.files.archive.StoredArray`.
-        divided: tuple of int, the shape before the transposition.
-        order: tuple of int, where its axes come from.
-        shape: tuple of int, the shape after it.
+        pattern: str.
+        num_heads: int, the size of the axis "head".
 
-    Example:
-        >>> import numpy as np
-        >>> from zoo.files import names
-        >>> np.asarray(names.Rearranged(np.eye(2, 3), (2, 3), (1, 0), (3, 2))).shape
-        (3, 2)
+    Raises:
+        ValueError: the array has not these axes.
     """
 
-    source: object
-    divided: tuple[int, ...]
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
+    def __init__(self, source, pattern: str, num_heads: int):
+        import einops
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The source's."""
-        return self.source.dtype
+        self.source, self.pattern, self.dtype = source, pattern, source.dtype
+        self._sizes = {"head": num_heads} if "head" in pattern else {}
+        # A stand-in of one number tells the shape without reading the array.
+        stand_in = np.broadcast_to(np.float32(0), source.shape)
+        try:
+            self.shape = einops.rearrange(stand_in, pattern, **self._sizes).shape
+        except einops.EinopsError as error:
+            heads = f", of {num_heads} heads" if self._sizes else ""
+            raise ValueError(
+                f"expected the axes {pattern.partition(' -> ')[0]}{heads}"
+            ) from error
 
     @property
     def ndim(self) -> int:
@@ -227,9 +179,10 @@ class Rearranged:
         return len(self.shape)
 
     def __array__(self, dtype=None, copy=None):
-        array = np.asarray(self.source).reshape(self.divided)
-        array = np.ascontiguousarray(array.transpose(self.order)).reshape(self.shape)
-        return array if dtype is None else array.astype(dtype)
+        import einops
+
+        array = einops.rearrange(np.asarray(self.source), self.pattern, **self._sizes)
+        return np.ascontiguousarray(array, dtype)
 
 
 def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[str]]:
@@ -241,14 +194,8 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
         num_heads: int.
 
     Returns:
-        A dict of released name to array, each read once it is asked for, and a list of
-        what is wrong: unknown names and shapes that cannot be divided.
-
-    Example:
-        >>> import numpy as np
-        >>> from zoo.files import names
-        >>> names.to_released("timm", {"head.bias": np.zeros(10)}, 3)[0].keys()
-        dict_keys(['head/bias'])
+        A dict of released name to array, each read when it is used, and a list of
+        problems: unknown names and arrays of other axes.
     """
     found, problems = {}, []
     for name, array in arrays.items():
@@ -256,16 +203,15 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
         if not rows:
             problems.append(f"unknown {name}")
         for row, numbers in rows:
-            number = _PART.search(getattr(row, column))
-            axes = row.axes if column != "keras_hub" else _SAME
+            part = _PART.search(getattr(row, column))
             try:
-                part = _third(array, int(number[1])) if number else array
-                if axes:
-                    part = _rearrange(part, *axes.split(" -> "), num_heads)
+                own = _third(array, int(part[1])) if part else array
+                if row.axes and column != "keras_hub":
+                    own = Rearranged(own, row.axes, num_heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
-            found[row.released.format(**_shifted(numbers, 1))] = part
+            found[row.released.format(**_shifted(numbers, 1))] = own
     return found, problems
 
 
@@ -277,17 +223,8 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
         arrays: mapping of released name to array.
         num_heads: int.
 
-    Returns:
-        A dict of that library's name to array.
-
     Raises:
         ValueError: the library has no such array.
-
-    Example:
-        >>> import numpy as np
-        >>> from zoo.files import names
-        >>> names.from_released("timm", {"head/bias": np.zeros(10)}, 3).keys()
-        dict_keys(['head.bias'])
     """
     found: dict[str, object] = {}
     for released, array in arrays.items():
@@ -297,8 +234,8 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
         ((row, _),) = _rows("released", released)
         part = _PART.search(getattr(row, column))
         if row.axes:
-            theirs, ours = row.axes.split(" -> ")
-            array = np.asarray(_rearrange(array, ours, theirs, num_heads))
+            pattern = " -> ".join(reversed(row.axes.split(" -> ")))
+            array = np.asarray(Rearranged(array, pattern, num_heads))
         if part is None:
             found[name] = array
         else:
@@ -339,9 +276,7 @@ def _pattern(template):
 
 _PATTERNS = {
     column: [
-        (row, _pattern(getattr(row, column)))
-        for row in TABLE
-        if getattr(row, column) is not None
+        (row, _pattern(getattr(row, column))) for row in TABLE if getattr(row, column)
     ]
     for column in Row._fields
     if column != "axes"
@@ -356,39 +291,8 @@ def _shifted(numbers, direction):
 
 
 def _third(array, number):
-    """One of the three arrays that timm stacks."""
+    """Returns one of the three arrays that timm stacks."""
     if array.shape[0] % _PARTS:
         raise ValueError(f"its first axis holds {_PARTS} arrays")
     thirds = array.reshape((_PARTS, array.shape[0] // _PARTS, *array.shape[1:]))
     return list(thirds)[number]
-
-
-def _rearrange(array, before, after, num_heads):
-    """Divides, transposes and joins axes, as in einops; "(a b)" are axes in one."""
-    before, after = _axes(before), _axes(after)
-    if len(array.shape) != len(before):
-        raise ValueError(f"expected {len(before)} axes")
-    sizes = {"head": num_heads}
-    for size, names in zip(array.shape, before, strict=True):
-        known = math.prod(sizes[name] for name in names if name in sizes)
-        (unknown,) = [name for name in names if name not in sizes] or [None]
-        if unknown is None and known != size:
-            raise ValueError(f"{size} is not {known} heads")
-        if unknown is not None:
-            if size % known:
-                raise ValueError(f"{size} is no multiple of {known} heads")
-            sizes[unknown] = size // known
-    divided = [name for names in before for name in names]
-    return Rearranged(
-        array,
-        tuple(sizes[name] for name in divided),
-        tuple(divided.index(name) for names in after for name in names),
-        tuple(math.prod(sizes[name] for name in names) for names in after),
-    )
-
-
-def _axes(text):
-    """Splits "(head size) in" into [("head", "size"), ("in",)]."""
-    return [
-        tuple(group.strip("()").split()) for group in re.findall(r"\(.*?\)|\w+", text)
-    ]

@@ -1,4 +1,4 @@
-"""Which file holds a checkpoint, and of which kind it is."""
+"""Opens a checkpoint file of any kind, or the one in a folder."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ import os
 from zoo.files import h5, safetensors, shards
 from zoo.files.archive import Archive, CheckpointError, OpenFile
 
-# The name that timm and transformers look for.
+EXTENSIONS = (".npz", ".safetensors", ".h5")
+# The name that timm and transformers expect.
 SAFETENSORS = "model.safetensors"
 _MOST_LISTED = 10
-# What a folder holds its arrays in.
 FILES_IN_FOLDERS = (SAFETENSORS, shards.INDEX, "model.npz", "model.weights.h5")
 
 
 def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
-    """Opens a file, or that of a folder, by what it begins with.
+    """Opens a file, or the one in a folder; its first bytes decide on the kind.
 
     Raises:
         CheckpointError: there is no such file, a folder holds none or several, or it is
             of another kind or damaged.
-
-    Example:
-        >>> from zoo.files import opening
-        >>> len(opening.open_file("tests/goldens/token.npz").keys)
-        56
     """
     if os.path.isdir(path):
         found = [
@@ -41,7 +36,7 @@ def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
             )
         (path,) = found
     if os.path.isfile(path):
-        # Before the index: the length it begins with may be any byte.
+        # First, since its length may begin with the byte of an index.
         if safetensors.is_safetensors(path):
             return safetensors.Safetensors(path)
         if h5.is_h5(path):

@@ -1,16 +1,18 @@
-"""The arrays of a `.safetensors` file, which stay in it until they are asked for.
+"""Reader and writer of `.safetensors` files.
 
-The format is a JSON header that says where each array lies, and then their bytes. It
-has no checksums: of any file, what can be checked is that the arrays fill it without a
-gap. Files that are written here carry checksums in their metadata, where other readers
-leave them alone:
+The library `safetensors` 0.8 does not replace it: without ml_dtypes its NumPy API has
+no bfloat16, of two arrays of one name it keeps one, and it takes 450 MB for a header of
+22 MB; here headers are bounded, duplicates refused and checksums compared.
 
-- `keras_vit_crc32`: a JSON table, the CRC-32 of each array's bytes by its name;
-- `keras_vit_header_crc32`: that of the places of all arrays and of our own metadata, as
-  JSON with sorted keys. What other programs add to the metadata is their own.
+The format is a JSON header with the place of each array, followed by their bytes. It
+has no checksums. `write` adds them to the metadata, which other readers ignore:
 
-A program that splits a file and copies its metadata makes files of fewer arrays, of
-which those that are there are checked.
+- `keras_vit_crc32`: a JSON table of each array's name to the CRC-32 of its bytes;
+- `keras_vit_header_crc32`: the CRC-32 of the places of all arrays and of our metadata,
+  as JSON with sorted keys. Metadata that other programs add are not included.
+
+Programs that split a file and copy its metadata make files of fewer arrays; in these
+the remaining arrays are checked.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
 from zoo.files.description import METADATA_KEY
 
-# bfloat16 is void of two bytes, as NumPy reads it from an .npz.
+# bfloat16 is void of two bytes, as NumPy reads it from an .npz file.
 _DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
@@ -40,13 +42,14 @@ _DTYPES = {
     "BOOL": "?",
 }
 _LENGTH_BYTES = 8
-# Many times that of the largest model, and in memory thirty times as much.
+# Many times that of a large model; parsed, it takes thirty times the memory.
 _MAX_HEADER_BYTES = 2**20
 _MOST_AXES = 8
 _METADATA = "__metadata__"
+_FIELDS = {"dtype", "shape", "data_offsets"}
 _CHECKSUMS = "keras_vit_crc32"
 _HEADER_CHECKSUM = "keras_vit_header_crc32"
-# Of the metadata, what the checksum of the header is computed of.
+# The metadata that are included in the checksum of the header.
 _OWN_METADATA = (METADATA_KEY, _CHECKSUMS)
 _CHECKSUM = re.compile("[0-9a-f]{8}")
 
@@ -54,23 +57,10 @@ _CHECKSUM = re.compile("[0-9a-f]{8}")
 class Safetensors(OpenFile):
     """An open `.safetensors` file.
 
-    Args:
-        path: str or path.
-
     Raises:
         CheckpointError: there is no such file, it is of another kind or damaged.
 
     Source: https://github.com/huggingface/safetensors#format.
-
-    Example:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from zoo.files import safetensors
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = f"{folder}/a.safetensors"
-        ...     safetensors.write(path, {"cls": np.ones((1, 1, 8))})
-        ...     safetensors.Safetensors(path).keys
-        ['cls']
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -82,14 +72,14 @@ class Safetensors(OpenFile):
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
             if length > _MAX_HEADER_BYTES:
                 raise CheckpointError(
-                    f"{path} has a header of {length} bytes, which no Vision "
+                    f"{path} has a header of {length} bytes, more than any Vision "
                     "Transformer needs: save its arrays alone."
                 )
             header = json.loads(
                 self._file.read(length).decode(), object_pairs_hook=_without_twins
             )
             if not isinstance(header, dict):
-                raise ValueError("its header is no table")
+                raise ValueError("its header is not a table")
             self._checksums = self._read_checksums(header)
             self.metadata = _metadata(header.pop(_METADATA, {}))
             start = _LENGTH_BYTES + length
@@ -98,33 +88,19 @@ class Safetensors(OpenFile):
             }
             self._check_layout(start, size)
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the arrays."""
-        return list(self._arrays)
-
-    def check(self, key: str) -> StoredArray:
-        """Returns an array, whose place was checked with all others.
-
-        Raises:
-            CheckpointError: it holds NaN or infinity, or is not what its checksum was
-                computed of.
-        """
-        return self._finite(key, self._arrays[key], self._checksums.get(key))
-
     def _read_checksums(self, header):
-        """Takes the checksums out of a header, which must be what they are of."""
+        """Removes the checksums from a header, after comparing its own."""
         metadata = header.get(_METADATA)
         if not isinstance(metadata, dict):
             return {}
         arrays = set(header) - {_METADATA}
         checksums = json.loads(metadata.get(_CHECKSUMS, "{}"))
-        if _CHECKSUMS in metadata:
-            if not isinstance(checksums, dict) or not arrays <= set(checksums):
-                self._refuse_checksum("its list of checksums")
-            for text in checksums.values():
-                if not isinstance(text, str) or not _CHECKSUM.fullmatch(text):
-                    self._refuse_checksum("its list of checksums")
+        if _CHECKSUMS in metadata and not (
+            isinstance(checksums, dict)
+            and arrays <= set(checksums)
+            and all(_is_checksum(text) for text in checksums.values())
+        ):
+            self._refuse_checksum("its list of checksums")
         expected = metadata.get(_HEADER_CHECKSUM, _header_checksum(header))
         is_part = len(arrays) < len(checksums)
         if not is_part and expected != _header_checksum(header):
@@ -135,12 +111,8 @@ class Safetensors(OpenFile):
 
     def _stored(self, name, entry, start):
         self._check_name(name)
-        if not isinstance(entry, dict) or set(entry) != {
-            "dtype",
-            "shape",
-            "data_offsets",
-        }:
-            raise ValueError(f"the header of {name} is no dtype, shape and place")
+        if not isinstance(entry, dict) or set(entry) != _FIELDS:
+            raise ValueError(f"the entry of {name} is not dtype, shape and place")
         if entry["dtype"] not in _DTYPES:
             raise CheckpointError(
                 f"{self.path}: {name} has dtype {entry['dtype']}, not one of "
@@ -169,7 +141,7 @@ class Safetensors(OpenFile):
 
 
 def is_safetensors(path: str | os.PathLike) -> bool:
-    """Says whether a file begins as a `.safetensors` does, whatever its name."""
+    """Returns whether a file is `.safetensors` by its first bytes."""
     with open(path, "rb") as file:
         start = file.read(_LENGTH_BYTES + 1)
     length = int.from_bytes(start[:_LENGTH_BYTES], "little")
@@ -181,15 +153,9 @@ def write(
     arrays: dict[str, np.ndarray],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes a `.safetensors` file, with a checksum of each array and of the header.
+    """Writes arrays as float32, with a checksum of each and of the header.
 
-    Args:
-        path: the file; whoever needs it whole or not at all writes it elsewhere first.
-        arrays: dict of name to float array, stored as float32.
-        metadata: dict of str to str.
-
-    Example:
-        See `Safetensors`.
+    The file may be seen half-written: callers write it elsewhere and move it.
     """
     metadata = dict(metadata or {})
     header: dict[str, object] = {_METADATA: metadata}
@@ -208,7 +174,7 @@ def write(
     metadata[_CHECKSUMS] = json.dumps(checksums, separators=(",", ":"))
     metadata[_HEADER_CHECKSUM] = _header_checksum(header)
     text = json.dumps(header, separators=(",", ":")).encode()
-    # Readers that map the file want the arrays at multiples of their size.
+    # Readers that map the file need aligned arrays.
     text += b" " * (-len(text) % _LENGTH_BYTES)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(_LENGTH_BYTES, "little"))
@@ -218,7 +184,7 @@ def write(
 
 
 def _header_checksum(header):
-    """The checksum of what is ours in a header, however it is spelled."""
+    """Returns the CRC-32 of our part of a header, whatever the order of its keys."""
     metadata = {
         name: text for name, text in header[_METADATA].items() if name in _OWN_METADATA
     }
@@ -244,8 +210,12 @@ def _metadata(table):
     return table
 
 
+def _is_checksum(text):
+    return isinstance(text, str) and _CHECKSUM.fullmatch(text)
+
+
 def _counts(numbers):
-    """Says whether these are numbers whose product is soon computed."""
+    """Returns whether these are few, not negative and below 2^63."""
     return (
         isinstance(numbers, list)
         and len(numbers) <= _MOST_AXES

@@ -1,4 +1,4 @@
-"""A checkpoint in several `.safetensors` files, and the index that says where."""
+"""Reader of checkpoints in several `.safetensors` files with an index."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ from zoo.files.archive import CheckpointError, StoredArray
 from zoo.files.safetensors import Safetensors
 
 INDEX = "model.safetensors.index.json"
-# Of the files that transformers, and whoever writes as it does, name in an index.
+# The names of the files in an index that transformers writes.
 PATTERN = "model-*-of-*.safetensors"
-# Of a file beside the index: never a path, which could lead anywhere.
+# A file beside the index: never a path, which could lead anywhere.
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _MOST_LISTED = 20
 
 
 class Shards:
-    """The open files of one checkpoint, as if they were one.
-
-    Args:
-        path: str or path of the index.
+    """The open files of one checkpoint, with the interface of `Safetensors`.
 
     Raises:
         CheckpointError: the index cannot be read, names files that are not beside it,
             or other arrays than these hold; one of them is damaged.
 
     Source: `save_pretrained(folder, max_shard_size=...)` of transformers.
-
-    Example:
-        >>> from zoo.files import shards
-        >>> shards.Shards("vit/model.safetensors.index.json").keys  # doctest: +SKIP
-        ['vit.embeddings.cls_token', ...]
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -57,16 +49,11 @@ class Shards:
         return list(self._places)
 
     def check(self, key: str) -> StoredArray:
-        """Returns an array, whose place was checked with all others.
-
-        Raises:
-            CheckpointError: it holds NaN or infinity, or is not what its checksum was
-                computed of.
-        """
+        """Returns an array, checked as in `Safetensors.check`."""
         return self._files[self._places[key]].check(key)
 
     def _misplaced(self):
-        """Gives what the index and the files do not agree on."""
+        """Yields the differences between the index and the files."""
         held = {name: set(file.keys) for name, file in self._files.items()}
         for key, name in self._places.items():
             if key not in held[name]:
@@ -100,13 +87,12 @@ class Shards:
 
 
 def is_index(path: str | os.PathLike) -> bool:
-    """Says whether a file begins as JSON does, which no file of arrays may."""
+    """Returns whether a file begins as JSON does, which no file of arrays may."""
     with open(path, "rb") as file:
         return file.read(1) == b"{"
 
 
 def _places(path):
-    """Returns the name of the file of each array."""
     places = description.read_json(path).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise CheckpointError(
@@ -116,7 +102,7 @@ def _places(path):
     for name in places.values():
         if not isinstance(name, str) or not _FILE.fullmatch(name):
             raise CheckpointError(
-                f"{path} names {name!r}, which is no file beside it, and nothing else "
-                "is read: save the checkpoint again."
+                f"{path} names {name!r}, which is not a file beside it, and nothing "
+                "else is read: save the checkpoint again."
             )
     return places

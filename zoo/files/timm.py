@@ -9,7 +9,7 @@ import re
 from zoo.files import description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.semantics import Semantics
+from zoo.network import Semantics, ViTConfig
 
 COLUMN = "timm"
 DEFAULTS = Semantics(activation="gelu", resnet_epsilons="timm")
@@ -19,23 +19,21 @@ BESIDE = (_CONFIG,)
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 _OURS = re.compile(r"patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.")
-_REASONS = tuple(
-    (re.compile(pattern), reason)
-    for pattern, reason in (
-        (
-            r"^dist_token$",
-            "it is a distilled DeiT, with a second token; only plain DeiT is read",
-        ),
-        (r"\.ls[12]\.|\.gamma_[12]$", "it has LayerScale, which is not computed"),
-        (r"^reg_token$", "it has register tokens, which are not read"),
-        (r"^fc_norm\.", "it normalises after pooling, which is not computed"),
-        (r"^norm_pre\.", "it normalises before its blocks, which is not computed"),
-        (r"^attn_pool\.", "it pools with attention, which is not computed"),
-        (r"\.[qk]_norm\.", "it normalises queries and keys, which is not computed"),
-        (r"rel_pos|freqs", "its positions are not learned by addition alone"),
-        (r"backbone\.(conv1|bn1|layer1)", "its ResNet is not the papers'"),
-    )
-)
+_REASONS = {
+    re.compile(pattern): reason
+    for pattern, reason in {
+        r"^dist_token$": "it is a distilled DeiT, with a second token; only plain DeiT "
+        "is read",
+        r"\.ls[12]\.|\.gamma_[12]$": "it has LayerScale, which is not computed",
+        r"^reg_token$": "it has register tokens, which are not read",
+        r"^fc_norm\.": "it normalises after pooling, which is not computed",
+        r"^norm_pre\.": "it normalises before its blocks, which is not computed",
+        r"^attn_pool\.": "it pools with attention, which is not computed",
+        r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
+        r"rel_pos|freqs": "its positions are not learned by addition alone",
+        r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
+    }.items()
+}
 # Those that compute what the arrays and the rest of the settings tell, no more.
 _ARCHITECTURES = re.compile(
     r"(vit|deit)_(tiny|small|base|large|huge)_"
@@ -59,24 +57,12 @@ _HYBRIDS = {
 
 
 def matches(keys) -> bool:
-    """Says whether keys are those of this library."""
+    """Returns whether keys are those of this library."""
     return any(_OURS.match(key) for key in keys)
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Chooses the arrays of the model, with the names of a ResNet of any size.
-
-    Args:
-        keys: iterable of str.
-
-    Returns:
-        A dict of key to name, and a list of what is wrong.
-
-    Example:
-        >>> from zoo.files import timm
-        >>> timm.select(["patch_embed.backbone.conv.weight"])[0].values()
-        dict_values(['patch_embed.backbone.stem.conv.weight'])
-    """
+    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
     keys = list(keys)
     chosen = {key: _LONE_STEM.sub(_STEM, key) for key in keys}
     return chosen, description.explain(keys, _REASONS)
@@ -87,7 +73,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
 
     Args:
         folder: of the file.
-        sizes: dict of the arrays' sizes, as `zoo.released_names.measure` gives them.
+        sizes: dict of the arrays' sizes, as `foreign.read` collects them.
 
     Raises:
         CheckpointError: the settings are of another model, or ask for what is not
@@ -104,14 +90,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     arguments = config.get("model_args", {})
     inputs = config.get("pretrained_cfg", {})
-    description.check_sizes(
-        file,
-        {
-            "num_features": config.get("num_features"),
-            "depth": arguments.get("depth"),
-        },
-        {"num_features": sizes["hidden_size"], "depth": sizes["num_layers"]},
-    )
+    description.check_sizes(file, config, {"num_features": sizes["hidden_size"]})
+    description.check_sizes(file, arguments, {"depth": sizes["num_layers"]})
     activation = arguments.pop("act_layer", None)
     no_embed_class = bool(arguments.pop("no_embed_class", False))
     pooled = arguments.pop("global_pool", config.get("global_pool"))
@@ -127,37 +107,29 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     if wrong:
         raise CheckpointError(
-            f"{file} asks for what is not computed here: {', '.join(wrong)}."
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
+    patch_size = (sizes["patch_height"], sizes["patch_width"])
     return Description(
-        Semantics(
+        ViTConfig(
+            num_heads=arguments.get(
+                "num_heads", _HEADS.get(config.get("architecture"))
+            ),
             activation=_ACTIVATIONS[activation],
+            layer_norm_epsilon=DEFAULTS.layer_norm_epsilon,
             input_mean=inputs.get("mean", DEFAULTS.input_mean),
             input_std=inputs.get("std", DEFAULTS.input_std),
-            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
+            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else None,
         ),
-        num_heads=arguments.get("num_heads", _HEADS.get(config.get("architecture"))),
-        grid_size=_grid(arguments, sizes),
+        None
+        if sizes["hybrid"]
+        else description.grid_of(arguments.get("img_size"), patch_size),
         class_token_position=not no_embed_class,
     )
 
 
-def _grid(arguments, sizes):
-    size = arguments.get("img_size")
-    if size is None or sizes["hybrid"]:
-        return None
-    height, width = size if isinstance(size, list) else (size, size)
-    return height // sizes["patch_height"], width // sizes["patch_width"]
-
-
 def settings(checkpoint) -> dict[str, str]:
-    """Returns the file that `create_model("local-dir:...")` needs beside the arrays.
-
-    Args:
-        checkpoint: `zoo.Checkpoint`.
-
-    Returns:
-        A dict of file name to text.
+    """Returns {name: text} of the files that `create_model("local-dir:...")` needs.
 
     Raises:
         ValueError: timm has no such model.
@@ -170,7 +142,6 @@ def settings(checkpoint) -> dict[str, str]:
             f"timm's layer_norm_epsilon is {DEFAULTS.layer_norm_epsilon}, not "
             f"{semantics.layer_norm_epsilon}"
         )
-    stride = 1
     if stages is not None:
         if stages not in _HYBRIDS or checkpoint.resnet_width != 64:
             raise ValueError(
@@ -179,18 +150,11 @@ def settings(checkpoint) -> dict[str, str]:
             )
         if semantics.resnet_padding != DEFAULTS.resnet_padding:
             raise ValueError("timm's hybrids have no symmetric padding")
-        stride = 4 * 2 ** max(len(stages) - 1, 0)
-    patch_size, hidden_size = checkpoint.patch_size, checkpoint.hidden_size
-    image_size = [
-        side * patch * stride
-        for side, patch in zip(checkpoint.grid_size, patch_size, strict=True)
-    ]
-    channels = checkpoint.shapes[
-        "embedding/kernel" if stages is None else "conv_root/kernel"
-    ][2]
+    hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
+    image_size = list(checkpoint.image_size)
     arguments = {
         "img_size": image_size,
-        "patch_size": patch_size[0] if len(set(patch_size)) == 1 else patch_size,
+        "patch_size": checkpoint.config.patch_size,
         "in_chans": channels,
         "embed_dim": hidden_size,
         "depth": checkpoint.num_layers,
@@ -225,7 +189,7 @@ def settings(checkpoint) -> dict[str, str]:
 
 
 def file_names(arrays: dict) -> dict:
-    """Returns arrays under the names of a whole file, {key: array}."""
+    """Returns arrays under the keys of a whole file."""
     if any(name.startswith("patch_embed.backbone.stages.") for name in arrays):
         return arrays
     return {

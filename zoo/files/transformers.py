@@ -9,7 +9,7 @@ import re
 from zoo.files import description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.semantics import Semantics
+from zoo.network import Semantics, ViTConfig
 
 COLUMN = "transformers"
 DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
@@ -40,47 +40,28 @@ _RENAMED = (
 )
 # Of masked image modelling; no other network has a use for them.
 _PRETRAINING = re.compile(r"(vit\.)?embeddings\.mask_token$|decoder\.")
-_REASONS = tuple(
-    (re.compile(pattern), reason)
-    for pattern, reason in (
-        (
-            r"distillation_token|distillation_classifier",
-            "it is a distilled DeiT, with a second token; of DeiT, only timm's plain "
-            "ones are read",
-        ),
-        (
-            r"layer_scale[12]\.|\.lambda_[12]$",
-            "it has LayerScale, which is not computed",
-        ),
-        (r"embeddings\.register_tokens$", "it has register tokens, which are not read"),
-        (r"relative_position", "its positions are not learned by addition alone"),
-        (r"pre_layrnorm\.", "it normalises before its blocks, which is not computed"),
-        (r"head\.probe$", "it pools with attention, which is not computed"),
-        (r"\.patch_embedding\.", "it is the image tower of CLIP or SigLIP"),
-    )
-)
+_REASONS = {
+    re.compile(pattern): reason
+    for pattern, reason in {
+        r"distillation_token|distillation_classifier": "it is a distilled DeiT, with a "
+        "second token; of DeiT, only timm's plain ones are read",
+        r"layer_scale[12]\.|\.lambda_[12]$": "it has LayerScale, which is not computed",
+        r"embeddings\.register_tokens$": "it has register tokens, which are not read",
+        r"relative_position": "its positions are not learned by addition alone",
+        r"pre_layrnorm\.": "it normalises before its blocks, which is not computed",
+        r"head\.probe$": "it pools with attention, which is not computed",
+        r"\.patch_embedding\.": "it is the image tower of CLIP or SigLIP",
+    }.items()
+}
 
 
 def matches(keys) -> bool:
-    """Says whether keys are those of this library."""
+    """Returns whether keys are those of this library."""
     return any(_PROJECTION.search(key) for key in keys)
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Chooses the arrays of the model, under the names of transformers' files.
-
-    Args:
-        keys: iterable of str.
-
-    Returns:
-        A dict of key to name, and a list of what is wrong.
-
-    Example:
-        >>> from zoo.files import transformers
-        >>> transformers.select(["vit.layers.0.mlp.fc1.bias", "classifier.bias"])[0]
-        {'vit.layers.0.mlp.fc1.bias': 'encoder.layer.0.intermediate.dense.bias', \
-'classifier.bias': 'classifier.bias'}
-    """
+    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
     chosen = {}
     keys = list(keys)
     classifies = any(key.startswith("classifier.") for key in keys)
@@ -101,7 +82,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
 
     Args:
         folder: of the file.
-        sizes: dict of the arrays' sizes, as `zoo.released_names.measure` gives them.
+        sizes: dict of the arrays' sizes, as `foreign.read` collects them.
 
     Raises:
         CheckpointError: the settings are of another model, or ask for what is not
@@ -118,11 +99,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     description.check_sizes(
         file,
-        {
-            "hidden_size": config.get("hidden_size"),
-            "num_hidden_layers": config.get("num_hidden_layers"),
-            "intermediate_size": config.get("intermediate_size"),
-        },
+        config,
         {
             "hidden_size": sizes["hidden_size"],
             "num_hidden_layers": sizes["num_layers"],
@@ -132,31 +109,29 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     activation = config.get("hidden_act", "gelu")
     if activation not in _ACTIVATIONS:
         raise CheckpointError(
-            f"{file} asks for hidden_act {activation!r}: only "
-            f"{', '.join(_ACTIVATIONS)} are computed."
+            f"{file} has hidden_act {activation!r}: only "
+            f"{', '.join(_ACTIVATIONS)} are supported."
         )
     if config.get("pooler_act", "tanh") != "tanh":
         raise CheckpointError(
-            f"{file} asks for pooler_act {config['pooler_act']!r}: only tanh is "
-            "computed."
+            f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR)
+    epsilon = config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon)
     return Description(
-        Semantics(
+        ViTConfig(
+            num_heads=config.get("num_attention_heads", 12 if config else None),
             activation=_ACTIVATIONS[activation],
-            layer_norm_epsilon=config.get(
-                "layer_norm_eps", DEFAULTS.layer_norm_epsilon
-            ),
+            layer_norm_epsilon=epsilon,
             input_mean=mean,
             input_std=std,
         ),
-        num_heads=config.get("num_attention_heads", 12 if config else None),
-        grid_size=_grid(config),
+        description.grid_of(config.get("image_size"), config.get("patch_size")),
     )
 
 
 def _inputs(file):
-    """Mean and deviation of images in [0, 1] that the image processor asks for."""
+    """Mean and deviation of the image processor, of images in [0, 1]."""
     settings = description.read_json(file)
     mean = settings.get("image_mean", DEFAULTS.input_mean)
     std = settings.get("image_std", DEFAULTS.input_std)
@@ -168,24 +143,8 @@ def _inputs(file):
     return tuple(m / scale for m in mean), tuple(s / scale for s in std)
 
 
-def _grid(config):
-    if "image_size" not in config or "patch_size" not in config:
-        return None
-    (height, width), (rows, columns) = (
-        size if isinstance(size, list) else (size, size)
-        for size in (config["image_size"], config["patch_size"])
-    )
-    return height // rows, width // columns
-
-
 def settings(checkpoint) -> dict[str, str]:
-    """Returns the files that `from_pretrained` needs beside the arrays.
-
-    Args:
-        checkpoint: `zoo.Checkpoint`.
-
-    Returns:
-        A dict of file name to text.
+    """Returns {name: text} of the files that `from_pretrained` needs.
 
     Raises:
         ValueError: transformers has no such model.
@@ -202,11 +161,7 @@ def settings(checkpoint) -> dict[str, str]:
         )
     semantics = checkpoint.semantics
     activations = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
-    patch_size = checkpoint.patch_size
-    image_size = [
-        side * patch
-        for side, patch in zip(checkpoint.grid_size, patch_size, strict=True)
-    ]
+    height, width = checkpoint.image_size
     config = {
         "architectures": [
             "ViTModel" if classes is None else "ViTForImageClassification"
@@ -221,9 +176,9 @@ def settings(checkpoint) -> dict[str, str]:
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.02,
         "layer_norm_eps": semantics.layer_norm_epsilon,
-        "image_size": _one_if_square(image_size),
-        "patch_size": _one_if_square(patch_size),
-        "num_channels": checkpoint.shapes["embedding/kernel"][2],
+        "image_size": height if height == width else [height, width],
+        "patch_size": checkpoint.config.patch_size,
+        "num_channels": checkpoint.channels,
         "qkv_bias": True,
     }
     if checkpoint.representation_size is not None:
@@ -235,7 +190,7 @@ def settings(checkpoint) -> dict[str, str]:
     preprocessor = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
-        "size": {"height": image_size[0], "width": image_size[1]},
+        "size": {"height": height, "width": width},
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
@@ -249,15 +204,10 @@ def settings(checkpoint) -> dict[str, str]:
 
 
 def file_names(arrays: dict) -> dict:
-    """Returns arrays under the names of a whole file, {key: array}."""
+    """Returns arrays under the keys of a whole file."""
     # ViTForImageClassification has the encoder inside, ViTModel is it.
     prefix = "vit." if "classifier.weight" in arrays else ""
     return {
         name if name.startswith("classifier.") else prefix + name: array
         for name, array in arrays.items()
     }
-
-
-def _one_if_square(sides):
-    height, width = sides
-    return height if height == width else [height, width]

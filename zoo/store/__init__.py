@@ -1,19 +1,19 @@
-"""Local files from URLs: downloaded once, checked, never half there.
+"""Downloads and their cache: a URL to a verified local file.
 
 Environment:
     KERAS_VIT_CACHE: folder of the downloads, else `$XDG_CACHE_HOME/keras_vit`, else
         `~/.cache/keras_vit`.
-    KERAS_VIT_OFFLINE: `1` never touches the network.
-    KERAS_VIT_MIRROR: a base URL used in place of `https://storage.googleapis.com`.
+    KERAS_VIT_OFFLINE: `1` never uses the network.
+    KERAS_VIT_MIRROR: a base URL that replaces `https://storage.googleapis.com`.
 
-A download is compared with the length and the MD5 that its server sends (Google sends
-none of files that were uploaded in parts: their CRC-32C is not computed), with what the
-caller expects, and with the sha256 of the first download. One that is larger than it
-may be, or leads from https to anything less, is left at once. `zoo.read` compares every
-array of an `.npz`, and of a `.safetensors` of ours, with the CRC-32 beside it.
+A download is checked against the length and MD5 that its server sends (Google has no
+MD5 of files uploaded in parts, and their CRC-32C is not computed), what the caller
+expects, and the SHA-256 of the first download. Downloads larger than allowed, and
+redirects from https to http, are refused. `zoo.read` then compares every array of an
+`.npz`, and of a `.safetensors` that `zoo.write` wrote, with its CRC-32.
 
-The cache holds each file beside its record, `NAME.json`, and in `.transfers` the parts
-of files that have not come whole yet, and locks.
+The cache has each file beside its record, `NAME.json`. Its folder `.transfers` has
+unfinished downloads and locks.
 """
 
 from __future__ import annotations
@@ -32,40 +32,31 @@ import tempfile
 import time
 import warnings
 
+from zoo.files.description import MALFORMED
 from zoo.text import PrintableError, brief, printable
 
 _BUCKETS = "https://storage.googleapis.com"
 # Published sizes are rounded to as little as two digits.
 _SIZE_TOLERANCE = 0.02
-# Of a file whose size nobody knows: more than any model that is read here.
+# For files of unknown size; larger than any model that is read here.
 _MOST_BYTES = 20 * 10**9
 _TRANSFERS = ".transfers"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-# Until a process that waits for another says so, and gives up if nothing comes.
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+# Before a process that waits for another one says so, and before it gives up where
+# nothing is received.
 _NOTICE_SECONDS = 3
 _STALL_SECONDS = 600
-# Until the part of a file that nobody asked for again is deleted.
+# Unfinished downloads older than this are deleted.
 _KEEP_SECONDS = 30 * 24 * 3600
 
 
 class StoreError(PrintableError, OSError):
-    """A file that could not be had, or is not what it should be."""
+    """A file that is not available, or has unexpected content."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CachedFile:
-    """A file in the cache, as it was downloaded.
-
-    Args:
-        path: `pathlib.Path` of the file.
-        url: str, where it came from.
-        size: int, its bytes.
-        sha256: str, its hexadecimal checksum.
-
-    Example:
-        >>> from zoo import store
-        >>> sum(file.size for file in store.cached())  # doctest: +SKIP
-    """
+    """A file in the cache, with its URL, size in bytes and hexadecimal SHA-256."""
 
     path: pathlib.Path
     url: str
@@ -74,13 +65,7 @@ class CachedFile:
 
 
 def cache_dir() -> pathlib.Path:
-    """Returns the folder of the downloads, which may not exist yet.
-
-    Example:
-        >>> from zoo import store
-        >>> store.cache_dir().name  # doctest: +SKIP
-        'keras_vit'
-    """
+    """Returns the folder of the downloads, which may not exist yet."""
     cache = os.environ.get("KERAS_VIT_CACHE")
     if not cache:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -89,17 +74,13 @@ def cache_dir() -> pathlib.Path:
 
 
 def cached() -> list[CachedFile]:
-    """Returns the downloaded files, by path; those put there by hand are not listed.
+    """Returns the downloaded files by path; files copied there by hand are not listed.
 
     Raises:
         StoreError: a record is unreadable.
-
-    Example:
-        >>> from zoo import store
-        >>> [file.url for file in store.cached()]  # doctest: +SKIP
     """
-    notes = sorted(cache_dir().glob("*.json"))
-    files = (note.with_name(note.name.removesuffix(".json")) for note in notes)
+    records = sorted(cache_dir().glob("*.json"))
+    files = (record.with_name(record.name.removesuffix(".json")) for record in records)
     return [_record(file) for file in files if file.is_file()]
 
 
@@ -114,18 +95,18 @@ def fetch(
 
     Args:
         source: a path, which must exist, or an `http(s)://` URL.
-        file_size: int, bytes the file should have within 2%.
-        sha256: str, hexadecimal checksum the file should have.
-        most_bytes: int, of a download whose `file_size` is not known. A server that
-            promises or sends more, or more than 1.02 of `file_size`, is left at once,
-            and nothing of the file is kept.
+        file_size: int, expected bytes; 2% more or less are accepted.
+        sha256: str, expected hexadecimal checksum.
+        most_bytes: int, limit of a download without `file_size`. A server that
+            promises or sends more than it, or than 1.02 of `file_size`, is left at
+            once, and nothing of the file is kept.
 
     Returns:
         A `pathlib.Path`: the path itself, or the file in the cache.
 
     Raises:
         StoreError: no such file; no network; the server refuses, or sends a web page,
-            the wrong number of bytes, the wrong bytes or others than the first time; a
+            the wrong number of bytes, wrong bytes or other ones than the first time; a
             full disk or an unwritable cache; offline and not in the cache.
 
     Example:
@@ -138,9 +119,7 @@ def fetch(
         path = pathlib.Path(source).expanduser()
         if not os.path.isfile(path):
             raise StoreError(f"There is no file {path}: check the path.")
-        _check_size(path, source, file_size)
-        if sha256 is not None:
-            _check_digest(source, "sha256", digest(path, "sha256"), sha256.lower())
+        _check_content(path, source, file_size, sha256)
         return path
     if not source.startswith(("http://", "https://")):
         raise StoreError(
@@ -163,23 +142,18 @@ def fetch(
 
 
 def latest(url: str, most_bytes: int) -> bytes:
-    """Returns a small file that may change, as it is now.
+    """Downloads a small file that may change, each time.
 
     Args:
         url: str, `http(s)://`.
         most_bytes: int, more are refused.
 
     Returns:
-        bytes; with `KERAS_VIT_OFFLINE`, or with a warning where it cannot be had, those
-        it had the last time.
+        bytes; those of the last download with `KERAS_VIT_OFFLINE`, and, with a
+        warning, where the network or the server fails.
 
     Raises:
-        StoreError: it cannot be had; offline and never had; the cache cannot be
-            written.
-
-    Example:
-        >>> from zoo import store
-        >>> store.latest("http://host/registry.json", 1000)  # doctest: +SKIP
+        StoreError: it is not available and never was; the cache cannot be written.
     """
     from zoo.store import transport
 
@@ -190,30 +164,24 @@ def latest(url: str, most_bytes: int) -> bytes:
                 f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
             )
         return copy.read_bytes()
-    try:
-        content = transport.read(url, most_bytes)
-    except transport.TransferError as error:
-        if not copy.is_file():
-            raise StoreError(str(error)) from error
-        warnings.warn(f"{error} Going on with what it was before.", stacklevel=2)
-        return copy.read_bytes()
-    with _cache_explained(url, copy, len(content), ""):
+    with _cache_explained(url, copy, None, ""):
         copy.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:
-            part = pathlib.Path(folder, "part")
-            part.write_bytes(content)
-            os.replace(part, copy)
-    return content
+            part = transport.Part(pathlib.Path(folder, "part"), url)
+            try:
+                transport.download(part, None, most_bytes)
+                os.replace(part.path, copy)
+            except transport.TransferError as error:
+                if not copy.is_file():
+                    raise StoreError(str(error)) from error
+                warnings.warn(
+                    f"{error} The copy of the last download is used.", stacklevel=2
+                )
+        return copy.read_bytes()
 
 
 def latest_copy(url: str) -> pathlib.Path:
-    """Returns where `latest` keeps what a URL had the last time.
-
-    Example:
-        >>> from zoo import store
-        >>> store.latest_copy("http://host/registry.json").suffix
-        '.latest'
-    """
+    """Returns where `latest` keeps its last download of a URL."""
     path = _cached_path(url)
     return path.with_name(f"{path.name}.latest")
 
@@ -248,25 +216,19 @@ def verify(path: str | os.PathLike) -> str:
 
 
 def offline() -> bool:
-    """Says whether `KERAS_VIT_OFFLINE` forbids the network.
-
-    Example:
-        >>> from zoo import store
-        >>> store.offline()  # doctest: +SKIP
-        False
-    """
+    """Returns whether `KERAS_VIT_OFFLINE` forbids the network."""
     return os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0")
 
 
 def _cached_path(url):
-    """Returns where a URL's file is kept: one flat name per URL."""
+    """Returns where the file of a URL is kept."""
     try:
-        # The digest tells URLs apart; the rest is for people to read.
+        # The digest is unique, the rest readable.
         digest = hashlib.sha256(url.encode()).hexdigest()[:32]
     except UnicodeEncodeError as error:
         raise StoreError(f"Cannot fetch {url!a}: it is not a URL.") from error
     name = re.sub(r"[^A-Za-z0-9._+-]", "_", re.split(r"[?#]", url)[0].split("/")[-1])
-    # Windows would drop the dots.
+    # Windows drops trailing dots.
     return cache_dir() / f"{digest}-{name[-160:].rstrip('.')}"
 
 
@@ -275,18 +237,17 @@ def _record_path(path):
 
 
 def _record(path):
-    """Returns what was noted when a file was downloaded, or None."""
+    """Returns the `CachedFile` that was recorded at the download, or None."""
     note = _record_path(path)
     if not note.exists():
         return None
     try:
         record = json.loads(note.read_text())
-        url, size, found = record["url"], record["bytes"], record["sha256"]
-        texts = isinstance(url, str) and isinstance(found, str)
-        if not texts or type(size) is not int:
-            raise ValueError("it holds other kinds of values")
-        return CachedFile(path, url, size, found)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        values = record["url"], record["bytes"], record["sha256"]
+        if [type(value) for value in values] != [str, int, str]:
+            raise ValueError("its values have wrong types")
+        return CachedFile(path, *values)
+    except MALFORMED as error:
         raise StoreError(
             f"The record {note} is unreadable ({brief(error)}): delete it and {path}, "
             "and fetch again."
@@ -294,7 +255,7 @@ def _record(path):
 
 
 def _check_cached(path, url, file_size, sha256):
-    """Checks a cached file cheaply; a file put there by hand has no record."""
+    """Checks the size of a cached file; one copied there by hand has no record."""
     if not path.is_file():
         raise StoreError(f"{path} is in the way of {url}: it is not a file, move it.")
     record = _record(path)
@@ -304,10 +265,8 @@ def _check_cached(path, url, file_size, sha256):
             f"{path} has {size} bytes but {record.size} were downloaded from "
             f"{url}: delete it and fetch again."
         )
-    _check_size(path, url, file_size)
-    if sha256 is not None:
-        found = record.sha256 if record else digest(path, "sha256")
-        _check_digest(path, "sha256", found, sha256.lower())
+    found = record.sha256 if record else None
+    _check_content(path, url, file_size, sha256, found)
 
 
 def _download(url, path, file_size, sha256, most_bytes):
@@ -331,13 +290,13 @@ def _download(url, path, file_size, sha256, most_bytes):
             _keep(part, CachedFile(path, url, part.size, found))
         except OSError as error:
             # Wrong bytes are of no use, and on a full disk nothing fits beside them.
-            if isinstance(error, StoreError) or error.errno in _FULL:
+            if isinstance(error, StoreError) or error.errno in FULL_DISK:
                 part.delete()
             raise
 
 
 def _keep(part, file):
-    """Moves a checked part to its final name, its record first."""
+    """Moves a checked part to its final name, after its record."""
     note = part.path.with_name(part.path.name + ".record")
     record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
     try:
@@ -360,7 +319,7 @@ def _mirrored(url):
 
 @contextlib.contextmanager
 def _locked(url, part):
-    """Lets one process at a time transfer a file; a killed one lets go."""
+    """Holds the lock of a download; the system releases that of a killed process."""
     import filelock
 
     lock = filelock.FileLock(part.path.with_suffix(".lock"))
@@ -377,7 +336,7 @@ def _locked(url, part):
 
 
 def _wait(lock, url, part):
-    """Waits for a lock as long as its holder receives anything."""
+    """Waits for a lock as long as its holder receives bytes."""
     import filelock
 
     size = None
@@ -393,7 +352,7 @@ def _wait(lock, url, part):
 
 
 def _sweep(folder):
-    """Deletes parts that were begun long ago and never finished."""
+    """Deletes downloads that were begun long ago and never finished."""
     import filelock
 
     from zoo.store import transport
@@ -409,7 +368,7 @@ def _sweep(folder):
 
 @contextlib.contextmanager
 def _cache_explained(url, path, file_size, by_hand):
-    """Says what is wrong with the network or the cache, and what to do."""
+    """Turns errors of the network and the cache into `StoreError`."""
     from zoo.store import transport
 
     try:
@@ -419,7 +378,7 @@ def _cache_explained(url, path, file_size, by_hand):
     except transport.TransferError as error:
         raise StoreError(f"{error} Or else: {by_hand}") from error
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
             raise StoreError(
                 f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
@@ -432,14 +391,12 @@ def _cache_explained(url, path, file_size, by_hand):
 
 
 def _check_download(part, url, file_size, sha256, first):
-    """Checks a whole part against what all sides say and returns its sha256."""
+    """Checks a complete part and returns its SHA-256."""
     for md5 in part.md5s:
         found = base64.b64encode(bytes.fromhex(digest(part.path, "md5"))).decode()
         _check_digest(url, "md5", found, md5)
-    _check_size(part.path, url, file_size)
     found = digest(part.path, "sha256")
-    if sha256 is not None:
-        _check_digest(url, "sha256", found, sha256.lower())
+    _check_content(part.path, url, file_size, sha256, found)
     if first is not None and found != first.sha256:
         raise StoreError(
             f"{url} has sha256 {found}, but {first.sha256} when it was first "
@@ -449,30 +406,21 @@ def _check_download(part, url, file_size, sha256, first):
     return found
 
 
-def _check_size(path, name, file_size):
+def _check_content(path, name, file_size, sha256, found=None):
+    """Checks a file's size and, if it is expected, its SHA-256, which may be known."""
     size = path.stat().st_size
     if file_size is not None and abs(size - file_size) > _SIZE_TOLERANCE * file_size:
         raise StoreError(
             f"{name} has {size} bytes, expected about {file_size}: it is cut short or "
             f"another file. If {path} exists, delete it and fetch again."
         )
+    if sha256 is not None:
+        found = found or digest(path, "sha256")
+        _check_digest(name, "sha256", found, sha256.lower())
 
 
 def digest(path: str | os.PathLike, algorithm: str) -> str:
-    """Returns the checksum of a file, read block by block.
-
-    Args:
-        path: of the file.
-        algorithm: str, as `hashlib` names it.
-
-    Returns:
-        str, hexadecimal.
-
-    Example:
-        >>> from zoo import store
-        >>> len(store.digest("tests/goldens/token.npz", "sha256"))
-        64
-    """
+    """Returns the hexadecimal checksum of a file; `algorithm` as in `hashlib.new`."""
     found = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(2**20):

@@ -1,41 +1,39 @@
 """Models of the Hugging Face hub: `hf://org/name`, with or without `@revision`.
 
-Downloads are kept where `huggingface_hub` keeps all of its own, and its environment
-counts: `HF_HOME`, `HF_TOKEN`, `HF_ENDPOINT`, `HF_HUB_OFFLINE` (`KERAS_VIT_OFFLINE` does
-the same). Only the arrays and the settings that `zoo.read` reads are downloaded, and
-never a pickle, which can run code.
+`huggingface_hub` downloads and caches them, and its environment applies: `HF_HOME`,
+`HF_TOKEN`, `HF_ENDPOINT`, `HF_HUB_OFFLINE` (also set by `KERAS_VIT_OFFLINE`). Only the
+arrays and settings that `zoo.read` needs are downloaded, and never a pickle, which can
+run code.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import pathlib
 import re
 
 from zoo import store
 from zoo.files import foreign, opening, shards
-from zoo.store import StoreError
+from zoo.store import FULL_DISK, StoreError
 
 _SCHEME = "hf://"
-# No dots at either end nor in a row: these become folders.
+# No dots at the ends or in a row: these become folders.
 _PART = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
 _REPOSITORY = re.compile(f"{_PART}/{_PART}")
 _REVISION = re.compile(f"{_PART}(?:/{_PART})*")
-# The card that is published with a model, beside what other libraries write.
+# The card of a published model, and the settings that other libraries write.
 _BESIDE = ("model.json", *foreign.BESIDE)
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_LISTED = 10
 
 
 def is_handle(source: str | os.PathLike) -> bool:
-    """Says whether a source is meant to be on the hub, well spelled or not.
+    """Returns whether a source begins with `hf://`.
 
     Example:
-        >>> from zoo import hub
+        >>> from zoo.store import hub
         >>> hub.is_handle("hf://google/vit-base-patch16-224")
         True
     """
@@ -50,25 +48,25 @@ def fetch(handle: str) -> pathlib.Path:
             branch, a tag or a commit.
 
     Returns:
-        `pathlib.Path` of a folder for `zoo.read`. Without a network it is the one that
-        was downloaded before.
+        `pathlib.Path` of a folder for `zoo.read`. Without a network, that of the last
+        download.
 
     Raises:
-        StoreError: another handle; `huggingface_hub` is not installed; no such
-            repository or revision, or no access to it; nothing in it that is read; no
-            network, or offline, and not downloaded before; a full disk.
+        StoreError: a malformed handle; `huggingface_hub` is not installed; no such
+            repository or revision, or no access to it; no file that `zoo.read` reads;
+            no network, or offline, and not downloaded before; a full disk.
 
     Source: https://huggingface.co/docs/huggingface_hub/guides/download.
 
     Example:
-        >>> from zoo import hub
+        >>> from zoo.store import hub
         >>> hub.fetch("hf://google/vit-base-patch16-224")  # doctest: +SKIP
     """
     name, at, revision = handle.removeprefix(_SCHEME).partition("@")
     repository = _repository(name)
     if at and not _REVISION.fullmatch(revision):
         raise StoreError(
-            f"Cannot download {handle!r}: {revision!r} is no branch, tag or commit."
+            f"Cannot download {handle!r}: {revision!r} is not a branch, tag or commit."
         )
     library = _library()
     offline = store.offline()
@@ -99,25 +97,25 @@ def push(
     private: bool = False,
     message: str | None = None,
 ) -> str:
-    """Uploads a folder with a model, making the repository where there is none.
+    """Uploads a folder with a model, creating the repository if there is none.
 
     Args:
-        folder: with a file that `fetch` would choose; all of it is uploaded.
+        folder: path of a folder that `zoo.read` reads; all its files are uploaded.
         repository: str, `org/name`.
-        private: bool, for a repository that is made.
-        message: str, of the commit.
+        private: bool, whether a new repository is private.
+        message: str, commit message.
 
     Returns:
         str, the URL of the repository.
 
     Raises:
-        StoreError: another name; no model in the folder; `huggingface_hub` is not
+        StoreError: a malformed name; no model in the folder; `huggingface_hub` is not
             installed; nobody is logged in, or without the right to write; no network.
 
     Source: https://huggingface.co/docs/huggingface_hub/guides/upload.
 
     Example:
-        >>> from zoo import hub
+        >>> from zoo.store import hub
         >>> hub.push("registry/flowers", "me/flowers")  # doctest: +SKIP
         'https://huggingface.co/me/flowers'
     """
@@ -136,19 +134,7 @@ def push(
 
 
 def check_push(repository: str) -> None:
-    """Makes sure of what `push` needs before there is anything to upload.
-
-    Args:
-        repository: str, `org/name`.
-
-    Raises:
-        StoreError: another name; `huggingface_hub` is not installed; nobody is logged
-            in.
-
-    Example:
-        >>> from zoo import hub
-        >>> hub.check_push("me/flowers")  # doctest: +SKIP
-    """
+    """Raises `StoreError` where `push` could not work: the name, library or login."""
     _repository(repository)
     if _library().get_token() is None:
         raise StoreError(
@@ -160,14 +146,13 @@ def check_push(repository: str) -> None:
 def _repository(name):
     if not _REPOSITORY.fullmatch(name):
         raise StoreError(
-            f"{name!r} is no model of the hub: expected org/name, as in "
+            f"{name!r} is not a model of the hub: expected org/name, as in "
             f"{_SCHEME}google/vit-base-patch16-224."
         )
     return name
 
 
 def _library():
-    """Imports what is needed by few."""
     try:
         import huggingface_hub
         from huggingface_hub import get_cached_repo_tree  # noqa: F401 - a new one
@@ -201,7 +186,7 @@ def _choose(files, place):
 
 @contextlib.contextmanager
 def _explained(action, repository):
-    """Says what is wrong with the network, the hub or the cache, and what to do."""
+    """Turns errors of the network, the hub and the cache into `StoreError`."""
     try:
         yield
     except StoreError:
@@ -219,32 +204,33 @@ def _reason(error, repository):
     said = " ".join(str(error).split())
     page = f"{HfApi().endpoint}/{repository}"
     offline = (
-        errors.LocalEntryNotFoundError,
-        errors.CachedRepoTreeNotFoundError,
-        errors.OfflineModeIsEnabled,
+        "it was not downloaded whole before, and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
+        "is set: unset it."
     )
-    if isinstance(error, errors.GatedRepoError):
-        return f"it is gated: ask for access at {page}, and {_LOG_IN}."
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return (
+    # GatedRepoError comes first: it is a RepositoryNotFoundError.
+    reasons = {
+        errors.GatedRepoError: f"it is gated: ask for access at {page}, and {_LOG_IN}.",
+        errors.RepositoryNotFoundError: (
             f"there is no {page}, or it is private: check the name, and if it is "
             f"private, {_LOG_IN}."
-        )
-    if isinstance(error, errors.HFValidationError):
-        return said
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"it has no such revision: choose one of {page}/commits/main."
+        ),
+        errors.HFValidationError: said,
+        errors.RevisionNotFoundError: (
+            f"it has no such revision: choose one of {page}/commits/main."
+        ),
+        errors.LocalEntryNotFoundError: offline,
+        errors.CachedRepoTreeNotFoundError: offline,
+        errors.OfflineModeIsEnabled: offline,
+    }
+    for kind, reason in reasons.items():
+        if isinstance(error, kind):
+            return reason
     if isinstance(error, errors.HfHubHTTPError):
         if error.response.status_code in (401, 403):
             return f"the token may not do that ({said}): {_LOG_IN} to another."
         return f"the hub refused it ({said}): try again later."
-    if isinstance(error, offline):
-        return (
-            "it was not downloaded whole before, and KERAS_VIT_OFFLINE or "
-            "HF_HUB_OFFLINE is set: unset it."
-        )
     cache = constants.HF_HUB_CACHE
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
         return (
             f"the disk is full: free some space in {cache}, or set HF_HOME to a folder "
             "on another disk."

@@ -1,4 +1,8 @@
-"""The bytes of a URL into a file, across broken connections and killed processes."""
+"""Resumable HTTP downloads.
+
+`urllib3.Retry` is not used: between attempts it reads the refused page to its end,
+however long it is. Nor are the redirects of requests, for the same reason.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +23,31 @@ import tqdm
 import urllib3
 import urllib3.exceptions
 
+from zoo.files.description import MALFORMED
 from zoo.text import PrintableError
 
-# Attempts after the first, the growing pauses between them, and the longest pause that
-# a server may ask for.
+# Attempts after the first; the pauses between them double.
 RETRIES = 4
 BACKOFF_SECONDS = 0.5
+# The longest pause that a server may ask for.
 RETRY_AFTER_SECONDS = 60
 # To connect, and from one byte to the next.
 TIMEOUTS = (10, 30)
-# From the first question, to a name server, to the first byte of the file. Attempts
-# share them, unless the server answered that it is busy.
+# From the DNS lookup to the first byte of the body. Attempts share them, unless the
+# server answered that it is busy.
 FIRST_BYTE_SECONDS = 60
-# Bytes a second, over so many seconds, below which a connection is as good as broken.
+# Bytes per second, averaged over SPEED_SECONDS, below which a connection is given up.
 LOWEST_SPEED = 1000
 SPEED_SECONDS = 60
 _BLOCK_BYTES = 2**16
 _BLOCKS_AHEAD = 16
 _MOST_REDIRECTS = 10
-# As much as it takes to know a web page.
+# Enough to recognise a web page.
 _PAGE_BYTES = 512
 _BUSY = (408, 429, 500, 502, 503, 504)
-# A server that unpacks the stored file describes the packed one.
-_PACKINGS = ("content-encoding", "x-goog-stored-content-encoding")
+# Where these say that the server decompresses a stored file, its length and checksum
+# are those of the compressed one.
+_ENCODINGS = ("content-encoding", "x-goog-stored-content-encoding")
 _IDENTITIES = ("etag", "last-modified", "x-goog-hash")
 
 
@@ -49,24 +55,17 @@ class TransferError(PrintableError, OSError):
     """A transfer that failed; its text says why and what to do."""
 
 
-class _SilenceError(TransferError):
-    """A server that did not begin to answer."""
+class _NoAnswerError(TransferError):
+    """The first byte did not come in time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The bytes of a URL so far, and the headers of the answer they began with.
+    """A partly downloaded file, and beside it the headers of its first response.
 
     Args:
-        path: `pathlib.Path` of the bytes; the headers are kept beside it.
-        url: str, where the bytes come from.
-
-    Example:
-        >>> import pathlib
-        >>> from zoo import transport
-        >>> part = transport.Part(pathlib.Path("none.part"), "https://host/file")
-        >>> part.size, part.length
-        (0, None)
+        path: `pathlib.Path` of the bytes.
+        url: str, where they come from.
     """
 
     path: pathlib.Path
@@ -74,60 +73,51 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
     def headers(self) -> dict[str, str]:
-        """The kept headers, none where these are not the bytes of this URL."""
-        try:
+        """The stored headers, empty where they are damaged or of another URL."""
+        with contextlib.suppress(FileNotFoundError, *MALFORMED):
             note = json.loads(self._note.read_text())
-            headers = note["headers"] if note["url"] == self.url else {}
-            whole = all(isinstance(text, str) for text in headers.values())
-            return headers if whole else {}
-        except (
-            FileNotFoundError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):
-            return {}  # nothing to go on from: the transfer begins anew
+            headers = note["headers"].items()
+            if note["url"] == self.url and all(
+                type(text) is str for _, text in headers
+            ):
+                return dict(headers)
+        return {}
 
     @property
     def length(self) -> int | None:
-        """How many bytes the server promised, None where it did not."""
+        """Bytes of the whole file, None where the server did not say."""
         return _length(self.headers)
 
     @property
     def md5s(self) -> list[str]:
-        """The MD5 that the server promised, in base64; none where it did not."""
+        """The base64 MD5 sums that the server sent; one or none."""
         headers = self.headers
-        hashes = "" if _is_packed(headers) else headers.get("x-goog-hash", "")
+        hashes = "" if _is_encoded(headers) else headers.get("x-goog-hash", "")
         return re.findall(r"md5=([\w+/=]+)", hashes)
 
     @property
     def validator(self) -> str | None:
-        """What lets a server go on with these bytes only if its file is the same."""
+        """The `If-Range` value with which a server resumes only the same file."""
         etag = self.headers.get("etag")
         strong = etag if etag and not etag.startswith("W/") else None
         return strong or self.headers.get("last-modified")
 
     @property
-    def can_go_on(self) -> bool:
-        """Whether a server may be asked for the rest alone."""
+    def is_resumable(self) -> bool:
         return self.validator is not None and self.length is not None
 
     def begin(self, headers) -> None:
-        """Drops the bytes and keeps the headers of another answer."""
+        """Deletes the bytes and stores the headers of a new response."""
         self.delete()
-        names = ("content-length", *_PACKINGS, *_IDENTITIES)
+        names = ("content-length", *_ENCODINGS, *_IDENTITIES)
         kept = {name: headers[name] for name in names if name in headers}
         self._note.write_text(json.dumps({"url": self.url, "headers": kept}))
 
     def delete(self) -> None:
-        """Removes the bytes and the headers."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
@@ -138,44 +128,36 @@ class Part:
 
 def _length(headers):
     length = headers.get("content-length", "")
-    whole = re.fullmatch(r"[0-9]{1,18}", length) and not _is_packed(headers)
+    whole = re.fullmatch(r"[0-9]{1,18}", length) and not _is_encoded(headers)
     return int(length) if whole else None
 
 
-def _is_packed(headers):
-    return any(headers.get(name, "identity") != "identity" for name in _PACKINGS)
+def _is_encoded(headers):
+    return any(headers.get(name, "identity") != "identity" for name in _ENCODINGS)
 
 
-def download(part: Part, label: str, most_bytes: int) -> None:
-    """Brings a part to its full length, from where it is if the server can.
+def download(part: Part, label: str | None, most_bytes: int) -> None:
+    """Completes a part, resuming it if the server supports that.
 
-    What came before a failure stays in the part, where it can be continued.
+    After a failure, the bytes so far stay in the part.
 
     Args:
         part: `Part`.
-        label: str, for the progress bar on stderr.
+        label: str, of the progress bar on stderr; None shows none.
         most_bytes: int; a server that promises or sends more is left at once, and the
             part is deleted.
 
     Raises:
-        TransferError: no network, the server refuses, sends a web page or too much,
-            breaks off again and again, sends next to nothing, or leads from https
-            to anything less.
+        TransferError: no network; the server refuses, sends a web page or too many
+            bytes, keeps breaking off or is too slow, or redirects https to http.
         OSError: the part cannot be written.
-
-    Example:
-        >>> import pathlib
-        >>> from zoo import transport
-        >>> url = "https://storage.googleapis.com/vit_models/sam/ViT-B_16.npz"
-        >>> part = transport.Part(pathlib.Path("ViT-B_16.part"), url)
-        >>> transport.download(part, "ViT-B_16.npz", 400 * 10**6)  # doctest: +SKIP
     """
     furthest, failures = part.size, 0
     while True:
         begun = time.monotonic()
         try:
-            reason = _go_on(part, label, most_bytes)
-        except _SilenceError:
+            reason = _resume(part, label, most_bytes)
+        except _NoAnswerError:
             if not part.size:
                 raise
             reason = f"no answer began within {FIRST_BYTE_SECONDS} seconds"
@@ -186,7 +168,7 @@ def download(part: Part, label: str, most_bytes: int) -> None:
         furthest = max(furthest, part.size)
         if failures > RETRIES:
             length, next_time = part.length, "it goes on from there"
-            if not part.can_go_on:
+            if not part.is_resumable:
                 part.delete()
                 next_time = "this server begins anew"
             raise TransferError(
@@ -197,107 +179,78 @@ def download(part: Part, label: str, most_bytes: int) -> None:
         time.sleep(BACKOFF_SECONDS * 2**failures)
 
 
-def read(url: str, most_bytes: int) -> bytes:
-    """Returns a small file as it is now.
-
-    Args:
-        url: str.
-        most_bytes: int, more are refused.
-
-    Returns:
-        bytes.
-
-    Raises:
-        TransferError: no network, the server refuses, sends a web page, too much or
-            breaks off.
-
-    Example:
-        >>> from zoo import transport
-        >>> transport.read("http://host/registry.json", 1000)  # doctest: +SKIP
-    """
-    with _accept(_get(url, {})) as answer:
-        try:
-            content = bytearray()
-            for block in answer.blocks():
-                content += block
-                if len(content) > most_bytes:
-                    raise _too_much(url, most_bytes)
-        except urllib3.exceptions.HTTPError as error:
-            raise TransferError(
-                f"{url} broke off ({error}): check the network and try again."
-            ) from error
-    _refuse_page(url, content[:_PAGE_BYTES])
-    return bytes(content)
-
-
-def _go_on(part, label, most_bytes):
-    """Adds what one answer brings; returns why that was not all, or else None."""
+def _resume(part, label, most_bytes):
+    """Adds what one response brings; returns why that was not all, else None."""
     if part.size and part.size == part.length:
-        return None  # all came, and then the process was killed
-    with _ask(part) as answer:
-        blocks = answer.blocks()
-        whole = part.length if answer.status == 206 else _length(answer.headers)
+        return None  # complete, and then the process was killed
+    with _request_rest(part) as response:
+        blocks = response.blocks()
+        whole = part.length if response.status == 206 else _length(response.headers)
         if whole is not None and whole > most_bytes:
-            part.delete()
-            raise _too_much(part.url, most_bytes)
+            _refuse_size(part, most_bytes)
         try:
-            if answer.status == 200:
+            if response.status == 200:
                 start = b""
                 while len(start) < _PAGE_BYTES and (block := next(blocks, b"")):
                     start += block
-                # Before the bytes that came earlier are dropped.
+                # Before the bytes of an earlier response are dropped.
                 _refuse_page(part.url, start)
-                part.begin(answer.headers)
+                part.begin(response.headers)
                 blocks = itertools.chain([start], blocks)
             _append(part, blocks, label, most_bytes)
         except urllib3.exceptions.HTTPError as error:
             return str(error)
     if part.length not in (None, part.size):
-        return f"the answer ended at {part.size} bytes"
+        return f"the response ended at {part.size} bytes"
     return None
-
-
-def _too_much(url, most_bytes):
-    return TransferError(
-        f"{url} has more than {most_bytes} bytes, the most that it may have: it is "
-        "another file, or its server is broken; check the URL."
-    )
 
 
 def _append(part, blocks, label, most_bytes):
     size = part.size
     bar = tqdm.tqdm(
-        total=part.length, initial=part.size, unit="B", unit_scale=True, desc=label
+        total=part.length,
+        initial=size,
+        unit="B",
+        unit_scale=True,
+        desc=label,
+        disable=label is None,
     )
     with bar, open(part.path, "ab") as file:
         for block in blocks:
             size += len(block)
             if size > most_bytes:
-                part.delete()
-                raise _too_much(part.url, most_bytes)
+                _refuse_size(part, most_bytes)
             file.write(block)
             file.flush()  # a killed process leaves what it received
             bar.update(len(block))
 
 
-def _ask(part):
-    """Returns the answer to a request for the rest if it fits, else for the whole."""
-    if part.can_go_on and 0 < part.size < part.length:
+def _refuse_size(part, most_bytes):
+    part.delete()
+    raise TransferError(
+        f"{part.url} has more than {most_bytes} bytes, the most that it may have: it "
+        "is another file, or its server is broken; check the URL."
+    )
+
+
+def _request_rest(part):
+    """Returns a response with the rest if the server supports it, else the whole."""
+    if part.is_resumable and 0 < part.size < part.length:
         span = {"Range": f"bytes={part.size}-", "If-Range": part.validator}
-        answer = _get(part.url, span)
-        if _fits(answer, part):
-            return answer
-        if answer.status not in (206, 416):
-            return _accept(answer)
-        answer.close()
+        response = _get(part.url, span)
+        if _continues(response, part):
+            return response
+        if response.status not in (206, 416):
+            return _accept(response)
+        response.close()
     return _accept(_get(part.url, {}))
 
 
-def _fits(answer, part):
-    """Whether an answer goes on with the same bytes."""
-    headers = answer.headers
+def _continues(response, part):
+    """Whether a response holds the bytes that follow those of the part."""
+    headers = response.headers
     return (
-        answer.status == 206
+        response.status == 206
         and headers.get("content-encoding", "identity") == "identity"
         and re.fullmatch(
             rf"bytes {part.size}-[0-9]+/{part.length}", headers.get("content-range", "")
@@ -309,18 +262,18 @@ def _fits(answer, part):
     )
 
 
-def _accept(answer):
-    """Returns an answer that holds the whole file, refusing any other."""
-    status = answer.status
+def _accept(response):
+    """Returns a response that holds the whole file; refuses any other."""
+    status = response.status
     if status == 200:
-        return answer
-    answer.close()
-    why = "there is no such file" if status == 404 else answer.reason
+        return response
+    response.close()
+    why = "there is no such file" if status == 404 else response.reason
     remedy = "check the URL, and KERAS_VIT_MIRROR if it is set"
     if status in _BUSY:
         why, remedy = f"{why}, {RETRIES + 1} times", "try again later"
     raise TransferError(
-        f"The server refused {answer.url} with status {status} ({why}): {remedy}."
+        f"The server refused {response.url} with status {status} ({why}): {remedy}."
     )
 
 
@@ -333,7 +286,7 @@ def _refuse_page(url, start):
 
 
 def _get(url, headers):
-    """Sends a request, and again while the network or the server fails."""
+    """Sends a request, and again while the network fails or the server is busy."""
     deadline = time.monotonic() + FIRST_BYTE_SECONDS
     attempt = 0
     while True:
@@ -341,11 +294,11 @@ def _get(url, headers):
         last = attempt > RETRIES
         pause = BACKOFF_SECONDS * 2 ** (attempt - 1)
         try:
-            answer = _Answer(url, headers, deadline)
-            if last or answer.status not in _BUSY:
-                return answer
-            answer.close()
-            time.sleep(_asked_to_wait(answer.headers) or pause)
+            response = _Response(url, headers, deadline)
+            if last or response.status not in _BUSY:
+                return response
+            response.close()
+            time.sleep(_retry_after(response.headers) or pause)
             deadline = time.monotonic() + FIRST_BYTE_SECONDS
         except requests.exceptions.SSLError as error:
             # A certificate that is refused stays so.
@@ -375,21 +328,21 @@ def _no_connection(url, error, attempts):
     )
 
 
-def _asked_to_wait(headers):
-    """Seconds that a busy server asks for, within reason; None if it does not."""
+def _retry_after(headers):
+    """The seconds that a busy server asks for, bounded, or None."""
     try:
-        answer = urllib3.HTTPResponse(headers=dict(headers))
-        seconds = urllib3.Retry().get_retry_after(answer)
+        response = urllib3.HTTPResponse(headers=dict(headers))
+        seconds = urllib3.Retry().get_retry_after(response)
     except (urllib3.exceptions.HTTPError, ValueError, OverflowError):
         return None
     return None if seconds is None else min(seconds, RETRY_AFTER_SECONDS)
 
 
-class _Answer:
-    """What a server answers, asked for and read by a thread.
+class _Response:
+    """A response whose bytes are read by a thread.
 
-    Name servers, connections, headers and the ends of chunks can each take as long as
-    they like, a byte at a time; nobody waits longer than a deadline for the thread.
+    DNS, connecting, headers and the ends of chunks can each take for ever, a byte at a
+    time, so that no timeout of a socket bounds them; here the thread is abandoned.
 
     Args:
         url: str.
@@ -402,9 +355,13 @@ class _Answer:
         self._items = queue.Queue(_BLOCKS_AHEAD)
         self._left = threading.Event()
         self._response = None
+        self._no_answer = _NoAnswerError(
+            f"{urllib.parse.urlsplit(url).netloc} did not begin to send {url} within "
+            f"{FIRST_BYTE_SECONDS} seconds: check the network and try again later."
+        )
         threading.Thread(target=self._work, args=(url, headers), daemon=True).start()
         try:
-            response = self._take_first(url)
+            response = self._next(deadline - time.monotonic(), self._no_answer)
         except BaseException:
             self.close()
             raise
@@ -418,26 +375,26 @@ class _Answer:
         self.close()
 
     def close(self):
-        """Leaves the thread, and wakes it where that is possible."""
+        """Abandons the thread, and ends its reading where that is possible."""
         self._left.set()
         if self._response is not None:
             with contextlib.suppress(ValueError, RuntimeError, OSError, AttributeError):
                 self._response.raw.shutdown()
 
     def blocks(self):
-        """Gives the bytes as long as they come fast enough, undoing a compression."""
+        """Yields the decompressed bytes as long as they come fast enough."""
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
             return self._packed_blocks()
         if encoding in ("gzip", "x-gzip"):
             return _unpacked(self._packed_blocks())
         raise TransferError(
-            f"The server sent {self.url} compressed ({encoding}), which was not asked "
-            "for: take it from another server."
+            f"The server sent {self.url} compressed ({encoding}), which was not "
+            "requested: download it from another server."
         )
 
     def _packed_blocks(self):
-        block = self._take_first(self.url)
+        block = self._next(self._deadline - time.monotonic(), self._no_answer)
         begun, received = time.monotonic(), 0
         while block:
             yield block
@@ -449,26 +406,15 @@ class _Answer:
                         f"{received} bytes came in {seconds:.0f} seconds"
                     )
                 begun, received = time.monotonic(), 0
-            block = self._take(max(SPEED_SECONDS, TIMEOUTS[1]))
-            if block is None:
-                raise urllib3.exceptions.HTTPError("nothing came for long")
+            silence = urllib3.exceptions.HTTPError("nothing came for long")
+            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]), silence)
 
-    def _take_first(self, url):
-        item = self._take(self._deadline - time.monotonic())
-        if item is None:
-            host = urllib.parse.urlsplit(url).netloc
-            raise _SilenceError(
-                f"{host} did not begin to send {url} within {FIRST_BYTE_SECONDS} "
-                "seconds: check the network and try again later."
-            )
-        return item
-
-    def _take(self, seconds):
-        """Returns what the thread gives next, None if it takes longer."""
+    def _next(self, seconds, late):
+        """Returns what the thread gives next; raises `late` where it takes longer."""
         try:
             item = self._items.get(timeout=max(seconds, 0))
         except queue.Empty:
-            return None
+            raise late from None
         if isinstance(item, BaseException):
             raise item
         return item
@@ -495,7 +441,7 @@ class _Answer:
 
 
 def _unpacked(blocks):
-    """Gives the bytes of a gzip file, which must be whole, a block at a time."""
+    """Yields the bytes of a gzip file, which must be complete, block by block."""
     unpacker, finished = zlib.decompressobj(31), False
     try:
         for block in blocks:
@@ -515,7 +461,7 @@ def _unpacked(blocks):
 
 
 class _Session(requests.Session):
-    """A session that follows redirects itself: requests reads the pages around them."""
+    """A session that follows redirects without reading their pages."""
 
     def __init__(self):
         super().__init__()
@@ -523,11 +469,11 @@ class _Session(requests.Session):
         self.headers["Accept-Encoding"] = "identity"
 
     def get_redirect_target(self, resp):
-        """Returns None, so that requests follows none."""
+        """Returns None: `follow` does it."""
         return
 
     def follow(self, url, headers):
-        """Returns the answer where the redirects end, its body unread.
+        """Returns the response where the redirects end, its body unread.
 
         Raises:
             TransferError: one leads from https to anything less, or they do not end.
@@ -542,10 +488,10 @@ class _Session(requests.Session):
             scheme = urllib.parse.urlsplit(target).scheme.lower()
             safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
             if scheme not in (("https",) if safe else ("https", "http")):
+                why = "which is not as safe" if safe else "which is not an http(s) URL"
                 raise TransferError(
-                    f"The server leads from {url} to {target}, "
-                    f"{'which is not as safe' if safe else 'which is no http(s) URL'}: "
-                    "take the file from another server, or ask this one's owner."
+                    f"The server leads from {url} to {target}, {why}: take the file "
+                    "from another server, or ask this one's owner."
                 )
             url = target
         raise TransferError(

@@ -1,4 +1,4 @@
-"""What the figures share: the sheet, grids of tiles, colour bars."""
+"""Parts of all figures: sheets, grids of tiles, colour bars, checks."""
 
 import math
 import textwrap
@@ -7,7 +7,7 @@ import numpy as np
 
 # Sizes of text: of ticks and tiles' titles, and where there are many.
 SMALL, TINY = 8, 6
-# Inches, for the title's sake.
+# The narrowest figure in inches, for the title's sake.
 NARROWEST = 4.5
 
 
@@ -32,12 +32,9 @@ def new_figure(width, height, title, layout="compressed"):
 
 
 def wrapped(text, inches, points):
-    r"""Breaks lines that are wider than so many inches in letters of so many points.
+    """Breaks lines wider than so many inches in letters of so many points.
 
     matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
-
-    >>> wrapped("a name of several words", 1, 12)
-    'a name of\nseveral\nwords'
     """
     # A letter of the usual font is some 0.6 of its size wide.
     letters = int(inches * 72 / (0.6 * points))
@@ -49,7 +46,7 @@ def wrapped(text, inches, points):
 
 
 def grid_shape(count):
-    """Rows and columns for `count` tiles, in the proportion of the paper's 4 x 7.
+    """Returns rows and columns for `count` tiles, in proportion as the paper's 4 x 7.
 
     >>> grid_shape(28), grid_shape(12), grid_shape(1)
     ((4, 7), (3, 4), (1, 1))
@@ -67,18 +64,15 @@ def tile_axes(figure, count, rows, columns):
 
 
 def check_array(array, name, dimensions):
-    """Returns `array` as finite float32 numbers with the named dimensions.
+    """Returns `array` as finite float32 numbers.
 
     Args:
         array: array-like.
         name: str, what it is called in an error.
         dimensions: str, the names of its dimensions, such as "rows, columns".
 
-    Returns:
-        float32 array.
-
     Raises:
-        ValueError: there are other dimensions, none of something, NaN or infinity.
+        ValueError: it has other dimensions, is empty, or holds NaN or infinity.
     """
     array = np.asarray(array, "float32")
     if array.ndim != dimensions.count(",") + 1 or not array.size:
@@ -93,11 +87,11 @@ def check_array(array, name, dimensions):
     return array
 
 
-def check_count(count, things, name, wanted):
-    """Raises ValueError unless there are as many things as wanted."""
+def check_count(count, things, name, counted):
+    """Raises ValueError unless `things` are as many as what is `counted`."""
     if len(things) != count:
         raise ValueError(
-            f"{name} must be as many as the {wanted}, {count}, got {len(things)}."
+            f"{name} must be as many as the {counted}, {count}, got {len(things)}."
         )
 
 
@@ -130,37 +124,14 @@ def show_mosaic(axes, tiles, **style):
 
 
 def _numbers(count, side, gap):
-    """The middles of `count` tiles and their numbers, of many every second or so."""
+    # The middles of the tiles and their numbers, of many every second or so.
     numbers = range(1, count + 1, math.ceil(count / 24))
     return [(n - 1) * (side + gap) + (side - 1) / 2 for n in numbers], numbers
 
 
-def axes_beside(figure, axes, left, width):
-    """Returns new axes as high as `axes`.
-
-    Args:
-        figure: matplotlib Figure or SubFigure.
-        axes: matplotlib Axes.
-        left: float, inches from the right side of `axes` on, or where negative, from
-            its left side.
-        width: float, inches.
-
-    Returns:
-        matplotlib Axes.
-    """
-    from matplotlib.transforms import ScaledTranslation, blended_transform_factory
-
-    side = ScaledTranslation(0 if left < 0 else 1, 0, axes.transAxes)
-    inches = figure.dpi_scale_trans + side
-    return axes.inset_axes(
-        [left, 0, width, 1],
-        transform=blended_transform_factory(inches, axes.transAxes),
-    )
-
-
 def add_color_bar(figure, axes, image, label):
-    """Adds the bar of an image, as high as its axes, over mid-grey."""
-    bar = figure.colorbar(image, cax=axes_beside(figure, axes, 0.1, 0.15))
+    """Adds the colour bar of an image beside one or more axes, over mid-grey."""
+    bar = figure.colorbar(image, ax=axes, aspect=25, pad=0.02)
     bar.set_label(label, fontsize=SMALL + 1, parse_math=False)
     bar.outline.set_visible(False)
     bar.ax.set_facecolor("0.5")

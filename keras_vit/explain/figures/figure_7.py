@@ -1,5 +1,7 @@
 """Figure 7 of the paper: filters, position embeddings, attention distance."""
 
+import itertools
+
 import numpy as np
 
 from keras_vit.explain.figures.canvas import (
@@ -15,7 +17,7 @@ from keras_vit.explain.figures.canvas import (
 )
 from keras_vit.layers.sizes import pair
 
-# The palette of Okabe and Ito, told apart with every kind of colour vision; heads
+# The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
 HEAD_COLORS = (
     "#0072B2",
@@ -162,7 +164,7 @@ def draw_attention_distance(distance, title, image_size=None):
         distance: float array (layers, images, heads), in pixels, such as
             `attention_distance` returns.
         title: str, what stands above: the model.
-        image_size: int or (height, width) in pixels. With it, a dashed line tells the
+        image_size: int or (height, width) in pixels. With it, a dashed line marks the
             distance of attention that is the same everywhere in the image.
 
     Returns:
@@ -170,7 +172,7 @@ def draw_attention_distance(distance, title, image_size=None):
 
     Raises:
         ValueError: `distance` is of another shape, negative or not finite, or
-            `image_size` is no size.
+            `image_size` is not a size.
 
     Source:
         Figure 7 (right) and Appendix D.7 of https://arxiv.org/abs/2010.11929.
@@ -215,33 +217,38 @@ def _show_distance(figure, distance):
     depth = np.arange(1, layers + 1)
     means, spread = distance.mean(axis=1), distance.std(axis=1)
     axes = figure.subplots()
-    dots = []
-    for head in range(heads):
-        color = HEAD_COLORS[head % len(HEAD_COLORS)]
-        marker = HEAD_MARKERS[head // len(HEAD_COLORS) % len(HEAD_MARKERS)]
-        mean, deviation = means[:, head], spread[:, head]
-        if images > 1:
-            axes.vlines(
-                depth,
-                mean - deviation,
-                mean + deviation,
-                color=color,
-                alpha=0.25,
-                linewidth=1,
-            )
-        dots.append(
-            axes.scatter(
-                depth,
-                mean,
-                s=18,
-                color=color,
-                marker=marker,
-                linewidth=0,
-                alpha=0.85,
-                zorder=2,
-            )
+    styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
+    dots = [
+        axes.errorbar(
+            depth,
+            mean,
+            deviation if images > 1 else None,
+            color=(color, 0.85),
+            ecolor=(color, 0.25),
+            elinewidth=1,
+            linestyle="",
+            marker=marker,
+            markersize=4.5,
+            markeredgewidth=0,
         )
-    _name_heads(axes, dots, images)
+        for mean, deviation, (marker, color) in zip(
+            means.T, spread.T, styles, strict=False
+        )
+    ]
+    named = [f"Head {number}" for number in range(1, heads + 1)][:HEADS_NAMED]
+    also = ["…"] * (heads > HEADS_NAMED)
+    also += [f"± 1 SD of\n{images} images"] * (images > 1)
+    # What is there in words alone has no symbol.
+    nothing = axes.plot([], [], linestyle="")
+    axes.legend(
+        [*dots[:HEADS_NAMED], *(nothing * len(also))],
+        [*named, *also],
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        fontsize=SMALL,
+        frameon=False,
+        handletextpad=0.2,
+    )
     axes.set(
         xlabel="Network depth (layer)",
         ylabel="Mean attention distance (pixels)",
@@ -254,33 +261,8 @@ def _show_distance(figure, distance):
     return axes
 
 
-def _name_heads(axes, dots, images):
-    """Names the first heads, as the paper's legend does, and the lines."""
-    from matplotlib.lines import Line2D
-
-    names = [f"Head {number}" for number in range(1, len(dots) + 1)][:HEADS_NAMED]
-    named = dots[:HEADS_NAMED]
-    if len(dots) > HEADS_NAMED:
-        names.append("…")
-        named.append(Line2D([], [], linestyle=""))
-    if images > 1:
-        names.append(f"± 1 SD of\n{images} images")
-        named.append(
-            Line2D([], [], linestyle="", marker="|", markersize=12, color="0.7")
-        )
-    axes.legend(
-        named,
-        names,
-        loc="upper left",
-        bbox_to_anchor=(1, 1),
-        fontsize=SMALL,
-        frameon=False,
-        handletextpad=0.2,
-    )
-
-
 def _uniform_distance(height, width):
-    """The mean distance between two places taken at random in an image.
+    """Returns the mean distance between two random places in an image.
 
     >>> round(_uniform_distance(100, 100), 1)
     52.1
@@ -323,23 +305,12 @@ def draw_figure_7(filters, similarity, distance, title):
         name = f"{kind} filters\n(first {len(components)} principal components)"
         panels.append((name, 5.6, _show_filters, (components, shares)))
     if similarity is not None:
-        panels.append(
-            (
-                "Position embedding similarity",
-                5.2,
-                _show_similarity,
-                (_checked_similarity(similarity),),
-            )
-        )
+        arrays = (_checked_similarity(similarity),)
+        name = "Position embedding similarity"
+        panels.append((name, 5.2, _show_similarity, arrays))
     if distance is not None:
-        panels.append(
-            (
-                "Mean attention distance",
-                5.4,
-                _show_distance,
-                (_checked_distance(distance),),
-            )
-        )
+        arrays = (_checked_distance(distance),)
+        panels.append(("Mean attention distance", 5.4, _show_distance, arrays))
     if not panels:
         raise ValueError(
             "There is nothing to draw: pass filters, similarity or distance."

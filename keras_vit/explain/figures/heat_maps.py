@@ -5,7 +5,6 @@ import numpy as np
 from keras_vit.explain.figures.canvas import (
     SMALL,
     add_color_bar,
-    axes_beside,
     grid_shape,
     new_figure,
     show_mosaic,
@@ -22,7 +21,7 @@ from keras_vit.explain.figures.photos import (
 # Perceptually uniform, lighter step by step also for the colour-blind, and saturated
 # from blue to yellow: neither end can be taken for the black, grey or white of a photo.
 COLORS = "plasma"
-# How wide the photo beside the heads is, in inches.
+# The width of the photo beside the heads in inches.
 PHOTO = 1.4
 
 
@@ -30,12 +29,12 @@ def draw_overlay(image, map, title, label):
     """Draws a photo, and a heat map over it.
 
     The photo below the map is grey, so that all colour is the map's: plasma, which
-    is perceptually uniform and as clear to the colour-blind. What is zero is not
-    coloured. The bar shows the colours as they are over mid-grey.
+    is perceptually uniform and as clear to the colour-blind. Zero has no colour. The
+    bar shows the colours as they are over mid-grey.
 
     Args:
         image: array (height, width, 1 or 3), uint8 or float in [-1, 1].
-        map: float array (rows, columns), a number a patch, not negative.
+        map: float array (rows, columns), one number per patch, not negative.
         title: str, what stands above: the model and the layer.
         label: str, what the map's numbers are; it stands at the colour bar, which has
             them from 0 to their maximum.
@@ -105,13 +104,13 @@ def draw_layers(image, maps, title):
     for number, (cell, heat) in enumerate(zip(cells, maps, strict=True), start=1):
         shown = _show_heat(cell, photo, heat, 1)
         cell.set_title(f"Layer {number}", fontsize=SMALL + 1)
-    last_of_row = cells[columns - 2]
-    add_color_bar(figure, last_of_row, shown, "Share of the\nlayer's maximum")
+    everything = [first, *cells]
+    add_color_bar(figure, everything, shown, "Share of the\nlayer's maximum")
     return figure
 
 
 def _show_heat(axes, photo, heat, largest):
-    """Shows a map over the grey photo, and returns the map's AxesImage."""
+    """Shows a map over the grey photo, and returns its AxesImage."""
     axes.imshow(as_grey(photo))
     return axes.imshow(
         stretch(heat, *photo.shape[:2]),
@@ -122,7 +121,7 @@ def _show_heat(axes, photo, heat, largest):
 
 
 def _clear_at_zero():
-    """The colour map, without colour at zero and with more of it the higher."""
+    """Returns the colour map, transparent at zero and less so the higher."""
     import matplotlib
     from matplotlib.colors import ListedColormap
 
@@ -166,8 +165,9 @@ def draw_heads(image, maps, title):
     aspect = len(photo) / photo.shape[1]
     tile = min(0.9, 12 / heads, 11 / (layers * aspect))
     width, height = tile * heads, tile * aspect * layers
-    figure = new_figure(width + 3.2, max(height, PHOTO * aspect) + 0.9, title)
-    axes = figure.subplots()
+    size = width + 3.2, max(height, PHOTO * aspect) + 0.9
+    figure = new_figure(*size, title, layout="constrained")
+    corner, axes = figure.subplots(1, 2, width_ratios=(PHOTO, width))
     shown = show_mosaic(
         axes, maps, cmap=COLORS, vmin=0, vmax=1, aspect=aspect * columns / rows
     )
@@ -176,7 +176,6 @@ def draw_heads(image, maps, title):
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0, labelsize=SMALL)
     add_color_bar(figure, axes, shown, "Share of the\nmap's maximum")
-    corner = axes_beside(figure, axes, -0.5 - PHOTO, PHOTO)
     corner.imshow(photo)
     corner.set_anchor("NE")
     corner.set_axis_off()

@@ -1,4 +1,4 @@
-"""Photos beside what the model makes of them, two and two."""
+"""Photos beside pictures of what a model attends to, or of its features."""
 
 import math
 
@@ -12,13 +12,7 @@ from keras_vit.explain.figures.canvas import (
     tile_axes,
     wrapped,
 )
-from keras_vit.explain.figures.photos import (
-    as_photo,
-    check_maps,
-    enlarge,
-    relative,
-    stretch,
-)
+from keras_vit.explain.figures.photos import as_photo, check_maps, relative, stretch
 
 PAIRS_A_ROW = 3
 # The width of a pair in inches.
@@ -26,15 +20,15 @@ PAIR = 4.2
 
 
 def draw_attention(images, maps, titles, title):
-    """Draws photos beside what is attended to of them, as the paper's Figure 6.
+    """Draws photos beside what the model attends to in them, as the paper's Figure 6.
 
     The second photo is the first times its map, which is divided by its maximum and
-    stretched over the photo smoothly: what gets no attention is black.
+    stretched over the photo smoothly: pixels without attention are black.
 
     Args:
         images: sequence of arrays (height, width, 1 or 3), uint8 or float in [-1, 1];
             they may differ in size.
-        maps: sequence of float arrays (rows, columns), one an image: attention to each
+        maps: sequence of float arrays (rows, columns), one per image: attention to each
             patch, such as the rollout's of `patch_map`.
         titles: sequence of str, what stands below each pair.
         title: str, what stands above: the model and what is shown of it.
@@ -43,9 +37,8 @@ def draw_attention(images, maps, titles, title):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: images, maps and titles are not equally many or none, or an image
-            or a map is none: see the shapes above; maps hold no negative number, NaN
-            or infinity.
+        ValueError: there are no images, not as many maps or titles, or one of another
+            shape; or maps hold a negative number, NaN or infinity.
 
     Source:
         Figure 6 and Appendix D.7 of https://arxiv.org/abs/2010.11929.
@@ -80,8 +73,8 @@ def draw_features(images, colors, titles, title):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: images, colours and titles are not equally many or none, or an
-            image or the colours are none: see the shapes and ranges above.
+        ValueError: there are no images, not as many colours or titles, or one of
+            another shape or range.
 
     Source:
         Figure 1 of https://arxiv.org/abs/2304.07193 shows patch features so.
@@ -96,28 +89,23 @@ def draw_features(images, colors, titles, title):
     colors = check_array(colors, "Colours", "images, rows, columns, 3")
     if colors.shape[3] != 3 or colors.min() < 0 or colors.max() > 1:
         raise ValueError(
-            "Colours must be three numbers in [0, 1] a patch, got shape "
+            "Colours must be three numbers in [0, 1] per patch, got shape "
             f"{colors.shape} and values from {colors.min():g} to {colors.max():g}: "
             "pass what principal_colors returns."
         )
     check_count(len(images), colors, "Colours", "images")
     photos = [as_photo(image) for image in images]
-    pictures = [
-        enlarge(patches, *photo.shape[:2])
-        for photo, patches in zip(photos, colors, strict=True)
-    ]
-    return _draw_pairs(photos, pictures, ("Input", "Patch features"), titles, title)
+    return _draw_pairs(photos, colors, ("Input", "Patch features"), titles, title)
 
 
 def _draw_pairs(photos, pictures, headings, titles, title):
-    """Photos on the left and pictures of their size on the right of each pair."""
     check_count(len(photos), titles, "titles", "images")
     if not photos:
         raise ValueError("There is no image to draw: pass one or more.")
     rows = math.ceil(len(photos) / PAIRS_A_ROW)
     columns = math.ceil(len(photos) / rows)
-    height = np.mean([2 * len(photo) / photo.shape[1] for photo in photos])
-    size = PAIR * columns, (height + 0.35) * rows + 0.7
+    mean_height = np.mean([2 * len(photo) / photo.shape[1] for photo in photos])
+    size = PAIR * columns, (mean_height + 0.35) * rows + 0.7
     figure = new_figure(*size, title, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12)
     cells = tile_axes(figure, len(photos), rows, columns)
@@ -125,14 +113,17 @@ def _draw_pairs(photos, pictures, headings, titles, title):
         zip(cells, photos, pictures, titles, strict=True)
     ):
         cell.set_axis_on()
-        width = photo.shape[1]
-        gap = math.ceil(width / 60)
-        white = np.ones((len(photo), gap, 3), "float32")
-        cell.imshow(np.concatenate([photo, white, picture], axis=1))
+        height, width = photo.shape[:2]
+        right = width + math.ceil(width / 60)
+        cell.imshow(photo, extent=(0, width, height, 0))
+        cell.imshow(
+            picture, extent=(right, right + width, height, 0), interpolation="nearest"
+        )
+        cell.set_xlim(0, right + width)
         cell.spines[:].set_visible(False)
         cell.set_anchor("N")
         cell.set_yticks([])
-        middles = [width / 2, 1.5 * width + gap] if place < columns else []
+        middles = [width / 2, right + width / 2] if place < columns else []
         cell.set_xticks(middles, headings[: len(middles)], fontsize=10)
         cell.tick_params(length=0, labeltop=True, labelbottom=False)
         caption = wrapped(name, PAIR - 0.4, SMALL + 1)

@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import keras
@@ -22,6 +23,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit import layers
+from keras_vit.layers.forward_pass import Watcher, running
 from keras_vit.layers.gelu import gelu
 
 HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
@@ -55,7 +57,12 @@ LAYERS = {
     ),
     "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
-        {"num_heads": 3, "dropout_rate": 0.4, "relative_positions": True},
+        {
+            "num_heads": 3,
+            "dropout_rate": 0.4,
+            "relative_positions": True,
+            "grid_size": (2, 3),
+        },
         (2, 7, 24),
         (2, 7, 24),
         # A bias of the keys shifts all scores of a row alike.
@@ -83,6 +90,7 @@ LAYERS = {
             "activation": "gelu",
             "layer_norm_epsilon": 0.1,
             "relative_positions": True,
+            "grid_size": (2, 3),
         },
         (2, 7, 24),
         (2, 7, 24),
@@ -143,14 +151,16 @@ def test_common_behaviour_as_released(name, tmp_path):
     init_arguments, input_shape, output_shape, options = LAYERS[name]
 
     def make(**kwargs):
-        kept = {"relative_positions": False}
+        kept = {"relative_positions": False, "grid_size": None}
         layer = getattr(layers, name)(**{**init_arguments, **kept}, **kwargs)
         return built(layer, *input_shape)
 
     tokens = normal(input_shape)
     assert len(make().trainable_variables) == options["num_weights"] - 1
     check_shapes(
-        getattr(layers, name)(**{**init_arguments, "relative_positions": False}),
+        getattr(layers, name)(
+            **{**init_arguments, "relative_positions": False, "grid_size": None}
+        ),
         input_shape,
         output_shape,
     )
@@ -331,8 +341,17 @@ def test_class_token_only(name, training):
         assert pair[1].shape == (given.shape[0], 3, 1, 7)
     first = layer(tokens, training=training, class_token_only=True)
     np.testing.assert_allclose(numpy(first), numpy(output)[:, :1], atol=2e-6)
-    _, row = layer(tokens, return_attention_weights=True, class_token_only=True)
-    np.testing.assert_allclose(numpy(row), numpy(weights)[:, :, :1], atol=1e-6)
+    seen = []
+    watcher = Watcher(lambda weights: seen.append(weights.shape) or weights)
+    for context in (contextlib.nullcontext(), running(watcher=watcher)):
+        with context:
+            first, row = layer(
+                tokens, return_attention_weights=True, class_token_only=True
+            )
+        np.testing.assert_allclose(numpy(first), numpy(output)[:, :1], atol=2e-6)
+        np.testing.assert_allclose(numpy(row), numpy(weights)[:, :, :1], atol=1e-6)
+    # A block computes all tokens for whoever watches.
+    assert seen == [(2, 3, 7 if name == "TransformerBlock" else 1, 7)]
 
 
 @pytest.mark.parametrize("class_token_only", [False, True])
@@ -409,7 +428,8 @@ def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
     layer = getattr(keras_vit, name)(
-        **{**init_arguments, "relative_positions": False}, dtype="mixed_bfloat16"
+        **{**init_arguments, "relative_positions": False, "grid_size": None},
+        dtype="mixed_bfloat16",
     )
     tokens = keras.Input((None, 24))
     output, weights = layer(tokens, return_attention_weights=True)
@@ -728,6 +748,16 @@ def test_layers_can_be_frozen():
                 keras.Input((None, 24))
             ),
             "relative_positions needs a known number of tokens.*fixed height",
+        ),
+        (
+            lambda: keras_vit.TransformerBlock(3, 40, grid_size=2)(
+                keras.Input((None, 24))
+            ),
+            "attention with grid_size needs a known number of tokens",
+        ),
+        (
+            lambda: keras_vit.SelfAttention(3, grid_size=(2, 3))(ops.ones((1, 8, 24))),
+            "grid of 2x3 patches and at most one class token, got 8",
         ),
         (
             lambda: keras_vit.TransformerBlock(3, 40, dropout_rate=1.0),

@@ -1,6 +1,7 @@
 """The position embeddings of the paper's appendix D.4, in layers and in models."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -12,22 +13,24 @@ from keras_vit import (
     VARIANTS,
     VisionTransformer,
     ViTConfig,
+    at_image_size,
     layers,
     load_released_weights,
     save_released_weights,
 )
+from keras_vit.structure import num_prefix_tokens
 
-PLAIN = ViTConfig(hidden_size=24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
-# Kind, place, and the parameters it adds to 12 patches (2 x 6) of size 24 in 3 blocks,
+PLAIN = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+# Kind, place, and the parameters it adds to 12 patches (2 x 6) of size 24 in 2 blocks,
 # without a class token and with one.
 KINDS = [
     ("learned", "stem", 12 * 24, 24),
-    ("learned", "every_layer", 3 * 12 * 24, 3 * 24),
+    ("learned", "every_layer", 2 * 12 * 24, 2 * 24),
     ("learned", "every_layer_shared", 12 * 24, 24),
     ("2d", "stem", (2 + 6) * 12, 24),
-    ("2d", "every_layer", 3 * (2 + 6) * 12, 3 * 24),
+    ("2d", "every_layer", 2 * (2 + 6) * 12, 2 * 24),
     ("2d", "every_layer_shared", (2 + 6) * 12, 24),
-    ("relative", "stem", 3 * 23 * 8, 3 * 2 * 8),
+    ("relative", "stem", 2 * 23 * 8, 2 * 2 * 8),
     ("none", "stem", 0, 0),
 ]
 SIZE = (16, 48)
@@ -152,6 +155,20 @@ def test_relative_blocks_pass_all_arguments_on():
         np.testing.assert_allclose(numpy(first), numpy(expected)[:, :1], atol=1e-5)
 
 
+def test_attention_knows_the_grid_of_another_image_size():
+    images = keras.Input((16, 48, 3))
+    tokens = layers.ClassToken()(layers.PatchEncoder(8, 24)(images))
+    block = layers.TransformerBlock(3, 40, grid_size=(2, 6))
+    model = keras.Model(images, block(tokens))
+    assert block.attention.num_prefix_tokens == 1
+    [copy] = [
+        layer
+        for layer in at_image_size(model, (24, 32)).layers
+        if isinstance(layer, layers.TransformerBlock)
+    ]
+    assert (copy.grid_size, copy.attention.num_prefix_tokens) == ((3, 4), 1)
+
+
 def test_embeddings_start_as_the_learned_ones_do():
     for layer, names in (
         (layers.AddPositionEmbs2D((30, 40)), ("column_embedding", "row_embedding")),
@@ -163,15 +180,30 @@ def test_embeddings_start_as_the_learned_ones_do():
             assert deviation == pytest.approx(0.02, rel=0.05)
 
 
-@pytest.mark.parametrize(("kind", "place", "of_patches", "of_class_token"), KINDS)
-@pytest.mark.parametrize("pooling", ["token", "gap"])
-def test_models(kind, place, of_patches, of_class_token, pooling, tmp_path):
+@functools.cache
+def params_without(pooling):
+    none = config_of("none", "stem")
+    model = VisionTransformer(none, image_size=SIZE, classes=5, pooling=pooling)
+    return model.count_params()
+
+
+# Where they are added makes no difference to what a class token adds to each.
+CASES = [("token", *kind) for kind in KINDS]
+CASES += [("gap", *kind) for kind in KINDS if kind[1] == "stem"]
+
+
+@pytest.mark.parametrize(
+    ("pooling", "kind", "place", "of_patches", "of_class_token"), CASES
+)
+def test_models(pooling, kind, place, of_patches, of_class_token, tmp_path):
     model = random_model(config_of(kind, place), pooling=pooling)
-    none = VisionTransformer(
-        config_of("none", "stem"), image_size=SIZE, classes=5, pooling=pooling
-    )
     added = of_patches + (of_class_token if pooling == "token" else 0)
-    assert model.count_params() - none.count_params() == added
+    assert model.count_params() - params_without(pooling) == added
+    assert num_prefix_tokens(model) == (pooling == "token")
+    if kind == "relative":
+        attention = model.get_layer("encoder_block_0").attention
+        assert attention.grid_size == (2, 6)
+        assert attention.num_prefix_tokens == (pooling == "token")
     paths = [variable.path for variable in model.weights]
     assert len(set(paths)) == len(paths)
 
@@ -185,9 +217,6 @@ def test_models(kind, place, of_patches, of_class_token, pooling, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(numpy(loaded(images)), found)
-    again = type(model).from_config(model.get_config())
-    again.set_weights(model.get_weights())
-    np.testing.assert_array_equal(numpy(again(images)), found)
 
 
 @pytest.mark.parametrize("place", ["stem", "every_layer", "every_layer_shared"])
@@ -197,7 +226,7 @@ def test_where_they_are_added(kind, place):
     images = normal((2, *SIZE, 3))
     kinds = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
     adding = [layer for layer in model.layers if isinstance(layer, kinds)]
-    assert len(adding) == (3 if place == "every_layer" else 1)
+    assert len(adding) == (2 if place == "every_layer" else 1)
 
     def table(layer):
         if kind == "learned":
@@ -205,7 +234,7 @@ def test_where_they_are_added(kind, place):
         return table_reference(layer, class_token=True)
 
     tokens = model.get_layer("class_token")(model.get_layer("embedding")(images))
-    for index in range(3):
+    for index in range(2):
         if place != "stem":
             layer = adding[index % len(adding)]
         elif index == 0:

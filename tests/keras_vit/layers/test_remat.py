@@ -66,14 +66,15 @@ def restart(layer, seed=0):
     ("rates", "compiled"),
     [
         ({}, False),
-        *(({name: rate}, False) for name, rate in RATES.items()),
+        # The other layers draw nothing.
+        ({"stochastic_depth_rate": 0.4}, False),
         (RATES, False),
         # Keras compiles nothing else without a trainer.
         *([(RATES, True)] if BACKEND == "tensorflow" else []),
     ],
 )
 def test_gradients_and_seeds_are_those_without(rates, compiled):
-    tokens = normal((16, 7, 24))
+    tokens = normal((8, 7, 24))
     found = {}
     for remat in (False, True):
         layer = Calls(rates, compiled, remat=remat)
@@ -102,9 +103,9 @@ def test_gradients_and_seeds_are_those_without(rates, compiled):
 
 
 def test_training_a_model_is_the_same():
-    config = ViTConfig(24, num_layers=3, num_heads=3, mlp_dim=40, patch_size=8)
-    images = normal((16, 16, 16, 3))
-    labels = np.arange(16) % 2
+    config = ViTConfig(24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
+    images = normal((8, 16, 16, 3))
+    labels = np.arange(8) % 2
     found = []
     for remat in (False, True):
         model = VisionTransformer(
@@ -121,13 +122,14 @@ def test_training_a_model_is_the_same():
         # XLA takes its time to compile; JAX has nothing else.
         jit = "auto" if BACKEND == "jax" else False
         model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit)
-        history = model.fit(images, labels, batch_size=8, epochs=2, verbose=0)
+        history = model.fit(images, labels, batch_size=4, verbose=0)
         found.append((history.history["loss"], model.get_weights(), model))
     (losses, plain, model), (again, remat, _) = found
     np.testing.assert_allclose(again, losses, rtol=1e-5)
     for one, two in zip(plain, remat, strict=True):
         np.testing.assert_allclose(two, one, atol=2e-6)
-    assert len(states(model)) == 1 + 2 * 3 + 2
+    # Of the dropout at the stem and in each block, and of the last block's depth.
+    assert len(states(model)) == 1 + 2 * 2 + 1
 
 
 def kept_bytes(layer, tokens):

@@ -17,8 +17,9 @@ from small_models import HYBRID, PLAIN, made
 
 import keras_vit
 import zoo
-from keras_vit import BiTResNet, VisionTransformer, ViTConfig
-from keras_vit.models.bit_resnet import BiTConfig
+from keras_vit import VisionTransformer, ViTConfig
+from train import baselines
+from train.baselines import BiTConfig, BiTResNet
 
 BIT = BiTConfig((1, 1))
 
@@ -41,7 +42,7 @@ def files(tmp_path_factory):
         randomize(model)
     return {
         vit: keras_vit.save_released_weights(small, folder / "vit.npz"),
-        bit: keras_vit.save_bit_weights(resnet, folder / "bit.npz"),
+        bit: baselines.save_bit_weights(resnet, folder / "bit.npz"),
     }
 
 
@@ -154,7 +155,7 @@ class TestHabits:
             (lambda **o: VisionTransformer("ViT-Ti_16", **o), "VisionTransformer"),
             (lambda **o: keras_vit.ViT_B16(None, **o), "ViT_B16"),
             (lambda **o: BiTResNet("BiT-R50x1", **o), "BiTResNet"),
-            (keras_vit.BiT_R50x1, "BiT_R50x1"),
+            (baselines.BiT_R50x1, "BiT_R50x1"),
         ],
     )
     @pytest.mark.parametrize(
@@ -330,7 +331,9 @@ class TestDefaults:
             asked.append(weights)
             raise zoo.StoreError("told")
 
-        monkeypatch.setattr("keras_vit.weights.read_weights", read_weights)
+        monkeypatch.setattr(
+            "keras_vit.models.vision_transformer.read_weights", read_weights
+        )
 
         def ask(function, **options):
             with pytest.raises(zoo.StoreError, match="told"):
@@ -397,7 +400,9 @@ class TestDefaults:
         """With a small file in the place of the pre-trained one."""
         small = zoo.read(files[vit])
         monkeypatch.setitem(keras_vit.VARIANTS, "ViT-B_16", PLAIN)
-        monkeypatch.setattr("keras_vit.weights.read_weights", lambda *_: small)
+        monkeypatch.setattr(
+            "keras_vit.models.vision_transformer.read_weights", lambda *_: small
+        )
         for options in ({"pooling": "gap"}, {"head_bias_init": -1.0}):
             for classes in (3, small.classes):
                 model = keras_vit.ViT_B16(classes=classes, **options)
@@ -464,7 +469,7 @@ def test_zero_heads_advise_what_was_released(
     classes, variant, advised, tmp_path, monkeypatch
 ):
     path = keras_vit.save_released_weights(vit(classes=classes), tmp_path / "zero.npz")
-    monkeypatch.setattr("keras_vit.weights._variant", lambda _: variant)
+    monkeypatch.setattr("keras_vit.weights.loading._variant", lambda _: variant)
     with pytest.warns(UserWarning, match="all zeros") as record:
         of_file(path)
     assert ("augreg-imagenet21k" in str(record[0].message)) == advised

@@ -16,7 +16,7 @@ from peer_models import IMAGENET, TIMM_NAMES, difference, photos
 
 import zoo
 from keras_vit import VARIANTS, VisionTransformer
-from zoo.semantics import Semantics
+from zoo.network import Semantics
 
 pytestmark = pytest.mark.slow
 

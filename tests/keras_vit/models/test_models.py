@@ -8,6 +8,7 @@ from harness import global_policy, normal, numpy, randomize
 from keras import ops
 
 import keras_vit
+import zoo
 from keras_vit import VARIANTS, VisionTransformer, ViTConfig
 
 # 1000 classes, 224x224, no pre_logits: `models_test.py` of the released code.
@@ -84,6 +85,8 @@ def test_parameters_of_the_variants(variant, without_memory):
 
 
 def test_tables_are_whole():
+    assert keras_vit.ViTConfig is zoo.ViTConfig
+    assert VARIANTS is zoo.ARCHITECTURES
     assert VARIANTS.keys() == PARAMETERS.keys() == FUNCTIONS.keys()
     functions = {function.__name__ for function in FUNCTIONS.values()}
     assert functions < set(keras_vit.__all__)
@@ -385,12 +388,13 @@ def test_channels(config, channels):
 
 
 def test_learns():
-    model = VisionTransformer(PLAIN, image_size=16, classes=2)
+    config = dataclasses.replace(PLAIN, num_layers=1)
+    model = VisionTransformer(config, image_size=16, classes=2)
     images = normal((16, 16, 16, 3))
     labels = np.arange(16) % 2
     images[labels == 1] += 0.5
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(1e-2), loss)
+    model.compile(keras.optimizers.Adam(1e-2), loss, jit_compile=False)
     history = model.fit(images, labels, epochs=8, batch_size=16, verbose=0)
     losses = history.history["loss"]
     np.testing.assert_allclose(losses[0], np.log(2), rtol=1e-4)

@@ -16,7 +16,7 @@ from peer_models import IMAGENET, TIMM_NAMES, difference, photos
 import keras_vit
 import zoo
 from keras_vit import VARIANTS, VisionTransformer, ViTConfig
-from zoo.semantics import Semantics
+from zoo.network import Semantics
 
 # The largest difference as a fraction of the largest logit; a whole ResNet of random
 # weights makes more of each rounding.

@@ -6,7 +6,6 @@ from keras import ops
 
 import keras_vit
 from keras_vit import (
-    BiTResNet,
     Predictor,
     VisionTransformer,
     ViTConfig,
@@ -16,8 +15,9 @@ from keras_vit import (
 )
 from keras_vit.layers import StdConv2D
 from keras_vit.layers.int8 import Int8Dense, Int8StdConv2D
-from keras_vit.models.bit_resnet import BiTConfig
 from keras_vit.weights.quantization import int8_and_scale, is_quantized
+from train import baselines
+from train.baselines import BiTConfig, BiTResNet
 
 SIZES = {"hidden_size": 24, "num_layers": 2, "num_heads": 3, "mlp_dim": 40}
 PLAIN = ViTConfig(**SIZES, patch_size=8)
@@ -174,7 +174,7 @@ def test_convolutions_keep_the_standardised_kernel(padding, epsilons):
 
 @pytest.mark.parametrize(
     ("name", "policy"),
-    [("token", "float32"), ("token", "mixed_float16"), ("hybrid", "mixed_bfloat16")],
+    [("token", "float32"), ("hybrid", "mixed_bfloat16")],
 )
 def test_survives_saving_and_cloning(name, policy, tmp_path):
     model = made(name, policy)
@@ -298,7 +298,7 @@ def test_released_files_hold_float_weights(tmp_path):
         load_released_weights(quantized, tmp_path / "float.npz")
     assert not (tmp_path / "int8.npz").exists()
     with pytest.raises(ValueError, match=message):
-        keras_vit.save_bit_weights(quantize_weights(made("bit")), tmp_path / "int8.npz")
+        baselines.save_bit_weights(quantize_weights(made("bit")), tmp_path / "int8.npz")
 
 
 def test_heads_of_a_model_stay_dense():
@@ -311,7 +311,7 @@ def test_heads_of_a_model_stay_dense():
 def test_answers_as_before_on_photos(shared):
     image = pytest.importorskip("PIL.Image")
     photos = []
-    for path in sorted((shared / "photos" / "imagenet").glob("*.jp*g"))[:100]:
+    for path in sorted((shared / "photos" / "imagenet").glob("*.jp*g"))[:20]:
         photo = image.open(path).convert("RGB")
         left, top = (photo.width - 224) // 2, (photo.height - 224) // 2
         photos.append(np.asarray(photo.crop((left, top, left + 224, top + 224))))
@@ -320,6 +320,6 @@ def test_answers_as_before_on_photos(shared):
     model = keras_vit.load_model(weights)
     expected = Predictor(model, 20)(images)
     found = Predictor(quantize_weights(model), 20)(images)
-    # Of 500 photos 98.0% keep their answer, and no logit is off by more than 0.48.
+    # Of 500 photos 98% keep their answer, and no logit is off by more than 0.48.
     assert (found.argmax(axis=1) == expected.argmax(axis=1)).mean() >= 0.95
     assert 0.01 < rms(found - expected) < 0.1

@@ -9,20 +9,21 @@ from small_models import PLAIN, made
 import keras_vit
 import zoo
 from keras_vit import quantize_weights
-from keras_vit.models.bit_resnet import BiTConfig
+from train import baselines
+from train.baselines import BiTConfig
 
 BIT = BiTConfig((1, 1))
 
 
 def bit(**options):
-    model = keras_vit.BiTResNet(BIT, image_size=32, classes=5, **options)
+    model = baselines.BiTResNet(BIT, image_size=32, classes=5, **options)
     randomize(model)
     return model
 
 
 KINDS = {
     "vit": (made, keras_vit.save_released_weights, keras_vit.load_released_weights),
-    "bit": (bit, keras_vit.save_bit_weights, keras_vit.load_bit_weights),
+    "bit": (bit, baselines.save_bit_weights, baselines.load_bit_weights),
 }
 
 
@@ -230,7 +231,7 @@ def test_both_pairs_are_alike(kind, tmp_path, monkeypatch):
     different = (
         keras_vit.VisionTransformer(PLAIN, image_size=32, channels=4)
         if kind == "vit"
-        else keras_vit.BiTResNet(BIT, image_size=32, channels=4)
+        else baselines.BiTResNet(BIT, image_size=32, channels=4)
     )
     before = [numpy(weight) for weight in different.weights]
     with pytest.raises(zoo.CheckpointError, match=r"\(7, 7, 3, 64\)|\(8, 8, 3, 24\)"):

@@ -68,8 +68,8 @@ def test_resnet50v2_takes_images_in_unit_range():
 
 
 def test_weights_of_files(tmp_path):
-    bit = keras_vit.BiT_R50x1(image_size=64, classes=11)
-    path = keras_vit.save_bit_weights(bit, tmp_path / "bit.npz")
+    bit = baselines.BiT_R50x1(image_size=64, classes=11)
+    path = baselines.save_bit_weights(bit, tmp_path / "bit.npz")
     model = baselines.build("BiT-R50x1", weights=path, image_size=32, classes=3)
     kept = {variable.path: variable for variable in model.variables}
     body = [one for one in bit.variables if not one.path.startswith("head/")]
@@ -187,7 +187,7 @@ def test_multiply_adds_of_bit():
         described = peer(bit_peer_models.describe_bit, "resnetv2_50x1_bit", (96, 65))
     finally:
         peer.close()
-    model = keras_vit.BiT_R50x1(image_size=(96, 65))
+    model = baselines.BiT_R50x1(image_size=(96, 65))
     assert compute.multiply_adds(model) == described["multiply_adds"]
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
 from train.explain.photos import Photos  # noqa: E402
-from train.export import exporting  # noqa: E402
+from train.export import run  # noqa: E402
 from train.inference import given_model  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
 
@@ -65,7 +65,7 @@ def test_models(home, goldens):
     shutil.copy(home / "model.keras", home / "run" / "model.keras")
     assert given_model.load("~/run").name == "run"
     with pytest.raises(RunError, match="There is no file|cannot be used"):
-        exporting.export("~/none.npz", ["tflite"], "~/out")
+        run.export("~/none.npz", ["tflite"], "~/out")
 
 
 def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):

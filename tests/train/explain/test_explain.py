@@ -18,6 +18,7 @@ import small_models
 
 import keras_vit
 from keras_vit import explain
+from train import baselines
 from train.common.errors import RunError
 from train.explain import book, explaining, looks
 from train.explain.photos import LONGER_SIDE, Photos
@@ -332,14 +333,14 @@ def test_page_in_a_browser(report, chromium, tmp_path):
         chromium(only)
 
 
-BIT = keras_vit.models.bit_resnet.BiTConfig(depths=(1, 1), width_factor=1)
+BIT = baselines.BiTConfig(depths=(1, 1), width_factor=1)
 NO_ATTENTION = dict.fromkeys(
     ("attention", *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
 )
 
 
 def bit():
-    model = keras_vit.BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
+    model = baselines.BiTResNet(BIT, image_size=small_models.SIZE, classes=5)
     small_models.randomize(model)
     return model
 

@@ -1,25 +1,31 @@
+import collections
 import dataclasses
 import importlib.util
 import zipfile
 
+import flatbuffers
 import keras
 import numpy as np
 import pytest
-from small_models import HYBRID, MODELS, PLAIN, SIZE, made
+from flatbuffers import number_types as N
+from harness import global_policy
+from scipy.stats import norm
+from small_models import HYBRID, PLAIN, SIZE, made, of, positions
 
 from keras_vit import preprocess_input
 from train.common.errors import RunError
 from train.export import tflite
-from train.export.tflite import write_tflite
-from train.export.tflite.products import products
+from train.export.tflite import quantization, write_tflite
+from train.export.tflite.quantization import Product, products, quantize
 
 interpreter = pytest.importorskip(
     "ai_edge_litert.interpreter", reason="pip install '.[export]'"
 )
 pytest.importorskip("ai_edge_quantizer")
 
-# Patches, six for each of two blocks, and a head.
-PRODUCTS = 1 + 2 * 6 + 1
+ONE_BLOCK = dataclasses.replace(PLAIN, num_layers=1)
+# Patches, six of the block, and a head.
+PRODUCTS = 1 + 6 + 1
 
 
 def images(number=4, channels=3, seed=0):
@@ -54,12 +60,47 @@ def relative(found, right):
 
 @pytest.fixture(scope="module")
 def model():
-    return made()
+    return made(ONE_BLOCK)
 
 
 @pytest.fixture(scope="module")
 def calibration():
     return images(16, seed=1)
+
+
+@pytest.fixture(scope="module")
+def converted(model):
+    """The plain model as the bytes of a float32 file, to quantize."""
+    return tflite._converted(model, "float32", dynamic_batch=False)
+
+
+def kinds(content):
+    """How many products a file computes how."""
+    return collections.Counter(product.kind for product in products(content))
+
+
+# All that small models have, several at a time: conversion takes seconds.
+MODELS = {
+    "plain": {},
+    "gray, softmax": {
+        **of(PLAIN, activation="gelu", patch_size=(8, 12)),
+        "channels": 1,
+        "classifier_activation": "softmax",
+        "representation_size": 16,
+    },
+    "a head for each token, 2d positions": {
+        **positions("2d", "every_layer"),
+        "pooling": None,
+    },
+    "all tokens, relative, remat and dropout": {
+        **positions("relative"),
+        "pooling": None,
+        "include_top": False,
+        "remat": True,
+        "dropout_rate": 0.1,
+        "stochastic_depth_rate": 0.1,
+    },
+}
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -73,21 +114,18 @@ def test_logits_are_those_of_the_model(kind, tmp_path):
 
 
 def test_a_model_in_half_precision_is_exported_in_float32(tmp_path):
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        mixed = made()
-    finally:
-        keras.config.set_dtype_policy("float32")
+    with global_policy("mixed_bfloat16"):
+        mixed = made(ONE_BLOCK)
     write_tflite(mixed, tmp_path / "model.tflite")
-    plain = made()
+    plain = made(ONE_BLOCK)
     plain.set_weights(mixed.get_weights())
     found = answers(tmp_path / "model.tflite", images())
     assert relative(found, expected(plain, images())) < 1e-5
 
 
-def test_names_and_operations(model, tmp_path):
+def test_names_and_operations(converted, tmp_path):
     path = tmp_path / "model.tflite"
-    write_tflite(model, path)
+    path.write_bytes(converted)
     run = interpreter.Interpreter(model_path=str(path))
     assert run.get_signature_list() == {
         "serving_default": {"inputs": ["images"], "outputs": ["logits"]}
@@ -121,7 +159,7 @@ def test_float16(model, tmp_path):
 
 
 def test_dynamic_is_a_quarter_of_the_size(tmp_path):
-    model = made(dataclasses.replace(PLAIN, hidden_size=96, mlp_dim=384))
+    model = made(dataclasses.replace(PLAIN, hidden_size=96, mlp_dim=384, num_layers=1))
     path = tmp_path / "model.tflite"
     computed = write_tflite(model, path, precision="dynamic")
     assert computed["dynamic"] >= PRODUCTS - 1  # the head of five classes is small
@@ -139,21 +177,25 @@ def test_int8_products_are_static_but_for_the_head(model, calibration, tmp_path)
     assert 0 < relative(found, expected(model, images())) < 0.1
 
 
-def test_a_hybrid_in_int8(tmp_path):
-    model = made(HYBRID)
+def test_a_hybrid_in_float32_and_int8(tmp_path):
+    model = made(HYBRID, pooling="gap", representation_size=16)
     path = tmp_path / "model.tflite"
-    for precision in ("dynamic", "int8"):
-        write_tflite(model, path, precision=precision, calibration=images(16, seed=1))
-        kinds = {
+    content = tflite._converted(model, "float32", dynamic_batch=False)
+    path.write_bytes(content)
+    assert relative(answers(path, images()), expected(model, images())) < 1e-5
+    for static in (False, True):
+        quantized = quantize(content, images(16, seed=1), static=static)
+        path.write_bytes(quantized)
+        found = {
             product.kind
-            for product in products(path.read_bytes())
+            for product in products(quantized)
             if product.operation == "CONV_2D"
         }
-        assert kinds == {"static" if precision == "int8" else "dynamic"}
+        assert found == {"static" if static else "dynamic"}
         assert relative(answers(path, images()), expected(model, images())) < 0.2
 
 
-def test_a_perceptron_with_one_huge_value_is_not_static(calibration, tmp_path):
+def test_an_mlp_with_one_huge_value_is_not_static(calibration):
     model = made(dataclasses.replace(PLAIN, mlp_dim=320))
     # One token is all but zero outside channel 3, and one hidden unit answers to that.
     positions = model.get_layer("position_embedding").position_embedding
@@ -165,20 +207,19 @@ def test_a_perceptron_with_one_huge_value_is_not_static(calibration, tmp_path):
     kernel[:, 0], bias[0] = 1e3 * (np.arange(24) == 3), -4e3
     mlp.expand.kernel.assign(kernel)
     mlp.expand.bias.assign(bias)
-    path = tmp_path / "model.tflite"
-    write_tflite(model, path, precision="int8", calibration=calibration)
+    content = tflite._converted(model, "float32", dynamic_batch=False)
     dynamic = {
         product.name
-        for product in products(path.read_bytes())
+        for product in products(quantize(content, calibration, static=True))
         if product.kind == "dynamic"
     }
     assert any("encoder_block_0_1/mlp_1/project" in name for name in dynamic)
     assert not any("encoder_block_1_1/mlp_1/project" in name for name in dynamic)
 
 
-def test_uint8_takes_pixels(model, calibration, tmp_path):
+def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
     path = tmp_path / "model.tflite"
-    write_tflite(model, path, precision="int8", calibration=calibration, uint8=True)
+    path.write_bytes(quantize(converted, calibration, static=True, uint8=True))
     run = interpreter.Interpreter(model_path=str(path))
     [given], [output] = run.get_input_details(), run.get_output_details()
     assert given["dtype"] == output["dtype"] == np.uint8
@@ -190,41 +231,120 @@ def test_uint8_takes_pixels(model, calibration, tmp_path):
     assert relative(found, expected(model, preprocess_input(pixels))) < 0.1
 
 
-def test_more_agreement_keeps_more_in_float16(model, calibration, tmp_path):
+def test_more_agreement_keeps_more_in_float16(model, converted, calibration, tmp_path):
     path = tmp_path / "model.tflite"
     right = expected(model, images())
     kept, errors = [], []
-    for agreement in (0.5, 0.9, 0.9999):
-        computed = write_tflite(
-            model,
-            path,
-            precision="dynamic",
-            calibration=calibration,
-            min_agreement=agreement,
+    for agreement in (0.5, 1.0):
+        content = quantize(
+            converted, calibration, static=False, min_agreement=agreement
         )
-        assert sum(computed.values()) == PRODUCTS
-        kept.append(computed.get("float16", 0))
+        path.write_bytes(content)
+        assert sum(kinds(content).values()) == PRODUCTS
+        kept.append(kinds(content)["float16"])
         errors.append(relative(answers(path, images()), right))
-    print(kept, errors)
-    assert kept == sorted(kept) and kept[0] < kept[-1]
-    assert errors[-1] < errors[0]
+    assert kept[0] < kept[1] and errors[1] < errors[0]
 
 
-def test_metadata_name_the_classes_and_the_range(model, tmp_path):
-    path = tmp_path / "model.tflite"
+def test_what_is_kept_in_float16():
+    """By hand: what changes most for its size, until the estimate is small enough."""
+    known = [
+        Product(name, "FULLY_CONNECTED", "float32", elements, (0, 1), "x")
+        for name, elements in (("a", 1), ("b", 1), ("c", 100))
+    ]
+    errors = {"a": 1.0, "b": 9.0, "c": 10.0}
+    answers = np.array([[0.0, 6.0], [2.0, 0.0]])  # gaps of 6 and 2
+    allowed = {}
+    for left in (20.0, 11.0, 10.0):
+        noise = np.sqrt(2.0 * left)
+        allowed[left] = norm.sf([6.0 / noise, 2.0 / noise]).mean()
+    for left, kept in (20.0, []), (11.0, ["b"]), (10.0, ["b", "a"]):
+        min_agreement = 1 - 1.5 * (allowed[left] + 1e-6)
+        assert quantization._kept(known, errors, answers, min_agreement) == kept
+    assert quantization._kept(known, errors, answers, 1.0) == ["b", "a", "c"]
+
+
+@pytest.fixture(scope="module")
+def metadata(model, converted, tmp_path_factory):
+    """The metadata of a file with class names, as bytes."""
+    path = tmp_path_factory.mktemp("metadata") / "model.tflite"
     names = ["tench", "goldfish", "white shark", "müßig", ""]
-    write_tflite(model, path, class_names=names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tflite, "_converted", lambda *_: converted)
+        write_tflite(model, path, class_names=names)
     with zipfile.ZipFile(path) as archive:
         assert archive.read("labels.txt").decode().split("\n")[:-1] == names
-    schema = pytest.importorskip(
-        "mediapipe.tasks.metadata.metadata_schema_py_generated",
-        reason="the standard's own reader: pip install mediapipe",
-    )
     from ai_edge_litert.tools import flatbuffer_utils
 
     content = flatbuffer_utils.read_model(str(path))
     [entry] = [known for known in content.metadata if known.name == b"TFLITE_METADATA"]
-    data = bytes(bytearray(content.buffers[entry.buffer].data))
+    return bytes(bytearray(content.buffers[entry.buffer].data))
+
+
+class Reader:
+    """Reads a flatbuffer by the numbers of its fields."""
+
+    def __init__(self, data, position=None):
+        if position is None:
+            position = flatbuffers.encode.Get(N.UOffsetTFlags.packer_type, data, 0)
+        self.table = flatbuffers.table.Table(data, position)
+
+    def place(self, number):
+        return self.table.Pos + self.table.Offset(4 + 2 * number)
+
+    def text(self, number):
+        return self.table.String(self.place(number)).decode()
+
+    def number(self, number, kind):
+        return self.table.Get(kind, self.place(number))
+
+    def inner(self, number):
+        return Reader(self.table.Bytes, self.table.Indirect(self.place(number)))
+
+    def only(self, number):
+        """The only table of a vector."""
+        offset = self.place(number) - self.table.Pos
+        assert self.table.VectorLen(offset) == 1
+        place = self.table.Indirect(self.table.Vector(offset))
+        return Reader(self.table.Bytes, place)
+
+    def floats(self, number):
+        offset = self.place(number) - self.table.Pos
+        start, count = self.table.Vector(offset), self.table.VectorLen(offset)
+        return np.frombuffer(self.table.Bytes, "<f4", count, start).tolist()
+
+
+def test_metadata_name_the_classes_and_the_range(model, metadata):
+    """By the field numbers of metadata_schema.fbs."""
+    assert metadata[4:8] == b"M001"
+    root = Reader(metadata)
+    assert root.text(0) == model.name and root.text(7) == "1.0.0"
+    assert "32x48x3" in root.text(1) and "8 float32" in root.text(1)
+    graph = root.only(3)
+    images, output = graph.only(2), graph.only(3)
+    assert (images.text(0), output.text(0)) == ("images", "logits")
+    content = images.inner(3)
+    assert content.number(0, N.Uint8Flags) == 2
+    image = content.inner(1)
+    assert image.number(0, N.Uint8Flags) == 1
+    size = image.inner(1)
+    width, height = (size.number(number, N.Uint32Flags) for number in (0, 1))
+    assert (height, width) == SIZE
+    unit = images.only(4)
+    assert unit.number(0, N.Uint8Flags) == 1
+    assert unit.inner(1).floats(0) == unit.inner(1).floats(1) == [127.5]
+    assert images.inner(5).floats(0) == [1] and images.inner(5).floats(1) == [-1]
+    assert output.inner(3).number(0, N.Uint8Flags) == 1
+    file = output.only(6)
+    assert file.text(0) == "labels.txt" and file.number(2, N.Uint8Flags) == 2
+
+
+def test_metadata_by_the_standards_own_reader(model, metadata):
+    schema = pytest.importorskip(
+        "mediapipe.tasks.metadata.metadata_schema_py_generated",
+        reason="pip install mediapipe",
+    )
+    data = metadata
     assert schema.ModelMetadata.ModelMetadataBufferHasIdentifier(data, 0)
     found = schema.ModelMetadataT.InitFromObj(
         schema.ModelMetadata.GetRootAsModelMetadata(data, 0)
@@ -252,7 +372,7 @@ def test_metadata_name_the_classes_and_the_range(model, tmp_path):
         ({"precision": "int8", "calibration": images() * 127.5}, "preprocess_input"),
         ({"precision": "dynamic", "uint8": True}, 'uint8 needs precision="int8"'),
         ({"precision": "dynamic", "min_agreement": 0.9}, "pass calibration"),
-        ({"precision": "float16", "min_agreement": 0.9}, "of dynamic and int8"),
+        ({"precision": "float16", "min_agreement": 0.9}, "to dynamic and int8"),
         (
             {"precision": "int8", "min_agreement": 99.5, "calibration": images()},
             "between 0 and 1",
@@ -302,7 +422,8 @@ def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
         write_tflite(model, tmp_path / "model.tflite")
 
 
-def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(model, converted, tmp_path, monkeypatch):
+    monkeypatch.setattr(tflite, "_converted", lambda *_: converted)
     path = tmp_path / "model.tflite"
     path.write_bytes(b"old")
 

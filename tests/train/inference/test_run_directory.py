@@ -345,3 +345,14 @@ def test_photos_that_change_parts_are_other_data(tmp_path):
     old = {name: noted[name] for name in ("training images", "classes")}
     directory.data.write_text(json.dumps(old | {"validation images": 0}))
     check(tmp_path / "moved")
+
+
+def test_a_model_without_fields_of_later_versions_is_the_same(tmp_path):
+    before = {"dataset": "a", "model": {"hidden_size": 16, "activation": None}}
+    now = {"dataset": "a", "model": {"hidden_size": 16, "input_mean": None}}
+    directory = RunDirectory(tmp_path / "run").claim(before)
+    directory.model.touch()
+    directory.claim(now)
+    now["model"]["activation"] = "gelu"
+    with pytest.raises(RunError, match="holds a run with other settings: model"):
+        directory.claim(now)

@@ -1,5 +1,3 @@
-import csv
-
 import made_index
 import pytest
 from made_index import B16, B16_30, B16_I1K, R26, R26_OTHER, bucket  # noqa: F401
@@ -235,14 +233,16 @@ def test_what_the_index_says_anew_is_not_guessed_at(index):
 
 def test_an_index_of_the_real_size_is_quick(index):
     [row] = [row for row in made_index.rows() if row["adapt_filename"] == PETS]
-    with open(index, "w", newline="") as file:
-        writer = csv.DictWriter(file, made_index.COLUMNS)
-        writer.writeheader()
+    cells = [str(row[name]) for name in made_index.COLUMNS]
+    assert made_index.COLUMNS[-2:] == ("filename", "adapt_filename")
+    start = ",".join(cells[:-2])
+    with open(index, "w") as file:
+        print(",".join(made_index.COLUMNS), file=file)
         for number in range(759):
             name = f"R26_S_32-i21k-300ep-{number}"
             for tuning in range(68):
                 tuned = f"{name}--oxford_iiit_pet-steps_{tuning}k-res_384"
-                writer.writerow({**row, "filename": name, "adapt_filename": tuned})
+                print(start, name, tuned, sep=",", file=file)
     assert len(augreg.file_names()) == 759 + 51612
     assert augreg.best("R26_S_32").release == "R26_S_32-i21k-300ep-758"
     with pytest.raises(zoo.CatalogError, match="Did you mean"):

@@ -1,4 +1,3 @@
-import dataclasses
 import subprocess
 import sys
 import urllib.parse
@@ -88,7 +87,7 @@ def test_parameters_are_those_of_the_released_code(card):
     architecture = zoo.ARCHITECTURES[variant]
     assert architecture.count_parameters(224, 1000) == parameters
     assert architecture.hidden_size == hidden_size
-    assert architecture.stride * side == 224
+    assert architecture.stride == (224 // side, 224 // side)
     if card.pooling == "gap":
         assert GAP_PARAMETERS[variant] == card.parameters
         return
@@ -116,36 +115,6 @@ def test_file_sizes_are_four_bytes_a_parameter(card):
     # An array costs some 300 bytes more: headers of the archive and of NumPy.
     overhead = 0.25 if copies == 3 else 0.11
     assert expected - rounding <= listed <= expected + rounding + overhead
-
-
-@pytest.fixture
-def without_memory():
-    """Models whose variables are never allocated: up to 2.5 GB each."""
-    keras = pytest.importorskip("keras")
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-    keras.utils.clear_session(free_memory=False)
-
-
-@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.handle)
-def test_every_card_builds(card, without_memory):
-    import keras_vit
-
-    variant = card.variant.removesuffix("-gap-norep")
-    model = keras_vit.VisionTransformer(
-        variant,
-        image_size=card.image_size,
-        classes=card.classes,
-        representation_size=card.representation_size,
-        pooling=card.pooling,
-    )
-    assert model.count_params() == card.parameters
-    config = keras_vit.VARIANTS[variant]
-    stride = card.architecture.stride
-    assert config.stride == (stride, stride)
-    for field in dataclasses.fields(card.architecture):
-        found = getattr(config, field.name)
-        assert found == getattr(card.architecture, field.name)
 
 
 def test_what_the_heads_are_good_for():

@@ -6,28 +6,11 @@ import shutil
 
 import pytest
 from made_index import bucket  # noqa: F401
+from published_card import CARD
 
 import zoo
 from zoo.catalog import registry
 from zoo.store import hub
-
-CARD = {
-    "name": "flowers",
-    "architecture": {"hidden_size": 48, "patch_size": 16},
-    "image_size": [32, 48],
-    "channels": 3,
-    "classes": 2,
-    "class_names": ["daisy", "rose"],
-    "parameters": 10,
-    "weights": "model.npz",
-    "file_size": 40,
-    "sha256": 64 * "0",
-    "data_set": "photos",
-    "metrics": {"test_accuracy": 0.5},
-    "base": None,
-    "variant": None,
-    "licence": "apache-2.0",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +185,7 @@ def test_a_server_that_is_down_is_remembered(served, bucket, monkeypatch):  # no
     served({"format": 1, "models": [CARD]})
     assert list(registry.models()) == ["flowers"]
     (bucket.folder / "registry" / "registry.json").unlink()
-    with pytest.warns(UserWarning, match="404.*what it was before"):
+    with pytest.warns(UserWarning, match="404.*copy of the last download"):
         assert list(registry.models()) == ["flowers"]
 
 

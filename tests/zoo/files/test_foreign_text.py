@@ -8,12 +8,13 @@ import pickle
 
 import numpy as np
 import pytest
-from test_registry import CARD
+from published_card import CARD
 
 import zoo
 from train.common.errors import RunError
 from train.reports import markdown
-from zoo import commands, store, text
+from zoo import __main__ as zoo_command
+from zoo import store, text
 from zoo.__main__ import main
 from zoo.catalog import registry
 from zoo.files import description
@@ -187,7 +188,7 @@ def test_names_of_files(tmp_path, capsys):
 
 
 def test_complaints_are_one_line(capsys):
-    commands.complain(f"a\n{NASTY}" + "b" * 10**6)
+    zoo_command._complain(f"a\n{NASTY}" + "b" * 10**6)
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert is_clean(err)
@@ -327,7 +328,7 @@ def test_damaged_notes_of_a_transfer_begin_anew(headers, tmp_path):
     )
     assert part.headers == {}
     assert (part.length, part.validator, part.md5s) == (None, None, [])
-    assert not part.can_go_on
+    assert not part.is_resumable
 
 
 @pytest.mark.parametrize("table", [[], 7, {"0": "ab"}, {"0": [1, 2]}, {"0": None}])

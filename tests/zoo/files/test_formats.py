@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo import released_names
 from zoo.files import foreign, h5, names, safetensors, timm
-from zoo.semantics import Semantics
+from zoo.network import Semantics
+from zoo.released_names import BLOCK
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 SHARED = pathlib.Path(__file__).parents[4] / "shared"
@@ -69,6 +71,20 @@ class TestNames:
         for name in MODELS:
             for released in golden(name).arrays:
                 assert names.foreign_name("timm", released), released
+
+    def test_arrays_of_another_feature_are_rows_of_a_table(self, monkeypatch):
+        shapes = golden().shapes
+        names = [f"{BLOCK}_{block}/LayerScale_0/scale" for block in range(3)]
+        scales = dict.fromkeys(names, (48,))
+        assert released_names.measure(shapes | scales)[1][0] == f"unknown {names[0]}"
+        rows = {"LayerScale_0/scale": ("hidden_size",)}
+        table = released_names.OPTIONAL_BLOCK_ARRAYS
+        monkeypatch.setitem(table, "layer_scale", rows)
+        assert released_names.measure(shapes)[1] == []
+        assert released_names.measure(shapes | scales)[1] == []
+        assert released_names.features(scales) == {"layer_scale"}
+        del scales[names[1]]
+        assert released_names.measure(shapes | scales)[1] == [f"missing {names[1]}"]
 
     @pytest.mark.parametrize("number", ["01", "-1", "x", ""])
     def test_other_numbers_are_unknown(self, number):
@@ -313,7 +329,7 @@ class TestH5:
         for make in (compressed, text, external):
             with h5py.File(path, "w") as file:
                 make(file)
-            with pytest.raises(zoo.CheckpointError, match="'a', which is no plain"):
+            with pytest.raises(zoo.CheckpointError, match="'a', which is not a plain"):
                 zoo.read(path)
 
     def test_random_damage_never_escapes_as_another_error(self, h5py, tmp_path):
@@ -356,7 +372,11 @@ class TestSettings:
             ("transformers", {"model_type": "dinov2"}, "type 'dinov2'"),
             ("transformers", {"hidden_act": "relu"}, "hidden_act 'relu'"),
             ("transformers", {"hidden_size": 64}, r"64 .the arrays have 48"),
-            ("transformers", {"num_attention_heads": 5}, "no multiple of 5 heads"),
+            (
+                "transformers",
+                {"num_attention_heads": 5},
+                "axes .head size. inputs, of 5 heads",
+            ),
             ("transformers", {"num_attention_heads": "3"}, "cannot be read"),
             ("transformers", {"layer_norm_eps": -1}, "cannot be read"),
             ("transformers", {"image_size": 224}, r"grid of .28, 28. patches"),
@@ -402,7 +422,7 @@ class TestSettings:
         shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
         sizes = {**dataclasses.asdict(base), **shapes, "class_token": True}
         said = timm.describe(tmp_path, sizes)
-        assert (said.num_heads or base.num_heads) == heads
+        assert (said.config.num_heads or base.num_heads) == heads
 
     def test_semantics_in_place_of_what_is_said(self, tmp_path):
         path = self.settings(tmp_path, "timm", {})

@@ -226,7 +226,7 @@ HOSTILE = {
     "10^5 blocks": lambda: without_blocks(
         **{f"{STACKED}.npy": npy(np.zeros((10**5, 1), "float16"))}
     ),
-    "4000 arrays": lambda: many(4000),
+    "2000 arrays": lambda: many(2000),
     "more members than are counted": lambda: crowded(200_000),
     "a few more members than are counted": lambda: crowded(10_001),
     "a bomb that is just one": lambda: squeezed(11),

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.util
 import json
 import pathlib
@@ -7,9 +8,10 @@ import peer_models
 import pytest
 
 import zoo
+from zoo import ViTConfig
 from zoo.files import description, names, safetensors
 from zoo.files.description import Description
-from zoo.semantics import Semantics
+from zoo.network import Semantics
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 INDEX = "model.safetensors.index.json"
@@ -108,12 +110,16 @@ def test_every_naming(folder, tmp_path):
 def test_what_the_headers_say(tmp_path):
     said = Semantics("gelu", 1e-5)
     theirs = names.from_released("timm", golden().arrays, 3)
-    write(tmp_path, theirs, description.to_metadata(Description(said, 3)))
+    write(
+        tmp_path,
+        theirs,
+        description.to_metadata(Description(dataclasses.replace(said, num_heads=3))),
+    )
     checkpoint = zoo.read(tmp_path)
     assert (checkpoint.semantics, checkpoint.num_heads) == (said, 3)
     rewrite(tmp_path, SECOND, lambda arrays: None)
     zoo.read(tmp_path)  # one without a header does not contradict the others
-    other = description.to_metadata(Description(Semantics(), 3))
+    other = description.to_metadata(Description(ViTConfig(num_heads=3)))
     file = safetensors.Safetensors(tmp_path / SECOND)
     arrays = {key: np.asarray(file.check(key)) for key in file.keys}
     safetensors.write(tmp_path / SECOND, arrays, other)
@@ -197,7 +203,7 @@ def test_many_problems_are_counted(folder):
 def test_no_file_elsewhere_is_read(name, folder):
     (folder.parent / "secret.safetensors").write_bytes(b"secret")
     change(folder, places(folder) | {"cls_token": name})
-    with pytest.raises(zoo.CheckpointError, match="which is no file beside it"):
+    with pytest.raises(zoo.CheckpointError, match="which is not a file beside it"):
         zoo.read(folder)
 
 

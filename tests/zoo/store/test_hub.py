@@ -1,13 +1,14 @@
 """The Hugging Face hub, as a server on this machine plays it.
 
-`huggingface_hub` reads its environment when it is imported, so each call is made in a
-process of its own.
+`huggingface_hub` reads its environment when it is imported: calls are made in a process
+that all tests share, and in one of its own where a test has another environment.
 """
 
 import errno
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -22,59 +23,115 @@ pytest.importorskip("huggingface_hub", reason="it speaks to the hub")
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 HANDLE = "hf://somebody/vit"
-CALL = """
-import json, sys
+# Starts a process of its own, which keeps nothing in memory from earlier calls.
+OWN = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+WORKER = """
+import json, os, sys
 import zoo
-from zoo import hub
+from zoo.store import hub
 assert "huggingface_hub" not in sys.modules
-name, args, kwargs = json.loads(sys.argv[1])
-try:
-    print("RESULT", getattr(hub, name)(*args, **kwargs))
-except zoo.StoreError as error:
-    print("ERROR", error)
+for line in sys.stdin:
+    name, args, kwargs, environment = json.loads(line)
+    for variable in ("HF_TOKEN", "KERAS_VIT_OFFLINE"):
+        os.environ.pop(variable, None)
+    os.environ.update(environment)
+    try:
+        answer = ["RESULT", str(getattr(hub, name)(*args, **kwargs))]
+    except zoo.StoreError as error:
+        answer = ["ERROR", str(error)]
+    print("ANSWER", json.dumps(answer), flush=True)
 """
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(scope="module")
+def hub_of_all():
     with hub_server.running() as running:
         yield running
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
+def server(hub_of_all):
+    """A hub without repositories."""
+    for held in ("repositories", "large", "requests", "messages"):
+        getattr(hub_of_all, held).clear()
+    hub_of_all.broken = None
+    return hub_of_all
+
+
+@pytest.fixture(scope="module")
+def home_of_all(tmp_path_factory):
+    return tmp_path_factory.mktemp("hub") / "home"
 
 
 @pytest.fixture
-def call(server, home):
-    """Calls a function of zoo.store.hub; gives its result, or raises its error."""
+def home(home_of_all):
+    """Where downloads are kept: nothing yet."""
+    if home_of_all.is_file():
+        home_of_all.unlink()
+    shutil.rmtree(home_of_all, ignore_errors=True)
+    return home_of_all
 
-    def call(name, *args, environment=(), **kwargs):
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("HF_", "HUGGINGFACE", "KERAS_VIT"))
-            and not name.lower().endswith("_proxy")
-        }
-        process = subprocess.run(
-            [sys.executable, "-c", CALL, json.dumps([name, args, kwargs])],
+
+@pytest.fixture(scope="module")
+def start(hub_of_all, home_of_all):
+    """Starts a worker in an environment."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("HF_", "HUGGINGFACE", "KERAS_VIT"))
+        and not name.lower().endswith("_proxy")
+    }
+
+    def start(environment):
+        return subprocess.Popen(
+            [sys.executable, "-c", WORKER],
             env={
                 **inherited,
-                "HF_HOME": str(home),
-                "HF_ENDPOINT": server.url,
+                "HF_HOME": str(home_of_all),
+                "HF_ENDPOINT": hub_of_all.url,
                 "HF_HUB_DISABLE_XET": "1",
                 "HF_HUB_DISABLE_TELEMETRY": "1",
-                **dict(environment),
+                **environment,
             },
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
-        kind, _, text = process.stdout.partition(" ")
-        assert kind in ("RESULT", "ERROR"), process.stdout + process.stderr
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def worker(start):
+    with start({}) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def call(worker, start, server, home):
+    """Calls a function of zoo.store.hub; gives its result, or raises its error."""
+
+    def ask(process, *question):
+        print(json.dumps(question), file=process.stdin, flush=True)
+        for line in process.stdout:
+            if line.startswith("ANSWER "):
+                return json.loads(line.removeprefix("ANSWER "))
+        raise AssertionError("the worker ended")
+
+    def call(name, *args, environment=(), **kwargs):
+        environment = dict(environment)
+        question = (name, args, kwargs, environment)
+        if environment.keys() <= {"HF_TOKEN", "KERAS_VIT_OFFLINE"}:
+            kind, text = ask(worker, *question)
+        else:
+            with start(environment) as process:
+                kind, text = ask(process, *question)
+                process.stdin.close()
         if kind == "ERROR":
-            raise zoo.StoreError(text.strip())
-        return text.strip()
+            raise zoo.StoreError(text)
+        return text
 
     return call
 
@@ -213,9 +270,10 @@ class TestFetch:
         with pytest.raises(zoo.StoreError, match="OFFLINE is set: unset it"):
             call("fetch", HANDLE, environment=environment)
         assert server.requests == []
-        folder = call("fetch", HANDLE)
+        folder = call("fetch", HANDLE, environment=OWN)
         server.requests.clear()
-        assert call("fetch", HANDLE, environment=environment) == folder
+        again = {**OWN, **environment}
+        assert call("fetch", HANDLE, environment=again) == folder
         assert server.requests == []
 
     @pytest.mark.parametrize("gone", ["model.safetensors", "preprocessor_config.json"])
@@ -231,7 +289,7 @@ class TestFetch:
         unreachable = {"HF_ENDPOINT": "http://127.0.0.1:9"}
         with pytest.raises(zoo.StoreError, match="Connect.*Check the network"):
             call("fetch", HANDLE, environment=unreachable)
-        folder = call("fetch", HANDLE)
+        folder = call("fetch", HANDLE, environment=OWN)
         assert call("fetch", HANDLE, environment=unreachable) == folder
 
     def test_a_hub_out_of_order(self, server, call):
@@ -347,7 +405,7 @@ def test_names_that_are_none(name):
 
 @pytest.mark.parametrize("revision", ["", "..", "../../x", "a//b", "/a", "a b", "a@b"])
 def test_revisions_that_are_none(revision):
-    with pytest.raises(zoo.StoreError, match="is no branch, tag or commit"):
+    with pytest.raises(zoo.StoreError, match="is not a branch, tag or commit"):
         hub.fetch(f"{HANDLE}@{revision}")
 
 

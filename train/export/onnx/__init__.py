@@ -1,8 +1,8 @@
-"""A model as an ONNX file, a graph of a few standard operators.
+"""Writer of ONNX files, graphs of a few standard operators.
 
-The graph is written layer by layer rather than converted from TensorFlow's: it comes
-out in a second with any backend of Keras, keeps layer norms and GELUs as the single
-operators that runtimes are fast with, and half precision where it is harmless.
+The graph is written layer by layer instead of converted from TensorFlow's: that takes
+a second on any backend of Keras, keeps layer norms and GELUs as the single operators
+that runtimes optimize, and restricts half precision to where it is harmless.
 """
 
 import contextlib
@@ -14,51 +14,51 @@ import keras
 import numpy as np
 
 from keras_vit.lean import blocks_for_class_token
-from train.common.errors import RunError
+from train.common import packages
 from train.common.files import whole_file
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
 from train.inference.heads import has_head
 from train.inference.model_writing import check_class_names
 
-# The first with GELU as an operator, of October 2023.
+# The first opset with a GELU operator, of October 2023.
 OPSET = 20
-# Protobuf reads no file of 2 GiB; the graph without its weights takes less than this.
+# Protobuf's limit of 2 GiB, less room for the graph without its weights.
 _LARGEST_FILE = 2**31 - 2**25
 _PRECISIONS = ("float32", "float16")
 
 
 def write_onnx(model, path, *, precision="float32", class_names=None):
-    """Writes a model as ONNX of opset 20, with standard operators alone.
+    """Writes a model as an ONNX file of opset 20, with standard operators only.
 
     ONNX Runtime 1.17 and later run it, on any device. Its input `images` is float32
-    (batch, height, width, channels) in [-1, 1], of any batch and of the model's height
-    and width. Its output is float32: `logits` (batch, classes); `probabilities` where
-    the head has an activation; or `features` of a model without head, which without
-    pooling are those of all tokens.
+    (batch, height, width, channels) in [-1, 1], of any batch size and of the model's
+    height and width. Its output is float32: `logits` (batch, classes); `probabilities`
+    where the head has an activation; or `features` of a model without head, which
+    without pooling are those of all tokens.
 
-    With `precision="float16"` weights and computation are in float16, but for the
-    statistics of norms, the softmax and means over tokens or places, which are in
-    float32; so are input and output. The file is half as large. ONNX Runtime's CPU
-    device converts as it goes and is a tenth slower with it.
+    With `precision="float16"` weights and computation are in float16, except for the
+    statistics of norms, the softmax, means over tokens or positions, and the input and
+    output, which are float32. The file is half as large. ONNX Runtime's CPU device
+    converts at run time and is a tenth slower with it.
 
-    The metadata has `opset`, `precision`, `input_range` and, where there are any,
-    `class_names`, as a JSON list.
+    The metadata are `opset`, `precision`, `input_range` and, where there are any,
+    `class_names`, a JSON list.
 
     Weights of 2 GB and more do not fit into an ONNX file. They are then in a second
-    one beside it, of the same name with `.data` behind it, and both must stay
-    together under their names. It takes its place just before the first does.
+    file with `.data` appended to its name, and both must stay together under their
+    names. It is replaced just before the first is.
 
     Args:
         model: a functional `keras.Model` of `keras_vit`, of any variant, head and
-            pooling. One of mixed precision is written as what it is in float32, and
-            one with int8 weights with what these stand for.
-        path: str or path of the file, in a folder that is there.
+            pooling. Mixed precision is written as float32, and int8 weights as the
+            floats that they represent.
+        path: str or path of the file, in an existing folder.
         precision: `"float32"` or `"float16"`.
         class_names: None, or a sequence of str in the order of the logits.
 
     Raises:
-        ValueError: the model has a layer that is not ours, an argument is unknown or
+        ValueError: the model has a layer of another library, an argument is unknown or
             does not fit the model, or a weight is too large for float16.
         RunError: the package onnx is missing, or the file cannot be written.
 
@@ -79,24 +79,28 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
     steps = _steps(model)
     if class_names is not None:
         check_class_names(class_names, model)
-    onnx = _package()
+    packages.need("Writing ONNX", ("onnx",), extra="export")
+    import onnx
+
     path = pathlib.Path(path)
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
     proto = onnx.ModelProto(
-        ir_version=onnx.helper.find_min_ir_version_for(
-            [onnx.helper.make_opsetid("", OPSET)]
-        ),
-        opset_import=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=onnx.helper.find_min_ir_version_for(opsets),
+        opset_import=opsets,
         producer_name="keras_vit",
         producer_version=importlib.metadata.version("keras_vit"),
     )
-    _add_metadata(proto, precision, class_names)
+    metadata = {"opset": str(OPSET), "precision": precision, "input_range": "[-1, 1]"}
+    if class_names is not None:
+        metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
+    onnx.helper.set_model_props(proto, metadata)
     size = model.count_params() * np.dtype(precision).itemsize
     with contextlib.ExitStack() as stack:
         whole = stack.enter_context(whole_file(path))
         data = None
         if size > _LARGEST_FILE:
             beside = path.with_name(f"{path.name}.data")
-            # What is entered last leaves first.
+            # Entered last, so put in place first.
             temporary = stack.enter_context(whole_file(beside))
             data = stack.enter_context(temporary.open("wb"))
         _fill(Graph(onnx, proto.graph, precision, data), model, steps)
@@ -109,56 +113,36 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
             whole.write_bytes(proto.SerializeToString())
 
 
-def _package():
-    try:
-        import onnx
-    except ImportError as error:
-        raise RunError(
-            "Writing ONNX needs the package onnx, which is not installed: "
-            "pip install onnx"
-        ) from error
-    return onnx
-
-
 def _steps(model):
-    """The calls of layers from images to output: (layer's name, function, options)."""
+    """Returns the layer calls in order: (layer's name, function, options)."""
     try:
         config = model.get_config()
     except NotImplementedError:
-        config = {}  # of a class with arguments of its own
+        config = {}  # of a subclass with arguments of its own
     if (
         "output_layers" not in config
         or not len(model.inputs) == len(model.outputs) == 1
     ):
         raise ValueError(
-            f"{model.name} is no functional model of one input and one output: pass a "
-            "model as keras_vit makes it."
+            f"{model.name} is not a functional model of one input and one output: pass "
+            "a model of keras_vit."
         )
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
     output, steps = config["output_layers"], []
-    alone = {block.name for block in blocks_for_class_token(model)}
+    class_token_only = {block.name for block in blocks_for_class_token(model)}
     name, index, _ = output if isinstance(output[0], str) else output[0]
     while calls[name]:
         function, call = function_of(model.get_layer(name)), calls[name][index]
-        [taken] = call["args"]
-        options = {**call["kwargs"], **taken["config"]}
-        if name in alone:
+        [argument] = call["args"]
+        options = {**call["kwargs"], **argument["config"]}
+        if name in class_token_only:
             options["class_token_only"] = True
         steps.append((name, function, options))
-        name, index, _ = taken["config"]["keras_history"]
+        name, index, _ = argument["config"]["keras_history"]
     return steps[::-1]
 
 
-def _add_metadata(proto, precision, class_names):
-    metadata = {"opset": OPSET, "precision": precision, "input_range": "[-1, 1]"}
-    if class_names is not None:
-        metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
-    for key, value in metadata.items():
-        proto.metadata_props.add(key=key, value=str(value))
-
-
 def _fill(graph, model, steps):
-    """Writes the whole graph."""
     graph.proto.name = model.name
     output = "features"
     if has_head(model):
@@ -174,12 +158,11 @@ def _fill(graph, model, steps):
         value = function(graph, model.get_layer(name), value, name, **options)
     graph.scope = "output"
     graph.widen(value)
-    # The last node gives what the last layer does.
     graph.proto.node[-1].output[0] = output
 
 
 def _relocate(proto, name):
-    """Says that the weights are in another file."""
+    """Sets the name of the file with the weights."""
     for tensor in proto.initializer:
         for entry in tensor.external_data:
             if entry.key == "location":

@@ -1,23 +1,23 @@
-"""An ONNX graph that is written node by node."""
+"""An ONNX graph under construction."""
 
 import pathlib
 
 import keras
 import numpy as np
 
-# Offsets in the file of weights are multiples of it, so that it can be mapped.
+# Alignment of weights in the external data file, so that it can be memory-mapped.
 _PAGE = 4096
 _LARGEST_HALF = np.finfo("float16").max
 
 
 class Graph:
-    """A graph that grows, whose values are known by their names.
+    """Adds nodes and weights to a graph; values are referred to by name.
 
     Args:
         onnx: the module.
-        proto: `onnx.GraphProto` to grow.
+        proto: `onnx.GraphProto` to extend.
         precision: `"float32"` or `"float16"`.
-        data: file that takes the weights, None for the graph itself.
+        data: open file for the weights; None to store them in the graph.
     """
 
     def __init__(self, onnx, proto, precision, data):
@@ -28,10 +28,11 @@ class Graph:
         self.scope = "input"
         self._integers = {}
         self._known = set()
-        self._images = set()
+        # Names of values with their channels first.
+        self.images = set()
 
     def node(self, operator, *inputs, **attributes):
-        """Adds a node of one output; returns the output's name."""
+        """Adds a node with one output; returns the output's name."""
         name = f"{self.scope}/{operator}_{len(self.proto.node)}"
         self.proto.node.append(
             self.onnx.helper.make_node(operator, inputs, [name], name, **attributes)
@@ -39,7 +40,7 @@ class Graph:
         return name
 
     def integers(self, values):
-        """Adds a constant of integers, unless it is there."""
+        """Returns the name of an integer constant, added once."""
         values = np.asarray(values, "int64")
         key = (values.shape, values.tobytes())
         if key not in self._integers:
@@ -50,15 +51,15 @@ class Graph:
         return self._integers[key]
 
     def weight(self, name, values, half=True):
-        """Adds a weight, in the graph's precision, unless it is there."""
+        """Returns the name of a weight, added once; in float32 unless `half`."""
         if name in self._known:
             return name
         self._known.add(name)
         values = keras.ops.convert_to_numpy(values)
         if np.issubdtype(values.dtype, np.integer):
             raise ValueError(
-                f"{name} has integers: export the model as it was before Keras "
-                "quantised it, or use keras_vit.quantize_weights."
+                f"{name} has integers: export the model before Keras quantizes it, or "
+                "use keras_vit.quantize_weights."
             )
         half = half and self.is_half
         if half and np.abs(values).max(initial=0) > _LARGEST_HALF:
@@ -66,26 +67,23 @@ class Graph:
                 f"{name} has numbers larger than float16 holds: export with "
                 'precision="float32".'
             )
-        dtype = np.dtype("<f2" if half else "<f4")
-        content = np.ascontiguousarray(values, dtype).tobytes()
-        kind = self.onnx.helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("="))
-        tensor = self.proto.initializer.add(
-            name=name, data_type=kind, dims=values.shape
-        )
-        if self.data is None:
-            tensor.raw_data = content
-            return name
-        self.data.write(bytes(-self.data.tell() % _PAGE))
-        place = {
-            "location": pathlib.Path(self.data.name).name,
-            "offset": self.data.tell(),
-            "length": len(content),
-        }
-        tensor.data_location = self.onnx.TensorProto.EXTERNAL
-        for key, entry in place.items():
-            tensor.external_data.add(key=key, value=str(entry))
-        self.data.write(content)
+        values = np.asarray(values, "float16" if half else "float32")
+        tensor = self.onnx.numpy_helper.from_array(values, name)
+        if self.data is not None:
+            self._store_outside(tensor)
+        self.proto.initializer.append(tensor)
         return name
+
+    def _store_outside(self, tensor):
+        self.data.write(bytes(-self.data.tell() % _PAGE))
+        self.onnx.external_data_helper.set_external_data(
+            tensor,
+            location=pathlib.Path(self.data.name).name,
+            offset=self.data.tell(),
+            length=len(tensor.raw_data),
+        )
+        self.data.write(tensor.raw_data)
+        tensor.ClearField("raw_data")
 
     def widen(self, value):
         """Casts from the graph's precision to float32."""
@@ -104,29 +102,21 @@ class Graph:
         return self.narrow(wide)
 
     def reshape(self, value, *sides):
-        """Adds a change of shape; a side of 0 stays as it is."""
+        """Adds a reshape; a side of 0 is kept."""
         return self.node("Reshape", value, self.integers(sides))
 
     def transpose(self, value, *axes):
-        """Adds a change of the axes' order."""
+        """Adds a transpose."""
         return self.node("Transpose", value, perm=axes)
 
     def image(self, value):
-        """Turns an image that has its channels last."""
-        if value in self._images:
+        """Adds a transpose to channels first, unless they are."""
+        if value in self.images:
             return value
         return self.transpose(value, 0, 3, 1, 2)
 
     def spatial(self, operator, value, *inputs, **attributes):
-        """Adds a node from and to (batch, channels, height, width)."""
+        """Adds a node that takes and returns (batch, channels, height, width)."""
         value = self.node(operator, self.image(value), *inputs, **attributes)
-        return self.as_image(value)
-
-    def as_image(self, value):
-        """Remembers that a value has its channels first."""
-        self._images.add(value)
+        self.images.add(value)
         return value
-
-    def is_image(self, value):
-        """Whether a value has its channels first."""
-        return value in self._images

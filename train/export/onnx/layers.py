@@ -1,8 +1,8 @@
-"""What each layer computes, in the operators of ONNX.
+"""Functions that add each layer's computation to an ONNX graph.
 
-A function takes the graph, the layer, the name of the value that goes into it and the
-layer's name, for those of its weights; and as options what the model calls the layer
-with and the shape of what it takes. It returns the name of the value that comes out.
+A function takes the graph, the layer, the name of the input value and the layer's name,
+a prefix of its weights' names; and as options the arguments of the layer's call and the
+shape of its input. It returns the name of the output value.
 """
 
 import keras
@@ -20,7 +20,7 @@ from keras_vit.layers import (
     StdConv2D,
     TransformerBlock,
 )
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
+from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
@@ -33,26 +33,14 @@ _ACTIVATIONS = {
 
 
 def function_of(layer):
-    """Returns the function that writes a layer.
-
-    Args:
-        layer: `keras.layers.Layer`.
-
-    Raises:
-        ValueError: there is none.
-
-    Example:
-
-    >>> function_of(keras.layers.Dropout(0.1)).__name__
-    '_same'
-    """
+    """Returns the function that adds a layer; raises a ValueError if there is none."""
     for kind in type(layer).__mro__:
-        # Not of a class derived from ours that computes something else.
+        # Not for a subclass that overrides `call`.
         if kind in _FUNCTIONS and type(layer).call is kind.call:
             return _FUNCTIONS[kind]
     raise ValueError(
         f"The layer {layer.name!r} is a {type(layer).__name__}, which the ONNX "
-        "exporter does not know: pass a model as keras_vit makes it."
+        "exporter does not know: pass a model of keras_vit."
     )
 
 
@@ -81,7 +69,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
     patch_height, patch_width = layer.patch_size
     rows, columns = height // patch_height, width // patch_width
     sides = (rows, patch_height, columns, patch_width)
-    if graph.is_image(value):
+    if value in graph.images:
         value = graph.reshape(value, 0, channels, *sides)
         value = graph.transpose(value, 0, 2, 4, 3, 5, 1)
     else:
@@ -131,7 +119,7 @@ def _layer_norm(graph, layer, value, name, **_):
         graph.weight(f"{name}/{part}", getattr(layer, part))
         for part in ("gamma", "beta")
     )
-    # By default its statistics are in float32.
+    # Its statistics are in float32 by default.
     return graph.node(
         "LayerNormalization", value, scale, bias, axis=-1, epsilon=layer.epsilon
     )
@@ -153,12 +141,12 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
 
 
 def _first_token(graph, tokens):
-    first, axis = (graph.integers([place]) for place in (1, 1))
-    return graph.node("Slice", tokens, graph.integers([0]), first, axis)
+    one = graph.integers([1])
+    return graph.node("Slice", tokens, graph.integers([0]), one, one)
 
 
 def _attention(graph, layer, tokens, name, class_token_only):
-    asking = _first_token(graph, tokens) if class_token_only else tokens
+    queries = _first_token(graph, tokens) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
 
     def heads(part, value, *axes):
@@ -167,12 +155,12 @@ def _attention(graph, layer, tokens, name, class_token_only):
         return graph.transpose(value, *axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
-    query = graph.node("Mul", heads("query", asking, 0, 2, 1, 3), scale)
+    query = graph.node("Mul", heads("query", queries, 0, 2, 1, 3), scale)
     scores = graph.node("MatMul", query, heads("key", tokens, 0, 2, 3, 1))
     if layer.relative_positions:
-        places = np.arange(layer.length)
-        asked = places[:1] if class_token_only else places
-        rows = graph.integers(asked[:, None] - places + layer.length - 1)
+        keys_at = np.arange(layer.length)
+        queries_at = keys_at[:1] if class_token_only else keys_at
+        rows = graph.integers(queries_at[:, None] - keys_at + layer.length - 1)
         offsets = graph.weight(f"{name}/offset_embedding", layer.offset_embedding)
         keys = graph.node("Gather", offsets, rows, axis=0)
         offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
@@ -198,7 +186,7 @@ def _mean_of_patches(graph, layer, value, name, **_):
     return _mean_of_tokens(graph, layer, value, name)
 
 
-def _mean_of_places(graph, layer, value, name, **_):
+def _mean_of_image(graph, layer, value, name, **_):
     value = graph.image(value)
     return graph.wide("ReduceMean", value, graph.integers([2, 3]), keepdims=0)
 
@@ -231,8 +219,9 @@ def _group_norm(graph, layer, value, name, **_):
         for part, variable in (("gamma", layer.gamma), ("beta", layer.beta))
     )
     value = graph.node("Reshape", parts, graph.node("Shape", value))
-    value = graph.node("Mul", value, scale)
-    return graph.as_image(graph.node("Add", value, bias))
+    value = graph.node("Add", graph.node("Mul", value, scale), bias)
+    graph.images.add(value)
+    return value
 
 
 def _relu(graph, layer, value, name, **_):
@@ -298,7 +287,7 @@ _FUNCTIONS = {
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,
     keras.layers.GlobalAveragePooling1D: _mean_of_tokens,
-    keras.layers.GlobalAveragePooling2D: _mean_of_places,
+    keras.layers.GlobalAveragePooling2D: _mean_of_image,
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,

@@ -1,16 +1,18 @@
-"""A model as a TFLite file, for LiteRT on phones and small machines."""
+"""Writer of TFLite files, for LiteRT on phones and small machines."""
 
+import collections
 import re
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.lean import lean
+from train.common import packages
 from train.common.errors import RunError
 from train.common.files import whole_file
-from train.export.packages import LITERT, need
+from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_labels
-from train.export.tflite.products import counts
+from train.export.tflite.quantization import products, quantize
 from train.inference.heads import body_and_head, has_head
 from train.inference.model_writing import (
     check_class_names,
@@ -20,9 +22,9 @@ from train.inference.model_writing import (
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
-# What flatbuffers can address, less what is not weights.
+# The limit of flatbuffers, less room for what is not weights.
 _MOST_BYTES = 2**31 - 2**24
-# Bytes a parameter.
+# Bytes per parameter.
 _SIZES = {"float32": 4, "float16": 2, "dynamic": 1}
 
 
@@ -39,49 +41,48 @@ def write_tflite(
 ):
     """Writes a model as a TFLite file of built-in operations.
 
-    The file has one signature, `serving_default`, from `images` in [-1, 1], as the
-    model takes them, to `logits` before an activation that the head may have, or to
-    `features` of a model without head.
+    The file has one signature, `serving_default`, from `images` in [-1, 1], of the
+    model's size, to `logits` before any activation of the head, or to `features` of a
+    model without head.
 
     - `"float32"` and `"float16"`: weights of that precision, computed in float32 by the
       CPU.
-    - `"dynamic"`: the matrices in int8, one scale an output channel. Their products
-      are of int8 too, with a scale that is found for every token when it runs; the
-      rest is float32. A quarter of the size and the fastest on a CPU.
-    - `"int8"`: matrix products of int8 from start to end, with one fixed scale for
-      what goes in and one for what comes out, as accelerators need. What has no such
-      scale, or would be wrong with one, stays more precise, see
-      `train.export.tflite.quantization.quantized`.
+    - `"dynamic"`: matrices in int8, one scale per output channel, multiplied in int8
+      with a scale per token that is computed at run time; the rest is float32. A
+      quarter of the size, and the fastest on a CPU.
+    - `"int8"`: matrix products in int8 throughout, with one fixed scale for the input
+      and one for the output, as accelerators need. Products that have no such scale, or
+      would be wrong with one, stay more precise, see
+      `train.export.tflite.quantization.quantize`.
 
     Args:
         model: a model of `keras_vit`, with or without head.
         path: str or path of the file.
         precision: str, one of `PRECISIONS`.
         calibration: None, or float32 images (images, height, width, channels) in
-            [-1, 1], of the kind that the model will see: a hundred do. int8 needs them,
-            and `min_agreement`.
-        min_agreement: None, or float in [0, 1]: of dynamic and int8, in how many
-            images the best class should stay the same. As few matrices as that takes,
-            by an estimate from the images of `calibration`, are kept in float16.
+            [-1, 1], like those that the model is for: a hundred are enough. int8 and
+            `min_agreement` need them.
+        min_agreement: None, or float in [0, 1], of dynamic and int8: the share of
+            images whose most likely class should stay the same. As few matrices as
+            that takes, by an estimate from `calibration`, are kept in float16.
         class_names: None, or a sequence of str in the order of the logits, which are
             packed into the file.
-        dynamic_batch: bool, whether `resize_tensor_input` may give the images another
-            number than 1.
-        uint8: bool, of int8 only, whether images go in as pixels and logits come out
-            as uint8, with the scale and zero point that the tensors have.
+        dynamic_batch: bool, whether `resize_tensor_input` may set another batch size
+            than 1.
+        uint8: bool, of int8 only, whether the input are pixels and the logits uint8,
+            with the scale and zero point of the tensors.
 
     Returns:
-        Dict, how many matrices are computed how: `"static"`, `"dynamic"`, `"float16"`
+        Dict, the number of matrices of each kind: `"static"`, `"dynamic"`, `"float16"`
         and `"float32"`.
 
     Raises:
         ValueError: an argument is unknown or does not fit the others.
-        RunError: the model cannot be converted, or the file not be written; a package
-            is missing.
+        RunError: the model cannot be converted, or the file not written; a package is
+            missing.
 
     Source:
-        https://ai.google.dev/edge/litert; of the quantisation, see
-        `train.export.tflite.quantization`.
+        https://ai.google.dev/edge/litert.
 
     Example:
 
@@ -89,29 +90,28 @@ def write_tflite(
     >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
     {'float32': 74}
     """
-    _check(model, precision, calibration, min_agreement, class_names, uint8)
-    need("TFLite", LITERT)
+    output = "logits" if has_head(model) else "features"
+    _check(model, output, precision, calibration, min_agreement, class_names, uint8)
+    packages.need("TFLite", TFLITE.packages, extra="export")
     model = in_float32(model)
-    estimated = min_agreement is not None
-    how = "float32" if precision == "int8" or estimated else precision
-    content = _converted(model, how, dynamic_batch)
-    if how != precision:
-        from train.export.tflite.quantization import quantized
-
-        content = quantized(
+    is_static = precision == "int8"
+    is_own = is_static or min_agreement is not None
+    content = _converted(model, "float32" if is_own else precision, dynamic_batch)
+    if is_own:
+        content = quantize(
             content,
             np.asarray(calibration, "float32"),
-            static=precision == "int8",
+            static=is_static,
             min_agreement=min_agreement,
             uint8=uint8,
         )
-    computed = counts(content)
+    computed = dict(collections.Counter(found.kind for found in products(content)))
     content = add_metadata(
         content,
         name=model.name,
         description=_description(model, precision, computed),
         image_shape=model.input_shape[1:],
-        output=_output(model),
+        output=output,
         labels=class_names is not None,
     )
     with whole_file(path) as temporary:
@@ -121,7 +121,7 @@ def write_tflite(
     return computed
 
 
-def _check(model, precision, calibration, min_agreement, class_names, uint8):
+def _check(model, output, precision, calibration, min_agreement, class_names, uint8):
     if precision not in PRECISIONS:
         raise ValueError(
             f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}."
@@ -131,17 +131,17 @@ def _check(model, precision, calibration, min_agreement, class_names, uint8):
     if min_agreement is not None:
         if precision not in ("dynamic", "int8"):
             raise ValueError(
-                f"min_agreement is of dynamic and int8; {precision} keeps no matrices "
-                "in int8."
+                f"min_agreement applies to dynamic and int8; {precision} has no int8 "
+                "matrices."
             )
         if not 0.0 <= min_agreement <= 1.0:
             raise ValueError(
                 f"min_agreement must be between 0 and 1, got {min_agreement!r}."
             )
-        if _output(model) != "logits" or len(model.output_shape) != 2:
+        if output != "logits" or len(model.output_shape) != 2:
             raise ValueError(
-                f"min_agreement is of an image's class, and {model.name} puts out "
-                f"{model.output_shape}, its {_output(model)}: leave it out."
+                f"min_agreement is that of an image's class, and {model.name} returns "
+                f"{model.output_shape}, its {output}: leave it out."
             )
     shape = model.input_shape[1:]
     if None in shape:
@@ -158,7 +158,7 @@ def _check(model, precision, calibration, min_agreement, class_names, uint8):
 def _check_calibration(calibration, shape):
     if calibration is None or len(calibration) == 0:
         raise ValueError(
-            "int8 and min_agreement need images to calibrate on: pass calibration, "
+            "int8 and min_agreement need calibration images: pass calibration, "
             f"float32 (images, {', '.join(map(str, shape))}) in [-1, 1]."
         )
     calibration = np.asarray(calibration)
@@ -181,7 +181,7 @@ def _converted(model, precision, dynamic_batch):
         raise RunError(
             f"{model.name} would be a TFLite file of {size / 1e9:.1f} GB, and they end "
             "at 2.1 GB: choose tflite-dynamic without min_agreement, or "
-            "tflite-float16 where 2 bytes a weight fit, or ONNX."
+            "tflite-float16 where 2 bytes per weight fit, or ONNX."
         )
     body, head = body_and_head(model)
     context = lean(body)
@@ -201,7 +201,7 @@ def _converted(model, precision, dynamic_batch):
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [module.call.get_concrete_function()], module
     )
-    # Weights as constants, not as variables that somebody would have to set.
+    # Weights as constants, not as variables that callers would have to initialize.
     converter.experimental_enable_resource_variables = False
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -224,10 +224,6 @@ def _why_not(model, error):
         f"{model.name} computes {', '.join(missing)}, for which TFLite has no built-in "
         "operation: export it as a SavedModel or ONNX, or replace the layer that does."
     )
-
-
-def _output(model):
-    return "logits" if has_head(model) else "features"
 
 
 def _description(model, precision, computed):

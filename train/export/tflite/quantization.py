@@ -1,16 +1,16 @@
-"""Which matrix products of a TFLite file are computed in int8, and how.
+"""Quantization of a TFLite file: which matrix products are computed in int8, and how.
 
-What breaks a Vision Transformer whose every operation is int8, as the converter's own
-full quantisation makes it (docs/export.md has the figures):
+Int8 throughout, as the converter's own full quantization makes it, breaks a Vision
+Transformer (docs/export.md has the figures). Here:
 
-- The sums of the residual stream, layer norms and GELU, whose values span many powers
-  of two. They stay float32; and softmax and the products of attention, which have no
-  weights, since int8 is slower there.
-- The head, whose fixed range would cut off the logits that are larger than those of
-  the calibration images. What comes out of it stays float32.
-- A few perceptrons in the middle that write one huge value into a token (in ViT-Ti/16
-  those of block 7: over 100 standard deviations). With one fixed scale little else
-  would be left of the tensor; they get a scale for every token when they run.
+- Sums of the residual stream, layer norms and GELU, whose values span many powers of
+  two, stay float32; so do softmax and the products of attention, which have no weights
+  and are slower in int8.
+- So does the output of the head: a fixed range would cut off logits larger than those
+  of the calibration images.
+- The few MLPs in the middle that write one huge value into a token (in ViT-Ti/16 those
+  of block 7: over 100 standard deviations) get a scale per token at run time: one fixed
+  scale would leave little of the other values.
 """
 
 import collections
@@ -25,41 +25,84 @@ import numpy as np
 from scipy.special import erfc
 
 from train.common.progress import progress_bar
-from train.export.tflite.products import products
 
-# A fixed scale is used where 255 steps of it over the range of the values leave eight
-# to a standard deviation.
+# A fixed scale is used where its 255 steps over the range of the values leave eight
+# steps per standard deviation.
 _MOST_DEVIATIONS = 32
-# More than the images of the calibration have, for logits as uint8.
+# Room for uint8 logits beyond those of the calibration images.
 _MARGIN = 1.5
-# Images that tell how much a matrix in int8 changes the logits.
+# Images on which the effect of each int8 matrix on the logits is measured.
 _PROBES = 8
-# An estimate without any room would be missed by every other model.
+# Share of the allowed disagreement that the estimate may use up, since it is rough.
 _OF_THE_ALLOWED = 2 / 3
 
 
-def quantized(content, images, *, static, min_agreement=None, uint8=False):
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A product with a weight matrix, or a convolution, of a TFLite file.
+
+    `name` and `input` are the names of its output and input tensor, `tensors` the
+    numbers of input and output; `kind` is as `train.export.tflite.write_tflite` counts
+    them.
+    """
+
+    name: str
+    operation: str
+    kind: str
+    elements: int
+    tensors: tuple[int, int]
+    input: str
+
+
+def products(content):
+    """Returns the `Product`s of a TFLite file (bytes), in order of computation."""
+    from ai_edge_litert.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+    [graph] = model.subgraphs
+    types = flatbuffer_utils.schema_fb.TensorType
+    halves = set()
+    found = []
+    for operator in graph.operators:
+        operation = flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
+        inputs = [graph.tensors[number] for number in operator.inputs if number >= 0]
+        output = graph.tensors[operator.outputs[0]]
+        if operation == "DEQUANTIZE" and inputs[0].type == types.FLOAT16:
+            halves.add(operator.outputs[0])
+        if operation not in ("FULLY_CONNECTED", "CONV_2D"):
+            continue
+        if inputs[1].type == types.INT8:
+            kind = "static" if inputs[0].type == types.INT8 else "dynamic"
+        else:
+            kind = "float16" if operator.inputs[1] in halves else "float32"
+        found.append(
+            Product(
+                name=output.name.decode(),
+                operation=operation,
+                kind=kind,
+                elements=int(np.prod(inputs[1].shape)),
+                tensors=(int(operator.inputs[0]), int(operator.outputs[0])),
+                input=inputs[0].name.decode(),
+            )
+        )
+    return found
+
+
+def quantize(content, images, *, static, min_agreement=None, uint8=False):
     """Returns a float32 TFLite file with its matrices in int8.
 
-    A product is static where its inputs and outputs span no more than 32 standard
-    deviations on the images and it is not the last; or else dynamic.
+    A product is static where its input and output span at most 32 standard deviations
+    on the images, and it is not the last; otherwise it is dynamic.
 
-    With `min_agreement`, products are kept in float16, first those that change the
-    logits most for their size, until the estimate for the rest is that no more than
-    two thirds of the images allowed change their best class. The estimate: each product
-    alone in int8 changes the logits of eight images by so much, independently of the
-    others; and a change is like noise that closes the gap between the two largest
-    logits of the calibration images.
+    With `min_agreement`, products stay in float16, first those that change the logits
+    most for their size, until at most two thirds of the allowed share of images are
+    estimated to change their most likely class. The estimate: each product alone in
+    int8 changes the logits of eight images by so much, independently of the others; and
+    a change is like noise that closes the gap between the two largest logits of the
+    calibration images.
 
-    Args:
-        content: bytes of the file, of one signature.
-        images: float32 (images, height, width, channels), what the signature takes.
-        static: bool, whether fixed scales are used where they can be.
-        min_agreement: None, or float in [0, 1].
-        uint8: bool, whether images go in and logits come out as uint8.
-
-    Returns:
-        Bytes of the new file.
+    `images` are float32 (images, height, width, channels). `static` allows fixed
+    scales; with `uint8`, the input and the output are uint8.
     """
     known = products(content)
     ranges, answers = _observed(content, known, images)
@@ -77,7 +120,7 @@ def quantized(content, images, *, static, min_agreement=None, uint8=False):
 
 @dataclasses.dataclass
 class _Range:
-    """Of the values of a tensor, over all images."""
+    """Range and spread of a tensor's values over all images."""
 
     least: float = 0.0
     most: float = 0.0
@@ -95,12 +138,14 @@ class _Range:
         deviation = np.sqrt(self.squares / self.count)
         return self.most - self.least <= _MOST_DEVIATIONS * deviation
 
-    def statistics(self):
-        return {"min": np.array(self.least), "max": np.array(self.most)}
+
+def _limits(least, most):
+    """Returns a range as the quantizer takes it."""
+    return {"min": np.array(least), "max": np.array(most)}
 
 
 def _observed(content, known, images):
-    """Returns the range of what goes in and out of each product, and the answers."""
+    """Returns the `_Range` of each product's input and output, and the logits."""
     from ai_edge_litert.interpreter import OpResolverType
 
     # Delegates would keep the tensors to themselves.
@@ -110,23 +155,22 @@ def _observed(content, known, images):
         experimental_op_resolver_type=without,
         experimental_preserve_all_tensors=True,
     )
+    tensors = {
+        tensor
+        for product in known
+        for tensor in zip((product.input, product.name), product.tensors, strict=True)
+    }
     ranges = collections.defaultdict(_Range)
     answers = []
     for image in progress_bar(iterable=images, unit="image", desc="calibration"):
         answers.append(run(image))
-        for name, number in {
-            (tensor, number)
-            for product in known
-            for tensor, number in zip(
-                (product.input, product.name), product.tensors, strict=True
-            )
-        }:
+        for name, number in tensors:
             ranges[name].add(run.interpreter.get_tensor(number))
     return ranges, np.concatenate(answers)
 
 
 def _errors(quantizer, kinds, images, answers):
-    """Returns how much each product alone changes the answers: the mean square."""
+    """Returns the mean squared change of the logits by each product alone."""
     errors = {}
     for name in progress_bar(iterable=kinds, unit="matrix", desc="int8"):
         run = _Runner(quantizer.quantized({name: kinds[name]}))
@@ -136,10 +180,10 @@ def _errors(quantizer, kinds, images, answers):
 
 
 def _kept(known, errors, answers, min_agreement):
-    """Returns the names of the products that stay float16."""
+    """Returns the names of the products that stay in float16."""
     best = np.sort(answers, axis=1)[:, -2:]
     gaps = best[:, 1] - best[:, 0]
-    # The first to go are those that change most for the bytes they save.
+    # First those with the largest change for the bytes they save.
     order = sorted(known, key=lambda product: -errors[product.name] / product.elements)
     kept, error = [], sum(errors.values())
     for product in order:
@@ -152,20 +196,20 @@ def _kept(known, errors, answers, min_agreement):
 
 
 class _Quantizer:
-    """Makes files in which products are computed in one way or another."""
+    """Writes a TFLite file with chosen products quantized."""
 
     def __init__(self, content, known, ranges):
         self.content = bytearray(content)
         self.operations = {product.name: product.operation for product in known}
-        self.statistics = {name: values.statistics() for name, values in ranges.items()}
+        self.statistics = {
+            name: _limits(values.least, values.most) for name, values in ranges.items()
+        }
 
     def quantized(self, kinds, answers=None):
         """Returns the bytes of a file.
 
-        Args:
-            kinds: dict of names of products and how each is computed; the others stay
-                float32.
-            answers: what came out, for uint8 in and out; None for float32.
+        `kinds` are those of products by name, the others stay float32; `answers` the
+        logits of the calibration images, for uint8 input and output.
         """
         from ai_edge_quantizer import quantizer
 
@@ -182,17 +226,14 @@ class _Quantizer:
         statistics = dict(self.statistics)
         if answers is not None:
             run = _Runner(self.content)
-            statistics[run.input["name"]] = {"min": np.array(-1.0), "max": np.array(1)}
             least, most = (
                 _MARGIN * float(end) for end in (answers.min(), answers.max())
             )
-            statistics[run.output["name"]] = {
-                "min": np.array(min(least, 0.0)),
-                "max": np.array(max(most, 0.0)),
-            }
+            statistics[run.input["name"]] = _limits(-1.0, 1)
+            statistics[run.output["name"]] = _limits(min(least, 0.0), max(most, 0.0))
             for end in ("INPUT", "OUTPUT"):
                 work.update_quantization_recipe(".*", end, _uint8())
-        with _without_debugging_notices():
+        with _quiet():
             result = work.quantize(
                 statistics if work.need_calibration else None,
                 enable_progress_bar=False,
@@ -202,15 +243,15 @@ class _Quantizer:
 
 
 @contextlib.contextmanager
-def _without_debugging_notices():
-    """Hides a progress bar, and that to keep all tensors is for debugging."""
+def _quiet():
+    """Hides a progress bar, and the warning that keeping tensors is for debugging."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
 def _float16():
-    """Returns what says: weights in float16, computed in float32."""
+    """Returns the recipe for weights in float16, computed in float32."""
     from ai_edge_quantizer import qtyping
 
     weights = qtyping.TensorQuantizationConfig(
@@ -225,7 +266,7 @@ def _float16():
 
 
 def _uint8():
-    """Returns what says: values in uint8."""
+    """Returns the recipe for an input or output in uint8."""
     from ai_edge_quantizer import qtyping
 
     return qtyping.OpQuantizationConfig(
@@ -240,12 +281,12 @@ def _uint8():
 
 
 class _Runner:
-    """Answers one image at a time by a TFLite file of float32 in and out."""
+    """Runs a TFLite file with float32 input and output, one image at a time."""
 
     def __init__(self, content, **options):
         from ai_edge_litert.interpreter import Interpreter
 
-        with _without_debugging_notices():
+        with _quiet():
             self.interpreter = Interpreter(
                 model_content=bytes(content), num_threads=os.cpu_count(), **options
             )

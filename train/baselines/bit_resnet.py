@@ -1,11 +1,10 @@
-"""BiT's ResNets as functional models, to compare a Vision Transformer with."""
+"""BiT's ResNets (Big Transfer) as functional models."""
 
 import dataclasses
 
 import keras
 
 from keras_vit.layers import StdConv2D, initial_values
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.layers.sizes import pair, positive_int
 from keras_vit.models.arguments import (
@@ -15,7 +14,8 @@ from keras_vit.models.arguments import (
     images_input,
     takes_own_arguments,
 )
-from keras_vit.weights import bit_weights
+from train.baselines.bit_weights import BiTArrays, assign
+from train.baselines.pre_activation_unit import PreActivationUnit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
 
     Args:
         config: the name of a released variant such as `"BiT-R50x1"`, or a
-            `keras_vit.models.bit_resnet.BiTConfig`.
+            `BiTConfig`.
         weights: None for random ones, or the path or URL of an `.npz` in the released
             naming of BiT, which `save_bit_weights` writes too.
         include_top: bool, whether the model ends in its classification head.
@@ -91,7 +91,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         ValueError: an argument does not fit the others or the file.
         TypeError: an argument is unknown.
         zoo.CheckpointError: the file is not a whole checkpoint of this architecture.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         Kolesnikov et al., Big Transfer, arXiv 1912.11370, and its released code: 1e-10
@@ -124,7 +124,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         classes = positive_int(classes, "classes", hint)
     channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
-    released = None if weights is None else bit_weights.BiTArrays(weights)
+    released = None if weights is None else BiTArrays(weights)
     of_file = None if released is None else released.classes
     if include_top and classes is None and released is not None and of_file is None:
         raise ValueError(
@@ -147,7 +147,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         name = name or (variant or "bit_resnet").lower().replace("-", "_")
         model = keras.Model(images, outputs, name=name)
     if released is not None:
-        bit_weights.assign(model, released, new_head=new_head or classes != of_file)
+        assign(model, released, new_head=new_head or classes != of_file)
     return model
 
 
@@ -178,39 +178,13 @@ def _body(images, config):
 
 
 @takes_own_arguments
-def BiT_R50x1(  # noqa: N802 - named as released
-    weights=None,
-    *,
-    include_top=True,
-    image_size=None,
-    classes=None,
-    new_head=False,
-    classifier_activation=None,
-    channels=3,
-    dtype=None,
-    name=None,
-):
+def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
     """Returns BiT-R50x1, with released or random weights.
 
     Args:
         weights: None for random ones, or the path or URL of an `.npz` in the released
-            naming of BiT, which `save_bit_weights` writes too.
-        include_top: bool, whether the model ends in its classification head.
-        image_size: int or (height, width) in pixels, 224 by default.
-        classes: int, the size of the head; by default that of the file, 1000 without
-            one. A number other than the file's gets a new head of zeros.
-        new_head: bool, whether the head is new although the file has one of this many
-            classes, which may be others.
-        classifier_activation: None for logits, or an activation such as `"softmax"`.
-        channels: int, of the images; with weights those of the file, 3.
-        dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
-            default the global one, which stays as it is. The head is in float32, and
-            in float64 with `"float64"`.
-        name: str, the model's name.
-
-    Returns:
-        A functional `keras.Model` from float images in [-1, 1] to logits; see
-        `BiTResNet` for the other outputs and for the errors raised.
+            naming of BiT.
+        **options: the other arguments of `BiTResNet`.
 
     Source:
         Big Transfer, arXiv 1912.11370. Released are, among others,
@@ -222,15 +196,4 @@ def BiT_R50x1(  # noqa: N802 - named as released
     >>> BiT_R50x1(image_size=64, classes=10).output_shape
     (None, 10)
     """
-    return BiTResNet(
-        "BiT-R50x1",
-        weights,
-        include_top=include_top,
-        image_size=image_size,
-        classes=classes,
-        new_head=new_head,
-        classifier_activation=classifier_activation,
-        channels=channels,
-        dtype=dtype,
-        name=name,
-    )
+    return BiTResNet("BiT-R50x1", weights, **options)

@@ -12,8 +12,9 @@ import pytest
 
 import keras_vit
 import zoo
-from keras_vit.layers.pre_activation_unit import PreActivationUnit
-from keras_vit.models.bit_resnet import BiTConfig
+from train import baselines
+from train.baselines import BiTConfig
+from train.baselines.pre_activation_unit import PreActivationUnit
 
 ROOT = "resnet/root_block/standardized_conv2d/kernel"
 SMALL = BiTConfig((1, 2))
@@ -21,7 +22,7 @@ SMALL = BiTConfig((1, 2))
 
 def small(seed=0, **options):
     """A model of two stages with weights at which mistakes show."""
-    model = keras_vit.BiTResNet(SMALL, **{"image_size": 32, "classes": 5, **options})
+    model = baselines.BiTResNet(SMALL, **{"image_size": 32, "classes": 5, **options})
     harness.randomize(model, seed)
     return model
 
@@ -29,7 +30,7 @@ def small(seed=0, **options):
 @pytest.fixture
 def arrays(tmp_path):
     """The arrays of a released file of the small model."""
-    with np.load(keras_vit.save_bit_weights(small(), tmp_path / "in.npz")) as file:
+    with np.load(baselines.save_bit_weights(small(), tmp_path / "in.npz")) as file:
         return dict(file)
 
 
@@ -109,7 +110,7 @@ def test_the_epsilon_of_bit():
 
 
 def test_the_root_pools_zeros_around_the_image():
-    model = keras_vit.BiTResNet(SMALL, image_size=8, classes=2)
+    model = baselines.BiTResNet(SMALL, image_size=8, classes=2)
     root = keras.Model(model.input, model.get_layer("root_pool").output)
     # Without a bias, one of the two is below zero wherever the other is above.
     images = harness.normal((1, 8, 8, 3))
@@ -127,16 +128,16 @@ def test_the_root_pools_zeros_around_the_image():
 @pytest.fixture(scope="module")
 def r50x1(tmp_path_factory):
     """A file of BiT-R50x1 with random weights."""
-    model = keras_vit.BiT_R50x1(image_size=64, classes=11)
+    model = baselines.BiT_R50x1(image_size=64, classes=11)
     harness.randomize(model)
     path = tmp_path_factory.mktemp("bit") / "R50x1.npz"
-    return keras_vit.save_bit_weights(model, path)
+    return baselines.save_bit_weights(model, path)
 
 
 @pytest.mark.parametrize("sides", [(64, 64), (64, 97)])
 def test_logits_are_those_of_timm(timm, r50x1, sides):
     images = peer_models.photos(sides)
-    model = keras_vit.BiT_R50x1(r50x1, image_size=sides)
+    model = baselines.BiT_R50x1(r50x1, image_size=sides)
     assert model.output_shape == (None, 11)
     found = harness.numpy(model(2 * images - 1))
     expected = timm(bit_peer_models.load_bit, images, "resnetv2_50x1_bit", r50x1, 11)
@@ -144,15 +145,15 @@ def test_logits_are_those_of_timm(timm, r50x1, sides):
     assert peer_models.difference(found, expected) < 2e-5
 
 
-@pytest.mark.parametrize("variant", keras_vit.BIT_VARIANTS)
+@pytest.mark.parametrize("variant", baselines.BIT_VARIANTS)
 def test_the_table_is_that_of_timm(timm, variant):
-    config = keras_vit.BIT_VARIANTS[variant]
+    config = baselines.BIT_VARIANTS[variant]
     name = f"resnetv2_{variant.removeprefix('BiT-R')}_bit"
     described = timm(bit_peer_models.describe_bit, name, (64, 64))
     assert config.depths == described["depths"]
     assert 64 * config.width_factor == described["width"]
     if variant == "BiT-R50x1":
-        model = keras_vit.BiT_R50x1(image_size=32)
+        model = baselines.BiT_R50x1(image_size=32)
         assert model.count_params() == described["parameters"] == 25_549_352
 
 
@@ -161,13 +162,13 @@ def test_a_model_and_its_file(arrays, tmp_path):
     images = harness.normal((2, 32, 32, 3))
     expected = harness.numpy(model(images))
     path = written(tmp_path / "a.npz", arrays)
-    again = keras_vit.BiTResNet(SMALL, str(path), image_size=32)
+    again = baselines.BiTResNet(SMALL, str(path), image_size=32)
     np.testing.assert_array_equal(harness.numpy(again(images)), expected)
     other = small(seed=1)
-    assert keras_vit.load_bit_weights(other, path) is other
+    assert baselines.load_bit_weights(other, path) is other
     np.testing.assert_array_equal(harness.numpy(other(images)), expected)
     # What a file was loaded from is written as it was.
-    with np.load(keras_vit.save_bit_weights(other, tmp_path / "b.npz")) as file:
+    with np.load(baselines.save_bit_weights(other, tmp_path / "b.npz")) as file:
         assert file.files and set(file.files) == arrays.keys()
         for key in file.files:
             np.testing.assert_array_equal(file[key], arrays[key])
@@ -179,9 +180,9 @@ def test_a_model_and_its_file(arrays, tmp_path):
 def test_new_heads_are_zeros(arrays, tmp_path):
     path = written(tmp_path / "a.npz", arrays)
     images = harness.normal((1, 32, 32, 3))
-    model = keras_vit.BiTResNet(SMALL, path, image_size=32, classes=7)
+    model = baselines.BiTResNet(SMALL, path, image_size=32, classes=7)
     np.testing.assert_array_equal(harness.numpy(model(images)), np.zeros((1, 7)))
-    features = keras_vit.BiTResNet(SMALL, path, image_size=32, include_top=False)
+    features = baselines.BiTResNet(SMALL, path, image_size=32, include_top=False)
     whole = small()
     before_head = keras.Model(whole.input, whole.get_layer("head").input)
     expected = harness.numpy(before_head(images))
@@ -189,14 +190,14 @@ def test_new_heads_are_zeros(arrays, tmp_path):
     np.testing.assert_array_equal(harness.numpy(features(images)), expected)
     kept = small(seed=1)
     head = harness.numpy(kept.get_layer("head").kernel)
-    keras_vit.load_bit_weights(kept, path, new_head=True)
+    baselines.load_bit_weights(kept, path, new_head=True)
     np.testing.assert_array_equal(harness.numpy(kept.get_layer("head").kernel), head)
     headless = {key: array for key, array in arrays.items() if "head" not in key}
     with pytest.raises(ValueError, match="has no head: pass classes=K"):
-        keras_vit.BiTResNet(SMALL, written(path, headless), image_size=32)
+        baselines.BiTResNet(SMALL, written(path, headless), image_size=32)
     zeros = {k: a * 0 if "head" in k else a for k, a in arrays.items()}
     with pytest.warns(UserWarning, match="all zeros, and so will be the logits"):
-        keras_vit.BiTResNet(SMALL, written(path, zeros), image_size=32)
+        baselines.BiTResNet(SMALL, written(path, zeros), image_size=32)
 
 
 def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
@@ -208,7 +209,7 @@ def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
     wrong[ROOT] = arrays[ROOT][..., :32]
     path = written(tmp_path / "wrong.npz", wrong)
     with pytest.raises(zoo.CheckpointError) as raised:
-        keras_vit.load_bit_weights(model, path)
+        baselines.load_bit_weights(model, path)
     message = str(raised.value)
     assert message.startswith(f"{path} is not a checkpoint of BiT that fits")
     assert f"\n  missing {norm}\n" in message
@@ -219,53 +220,53 @@ def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
     # Half a head is no head of another size.
     del arrays["resnet/head/conv2d/bias"]
     with pytest.raises(zoo.CheckpointError, match="missing resnet/head/conv2d/bias"):
-        keras_vit.load_bit_weights(model, written(path, arrays))
+        baselines.load_bit_weights(model, written(path, arrays))
 
 
 def test_files_that_are_never_loaded(arrays, tmp_path):
     path = tmp_path / "bad.npz"
     arrays[ROOT] = np.array([print], dtype=object)
     with pytest.raises(zoo.CheckpointError, match="pickled Python objects under"):
-        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
     arrays[ROOT] = np.zeros((7, 7, 3, 64), "int32")
     with pytest.raises(zoo.CheckpointError, match=f"{ROOT} has dtype int32"):
-        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
     arrays[ROOT] = np.full((7, 7, 3, 64), np.nan, "float32")
     with pytest.raises(zoo.CheckpointError, match="holds NaN or infinity under"):
-        keras_vit.BiTResNet(SMALL, written(path, arrays), image_size=32)
+        baselines.BiTResNet(SMALL, written(path, arrays), image_size=32)
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(zoo.CheckpointError, match="damaged or cut short"):
-        keras_vit.BiTResNet(SMALL, path, image_size=32)
+        baselines.BiTResNet(SMALL, path, image_size=32)
     member = io.BytesIO()
     np.lib.format.write_array(member, np.zeros(3, "float32"))
     with zipfile.ZipFile(path, "w") as file, pytest.warns(UserWarning, match="Dupl"):
         for _ in range(2):
             file.writestr(f"{ROOT}.npy", member.getvalue())
     with pytest.raises(zoo.CheckpointError, match="two arrays are called|overlaps"):
-        keras_vit.BiTResNet(SMALL, path, image_size=32)
+        baselines.BiTResNet(SMALL, path, image_size=32)
     with pytest.raises(zoo.CheckpointError, match="There is no checkpoint file"):
-        keras_vit.BiTResNet(SMALL, tmp_path, image_size=32)
+        baselines.BiTResNet(SMALL, tmp_path, image_size=32)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: keras_vit.BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
-        (lambda: keras_vit.BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
+        (lambda: baselines.BiTResNet("BiT-R26x1"), "choose one of BiT-R50x1, "),
+        (lambda: baselines.BiTResNet(SMALL, image_size=(32, 0)), "image_size must be"),
         (
-            lambda: keras_vit.BiT_R50x1(
+            lambda: baselines.BiT_R50x1(
                 include_top=False, classifier_activation="softmax"
             ),
             "needs the head",
         ),
         (
-            lambda: keras_vit.save_bit_weights(
+            lambda: baselines.save_bit_weights(
                 keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]), "a.npz"
             ),
-            "has no layers of the released names: pass a model made by keras_vit.BiT",
+            "no layers of the released names: pass a model made by train.baselines.BiT",
         ),
-        (lambda: keras_vit.save_bit_weights(small(), "a.h5"), "must end in .npz"),
-        (lambda: keras_vit.BiTResNet(SMALL, "imagenet"), "imagenet"),
+        (lambda: baselines.save_bit_weights(small(), "a.h5"), "must end in .npz"),
+        (lambda: baselines.BiTResNet(SMALL, "imagenet"), "imagenet"),
     ],
 )
 def test_bad_arguments(call, message):

@@ -1,30 +1,23 @@
-"""BiT's released arrays into a model's variables, and back.
+"""Reading and writing the weights of BiT under their released names.
 
 The names are those that the released code of BiT, timm and big_vision read; no file of
 BiT's own has been opened with this yet.
 """
 
-import collections
 import os
 import pathlib
 import tempfile
 import warnings
 
 import numpy as np
-from keras import ops
 
 import zoo
 from keras_vit.weights.callers import stacklevel
-from keras_vit.weights.released_places import (
-    check_accounted,
-    check_complete,
-    check_loadable,
-    placed,
-)
-from zoo.files import dialects
+from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.files.archive import Archive, CheckpointError, StoredArrays
+from zoo.files.problems import refuse, twins, wrong_dtypes
 
-_LISTED = 20
+_NAMES = "under the names BiT was released with"
 _HEAD = "resnet/head/conv2d"
 
 
@@ -77,13 +70,14 @@ def load_bit_weights(model, source, *, new_head=False):
         zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
             missing, unknown or of other shapes; the first of them are listed, and no
             variable is changed.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
 
     Source:
         The `.npz` files of https://github.com/google-research/big_transfer
 
     Example:
 
+    >>> from train.baselines import BiT_R50x1
     >>> model = BiT_R50x1(image_size=32, classes=10)
     >>> path = save_bit_weights(model, "bit.npz")
     >>> load_bit_weights(BiT_R50x1(image_size=64, classes=5), path).output_shape
@@ -118,22 +112,22 @@ def save_bit_weights(model, path):
 
     Example:
 
+    >>> from train.baselines import BiT_R50x1
     >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
     'bit.npz'
     """
     path = pathlib.Path(path).expanduser()
     if path.suffix != ".npz":
         raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
-    arrays = {
-        key: ops.convert_to_numpy(ops.cast(variable, "float32")).reshape(shape)
-        for key, (variable, shape) in saved_variables(model).items()
-    }
+    variables = PLACES.variables(model)
+    PLACES.check_accounted(model)
+    arrays = as_arrays(variables)
     problems = [
         f"{key} holds NaN or infinity"
         for key, array in arrays.items()
         if not np.isfinite(array).all()
     ]
-    _refuse(path, "a checkpoint of BiT", problems)
+    refuse(path, f"a checkpoint of BiT, {_NAMES}", problems)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
         part = os.path.join(folder, path.name)
         np.savez(part, **arrays)
@@ -149,21 +143,15 @@ class BiTArrays:
 
     Raises:
         zoo.CheckpointError: it is no `.npz`, damaged or holds pickled objects.
-        zoo.StoreError: the file cannot be had.
+        zoo.StoreError: the file is not available.
     """
 
     def __init__(self, source):
         file = Archive(zoo.locate(source))
         self.path = file.path
-        counts = collections.Counter(file.keys)
-        problems = [f"two arrays are called {key}" for key in counts if counts[key] > 1]
-        parts = {key: file.check(key) for key in counts}
-        for key, part in parts.items():
-            try:
-                dialects.to_float32(np.empty(0, part.dtype))
-            except TypeError as error:
-                problems.append(f"{key} has {error}")
-        _refuse(self.path, "a checkpoint of BiT", problems)
+        parts = {key: file.check(key) for key in file.keys}
+        problems = [*twins(file.keys), *wrong_dtypes(parts)]
+        refuse(self.path, f"a checkpoint of BiT, {_NAMES}", problems)
         self.arrays = StoredArrays(parts)
 
     @property
@@ -173,34 +161,17 @@ class BiTArrays:
         return shape[-1] if shape else None
 
 
-def released_variables(model):
-    """Returns {released key: (variable, released shape)} of a model.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`.
-    """
-    check_complete(
-        model, ("root_conv", "norm"), "keras_vit.BiTResNet or keras_vit.BiT_R50x1"
-    )
-    found = {}
-    for key, _, variable, _ in placed(model, _LAYERS):
-        shape = tuple(variable.shape)
-        if key == f"{_HEAD}/kernel":
-            # The released head is a convolution of 1x1.
-            shape = (1, 1, *shape)
-        found[key] = (variable, shape)
-    return found
+def _released_shape(key, shape, _):
+    # The released head is a convolution of 1x1.
+    return (1, 1, *shape) if key == f"{_HEAD}/kernel" else shape
 
 
-def saved_variables(model):
-    """Returns {released key: (variable, released shape)} of all weights of a model.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`, or has weights besides.
-    """
-    found = released_variables(model)
-    check_accounted(model, _LAYERS)
-    return found
+PLACES = ReleasedPlaces(
+    _LAYERS,
+    ("root_conv", "norm"),
+    "train.baselines.BiTResNet or train.baselines.BiT_R50x1",
+    _released_shape,
+)
 
 
 def assign(model, released, *, new_head):
@@ -215,8 +186,8 @@ def assign(model, released, *, new_head):
         ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's products.
         zoo.CheckpointError: the file does not fit; no variable is changed then.
     """
-    targets = released_variables(model)
-    check_loadable(model, _LAYERS)
+    targets = PLACES.variables(model)
+    PLACES.check_loadable(model)
     shapes = dict(released.arrays.shapes)
     head = {f"{_HEAD}/kernel", f"{_HEAD}/bias"}
     own = targets[f"{_HEAD}/kernel"][1][-1] if head <= targets.keys() else None
@@ -231,7 +202,8 @@ def assign(model, released, *, new_head):
         for key, (_, shape) in targets.items()
         if key in shapes and shapes[key] != shape
     ]
-    _refuse(released.path, f"a checkpoint of BiT that fits {model.name!r}", problems)
+    what = f"a checkpoint of BiT that fits {model.name!r}, {_NAMES}"
+    refuse(released.path, what, problems)
     for key, (variable, _) in targets.items():
         variable.assign(released.arrays[key].reshape(variable.shape))
     if f"{_HEAD}/kernel" in targets and not released.arrays[f"{_HEAD}/kernel"].any():
@@ -241,15 +213,3 @@ def assign(model, released, *, new_head):
             "features.",
             stacklevel=stacklevel(),
         )
-
-
-def _refuse(path, what, problems):
-    """Raises an error that lists the problems, if there are any."""
-    if not problems:
-        return
-    listed = "".join(f"\n  {problem}" for problem in problems[:_LISTED])
-    more = len(problems) - _LISTED
-    raise CheckpointError(
-        f"{path} is not {what}, under the names BiT was released with:{listed}"
-        + (f"\n  and {more} more" if more > 0 else "")
-    )

@@ -1,0 +1,154 @@
+"""Base classes of the layers: configurations, places of tokens, frozen parts."""
+
+import inspect
+
+import keras
+
+from keras_vit.layers.sizes import prefix_tokens
+
+
+class Layer(keras.layers.Layer):
+    """A layer configured by its constructor's arguments, which keeps its input's shape.
+
+    Every argument is an attribute of the same name.
+    """
+
+    def compute_output_shape(self, input_shape, *other_shapes):
+        return input_shape
+
+    def get_config(self):
+        arguments = {name: getattr(self, name) for name in self._argument_names()}
+        return {**super().get_config(), **arguments}
+
+    def _argument_names(self):
+        for kind in type(self).__mro__:
+            # A class derived from ours may have other arguments, which it adds itself.
+            is_ours = kind.__module__.partition(".")[0] == "keras_vit"
+            if is_ours and "__init__" in vars(kind):
+                return [
+                    name
+                    for name, parameter in inspect.signature(kind).parameters.items()
+                    if parameter.kind is not parameter.VAR_KEYWORD
+                ]
+        return []
+
+
+class Placed:
+    """Mixin of layers that depend on the places of their tokens.
+
+    Attributes:
+        grid_size: None, or (rows, columns) of the patches, which the constructor sets.
+        length: int, the number of tokens, None before `find_places`.
+        num_prefix_tokens: int, how many of them come before the patches, None before
+            `find_places` and without a grid.
+    """
+
+    grid_size = length = num_prefix_tokens = None
+
+    def find_places(self, tokens_shape, what=""):
+        """Finds out where tokens are; `what` of the layer needs it, for the error.
+
+        Raises:
+            ValueError: the number of tokens is unknown, or does not fit the grid.
+        """
+        self.length = tokens_shape[1]
+        if self.length is None:
+            raise ValueError(
+                f"{self.name}{what} needs a known number of tokens, got shape "
+                f"{tuple(tokens_shape)}: give the images a fixed height and width."
+            )
+        if self.grid_size is not None:
+            self.num_prefix_tokens = prefix_tokens(
+                self.length, self.grid_size, self.name, "pass the grid of these tokens"
+            )
+
+    def check_places(self, tokens):
+        """Raises ValueError if tokens are not as many as those it was built for."""
+        if self.length is not None and tokens.shape[1] not in (None, self.length):
+            raise ValueError(
+                f"{self.name} has positions for {self.length} tokens, got "
+                f"{tokens.shape[1]}: resize the images to the model's size, or build "
+                "the model with their image_size."
+            )
+
+
+class Composite(Layer):
+    """A layer of layers, as frozen after it is saved, loaded or cloned as before.
+
+    Keras hands the flag `trainable` to the layers inside when it is set, but those
+    that `build` makes come later, and a configuration has the outer flag alone. So the
+    configuration also names the parts whose flag differs from their owner's, and
+    `build` ends in `settle`.
+
+    Args:
+        trainable_parts: None, or dict of the paths of parts, such as
+            `"attention.query"`, to their flags, owners before what they own.
+        **kwargs: the arguments of `keras.layers.Layer`.
+    """
+
+    # The names of the attributes that are layers with weights; some may be missing.
+    parts = ()
+
+    def __init__(self, trainable_parts=None, **kwargs):
+        super().__init__(**kwargs)
+        self._trainable_parts = trainable_parts or {}
+
+    def part_class(self, kind):
+        """Returns the class of a part; int8 layers replace some."""
+        return kind
+
+    def add_part(self, kind, name, *args, input_shape=None, **kwargs):
+        """Makes a part, `self.<name>`, with the layer's dtype policy.
+
+        Args:
+            kind: class of the part, see `part_class`.
+            name: str.
+            *args: of the class.
+            input_shape: tuple, to build the part as well.
+            **kwargs: of the class.
+        """
+        part = self.part_class(kind)(
+            *args, dtype=self.dtype_policy, name=name, **kwargs
+        )
+        if input_shape is not None:
+            part.build(input_shape)
+        setattr(self, name, part)
+
+    def all_parts(self):
+        """Yields (path, owner, part) of the parts and theirs, owners first."""
+        for name in self.parts:
+            part = getattr(self, name, None)
+            if part is None:
+                continue
+            yield name, self, part
+            if isinstance(part, Composite):
+                for path, owner, inner in part.all_parts():
+                    yield f"{name}.{path}", owner, inner
+
+    def settle(self):
+        """Freezes parts made since the layer was frozen; `build` ends with it.
+
+        Raises:
+            ValueError: `trainable_parts` names a part that the layer does not have.
+        """
+        found = {path: part for path, _, part in self.all_parts()}
+        if not self.trainable:
+            # One by one: on TensorFlow a flag set to what it is goes no deeper.
+            for part in found.values():
+                part.trainable = False
+        for path, trainable in self._trainable_parts.items():
+            if path not in found:
+                raise ValueError(
+                    f"{self.name} has no part {path!r}: trainable_parts may name "
+                    f"{', '.join(found)}."
+                )
+            found[path].trainable = trainable
+
+    def get_config(self):
+        # Before `build`, the argument and the flags of the parts there are.
+        parts = {} if self.built else dict(self._trainable_parts)
+        for path, owner, part in self.all_parts():
+            if part.trainable != owner.trainable:
+                parts[path] = part.trainable
+        config = super().get_config()
+        return {**config, "trainable_parts": parts} if parts else config

@@ -1,0 +1,102 @@
+"""How a forward pass runs, beyond the arguments that a model calls its layers with.
+
+A model calls its layers itself, so nothing can be handed to one of them from outside.
+What has to reach them stands in one context variable, set by `running`:
+
+    set by                          field               read by
+    keras_vit.explain,              watcher             SelfAttention, TransformerBlock
+      return_attention_weights
+    keras_vit.lean                  class_token_blocks  TransformerBlock
+    TransformerBlock with remat     seeds               Dropout, StochasticDepth
+"""
+
+import collections.abc
+import contextlib
+import contextvars
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Watcher:
+    """Functions that are called with what attention and blocks compute.
+
+    Args:
+        attention: function of float32 attention weights (batch, num_heads, queries,
+            tokens) to the weights to go on with.
+        tokens: function of a block's output (batch, tokens, hidden_size).
+        block: function of a function, what the block does with its tokens, and the
+            tokens, to the block's output.
+        all_tokens: bool, whether blocks compute all tokens, also where the model goes
+            on with the first one alone.
+    """
+
+    attention: collections.abc.Callable = lambda weights: weights
+    tokens: collections.abc.Callable = lambda tokens: None
+    block: collections.abc.Callable = lambda encode, tokens: encode(tokens)
+    all_tokens: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class ForwardPass:
+    """How layers run.
+
+    Args:
+        watcher: `Watcher` or None.
+        class_token_blocks: frozenset of the `TransformerBlock`s that compute the class
+            token alone.
+        seeds: None, or dict of seed generators to iterators over the seeds that they
+            give instead of new ones.
+    """
+
+    watcher: Watcher | None = None
+    class_token_blocks: frozenset = frozenset()
+    seeds: dict | None = None
+
+
+_PLAIN = ForwardPass()
+_current = contextvars.ContextVar("forward_pass", default=_PLAIN)
+
+
+def forward_pass():
+    """Returns the `ForwardPass` that layers are called in."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def running(**changes):
+    """Within it layers run with changed fields of `ForwardPass`.
+
+    Example:
+
+    >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
+    >>> with running(class_token_blocks=frozenset({block})):
+    ...     tuple(block(keras.random.normal((2, 7, 192))).shape)
+    (2, 1, 192)
+    """
+    token = _current.set(dataclasses.replace(_current.get(), **changes))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def with_attention_weights(function, class_token_only=False):
+    """Returns a function that also returns the attention weights computed in it.
+
+    With `class_token_only` those of the first query, even if a watcher sees all.
+    """
+
+    def with_weights(*args):
+        outer = forward_pass().watcher or Watcher(all_tokens=False)
+        found = []
+
+        def keep(weights):
+            found.append(outer.attention(weights))
+            return found[-1]
+
+        with running(watcher=dataclasses.replace(outer, attention=keep)):
+            output = function(*args)
+        [weights] = found
+        return output, weights[:, :, :1] if class_token_only else weights
+
+    return with_weights

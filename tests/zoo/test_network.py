@@ -1,0 +1,107 @@
+"""The one description of a network."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+import zoo
+from zoo.files import description
+from zoo.network import RELEASED, SIZES, Semantics
+
+GOLDENS = pathlib.Path(__file__).parents[1] / "goldens"
+TOKEN = zoo.ViTConfig(48, 3, 3, 96, 8)
+STEM = zoo.ViTConfig(48, 2, 3, 96, 2, resnet_stages=(), resnet_width=32)
+
+
+def test_names_of_the_versions_before():
+    from zoo.semantics import Semantics as OldSemantics
+
+    assert OldSemantics is zoo.semantics.Semantics is Semantics
+    assert zoo.Architecture is zoo.ViTConfig
+    said = OldSemantics("gelu", 1e-5, input_std=[1, 2, 3])
+    assert (said.activation, said.layer_norm_epsilon) == ("gelu", 1e-5)
+    assert (said.input_std, said.resnet_padding) == ((1.0, 2.0, 3.0), "same")
+    assert said.differences(OldSemantics()).keys() == {
+        "activation",
+        "layer_norm_epsilon",
+        "input_std",
+    }
+    with pytest.raises(TypeError, match="takes no hidden_size"):
+        OldSemantics(hidden_size=3)
+
+
+def test_what_is_none_is_as_the_file_says():
+    file = dataclasses.replace(TOKEN.completed(), activation="gelu")
+    assert zoo.ViTConfig().completed(file) == file
+    config = zoo.ViTConfig(mlp_dim=7, activation="gelu").completed(file)
+    assert config == dataclasses.replace(file, mlp_dim=7)
+    hybrid = STEM.completed()
+    assert zoo.ViTConfig().completed(hybrid) == hybrid
+    # A patch size of its own means a stem of its own.
+    assert TOKEN.completed(hybrid).resnet_stages is None
+    assert TOKEN.completed().computed == RELEASED
+    with pytest.raises(ValueError, match="no num_layers, num_heads, mlp_dim: pass all"):
+        zoo.ViTConfig(hidden_size=48, patch_size=8).completed()
+    with pytest.raises(ValueError, match="a computes other .*activation 'gelu' .the"):
+        zoo.ViTConfig(activation="gelu_tanh").completed(file, "a")
+
+
+def test_what_a_plain_network_has_no_use_for_is_not_compared():
+    file = dataclasses.replace(TOKEN.completed(), resnet_epsilons="timm")
+    assert zoo.ViTConfig(resnet_epsilons="released").completed(file).num_layers == 3
+    file = dataclasses.replace(STEM.completed(), resnet_epsilons="timm")
+    with pytest.raises(ValueError, match="resnet_epsilons 'timm' .the ViTConfig has"):
+        zoo.ViTConfig(resnet_epsilons="released").completed(file)
+
+
+def test_a_checkpoint_has_the_whole_description(tmp_path):
+    checkpoint = zoo.read(GOLDENS / "token.npz")
+    assert checkpoint.config == TOKEN.completed()
+    assert checkpoint.image_size == (32, 32)
+    path = tmp_path / "a.safetensors"
+    zoo.write(path, checkpoint, semantics=zoo.ViTConfig(activation="gelu"))
+    assert zoo.read(path).semantics == Semantics(activation="gelu")
+    again = zoo.read(path, semantics=zoo.ViTConfig(layer_norm_epsilon=1e-5))
+    assert again.semantics == Semantics("gelu", 1e-5)
+    assert zoo.read(path, semantics=Semantics()).semantics == Semantics()
+    zoo.write(path, again, semantics=zoo.ViTConfig(input_mean=(0, 0, 0)))
+    assert zoo.read(path).semantics == Semantics("gelu", 1e-5, (0, 0, 0))
+    with pytest.raises(zoo.CheckpointError, match="num_heads 4 is stated.* have 3"):
+        zoo.read(path, semantics=zoo.ViTConfig(num_heads=4))
+
+
+def test_headers_are_those_of_the_versions_before():
+    entry = {
+        "semantics": {
+            "activation": "gelu",
+            "layer_norm_epsilon": 1e-06,
+            "input_mean": [0.5, 0.5, 0.5],
+            "input_std": [0.5, 0.5, 0.5],
+            "resnet_padding": "same",
+            "resnet_epsilons": "released",
+        },
+        "num_heads": 3,
+        "grid_size": [4, 7],
+    }
+    header = {"format": "pt", "keras_vit": json.dumps(entry)}
+    found = description.from_metadata(header, "a.safetensors")
+    assert found.config.semantics == Semantics("gelu")
+    assert (found.config.num_heads, found.grid_size) == (3, (4, 7))
+    assert description.to_metadata(found) == header
+
+
+def test_sizes_are_what_published_models_write():
+    assert tuple(zoo.ARCHITECTURES["R50+ViT-B_16"].sizes) == SIZES
+    sizes = zoo.ARCHITECTURES["R50+ViT-B_16"].sizes
+    assert zoo.ViTConfig(**json.loads(json.dumps(sizes))).sizes == sizes
+    assert zoo.ViTConfig(**sizes) == zoo.ARCHITECTURES["R50+ViT-B_16"]
+
+
+def test_parameters_of_images_that_are_not_square():
+    square, wide = (TOKEN.count_parameters(size, 5) for size in (32, (32, 48)))
+    assert wide - square == 8 * 48
+    assert square - TOKEN.count_parameters(32, 5, class_token=False) == 2 * 48
+    with_layer = TOKEN.count_parameters(32, 5, representation_size=10)
+    assert with_layer - square == 48 * 10 + 10 - (48 - 10) * 5

@@ -1,0 +1,108 @@
+"""The report of an export: `export.md`, and the table that the command prints.
+
+`results` is what `train.export.run.export` returns, a row one of its "exports".
+"""
+
+import functools
+
+from train.export.formats import FORMATS
+from train.export.runtimes import BATCH
+from train.reports import markdown
+
+
+def table(results):
+    """Returns the exports as a Markdown table: the model first, refused ones last."""
+    is_top_1 = results["agreement_of"] == "top-1"
+    rows = [
+        *results["exports"],
+        *(row for row in results["refused"] if "agreement" in row),
+    ]
+    columns = {
+        "Export": lambda row: f"{row['name']}{' (refused)' * ('why' in row)}",
+        "MB": lambda row: _short(row["bytes"] / 1e6),
+        "Largest error": _error,
+        "Accuracy (95% interval)": functools.partial(_share, name="accuracy"),
+        "Top-1 agreement (95% interval)" if is_top_1 else "Mean cosine": lambda row: (
+            agreement(results, row["agreement"], row if row is not rows[0] else None)
+        ),
+        "ms at batch 1": functools.partial(_milliseconds, batch=1),
+        f"ms at batch {BATCH}": functools.partial(_milliseconds, batch=BATCH),
+        "Peak memory, MB": lambda row: f"{row['peak_bytes'] / 1e6:,.0f}",
+    }
+    if "accuracy" not in rows[0]:
+        del columns["Accuracy (95% interval)"]
+    return markdown.table(
+        tuple(columns), [[cell(row) for cell in columns.values()] for row in rows]
+    )
+
+
+def agreement(results, value, row=None):
+    """Returns an agreement as text, with the 95% interval of an export's row."""
+    if results["agreement_of"] != "top-1":
+        return f"{value:.6f}"
+    return f"{value:.2%}" if row is None else _share(row, "agreement")
+
+
+def matrices(row):
+    """Returns a sentence on the precision of the matrices of a TFLite export's row."""
+    kinds = row["matrices"]
+    text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    text = f"The matrices of {row['name']}: {text}"
+    if row["aim"] is not None:
+        kept = f"{kinds.get('float16', 0)} of {sum(kinds.values())}"
+        text += f"; {kept} stay in float16 for --min_agreement={row['aim']:g}"
+    return f"{text}."
+
+
+def page(results, class_names):
+    """Returns the report as Markdown."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("train.export"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"escape": markdown.escape, "code": markdown.code}
+    exports = results["exports"][1:]
+    by_runtime = {}
+    for row in exports:
+        row = FORMATS[row["name"]]
+        by_runtime.setdefault(row.runtime.name, []).append(row)
+    files = [file for row in exports for file in row["files"]]
+    return environment.get_template("export.md.jinja").render(
+        results,
+        batch=BATCH,
+        by_runtime=by_runtime,
+        class_names=class_names,
+        files=markdown.table(
+            ("File", "Bytes", "SHA-256"),
+            [(file["path"], f"{file['bytes']:,}", file["sha256"]) for file in files],
+        ),
+        matrices=[
+            matrices(row) for row in exports if FORMATS[row["name"]].is_quantized
+        ],
+        table=table(results),
+        versions=list(dict.fromkeys(row["version"] for row in results["exports"])),
+    )
+
+
+def _share(row, name):
+    return f"{row[name]:.2%} ({row[f'{name}_low']:.2%} to {row[f'{name}_high']:.2%})"
+
+
+def _error(row):
+    if row["largest_error"] is None:
+        return f"{row['not_finite']:,} not finite"
+    return f"{row['largest_error']:.2g}"
+
+
+def _milliseconds(row, batch):
+    text = _short(1000 * row["latency"][str(batch)])
+    return f"{text} (one by one)" if row["one_by_one"] and batch > 1 else text
+
+
+def _short(number):
+    return f"{number:,.1f}" if number >= 10 else f"{number:.2g}"

@@ -1,0 +1,158 @@
+"""The images that exports are compared on: those of a data set, or synthetic ones."""
+
+import contextlib
+import dataclasses
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from train.common.errors import RunError
+from train.common.progress import progress_bar
+from train.data import pipeline
+from train.data.sources.splits import pick
+from train.data.sources.subset import spread
+from train.export.runtimes import BATCH, write_images
+from train.inference import evaluation_data, given_model
+from train.inference.class_matching import imagenet_names, match_classes
+from train.inference.heads import has_head
+
+# The default number of images: of a data set, and synthetic.
+OF_DATA_SET, SYNTHETIC = 500, 64
+# Sizes of the random grids that are summed, from coarse to fine.
+_GRIDS = (2, 4, 8, 16, 32)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleImages:
+    """Images to compare exports on.
+
+    Args:
+        path: path of a file by `train.export.runtimes.write_images`.
+        about: dict, what the report says of them.
+        class_names: tuple of str in the order of the head, None where unknown.
+        labels: integers, the true classes in the head; None where unknown.
+        calibration: float32 array of images, none of which is in the file; None
+            where none are needed.
+    """
+
+    path: str
+    about: dict
+    class_names: tuple[str, ...] | None
+    labels: np.ndarray | None = None
+    calibration: np.ndarray | None = None
+
+
+def generate(given, path, count):
+    """Returns synthetic `SampleImages`, in a file at `path`."""
+    shape = given.model.input_shape[1:]
+    if None in shape:
+        raise RunError(
+            f"The model {given.name} takes images of any size, {shape}: pass "
+            "--image_size."
+        )
+    count = count or SYNTHETIC
+    batches = (
+        synthetic(min(BATCH, count - start), shape, seed=start)
+        for start in range(0, count, BATCH)
+    )
+    about = {"data_set": None, "count": write_images(path, batches)}
+    class_names = given.class_names or _imagenet_names(given.model)
+    return SampleImages(path, about, class_names)
+
+
+def read(given, path, count, *, calibration, central_crop, **data):
+    """Returns `SampleImages` of a data set, spread evenly over the split.
+
+    `calibration` is the number of images to read from the training split, or None;
+    `**data` are arguments of `train.inference.evaluation_data.load_split`.
+    """
+    image_size = given_model.image_size_of(given)
+    source, split = evaluation_data.load_split(given, **data)
+    about = {
+        "data_set": source.name,
+        "split": split.name,
+        "preparation": "central crop" if central_crop else "squashed",
+    }
+    class_names, places = given.class_names, None
+    if has_head(given.model):
+        try:
+            class_names, places = match_classes(
+                given.model.output_shape[1], class_names, source.class_names
+            )
+        except RunError as error:
+            class_names = class_names or _imagenet_names(given.model)
+            about["no_accuracy"] = str(error)
+            print(f"The accuracy is not measured: {error}")
+    prepared = functools.partial(
+        _prepared, image_size=image_size, central_crop=central_crop
+    )
+    chosen = spread(split.num_examples, count or OF_DATA_SET)
+    calibration_images = None
+    if calibration is not None:
+        train = source.train
+        used = chosen if train.name == split.name else ()
+        others = spread(train.num_examples, calibration, without=used)
+        if not len(others):
+            raise RunError(
+                f"All {train.num_examples} images of {train.name} are compared, and "
+                "none is left for calibration: lower --images, or pass another --split."
+            )
+        about["calibration"] = {"split": train.name, "count": len(others)}
+        calibration_images = np.concatenate(
+            [images for images, _ in prepared(train, others, "reading to calibrate")]
+        )
+    labels = []
+
+    def batches():
+        for images, of_images in prepared(split, chosen, "reading to compare"):
+            labels.append(of_images)
+            yield images
+
+    about["count"] = write_images(path, batches())
+    if places is not None:
+        places = places[np.concatenate(labels)]
+    return SampleImages(path, about, class_names, places, calibration_images)
+
+
+def synthetic(number, shape, seed=0):
+    """Returns float32 images of random waves, equally strong at all scales.
+
+    >>> images = synthetic(2, (32, 48, 3))
+    >>> images.shape, float(images.min()), float(images.max())
+    ((2, 32, 48, 3), -1.0, 1.0)
+    """
+    *size, channels = shape
+    rng = np.random.default_rng(seed)
+    waves = sum(
+        tf.image.resize(
+            rng.normal(size=(number, grid, grid, channels)) / grid, size, "bicubic"
+        ).numpy()
+        for grid in _GRIDS
+    )
+    low, high = (
+        limit(waves, axis=(1, 2, 3), keepdims=True) for limit in (np.min, np.max)
+    )
+    return (2 * (waves - low) / (high - low) - 1).astype("float32")
+
+
+def _prepared(split, places, what, *, image_size, central_crop):
+    """Yields batches of images and labels, prepared as for evaluation."""
+    split = pick(split, places)
+    if central_crop:
+        split = evaluation_data.center_crop(split, image_size)
+    batches = pipeline.evaluation_batches(
+        split, image_size=image_size, batch_size=BATCH
+    )
+    with progress_bar(total=len(places), unit="image", desc=what) as bar:
+        for images, labels in pipeline.explained(batches, split):
+            yield images.numpy(), labels.numpy()
+            bar.update(len(images))
+
+
+def _imagenet_names(model):
+    """Returns the names of ImageNet's classes if they fit the head, else None."""
+    with contextlib.suppress(RunError):
+        if has_head(model):
+            return imagenet_names(model.output_shape[-1])
+    return None
