@@ -1,28 +1,29 @@
 """What the commands share: their flags, their environment, their ending."""
 
 import datetime
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import platform
 import shlex
+import subprocess
 import sys
 
 from absl import app, flags
 
-from benchmarks import machine, report
+from benchmarks import report
 from benchmarks.contest import contest
+from benchmarks.process import ROOT
 from benchmarks.worker import INSTALL
+from train.common.hardware import cpu_name
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
 
 def define_flags(rounds=9):
-    """Defines the flags of a contest.
-
-    Args:
-        rounds: int, the default.
-    """
+    """Defines the flags of a contest."""
     flags.DEFINE_integer("rounds", rounds, "Turns of every contender.", lower_bound=1)
     flags.DEFINE_integer(
         "repeats",
@@ -41,11 +42,7 @@ def define_out_dir():
 
 
 def run(main):
-    """Runs a command.
-
-    Args:
-        main: function without arguments; a `ValueError` of it is shown as one line.
-    """
+    """Runs a command."""
     if importlib.util.find_spec("rich") is None:
         sys.exit(f"error: rich is not installed: {INSTALL}")
     os.environ["KERAS_BACKEND"] = _lightest_backend()
@@ -76,15 +73,6 @@ def compare(stem, contenders, *, reference=None, calibrate=True):
 
     Exits with an error, once all is written, if one of ours failed or nothing was left
     to compare it with.
-
-    Args:
-        stem: str, what the JSON file is called, such as "inference-ViT-B_16-b8".
-        contenders: list of `Contender`.
-        reference: as in `contest`.
-        calibrate: as in `contest`.
-
-    Returns:
-        The result, as written.
     """
     given = flags.FLAGS
     folder = pathlib.Path(given.out_dir)
@@ -106,14 +94,7 @@ def compare(stem, contenders, *, reference=None, calibrate=True):
 
 
 def publish(path, result, table, notes=()):
-    """Prints a result and writes it, with its table for `benchmarks.tables`.
-
-    Args:
-        path: path of the JSON file.
-        result: dict for JSON, `provenance` in it.
-        table: tuple of the header, a list of str, and the rows, lists of str.
-        notes: lines below the table.
-    """
+    """Prints a result and writes it, its table included."""
     report.print_table(path.stem, *table)
     for line in notes:
         print(line)
@@ -130,9 +111,9 @@ def provenance(packages):
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
             timespec="seconds"
         ),
-        "machine": machine.machine(),
-        "commit": machine.commit(),
-        "versions": machine.versions({"keras", "numpy", *packages}),
+        "machine": machine(),
+        "commit": commit(),
+        "versions": versions({"keras", "numpy", *packages}),
     }
 
 
@@ -146,3 +127,39 @@ def failure(result):
     if peers and all(record in failed for record in peers):
         return "Every peer failed, see above: nothing is left to compare."
     return None
+
+
+def machine():
+    """Returns a dict of the processor, its cores and the system."""
+    return {
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def versions(packages):
+    """Returns the versions of those packages that are installed."""
+    found = {}
+    for package in sorted(set(packages)):
+        name = package.replace("_", "-")
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit():
+    """Returns the git commit, with "-dirty" if files were changed, or None."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None

@@ -8,10 +8,13 @@ import re
 import sys
 import time
 
-from benchmarks.calibration import CALIBRATION_OPERATIONS
 from benchmarks.process import Worker, WorkerError
 from benchmarks.summary import summarize
 
+# The first product of an MLP of ViT-B/16 on eight images of 224 x 224.
+ROWS, INNER, COLUMNS = 1576, 768, 3072
+# More weights than a cache holds, as in a model.
+MATRICES = 12
 TURN_SECONDS = 0.5
 MOST_REPEATS = 50
 # Its step takes long enough to be sure of.
@@ -25,9 +28,9 @@ class Contender:
     Args:
         name: str, unique in a contest.
         job: str, "package.module:function".
-        settings: dict for JSON, the function's keyword arguments.
         imports: names of the packages to import before the job.
-        environment: dict of strings, the worker's environment variables.
+        backend: str, the Keras backend it runs on.
+        settings: dict for JSON, the function's keyword arguments.
         items: int, images (or files, ...) that one step handles.
         operations: float, floating-point operations of one step, or None.
         warm_up: int, unmeasured steps at first; unless 0, each turn begins with one.
@@ -36,9 +39,9 @@ class Contender:
 
     name: str
     job: str
-    settings: dict = dataclasses.field(default_factory=dict)
     imports: tuple[str, ...] = ()
-    environment: dict = dataclasses.field(default_factory=dict)
+    backend: str = "tensorflow"
+    settings: dict = dataclasses.field(default_factory=dict)
     items: int = 1
     operations: float | None = None
     warm_up: int = 2
@@ -47,8 +50,8 @@ class Contender:
 
 CALIBRATION = Contender(
     name="matrix product",
-    job="benchmarks.calibration:matrix_product",
-    operations=CALIBRATION_OPERATIONS,
+    job="benchmarks.contest:matrix_product",
+    operations=2 * ROWS * INNER * COLUMNS * MATRICES,
 )
 
 
@@ -152,6 +155,29 @@ def contest(
     }
 
 
+def row(table, flag, name, imports, backend="tensorflow"):
+    """Returns a decorator that puts a job into a table, as what `flag` names."""
+
+    def register(job):
+        path = f"{job.__module__}:{job.__name__}"
+        table[flag] = Contender(name, path, imports, backend)
+        return job
+
+    return register
+
+
+def choose(table, names, flag):
+    """Returns the rows of a table that a flag names."""
+    if names == ["all"]:
+        return list(table.values())
+    for name in names:
+        if name not in table:
+            raise ValueError(
+                f"--{flag} has no {name!r}: name some of {','.join(table)}, or all."
+            )
+    return [table[name] for name in dict.fromkeys(names)]
+
+
 def rotated(entries, index):
     """Returns the entries, beginning with number `index` modulo their count."""
     first = index % len(entries)
@@ -172,3 +198,24 @@ def _repeats(entries):
     seconds = [wall for turn in turns if turn is not None for wall in turn[0]]
     fastest = min(seconds, default=TURN_SECONDS)
     return min(math.ceil(TURN_SECONDS / max(fastest, 1e-9)), MOST_REPEATS)
+
+
+def matrix_product():
+    """Returns the step: a dozen products, by TensorFlow."""
+    import numpy as np
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((ROWS, INNER), "float32")
+    weights = [
+        random.standard_normal((INNER, COLUMNS), "float32") for _ in range(MATRICES)
+    ]
+    rows = tf.constant(rows)
+    weights = [tf.constant(weight) for weight in weights]
+
+    @tf.function
+    def products(rows, weights):
+        # One number of each is enough to need the whole product.
+        return [tf.matmul(rows, weight)[0, 0] for weight in weights]
+
+    return lambda: [number.numpy() for number in products(rows, weights)]

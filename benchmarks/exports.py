@@ -3,25 +3,14 @@
 The runtime's worker would else show the memory of the library that wrote the file.
 """
 
-import hashlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 
 def run(exporter, **settings):
-    """Runs an exporter of this module in a process of its own.
-
-    Args:
-        exporter: str, "litert" or "timm_onnx".
-        **settings: its arguments, for JSON.
-
-    Raises:
-        RuntimeError: it failed; the message ends as its error did.
-    """
+    """Runs an exporter of this module in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.exports", exporter, json.dumps(settings)],
         stdout=subprocess.PIPE,
@@ -32,28 +21,6 @@ def run(exporter, **settings):
     if done.returncode:
         last = done.stdout.strip().splitlines()[-1:]
         raise RuntimeError(f"The export failed: {''.join(last)}")
-
-
-def onnx(**settings):
-    """Returns the path of timm's model in ONNX, written unless it is there.
-
-    Args:
-        **settings: `sizes`, `image_size`, `parameters` and `batch`.
-    """
-    from benchmarks.machine import versions
-
-    made_of = json.dumps([settings, versions(["timm", "torch", "onnxscript"])])
-    key = hashlib.sha256(made_of.encode()).hexdigest()[:16]
-    folder = pathlib.Path(tempfile.gettempdir()) / "keras_vit_benchmarks" / key
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # The weights lie in a second file: both are there or none.
-        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            whole = pathlib.Path(temporary) / "whole"
-            whole.mkdir()
-            run("timm_onnx", path=str(whole / "model.onnx"), **settings)
-            os.rename(whole, folder)
-    return folder / "model.onnx"
 
 
 def timm_onnx(path, sizes, image_size, parameters, batch):

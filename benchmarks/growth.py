@@ -6,37 +6,14 @@ BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
 def exponent(sizes, values):
-    """Returns the power of the size that fits the values best.
-
-    Args:
-        sizes: sequence of positive numbers.
-        values: sequence of positive numbers.
-
-    Returns:
-        Float, the slope of the least-squares line in logarithms; None where there are
-        no two sizes.
-
-    Example:
-
-    >>> round(exponent([1, 2, 4], [5, 20, 80]), 6)
-    2.0
-    """
+    """Returns the power of the size that fits the values best."""
     if len(set(sizes)) < 2:
         return None
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def panel(size, points):
-    """Returns how speed and memory grow with a size.
-
-    Args:
-        size: str, its name.
-        points: list of (the size, the record of that point); failed ones are left out.
-
-    Returns:
-        Dict of `size`, `sizes`, `images_per_second`, `megabytes` (above the imports)
-        and the exponents `speed` and `memory`, None where fewer than two points ran.
-    """
+    """Returns how speed and memory grow with a size."""
     ran = [(value, record) for value, record in points if record["error"] is None]
     sizes = [value for value, _ in ran]
     speed = [record["images_per_second"] for _, record in ran]
@@ -66,12 +43,7 @@ def describe(panel):
 
 
 def draw(path, panels):
-    """Draws one column a size, images a second above and memory below.
-
-    Args:
-        path: PNG file to write.
-        panels: list of what `panel` returns.
-    """
+    """Draws one column a size, images a second above and memory below."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 

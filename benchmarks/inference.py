@@ -10,16 +10,18 @@ rounds.
 
 --ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
           keras-predict, jax, torch, or all
---peers   keras-hub, keras-hub-predict, keras-hub-jax, vit-keras, torch (timm),
+--peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
           --peers= for none
 """
 
+import dataclasses
+
 from absl import flags
 
 from benchmarks import command, model_flags, ours, peers
+from benchmarks.contest import choose
 from benchmarks.profiling import profile
-from benchmarks.selection import choose, contender
 
 command.define_flags()
 model_flags.define(model="ViT-B_16", batch=8, peers="keras-hub,torch")
@@ -32,11 +34,11 @@ def main():
     setting = model_flags.setting()
     step = {"items": given.batch, "operations": setting.operations}
     contenders = [
-        contender(choice, settings=setting.ours, ours=True, **step)
+        dataclasses.replace(choice, settings=setting.ours, ours=True, **step)
         for choice in choose(ours.INFERENCE, given.ours, "ours")
     ]
     contenders += [
-        contender(choice, settings=setting.peers, **step)
+        dataclasses.replace(choice, settings=setting.peers, **step)
         for choice in choose(peers.PEERS, given.peers, "peers")
     ]
     if not contenders:
@@ -47,7 +49,7 @@ def main():
     command.compare(
         model_flags.stem("inference"),
         contenders,
-        reference=peers.PEERS["keras-hub"].label,
+        reference=peers.PEERS["keras-hub"].name,
     )
 
 

@@ -26,9 +26,8 @@ import tempfile
 from absl import flags
 
 from benchmarks import command, input_jobs, overlap, photos, report
-from benchmarks.contest import contest, tell
+from benchmarks.contest import choose, contest, tell
 from benchmarks.profiling import profile
-from benchmarks.selection import choose, contender
 
 command.define_flags(rounds=7)
 flags.DEFINE_list("ours", "all", "What of keras_vit to measure, or all.")
@@ -78,18 +77,18 @@ def _read(folder):
     # A pass is long: the first of all may count, the median is not moved by it.
     fields = {"settings": _settings(folder), "items": given.count, "warm_up": 0}
     contenders = [
-        contender(choice, ours=True, **fields)
+        dataclasses.replace(choice, ours=True, **fields)
         for choice in choose(input_jobs.OURS, given.ours, "ours")
     ]
     contenders += [
-        contender(choice, **fields)
+        dataclasses.replace(choice, **fields)
         for choice in choose(input_jobs.PEERS, given.peers, "peers")
     ]
     _fill(folder)
     command.compare(
         f"input-{given.image_size}",
         contenders,
-        reference=input_jobs.PEERS["crop"].label,
+        reference=input_jobs.PEERS["crop"].name,
     )
 
 

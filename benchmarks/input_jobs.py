@@ -10,45 +10,13 @@ import itertools
 import os
 import pathlib
 
-from benchmarks.selection import Choice
+from benchmarks.contest import row
 
 _OURS = ("tensorflow", "train.data.pipeline")
 
-OURS = {
-    "training": Choice(
-        "keras_vit training batches", "benchmarks.input_jobs:training", _OURS
-    ),
-    "evaluation": Choice(
-        "keras_vit evaluation batches", "benchmarks.input_jobs:evaluation", _OURS
-    ),
-}
+OURS = {}
 
-PEERS = {
-    "crop": Choice(
-        "bare decode_and_crop_jpeg", "benchmarks.input_jobs:bare_crop", ("tensorflow",)
-    ),
-    "crop-resize": Choice(
-        "bare decode_and_crop_jpeg + resize",
-        "benchmarks.input_jobs:bare_crop_resize",
-        ("tensorflow",),
-    ),
-    "decode": Choice(
-        "bare decode_jpeg", "benchmarks.input_jobs:bare_decode", ("tensorflow",)
-    ),
-    "pillow": Choice(
-        "Pillow crop + resize", "benchmarks.input_jobs:pillow", ("tensorflow", "PIL")
-    ),
-    "keras": Choice(
-        "keras image_dataset_from_directory",
-        "benchmarks.input_jobs:keras",
-        ("tensorflow", "keras"),
-    ),
-    "torchvision": Choice(
-        "torchvision RandomResizedCrop",
-        "benchmarks.input_jobs:torchvision",
-        ("torch", "torchvision"),
-    ),
-}
+PEERS = {}
 
 
 def _pass(batches):
@@ -62,6 +30,7 @@ def _split(folder):
     return sources.load(folder).train
 
 
+@row(OURS, "training", "keras_vit training batches", _OURS)
 def training(folder, image_size, batch):
     """Random crops, flipped, as in `train.finetune`."""
     from train.data import pipeline
@@ -73,6 +42,7 @@ def training(folder, image_size, batch):
     return _pass(batches.take(split.num_examples // batch))
 
 
+@row(OURS, "evaluation", "keras_vit evaluation batches", _OURS)
 def evaluation(folder, image_size, batch):
     """Whole images, as in `train.finetune`."""
     from train.data import pipeline
@@ -125,6 +95,7 @@ def _untuned():
     return options
 
 
+@row(PEERS, "crop", "bare decode_and_crop_jpeg", ("tensorflow",))
 def bare_crop(folder, image_size, batch):
     """Windows that are known before, and one pixel of each goes on."""
     import tensorflow as tf
@@ -136,6 +107,7 @@ def bare_crop(folder, image_size, batch):
     return _bare((paths, _windows(paths)), read, batch)
 
 
+@row(PEERS, "crop-resize", "bare decode_and_crop_jpeg + resize", ("tensorflow",))
 def bare_crop_resize(folder, image_size, batch):
     """The same, resized."""
     import tensorflow as tf
@@ -148,6 +120,7 @@ def bare_crop_resize(folder, image_size, batch):
     return _bare((paths, _windows(paths)), read, batch)
 
 
+@row(PEERS, "decode", "bare decode_jpeg", ("tensorflow",))
 def bare_decode(folder, image_size, batch):
     """Whole images, of which one pixel goes on."""
     import tensorflow as tf
@@ -158,6 +131,7 @@ def bare_decode(folder, image_size, batch):
     return _bare(_paths(folder), read, batch)
 
 
+@row(PEERS, "pillow", "Pillow crop + resize", ("tensorflow", "PIL"))
 def pillow(folder, image_size, batch):
     """The same windows, in as many threads as there are cores."""
     from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +161,7 @@ def pillow(folder, image_size, batch):
     return step
 
 
+@row(PEERS, "keras", "keras image_dataset_from_directory", ("tensorflow", "keras"))
 def keras(folder, image_size, batch):
     """Whole images."""
     from keras.utils import image_dataset_from_directory
@@ -201,6 +176,7 @@ def keras(folder, image_size, batch):
     )
 
 
+@row(PEERS, "torchvision", "torchvision RandomResizedCrop", ("torch", "torchvision"))
 def torchvision(folder, image_size, batch):
     """Random crops, flipped, in as many processes as there are cores."""
     from torch.utils.data import DataLoader

@@ -1,23 +1,20 @@
 """The flags that say which model is measured, on what."""
 
 import dataclasses
+import math
 
 from absl import flags
 
 from benchmarks.ours import CLASSES
+
+CHANNELS = 3
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
 
 def define(*, model, batch, peers):
-    """Defines the flags.
-
-    Args:
-        model: str, the default.
-        batch: int, the default.
-        peers: str, the default.
-    """
+    """Defines the flags."""
     flags.DEFINE_string("model", model, "A variant such as ViT-B_16.")
     flags.DEFINE_integer("batch", batch, "Images a step.", lower_bound=1)
     flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
@@ -38,13 +35,7 @@ def stem(benchmark):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A model and its batch as jobs take them.
-
-    Args:
-        ours: dict, what a job of ours takes.
-        parameters: int, or None for a hybrid.
-        operations: int, floating-point operations of the logits of a batch.
-    """
+    """A model and its batch as jobs take them."""
 
     ours: dict
     parameters: int | None
@@ -57,11 +48,7 @@ class Setting:
 
 
 def setting():
-    """Returns the flags as a `Setting`.
-
-    Raises:
-        ValueError: as of `describe`, or no peer has such a model.
-    """
+    """Returns the flags as a `Setting`."""
     given = flags.FLAGS
     described = describe(given.model, given.image_size, given.batch)
     if described.parameters is None and given.peers:
@@ -73,18 +60,9 @@ def setting():
 
 
 def describe(model, image_size, batch):
-    """Returns the `Setting` of a variant.
-
-    Args:
-        model: str, a name in `keras_vit.VARIANTS`.
-        image_size: int.
-        batch: int.
-
-    Raises:
-        ValueError: there is no such model, or it does not take such images.
-    """
+    """Returns the `Setting` of a variant."""
     import keras_vit
-    from benchmarks import flops
+    import zoo
 
     if model not in keras_vit.VARIANTS:
         raise ValueError(
@@ -99,6 +77,44 @@ def describe(model, image_size, batch):
     }
     parameters = None
     if not config.is_hybrid:
-        parameters = flops.parameters(config, image_size, CLASSES)
-    multiply_adds = flops.multiply_adds(config, image_size, CLASSES)
-    return Setting(ours, parameters, 2 * multiply_adds * batch)
+        parameters = zoo.ARCHITECTURES[model].count_parameters(image_size, CLASSES)
+    count = multiply_adds(config, image_size, CLASSES)
+    return Setting(ours, parameters, 2 * count * batch)
+
+
+def multiply_adds(config, image_size, classes):
+    """Returns the multiply-adds of one image's logits: products and convolutions."""
+    patches = math.prod(config.grid_size(image_size))
+    tokens = patches + 1
+    hidden = config.hidden_size
+    stem, features = _resnet(config, image_size) if config.is_hybrid else (0, CHANNELS)
+    embedding = patches * math.prod(_pair(config.patch_size)) * features * hidden
+    # Query, key, value and output; scores and their weighted sum; the two of the MLP.
+    block = tokens * (4 * hidden**2 + 2 * hidden * config.mlp_dim)
+    block += 2 * tokens**2 * hidden
+    return stem + embedding + config.num_layers * block + hidden * classes
+
+
+def _pair(size):
+    return (size, size) if isinstance(size, int) else size
+
+
+def _resnet(config, image_size):
+    """Multiply-adds of a hybrid's ResNet, and the channels that leave it."""
+    height, width = (math.ceil(side / 2) for side in _pair(image_size))
+    channels = config.resnet_width
+    total = height * width * 7 * 7 * CHANNELS * channels
+    height, width = math.ceil(height / 2), math.ceil(width / 2)
+    for stage, units in enumerate(config.resnet_stages):
+        filters = config.resnet_width * 2**stage
+        for unit in range(units):
+            total += height * width * channels * filters
+            halves = stage > 0 and unit == 0
+            if halves:
+                height, width = math.ceil(height / 2), math.ceil(width / 2)
+            positions = height * width
+            total += positions * (9 * filters**2 + 4 * filters**2)
+            if halves or channels != 4 * filters:
+                total += positions * channels * 4 * filters
+            channels = 4 * filters
+    return total, channels

@@ -2,39 +2,13 @@
 
 import contextlib
 
-from benchmarks.selection import Choice
+from benchmarks.contest import Contender, row
 
 CLASSES = 1000
 
-INFERENCE = {
-    "graph": Choice("keras_vit", "benchmarks.ours:graph", ("tensorflow", "keras_vit")),
-    "predictor": Choice(
-        "keras_vit predictor",
-        "benchmarks.ours:predictor",
-        ("tensorflow", "keras_vit"),
-    ),
-    "xla": Choice(
-        "keras_vit predictor, XLA",
-        "benchmarks.ours:predictor_xla",
-        ("tensorflow", "keras_vit"),
-    ),
-    "keras-predict": Choice(
-        "keras_vit keras predict",
-        "benchmarks.ours:keras_predict",
-        ("tensorflow", "keras_vit"),
-    ),
-    "jax": Choice(
-        "keras_vit jax", "benchmarks.ours:predictor", ("jax", "keras_vit"), "jax"
-    ),
-    "torch": Choice(
-        "keras_vit torch",
-        "benchmarks.ours:predictor",
-        ("torch", "keras_vit"),
-        "torch",
-    ),
-}
+INFERENCE = {}
 
-TRAINING = Choice(
+TRAINING = Contender(
     "keras_vit",
     "benchmarks.ours:training_step",
     ("tensorflow", "keras_vit", "train.engine.trainer"),
@@ -57,13 +31,7 @@ def random_labels(batch):
 
 
 def build(sizes, image_size, **arguments):
-    """Returns our model with random weights.
-
-    Args:
-        sizes: dict, the arguments of `keras_vit.ViTConfig`.
-        image_size: int.
-        **arguments: others of `keras_vit.VisionTransformer`.
-    """
+    """Returns our model with random weights."""
     import keras_vit
 
     config = keras_vit.ViTConfig(**sizes)
@@ -73,13 +41,7 @@ def build(sizes, image_size, **arguments):
 
 
 def as_graph(model, images, context=contextlib.nullcontext):
-    """Returns the step of a Keras model as a bare TensorFlow graph.
-
-    Args:
-        model: `keras.Model`.
-        images: NumPy array, whose shape the graph is made for.
-        context: function without arguments to the context manager it is made in.
-    """
+    """Returns the step of a Keras model as a bare TensorFlow graph."""
     import tensorflow as tf
 
     images = tf.constant(images)
@@ -92,6 +54,7 @@ def as_graph(model, images, context=contextlib.nullcontext):
     return lambda: logits(images).numpy()
 
 
+@row(INFERENCE, "graph", "keras_vit", ("tensorflow", "keras_vit"))
 def graph(sizes, image_size, batch):
     """The model in a `tf.function`, without what its logits do not need."""
     from keras_vit.lean import lean
@@ -100,6 +63,9 @@ def graph(sizes, image_size, batch):
     return as_graph(model, random_images(batch, image_size), lean(model))
 
 
+@row(INFERENCE, "torch", "keras_vit torch", ("torch", "keras_vit"), "torch")
+@row(INFERENCE, "jax", "keras_vit jax", ("jax", "keras_vit"), "jax")
+@row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
 def predictor(sizes, image_size, batch, jit_compile=False):
     """`keras_vit.Predictor`, on any backend."""
     import keras_vit
@@ -111,11 +77,13 @@ def predictor(sizes, image_size, batch, jit_compile=False):
     return lambda: predict(images)
 
 
+@row(INFERENCE, "xla", "keras_vit predictor, XLA", ("tensorflow", "keras_vit"))
 def predictor_xla(sizes, image_size, batch):
     """`keras_vit.Predictor`, compiled by XLA on TensorFlow."""
     return predictor(sizes, image_size, batch, jit_compile=True)
 
 
+@row(INFERENCE, "keras-predict", "keras_vit keras predict", ("tensorflow", "keras_vit"))
 def keras_predict(sizes, image_size, batch):
     """The model's own `predict`."""
     model = build(sizes, image_size)

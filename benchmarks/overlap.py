@@ -1,12 +1,13 @@
 """How long training waits for batches that are read meanwhile."""
 
+import dataclasses
 import itertools
 import json
 import time
 
 import numpy as np
 
-from benchmarks.selection import Choice, contender
+from benchmarks.contest import Contender
 
 _IMPORTS = (
     "tensorflow",
@@ -18,15 +19,10 @@ _IMPORTS = (
 
 
 def contenders(settings, steps):
-    """Returns training on batches that are read, and on a batch in memory.
-
-    Args:
-        settings: dict of the arguments of `training`, without the two below.
-        steps: int, training steps a step of the contender.
-    """
+    """Returns training on batches that are read, and on a batch in memory."""
     return [
-        contender(
-            Choice(name, "benchmarks.overlap:training", _IMPORTS),
+        dataclasses.replace(
+            Contender(name, "benchmarks.overlap:training", _IMPORTS),
             settings={**settings, "steps": steps, "in_memory": in_memory},
             items=steps * settings["batch"],
             warm_up=1,
@@ -37,17 +33,7 @@ def contenders(settings, steps):
 
 
 def training(folder, image_size, batch, sizes, waits, steps, in_memory):
-    """`train.engine.loop.take_steps` for a few steps, set up as `train.finetune` does.
-
-    Args:
-        folder: str, as of `benchmarks.photos`.
-        image_size: int.
-        batch: int.
-        sizes: dict, the arguments of `keras_vit.ViTConfig`.
-        waits: str, path of a file for `waited`.
-        steps: int.
-        in_memory: bool, whether to take one batch again and again.
-    """
+    """`take_steps` of the training loop, set up as `train.finetune` does."""
     import tensorflow as tf
 
     from benchmarks.ours import build
@@ -102,22 +88,14 @@ class _Waiting:
 
 
 def waited(path):
-    """Returns the part of the time of each measured step that training waited.
-
-    Args:
-        path: path of the file that `training` wrote.
-    """
+    """Returns the part of the time of each measured step that training waited."""
     # The first line is the warm-up's, in which the training step was compiled.
     lines = [json.loads(line) for line in path.read_text().splitlines()][1:]
     return [line["waited"] / line["seconds"] for line in lines]
 
 
 def notes(waited):
-    """Returns `waited` in words, as lines.
-
-    Args:
-        waited: list of floats, empty where there is nothing to tell.
-    """
+    """Returns `waited` in words, as lines."""
     if not waited:
         return []
     return [

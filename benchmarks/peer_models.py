@@ -85,16 +85,7 @@ def _torch_parameters(model):
 
 
 def same_size(model, count, parameters):
-    """Returns the model if it has our number of parameters, to within 1%.
-
-    Args:
-        model: of any kind.
-        count: int, its parameters.
-        parameters: int, ours.
-
-    Raises:
-        ValueError: it has another number.
-    """
+    """Returns the model if it has our number of parameters, to within 1%."""
     if abs(count - parameters) > TOLERANCE * parameters:
         raise ValueError(
             f"This peer's model has {count:,} parameters, ours {parameters:,}: it is "

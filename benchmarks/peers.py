@@ -1,4 +1,4 @@
-"""What inference is compared with: a row and a job a peer.
+"""What inference and training are compared with: a row and a job for each peer.
 
 Every job takes `sizes`, `image_size` and `parameters` as in `benchmarks.peer_models`,
 and `batch`.
@@ -9,51 +9,26 @@ import pathlib
 import tempfile
 
 from benchmarks import exports, peer_models
-from benchmarks.ours import as_graph, random_images
-from benchmarks.selection import Choice
+from benchmarks.contest import row
+from benchmarks.ours import as_graph, random_images, random_labels
 
 _HUB = ("tensorflow", "keras_hub")
 _TIMM = ("torch", "timm")
 
-PEERS = {
-    "keras-hub": Choice("keras-hub", "benchmarks.peers:keras_hub", _HUB),
-    "keras-hub-predict": Choice(
-        "keras-hub predict", "benchmarks.peers:keras_hub_predict", _HUB
-    ),
-    "keras-hub-jax": Choice(
-        "keras-hub jax", "benchmarks.peers:keras_hub_jax", ("jax", "keras_hub"), "jax"
-    ),
-    "vit-keras": Choice(
-        "vit-keras", "benchmarks.peers:vit_keras", ("tensorflow", "vit_keras")
-    ),
-    "torch": Choice("timm", "benchmarks.peers:timm", _TIMM),
-    "torch-compile": Choice("timm compiled", "benchmarks.peers:timm_compiled", _TIMM),
-    "transformers": Choice(
-        "transformers", "benchmarks.peers:transformers", ("torch", "transformers")
-    ),
-    "onnxruntime": Choice(
-        "onnxruntime (timm)", "benchmarks.peers:onnxruntime", ("onnxruntime",)
-    ),
-    "litert": Choice("LiteRT (ours)", "benchmarks.peers:litert", ("ai_edge_litert",)),
-    "litert-int8": Choice(
-        "LiteRT int8 (ours)", "benchmarks.peers:litert_int8", ("ai_edge_litert",)
-    ),
-}
+PEERS = {}
+# A step of SGD with momentum on softmax cross-entropy, in float32.
+TRAINING = {}
+RATE, MOMENTUM = 1e-3, 0.9
 
 
+@row(PEERS, "keras-hub", "keras-hub", _HUB)
 def keras_hub(sizes, image_size, parameters, batch):
     """Its model in a `tf.function`."""
     model = peer_models.keras_hub(sizes, image_size, parameters)
     return as_graph(model, random_images(batch, image_size))
 
 
-def keras_hub_predict(sizes, image_size, parameters, batch):
-    """Its model's `predict`."""
-    model = peer_models.keras_hub(sizes, image_size, parameters)
-    images = random_images(batch, image_size)
-    return lambda: model.predict(images, batch_size=batch, verbose=0)
-
-
+@row(PEERS, "keras-hub-jax", "keras-hub jax", ("jax", "keras_hub"), "jax")
 def keras_hub_jax(sizes, image_size, parameters, batch):
     """Its model in `jax.jit`."""
     import jax
@@ -70,12 +45,14 @@ def keras_hub_jax(sizes, image_size, parameters, batch):
     return lambda: logits(trainable, non_trainable, images).block_until_ready()
 
 
+@row(PEERS, "vit-keras", "vit-keras", ("tensorflow", "vit_keras"))
 def vit_keras(sizes, image_size, parameters, batch):
     """Its model in a `tf.function`."""
     model = peer_models.vit_keras(sizes, image_size, parameters)
     return as_graph(model, random_images(batch, image_size))
 
 
+@row(PEERS, "torch", "timm", _TIMM)
 def timm(sizes, image_size, parameters, batch):
     """Its model, eager."""
     return _torch_step(
@@ -83,6 +60,7 @@ def timm(sizes, image_size, parameters, batch):
     )
 
 
+@row(PEERS, "torch-compile", "timm compiled", _TIMM)
 def timm_compiled(sizes, image_size, parameters, batch):
     """Its model in `torch.compile`."""
     import torch
@@ -91,6 +69,7 @@ def timm_compiled(sizes, image_size, parameters, batch):
     return _torch_step(torch.compile(model), batch, image_size)
 
 
+@row(PEERS, "transformers", "transformers", ("torch", "transformers"))
 def transformers(sizes, image_size, parameters, batch):
     """Its model, eager, with fused attention."""
     return _torch_step(
@@ -112,24 +91,28 @@ def _torch_step(model, batch, image_size):
     return step
 
 
+@row(PEERS, "onnxruntime", "onnxruntime (timm)", ("onnxruntime",))
 def onnxruntime(sizes, image_size, parameters, batch):
-    """The model of timm, exported once."""
+    """The model of timm, exported."""
     import onnxruntime
 
-    path = exports.onnx(
-        sizes=sizes, image_size=image_size, parameters=parameters, batch=batch
-    )
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.onnx"
+        settings = {"sizes": sizes, "image_size": image_size, "batch": batch}
+        exports.run("timm_onnx", path=path, parameters=parameters, **settings)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     [images] = session.get_inputs()
     feed = {images.name: random_images(batch, image_size).transpose(0, 3, 1, 2).copy()}
     return lambda: session.run(None, feed)
 
 
+@row(PEERS, "litert", "LiteRT (ours)", ("ai_edge_litert",))
 def litert(sizes, image_size, parameters, batch):
     """Our model in float32."""
     return _litert_step(sizes, image_size, batch, dynamic_range=False)
 
 
+@row(PEERS, "litert-int8", "LiteRT int8 (ours)", ("ai_edge_litert",))
 def litert_int8(sizes, image_size, parameters, batch):
     """Our model with int8 weights and dynamic ranges."""
     return _litert_step(sizes, image_size, batch, dynamic_range=True)
@@ -162,5 +145,52 @@ def _litert_step(sizes, image_size, batch, dynamic_range):
         interpreter.set_tensor(images["index"], batch_of_images)
         interpreter.invoke()
         return interpreter.get_tensor(logits["index"])
+
+    return step
+
+
+@row(TRAINING, "keras-hub", "keras-hub", _HUB)
+def keras_hub_training(sizes, image_size, parameters, batch):
+    """`train_on_batch` of its model."""
+    model = peer_models.keras_hub(sizes, image_size, parameters)
+    return _keras_step(model, batch, image_size, jit_compile=False)
+
+
+@row(TRAINING, "keras-hub-xla", "keras-hub xla", _HUB)
+def keras_hub_xla_training(sizes, image_size, parameters, batch):
+    """The same, compiled by XLA."""
+    model = peer_models.keras_hub(sizes, image_size, parameters)
+    return _keras_step(model, batch, image_size, jit_compile=True)
+
+
+def _keras_step(model, batch, image_size, jit_compile):
+    import keras
+
+    model.compile(
+        optimizer=keras.optimizers.SGD(RATE, momentum=MOMENTUM),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=jit_compile,
+    )
+    images, labels = random_images(batch, image_size), random_labels(batch)
+    return lambda: model.train_on_batch(images, labels)
+
+
+@row(TRAINING, "torch", "timm", ("torch", "timm"))
+def timm_training(sizes, image_size, parameters, batch):
+    """An eager step of its model."""
+    import torch
+
+    model = peer_models.timm(sizes, image_size, parameters).train()
+    optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=MOMENTUM)
+    images = torch.from_numpy(random_images(batch, image_size))
+    images = images.permute(0, 3, 1, 2).contiguous()
+    labels = torch.from_numpy(random_labels(batch)).long()
+
+    def step():
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
 
     return step

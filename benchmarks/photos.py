@@ -7,17 +7,7 @@ LONG_SIDE, SHORT_SIDE = 500, 375
 
 
 def fill(folder, count, images=None):
-    """Fills a folder with as many photos as asked for, some of them links to others.
-
-    Args:
-        folder: path of an empty folder; gets `train/photo/*.jpg`, and one image of it
-            in `test`.
-        count: int.
-        images: path of a folder with JPEGs in it or below; by default they are made.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Fills a folder with as many photos as asked for, some of them links to others."""
     folder = pathlib.Path(folder)
     if images is None:
         originals = _make(folder / "originals", min(count, MADE))

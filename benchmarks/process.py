@@ -33,10 +33,9 @@ class Worker:
         path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
-            "KERAS_BACKEND": "tensorflow",
+            "KERAS_BACKEND": contender.backend,
             "TF_CPP_MIN_LOG_LEVEL": "2",
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
-            **contender.environment,
         }
         with self.log.open("w") as stream:
             self._process = subprocess.Popen(
@@ -61,41 +60,17 @@ class Worker:
         self.kill()
 
     def ready(self):
-        """Sets the contender up.
-
-        Returns:
-            `facts`.
-
-        Raises:
-            WorkerError: it cannot be.
-        """
+        """Sets the contender up."""
         self.facts = self._ask(self._spec)["ready"]
         return self.facts
 
     def run(self, repeats):
-        """Runs the contender's step.
-
-        Args:
-            repeats: int.
-
-        Returns:
-            Tuple of lists: wall and CPU seconds of each repeat.
-
-        Raises:
-            WorkerError: a step failed.
-        """
+        """Runs the contender's step."""
         answer = self._ask({"run": repeats})
         return answer["wall"], answer["cpu"]
 
     def close(self):
-        """Ends the process.
-
-        Returns:
-            Int, its peak memory in bytes.
-
-        Raises:
-            WorkerError: it had died before.
-        """
+        """Ends the process."""
         peak_bytes = self._ask({"close": True})["peak_bytes"]
         self._process.wait()
         return peak_bytes

@@ -12,16 +12,8 @@ BACKENDS = ("tensorflow", "jax")
 
 
 def profile(contender, folder):
-    """Runs a contender under its backend's profiler and says how to see the trace.
-
-    Args:
-        contender: `Contender`, of TensorFlow or JAX.
-        folder: path for the trace.
-
-    Raises:
-        ValueError: TensorBoard shows no trace of its backend, or it failed.
-    """
-    backend = contender.environment["KERAS_BACKEND"]
+    """Runs a contender under its backend's profiler and says how to see the trace."""
+    backend = contender.backend
     if backend not in BACKENDS:
         raise ValueError(
             f"--profile traces {' and '.join(BACKENDS)}, and {contender.name} runs on "
@@ -37,7 +29,7 @@ def profile(contender, folder):
             "folder": os.path.abspath(folder),
         },
         imports=contender.imports,
-        environment=contender.environment,
+        backend=contender.backend,
         warm_up=0,
     )
     with Worker(traced, pathlib.Path(folder) / "worker.log") as worker:
@@ -54,13 +46,7 @@ def profile(contender, folder):
 
 
 def traced(job, settings, folder):
-    """The job whose step is a few steps of another under the profiler.
-
-    Args:
-        job: str, as of a `Contender`.
-        settings: dict, likewise.
-        folder: str, absolute path.
-    """
+    """The job whose step is a few steps of another under the profiler."""
     from benchmarks.worker import load
 
     step = load(job)(**settings)

@@ -1,10 +1,10 @@
-"""Results as a table on the terminal, as Markdown and as JSON."""
+"""Results as a table on the terminal and as JSON."""
 
 import json
-import os
 import pathlib
 import sys
-import tempfile
+
+from train.common.files import whole_file
 
 # Header: what it shows of a contender that ran.
 COLUMNS = {
@@ -21,15 +21,7 @@ COLUMNS = {
 
 
 def table(result):
-    """Returns a result's table.
-
-    Args:
-        result: dict as `benchmarks.contest.contest` returns it.
-
-    Returns:
-        Tuple of the header and the rows, lists of str. A contender that failed has
-        its name and "failed".
-    """
+    """Returns a result's table."""
     header = list(COLUMNS)
     if result["reference"] is not None:
         header[header.index("ratio")] += f" to {result['reference']}"
@@ -43,13 +35,18 @@ def table(result):
     return ["contender", *header], rows
 
 
-def notes(result):
-    """Returns what to know beside the table, as lines."""
-    lines = [
+def failures(records):
+    """Returns why contenders failed, a line each."""
+    return [
         f"{record['name']} failed: {record['error']}"
-        for record in result["contenders"]
+        for record in records
         if record["error"] is not None
     ]
+
+
+def notes(result):
+    """Returns what to know beside the table, as lines."""
+    lines = failures(result["contenders"])
     calibration = result["calibration"]
     if "error" in calibration:
         lines.append(f"Nothing is known of the machine's noise: {calibration['error']}")
@@ -66,13 +63,7 @@ def notes(result):
 
 
 def print_table(title, header, rows):
-    """Prints a table, names to the left, numbers to the right.
-
-    Args:
-        title: str.
-        header: list of str.
-        rows: lists of str.
-    """
+    """Prints a table, names to the left, numbers to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -87,44 +78,12 @@ def print_table(title, header, rows):
     console.print(grid)
 
 
-def markdown(header, rows):
-    """Returns a table in Markdown.
-
-    Args:
-        header: list of str.
-        rows: lists of str.
-
-    Example:
-
-    >>> print(markdown(["a", "b"], [["x", "1"]]))
-    | a | b |
-    |---|--:|
-    | x | 1 |
-    """
-    rule = ["---", *["--:"] * (len(header) - 1)]
-    head, *body = (f"| {' | '.join(cells)} |" for cells in [header, *rows])
-    return "\n".join([head, f"|{'|'.join(rule)}|", *body])
-
-
 def write_json(path, result):
-    """Writes a result whole: there is never a part of a file at `path`.
-
-    Args:
-        path: str or path; its folder is made.
-        result: dict for JSON.
-    """
+    """Writes a result whole: there is never a part of a file at `path`."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(result, stream, indent=1)
-        # mkstemp makes files that only their owner may read.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
 
 
 def number(value):

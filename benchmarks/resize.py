@@ -11,6 +11,7 @@ difference from the numbers of `zoo.resize`. The released method is that of
 --peers   scipy, tensorflow, jax, timm (PyTorch), or all; --peers= for none
 """
 
+import dataclasses
 import pathlib
 import re
 import statistics
@@ -20,8 +21,8 @@ import numpy as np
 from absl import flags
 
 from benchmarks import command
-from benchmarks.contest import contest
-from benchmarks.selection import Choice, choose, contender
+from benchmarks.contest import Contender, choose, contest
+from benchmarks.resize_libraries import PEERS
 
 flags.DEFINE_list(
     "grids",
@@ -34,13 +35,7 @@ flags.DEFINE_integer("rounds", 15, "Turns of every library.", lower_bound=1)
 command.define_out_dir()
 
 _JOBS = "benchmarks.resize_libraries"
-OURS = Choice("keras_vit", f"{_JOBS}:keras_vit", ("zoo",))
-PEERS = {
-    "scipy": Choice("scipy", f"{_JOBS}:scipy", ("scipy",)),
-    "tensorflow": Choice("tensorflow", f"{_JOBS}:tensorflow", ("tensorflow",)),
-    "jax": Choice("jax", f"{_JOBS}:jax", ("jax",)),
-    "timm": Choice("timm", f"{_JOBS}:timm", ("torch", "timm")),
-}
+OURS = Contender("keras_vit", f"{_JOBS}:keras_vit", ("zoo",))
 # Of each method, the libraries that have it.
 METHODS = {
     "released": ("keras_vit", "scipy"),
@@ -72,11 +67,7 @@ def main():
 
 
 def parse(text):
-    """Returns "14x14-20x36" as ((14, 14), (20, 36)).
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Returns "14x14-20x36" as ((14, 14), (20, 36))."""
     match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)-([1-9]\d*)x([1-9]\d*)", text)
     if not match:
         raise ValueError(f"--grids has {text!r}: write 14x14-20x36, rows x columns.")
@@ -85,27 +76,16 @@ def parse(text):
 
 
 def measure(choices, grids, log_dir):
-    """Resizes with each library in turn.
-
-    Args:
-        choices: list of `Choice`, ours first.
-        grids: list of (old, new).
-        log_dir: path of the folder for what they print.
-
-    Returns:
-        List of dicts for JSON: `name`, `ours`, `error` (None, or a str), `tasks` (old
-        grid, new grid and method), and of each task `median` (seconds) and
-        `difference` (the largest from ours).
-    """
+    """Resizes with each library in turn."""
     given = flags.FLAGS
     with tempfile.TemporaryDirectory(prefix="keras_vit-resize-") as temporary:
         contenders = [
-            contender(
+            dataclasses.replace(
                 choice,
                 settings={
-                    "tasks": tasks_of(choice.label, grids),
+                    "tasks": tasks_of(choice.name, grids),
                     "hidden_size": given.hidden_size,
-                    "results": f"{temporary}/{choice.label}.npz",
+                    "results": f"{temporary}/{choice.name}.npz",
                 },
                 ours=choice is OURS,
                 warm_up=0,
@@ -115,7 +95,7 @@ def measure(choices, grids, log_dir):
         result = contest(
             contenders,
             rounds=given.rounds,
-            repeats=len(tasks_of(OURS.label, grids)),
+            repeats=len(tasks_of(OURS.name, grids)),
             log_dir=log_dir,
             calibrate=False,
         )
@@ -137,13 +117,13 @@ def tasks_of(library, grids):
 
 def _record(record, grids, folder):
     tasks = tasks_of(record["name"], grids)
-    ours = tasks_of(OURS.label, grids)
+    ours = tasks_of(OURS.name, grids)
     summary = {name: record[name] for name in ("name", "ours", "error")}
     summary |= {"tasks": tasks, "median": [], "difference": []}
     if record["error"] is None:
         # The steps go through the tasks, over and over.
         seconds = [second for turn in record["seconds"] for second in turn]
-        own = np.load(folder / f"{OURS.label}.npz")
+        own = np.load(folder / f"{OURS.name}.npz")
         other = np.load(folder / f"{record['name']}.npz")
         for index, task in enumerate(tasks):
             summary["median"].append(statistics.median(seconds[index :: len(tasks)]))

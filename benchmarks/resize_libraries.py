@@ -7,6 +7,10 @@ import itertools
 
 import numpy as np
 
+from benchmarks.contest import row
+
+PEERS = {}
+
 
 def table(old, hidden_size):
     """Returns a random table of a grid and a class token, as released files have it."""
@@ -21,6 +25,7 @@ def keras_vit(tasks, hidden_size, results):
     return _steps(zoo.resize, tasks, hidden_size, results)
 
 
+@row(PEERS, "scipy", "scipy", ("scipy",))
 def scipy(tasks, hidden_size, results):
     """`scipy.ndimage.zoom` as the released code calls it."""
     from scipy import ndimage
@@ -32,6 +37,7 @@ def scipy(tasks, hidden_size, results):
     return _steps(_on_grids(resize), tasks, hidden_size, results)
 
 
+@row(PEERS, "timm", "timm", ("torch", "timm"))
 def timm(tasks, hidden_size, results):
     """`timm.layers.resample_abs_pos_embed`, PyTorch's antialiased interpolation."""
     import torch
@@ -45,6 +51,7 @@ def timm(tasks, hidden_size, results):
     return _steps(resize, tasks, hidden_size, results)
 
 
+@row(PEERS, "tensorflow", "tensorflow", ("tensorflow",))
 def tensorflow(tasks, hidden_size, results):
     """`tf.image.resize`, antialiased."""
     import tensorflow as tf
@@ -55,6 +62,7 @@ def tensorflow(tasks, hidden_size, results):
     return _steps(_on_grids(resize), tasks, hidden_size, results)
 
 
+@row(PEERS, "jax", "jax", ("jax",))
 def jax(tasks, hidden_size, results):
     """`jax.image.resize`, compiled."""
     import jax
@@ -79,14 +87,7 @@ def _on_grids(resize):
 
 
 def _steps(resize, tasks, hidden_size, results):
-    """Writes what all tasks give, then returns a step that does them in turn.
-
-    Args:
-        resize: function of a table, its grid, the new grid and a method.
-        tasks: list of (old grid, new grid, method).
-        hidden_size: int.
-        results: path of the `.npz` to write, an array a task under its number.
-    """
+    """Writes what all tasks give, then returns a step that does them in turn."""
     tasks = [
         (table(old, hidden_size), tuple(old), tuple(new), method)
         for old, new, method in tasks

@@ -10,6 +10,7 @@ power of the size that fits it best, 1 being proportional; memory is that above 
 the libraries need before there is a model.
 """
 
+import dataclasses
 import pathlib
 import statistics
 from typing import NamedTuple
@@ -20,7 +21,6 @@ from benchmarks import command, growth, model_flags, report
 from benchmarks.contest import tell
 from benchmarks.ours import INFERENCE
 from benchmarks.process import Worker, WorkerError
-from benchmarks.selection import contender
 
 flags.DEFINE_string("model", "ViT-Ti_16", "The model where another size varies.")
 flags.DEFINE_integer("batch", 8, "The batch where another size varies.", lower_bound=1)
@@ -76,7 +76,7 @@ def main():
     ]
     failed = [record for record in records.values() if record["error"] is not None]
     notes = [growth.describe(panel) for panel in panels]
-    notes += [f"{record['name']} failed: {record['error']}" for record in failed]
+    notes += report.failures(failed)
     result = {
         **command.provenance(INFERENCE["graph"].imports),
         "points": list(records.values()),
@@ -114,7 +114,7 @@ def _numbers(flag, texts):
 
 def _measure(point, setting, log_dir):
     tell(f"measuring {point}")
-    one = contender(INFERENCE["graph"], settings=setting.ours, ours=True)
+    one = dataclasses.replace(INFERENCE["graph"], settings=setting.ours, ours=True)
     record = {"name": str(point), "batch": point.batch, "error": None}
     log = log_dir / f"{str(point).replace(' ', '-')}.log"
     with Worker(one, log) as worker:

@@ -15,22 +15,21 @@ predict        logits of one image, with all that is compiled for it
 load peak MB   the most memory of `load` above what the process held before it
 
 --peers   keras-hub (load_weights of .h5), keras-hub-preset (from_preset),
-          keras-hub-model (load_model of .keras), keras-hub-model-weights (load_weights
-          of .keras), vit-keras (its reader of .npz), timm (safetensors), transformers
-          (from_pretrained), or all; --peers= for none
+          keras-hub-model (load_model of .keras), vit-keras (its reader of .npz), timm
+          (safetensors), transformers (from_pretrained), or all; --peers= for none
 """
 
+import dataclasses
 import pathlib
 import statistics
 import tempfile
 
 from absl import flags
 
-from benchmarks import command, model_flags
-from benchmarks.contest import Contender, rotated, tell
+from benchmarks import command, model_flags, report
+from benchmarks.contest import Contender, choose, rotated, tell
 from benchmarks.process import Worker, WorkerError
-from benchmarks.selection import Choice, choose, contender
-from benchmarks.startup_libraries import PHASES
+from benchmarks.startup_libraries import PEERS, PHASES
 
 flags.DEFINE_string("model", "ViT-B_16", "A variant such as ViT-B_16, no hybrid.")
 flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
@@ -42,24 +41,9 @@ command.define_out_dir()
 
 _ROUTES = "benchmarks.startup_libraries"
 OURS = (
-    Choice("keras_vit", f"{_ROUTES}:KerasVit", ("keras",)),
-    Choice("keras_vit weights=", f"{_ROUTES}:KerasVitWeights", ("keras",)),
+    Contender("keras_vit", f"{_ROUTES}:KerasVit", ("keras",)),
+    Contender("keras_vit weights=", f"{_ROUTES}:KerasVitWeights", ("keras",)),
 )
-PEERS = {
-    "keras-hub": Choice("keras-hub", f"{_ROUTES}:KerasHub", ("keras",)),
-    "keras-hub-preset": Choice(
-        "keras-hub preset", f"{_ROUTES}:KerasHubPreset", ("keras",)
-    ),
-    "keras-hub-model": Choice(
-        "keras-hub .keras", f"{_ROUTES}:KerasHubModel", ("keras",)
-    ),
-    "keras-hub-model-weights": Choice(
-        "keras-hub weights of .keras", f"{_ROUTES}:KerasHubModelWeights", ("keras",)
-    ),
-    "vit-keras": Choice("vit-keras", f"{_ROUTES}:VitKeras", ("keras",)),
-    "timm": Choice("timm", f"{_ROUTES}:Timm", ("torch",)),
-    "transformers": Choice("transformers", f"{_ROUTES}:Transformers", ("torch",)),
-}
 # What is shown: the phases it adds up.
 FIGURES = {
     "framework": ("framework",),
@@ -106,28 +90,18 @@ def main():
         "reference": reference["name"],
         "contenders": records,
     }
-    command.publish(folder / f"{stem}.json", result, table(result), notes(result))
+    notes = report.failures(records)
+    command.publish(folder / f"{stem}.json", result, table(result), notes)
     problem = command.failure(result)
     if problem:
         raise ValueError(problem)
 
 
 def starts(choices, settings, rounds, log_dir):
-    """Writes the files of weights, then starts each library in turn.
-
-    Args:
-        choices: list of `Choice`, ours and others.
-        settings: dict, what the routes take.
-        rounds: int.
-        log_dir: path of the folder for what they print.
-
-    Returns:
-        List of dicts for JSON: `name`, `ours`, `error` (None, or a str), `seconds` and
-        `cpu_seconds` (a list of rounds for each phase) and `load_bytes` (a list).
-    """
+    """Writes the files of weights, then starts each library in turn."""
     records = [_record(choice) for choice in choices]
     for choice, record in zip(choices, records, strict=True):
-        tell(f"writing weights for {choice.label}")
+        tell(f"writing weights for {choice.name}")
         _attempt(record, _write, choice, settings, log_dir)
     for index in range(rounds):
         tell(f"round {index + 1} of {rounds}")
@@ -139,7 +113,7 @@ def starts(choices, settings, rounds, log_dir):
 
 def _record(choice):
     return {
-        "name": choice.label,
+        "name": choice.name,
         "ours": choice in OURS,
         "error": None,
         "seconds": {phase: [] for phase in ("framework", *PHASES)},
@@ -158,10 +132,10 @@ def _attempt(record, action, *arguments):
 def _write(choice, settings, log_dir):
     route = choice.job.partition(":")[2]
     writer = Contender(
-        name=choice.label,
+        name=choice.name,
         job=f"{_ROUTES}:write",
         settings={"route": route, **settings},
-        environment={"KERAS_BACKEND": choice.backend},
+        backend=choice.backend,
         warm_up=0,
     )
     with Worker(writer, log_dir / f"{route}-write.log") as worker:
@@ -171,7 +145,7 @@ def _write(choice, settings, log_dir):
 def _start(choice, settings, log_dir, record):
     route = choice.job.partition(":")[2]
     memory_file = pathlib.Path(settings["folder"]) / f"{route}.memory"
-    starter = contender(
+    starter = dataclasses.replace(
         choice, settings={**settings, "memory_file": str(memory_file)}, warm_up=0
     )
     with Worker(starter, log_dir / f"{route}.log") as worker:
@@ -186,16 +160,7 @@ def _start(choice, settings, log_dir, record):
 
 
 def summary(record, reference):
-    """Returns the medians of a contender's figures and their ratios to a reference's.
-
-    Args:
-        record: dict as of `starts`.
-        reference: such a dict.
-
-    Returns:
-        Dict of `median` (seconds by figure), `ratio` (by figure, the median over the
-        rounds; None where the reference took no time) and `load_peak_bytes`.
-    """
+    """Returns medians of a contender's figures, and their ratios to a reference's."""
     median, ratio = {}, {}
     for figure, phases in FIGURES.items():
         own, others = _rounds(record, phases), _rounds(reference, phases)
@@ -232,15 +197,6 @@ def table(result):
             cells.append("" if peak is None else f"{peak / 1e6:,.0f}")
         rows.append([record["name"], *cells])
     return header, rows
-
-
-def notes(result):
-    """Returns what to know beside the table, as lines."""
-    return [
-        f"{record['name']} failed: {record['error']}"
-        for record in result["contenders"]
-        if record["error"]
-    ]
 
 
 if __name__ == "__main__":

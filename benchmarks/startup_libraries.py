@@ -4,28 +4,27 @@ A class is a route. Where a library makes a model and loads its weights in one c
 `load` is that call and `build` does nothing.
 """
 
+import importlib
 import pathlib
 
 from benchmarks import ours, peer_models
+from benchmarks.contest import row
 from train.common.hardware import peak_bytes
 
 PHASES = ("library", "build", "load", "predict")
 _PROCESS = pathlib.Path("/proc/self")
+PEERS = {}
 
 
 class Route:
     """A job whose steps are the phases, each done once and in their order.
 
-    Args:
-        folder: path of the folder for the file of weights.
-        sizes: dict, the arguments of `keras_vit.ViTConfig`.
-        image_size: int.
-        parameters: int, the number that our model has.
-        memory_file: path of a file to write: the bytes that the process held before
-            `load` and the most it held in it. Only on Linux.
+    A subclass has the phases `build` and `load` (from `path` into `model`) as methods,
+    and `write`, which writes the file for `load`.
     """
 
     file: str
+    package: str
 
     def __init__(self, folder, sizes, image_size, parameters, memory_file=None):
         self.path = pathlib.Path(folder) / self.file
@@ -48,32 +47,18 @@ class Route:
 
     def library(self):
         """Imports the library; what it is built on is imported already."""
-        raise NotImplementedError
-
-    def build(self):
-        """Makes a model of random weights."""
-        raise NotImplementedError
-
-    def load(self):
-        """Reads the weights."""
-        raise NotImplementedError
+        importlib.import_module(self.package)
 
     def predict(self):
         """Computes the logits of one image."""
         self.model.predict(ours.random_images(1, self.image_size), verbose=0)
-
-    def write(self):
-        """Writes the weights of a model of its own."""
-        raise NotImplementedError
 
 
 class KerasVit(Route):
     """A built model and `load_released_weights`."""
 
     file = "keras_vit.npz"
-
-    def library(self):
-        import keras_vit  # noqa: F401
+    package = "keras_vit"
 
     def build(self):
         self.model = ours.build(self.sizes, self.image_size)
@@ -111,13 +96,12 @@ class KerasVitWeights(KerasVit):
         keras_vit.Predictor(self.model)(images)
 
 
+@row(PEERS, "keras-hub", "keras-hub", ("keras",))
 class KerasHub(Route):
     """A built model and `load_weights` of an HDF5 file."""
 
     file = "keras_hub.weights.h5"
-
-    def library(self):
-        import keras_hub  # noqa: F401
+    package = "keras_hub"
 
     def build(self):
         self.model = peer_models.keras_hub(self.sizes, self.image_size, self.parameters)
@@ -130,6 +114,7 @@ class KerasHub(Route):
         self.model.save_weights(self.path)
 
 
+@row(PEERS, "keras-hub-preset", "keras-hub preset", ("keras",))
 class KerasHubPreset(KerasHub):
     """`from_preset`, as its users load a released model."""
 
@@ -148,6 +133,7 @@ class KerasHubPreset(KerasHub):
         self.model.save_to_preset(str(self.path))
 
 
+@row(PEERS, "keras-hub-model", "keras-hub .keras", ("keras",))
 class KerasHubModel(KerasHub):
     """`load_model` of a whole `.keras` file."""
 
@@ -166,21 +152,11 @@ class KerasHubModel(KerasHub):
         self.model.save(self.path)
 
 
-class KerasHubModelWeights(KerasHub):
-    """A built model and `load_weights` of a whole `.keras` file."""
-
-    file = "keras_hub_weights.keras"
-
-    def write(self):
-        self.build()
-        self.model.save(self.path)
-
-
+@row(PEERS, "vit-keras", "vit-keras", ("keras",))
 class VitKeras(KerasVit):
     """A built model and its own reader of released `.npz` files."""
 
-    def library(self):
-        import vit_keras.vit  # noqa: F401
+    package = "vit_keras.vit"
 
     def build(self):
         self.model = peer_models.vit_keras(self.sizes, self.image_size, self.parameters)
@@ -196,13 +172,12 @@ class VitKeras(KerasVit):
         route.write()
 
 
+@row(PEERS, "timm", "timm", ("torch",))
 class Timm(Route):
     """A built model and `load_checkpoint` of a safetensors file."""
 
     file = "timm.safetensors"
-
-    def library(self):
-        import timm  # noqa: F401
+    package = "timm"
 
     def build(self):
         self.model = peer_models.timm(self.sizes, self.image_size, self.parameters)
@@ -227,13 +202,12 @@ class Timm(Route):
         safetensors.torch.save_file(self.model.state_dict(), self.path)
 
 
+@row(PEERS, "transformers", "transformers", ("torch",))
 class Transformers(Timm):
     """`from_pretrained`, as its users load a released model."""
 
     file = "transformers"
-
-    def library(self):
-        from transformers import ViTForImageClassification  # noqa: F401
+    package = "transformers"
 
     def build(self):
         pass
@@ -249,12 +223,7 @@ class Transformers(Timm):
 
 
 def write(route, **settings):
-    """Writes a route's file, unless it is there.
-
-    Args:
-        route: str, the name of a class of this module.
-        **settings: its arguments.
-    """
+    """Writes a route's file, unless it is there."""
     opened = globals()[route](**settings)
     if not opened.path.exists():
         opened.write()

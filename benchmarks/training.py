@@ -10,14 +10,16 @@ its own; they take turns, and the ratio of two is the median over the rounds.
 
 "import MB" is what the libraries need before there is a model.
 
---peers   keras-hub, keras-hub-xla, vit-keras, torch (timm), or all; --peers= for none
+--peers   keras-hub, keras-hub-xla, torch (timm), or all; --peers= for none
 """
+
+import dataclasses
 
 from absl import flags
 
-from benchmarks import command, model_flags, ours, training_peers
+from benchmarks import command, model_flags, ours, peers
+from benchmarks.contest import choose
 from benchmarks.profiling import profile
-from benchmarks.selection import choose, contender
 
 # Backwards is twice the arithmetic of forwards.
 FORWARDS = 3
@@ -48,10 +50,10 @@ def main():
         "remat": given.remat,
     }
     contenders = [
-        contender(ours.TRAINING, settings=mine, ours=True, **step),
+        dataclasses.replace(ours.TRAINING, settings=mine, ours=True, **step),
         *(
-            contender(choice, settings=setting.peers, **step)
-            for choice in choose(training_peers.PEERS, given.peers, "peers")
+            dataclasses.replace(choice, settings=setting.peers, **step)
+            for choice in choose(peers.TRAINING, given.peers, "peers")
         ),
     ]
     if given.profile:
@@ -60,7 +62,7 @@ def main():
     command.compare(
         model_flags.stem("training"),
         contenders,
-        reference=training_peers.PEERS["keras-hub"].label,
+        reference=peers.TRAINING["keras-hub"].name,
     )
 
 

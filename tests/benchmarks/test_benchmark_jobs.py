@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from benchmarks import growth, ours, peer_models, peers, training_peers
+from benchmarks import growth, ours, peer_models, peers
+from benchmarks.contest import choose
 from benchmarks.model_flags import describe
-from benchmarks.selection import choose
 from benchmarks.worker import load
 
 TABLES = {
     "ours": ours.INFERENCE,
     "peers": peers.PEERS,
-    "training peers": training_peers.PEERS,
+    "training peers": peers.TRAINING,
 }
 
 
@@ -30,12 +30,12 @@ def test_steps_of_ours_end_with_logits(job):
 def test_tables_name_functions_and_labels_differ(table):
     choices = TABLES[table].values()
     assert all(callable(load(choice.job)) for choice in choices)
-    labels = [choice.label for choice in choices]
+    labels = [choice.name for choice in choices]
     assert len(set(labels)) == len(labels)
 
 
 def test_flags_choose_rows():
-    labels = [choice.label for choice in choose(peers.PEERS, ["torch"], "peers")]
+    labels = [choice.name for choice in choose(peers.PEERS, ["torch"], "peers")]
     assert labels == ["timm"]
     assert choose(peers.PEERS, ["all"], "peers") == [*peers.PEERS.values()]
     assert choose(peers.PEERS, [], "peers") == []

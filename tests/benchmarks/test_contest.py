@@ -119,24 +119,24 @@ def test_missing_package_says_how_to_install_it(tmp_path):
 
 
 def test_environment_is_set_before_any_import(tmp_path):
-    for expected, given in (("tensorflow", {}), ("jax", {"KERAS_BACKEND": "jax"})):
-        path = tmp_path / expected
+    for backend in ("tensorflow", "jax"):
+        path = tmp_path / backend
         one = Contender(
             name="one",
             job="contest_jobs:environment",
             settings={"path": str(path), "name": "KERAS_BACKEND"},
-            environment=given,
+            backend=backend,
         )
         with Worker(one, tmp_path / "log") as worker:
             worker.ready()
-        assert path.read_text() == expected
+        assert path.read_text() == backend
 
 
 PARENT = """
 import sys, time
 from benchmarks.contest import Contender
 from benchmarks.process import Worker
-job = Contender("one", "contest_jobs:write_pid", {"path": sys.argv[1]})
+job = Contender("one", "contest_jobs:write_pid", settings={"path": sys.argv[1]})
 Worker(job, sys.argv[2]).ready()
 print("ready", flush=True)
 time.sleep(600)

@@ -63,20 +63,3 @@ def test_a_peer(tmp_path, peer):
     assert result["reference"] == other["name"]
     assert other["error"] is None
     assert set(other["ratio"].values()) == {1.0}
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--model=ViT-X", "Unknown model 'ViT-X': choose from ViT-Ti_16"),
-        ("--model=R50+ViT-B_16", "--model=R50+ViT-B_16: this benchmark takes no hyb"),
-        ("--image_size=30", "ViT-Ti_16 expects images whose sides are multiples"),
-        ("--peers=tfvit", "--peers has no 'tfvit': name some of keras-hub,"),
-    ],
-)
-def test_what_is_wrong_is_told_in_a_line(tmp_path, flag, message):
-    done = run(tmp_path, flag)
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    assert f"error: {message}" in done.stderr

@@ -135,8 +135,3 @@ def test_json_is_whole_or_as_it_was(tmp_path):
         report.write_json(path, {"void": True, "then": object()})
     assert json.loads(path.read_text()) == {"void": False}
     assert [*path.parent.iterdir()] == [path]
-
-
-def test_markdown_table():
-    text = report.markdown(["a", "b"], [["x", "1"], ["y", "2"]])
-    assert text.splitlines() == ["| a | b |", "|---|--:|", "| x | 1 |", "| y | 2 |"]

@@ -9,11 +9,14 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 
 import nbformat
 import pytest
 import released_stand_ins
+from fork_server import ForkServer
+from forked_commands import ForkedCommands
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
@@ -143,22 +146,39 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Keeps quiet."""
 
 
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """What runs `keras-vit` for the notebooks."""
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "PYTHONPATH": str(build.ROOT),
+    }
+    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
+    with tempfile.TemporaryDirectory() as folder:
+        commands = ForkedCommands(pathlib.Path(folder, "bin"), server)
+        yield commands
+        commands.close()
+    server.close()
+
+
 @pytest.fixture
-def executed(mirror, tmp_path, monkeypatch):
+def executed(mirror, commands, tmp_path, monkeypatch):
     """A function of a notebook's name that runs it small, and returns it."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    search = [os.path.dirname(sys.executable), os.environ["PATH"]]
+    search = [commands.folder, os.path.dirname(sys.executable), os.environ["PATH"]]
     for variable, value in {
         "KERAS_VIT_MIRROR": mirror,
         "KERAS_VIT_CACHE": tmp_path / "cache",
         "NO_PROXY": "127.0.0.1",
-        "PATH": os.pathsep.join(search),
+        "PATH": os.pathsep.join(map(str, search)),
         "PYTHONPATH": build.ROOT,
         # Where TensorBoard notes its servers.
         "TMPDIR": scratch,
         "IPYTHONDIR": tmp_path / "ipython",
         "JUPYTER_RUNTIME_DIR": tmp_path / "jupyter",
+        **commands.environment,
     }.items():
         monkeypatch.setenv(variable, str(value))
     monkeypatch.delenv("KERAS_VIT_OFFLINE", raising=False)

@@ -47,8 +47,12 @@ def as_typed(name):
 
 
 def values(names):
-    """Returns the values of flags, a dict by name, of names with spaces between."""
-    return {name: flags.FLAGS[name].value for name in names.split()}
+    """Returns the values of flags by name, lists as tuples; `names` has spaces."""
+    found = {name: flags.FLAGS[name].value for name in names.split()}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in found.items()
+    }
 
 
 def need_packages(name, more=()):

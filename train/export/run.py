@@ -12,12 +12,7 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.common.files import (
-    check_replaceable,
-    file_names,
-    whole_file,
-    whole_folder,
-)
+from train.common.files import check_replaceable, file_names, whole_file, whole_folder
 from train.common.hardware import cpu_name
 from train.export import parity, report, sample_images
 from train.export.formats import select

@@ -93,21 +93,13 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Reads the flags, makes the runs, and prints the table."""
+    """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study")
     from train.study import report, studies
 
     given = flags.FLAGS
-    values = {
-        field.name: given[field.name].value
-        for field in dataclasses.fields(studies.Options)
-    }
-    options = studies.Options(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-    )
+    names = (field.name for field in dataclasses.fields(studies.Options))
+    options = studies.Options(**command_line.values(" ".join(names)))
     with recipe_flags.exit_on_errors():
         recipe, settings = recipe_flags.read(
             "study", functools.partial(studies.recipe_for, given.study)

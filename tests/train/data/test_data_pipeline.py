@@ -65,11 +65,12 @@ def test_training_batches_are_static_and_in_range():
 # A buffer smaller than the split is what large data sets have.
 @pytest.fixture(scope="module", params=[50_000, 6])
 def whole(request):
-    """A split of 22 examples and four epochs of its batches of 4."""
+    """A size of the buffer, 22 examples, and four epochs of their batches of 4."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", request.param)
         split = numbered_split(22)
-        yield split, take(training_batches(split, **OPTIONS), 22)
+        batches = take(training_batches(split, **OPTIONS), 22)
+    return request.param, split, batches
 
 
 def assert_epochs(batches, num_examples):
@@ -82,17 +83,20 @@ def assert_epochs(batches, num_examples):
         assert len(np.unique(epochs, axis=0)) == 4
 
 
-def test_every_epoch_takes_every_example_once(whole):
-    assert_epochs(whole[1], 22)
+def test_every_epoch_takes_every_example_once(monkeypatch, whole):
+    buffer, _, batches = whole
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
+    assert_epochs(batches, 22)
     for num_examples in (3, 24):
         options = {**OPTIONS, "image_size": (1, 1), "crop": "resize"}
         batches = training_batches(numbered_split(num_examples), **options)
         assert_epochs(take(batches, num_examples), num_examples)
 
 
-def test_resume_is_exact(whole):
+def test_resume_is_exact(monkeypatch, whole):
     # 22 examples by 4: the epochs end inside steps 5 and 16, and with step 10.
-    split, batches = whole
+    buffer, split, batches = whole
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
     for start_step in (1, 5, 6, 11, 17):
         resumed = training_batches(split, **OPTIONS, start_step=start_step)
         expected = batches[start_step : start_step + 6]

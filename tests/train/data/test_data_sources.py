@@ -210,26 +210,18 @@ def test_folder_without_classes(tmp_path):
         load(str(tmp_path))
 
 
-def test_find_corrupt_names_the_files(folder):
-    garbled = folder / "train" / "daisy" / "3.png"
-    garbled.write_bytes(garbled.read_bytes()[:40])
-    text = folder / "train" / "tulip" / "0.jpg"
-    text.write_text("not an image")
-    split = load(str(folder)).train
-    (folder / "train" / "tulip" / "4.png").unlink()
-    gone = str(folder / "train" / "tulip" / "4.png")
-    assert find_corrupt(split) == [str(garbled), str(text), gone]
-
-
-def test_find_corrupt_numbers_across_batches(tmp_path):
+def test_find_corrupt_names_files_across_batches(tmp_path):
     for part in ("train", "test"):
         write_image(tmp_path / part / "a" / "000.png", size=(1, 1))
     content = (tmp_path / "train" / "a" / "000.png").read_bytes()
     for i in range(1, 150):
         (tmp_path / "train" / "a" / f"{i:03}.png").write_bytes(content)
-    (tmp_path / "train" / "a" / "140.png").write_bytes(b"")
+    bad = [tmp_path / "train" / "a" / f"{i}.png" for i in (140, 141, 142)]
+    bad[0].write_bytes(content[:40])
+    bad[1].write_text("not an image")
     split = load(str(tmp_path)).train
-    assert find_corrupt(split) == [str(tmp_path / "train" / "a" / "140.png")]
+    bad[2].unlink()
+    assert find_corrupt(split) == [str(path) for path in bad]
 
 
 def test_corrupt_images_are_left_out_when_asked(folder, capsys):
@@ -264,13 +256,6 @@ def test_corrupt_images_are_left_out_when_asked(folder, capsys):
     assert all(name in out for name in bad)
 
 
-def test_nothing_is_left_out_of_whole_images(folder, capsys):
-    source = load(str(folder), skip_corrupt=True)
-    assert source.skipped == ()
-    assert source.train.num_examples == 10
-    assert capsys.readouterr().out == ""
-
-
 def test_a_split_of_corrupt_images_alone(folder):
     for path in (folder / "test").glob("*/*.png"):
         path.write_bytes(b"")
@@ -278,10 +263,13 @@ def test_a_split_of_corrupt_images_alone(folder):
         load(str(folder), skip_corrupt=True)
 
 
-def test_the_search_for_corrupt_images_shows_its_progress(folder, monkeypatch, capsys):
+def test_whole_images_are_checked_with_progress_and_stay(folder, monkeypatch, capsys):
     monkeypatch.setattr(corrupt, "_SHOWN_IMAGES", 10)
-    load(str(folder), skip_corrupt=True)
-    err = capsys.readouterr().err
+    source = load(str(folder), skip_corrupt=True)
+    assert source.skipped == ()
+    assert source.train.num_examples == 10
+    out, err = capsys.readouterr()
+    assert out == ""
     assert f"checking {folder / 'train'}: 100%" in err
     assert f"checking {folder / 'test'}" not in err
 

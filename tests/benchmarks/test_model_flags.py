@@ -3,7 +3,7 @@
 import pytest
 
 import keras_vit
-from benchmarks import flops, model_flags
+from benchmarks import model_flags
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from benchmarks import flops, model_flags
 )
 def test_multiply_adds_of_released_variants(variant, image_size, billions):
     config = keras_vit.VARIANTS[variant]
-    count = flops.multiply_adds(config, image_size, classes=1000)
+    count = model_flags.multiply_adds(config, image_size, classes=1000)
     assert count == pytest.approx(billions * 1e9, abs=0.0005e9)
 
 
@@ -30,7 +30,7 @@ def test_multiply_adds_of_a_small_model_by_hand():
     projections = 7 * (3 * 4 * 4 + 4 * 4 + 4 * 5 + 5 * 4)
     attention = 7 * 7 * 4 + 7 * 7 * 4
     head = 4 * 10
-    assert flops.multiply_adds(config, (4, 9), classes=10) == (
+    assert model_flags.multiply_adds(config, (4, 9), classes=10) == (
         embedding + 3 * (projections + attention) + head
     )
 
@@ -52,7 +52,7 @@ def test_multiply_adds_of_a_hybrid_by_hand():
     halving = 8 * 8 * (128 * 64) + 4 * 4 * (9 * 64 * 64 + 64 * 256 + 128 * 256)
     embedding = 16 * 256 * 4
     block = 17 * (4 * 4 * 4 + 2 * 4 * 4) + 2 * 17 * 17 * 4
-    assert flops.multiply_adds(config, 32, classes=10) == (
+    assert model_flags.multiply_adds(config, 32, classes=10) == (
         root + first + second + halving + embedding + block + 4 * 10
     )
 
@@ -67,8 +67,7 @@ def test_multiply_adds_of_a_hybrid_by_hand():
     ],
 )
 def test_parameters_of_released_variants(variant, image_size, count):
-    config = keras_vit.VARIANTS[variant]
-    assert flops.parameters(config, image_size, classes=1000) == count
+    assert model_flags.describe(variant, image_size, 1).parameters == count
 
 
 def test_setting_is_what_jobs_take():
