@@ -15,7 +15,7 @@ from train.engine.optimizers import MomentumSGD
 
 DEVICES = devices.start()
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=32, num_layers=1, num_heads=2, mlp_dim=64, patch_size=8
+    hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
 )
 
 

@@ -48,7 +48,7 @@ def run(*command, devices=1, backend="jax", code=0):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == code, done.stderr[-3000:]

@@ -42,7 +42,7 @@ def started(command, **environment):
 
 def ended(process, code=0):
     try:
-        stdout, stderr = process.communicate(timeout=300)
+        stdout, stderr = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == code, stderr[-3000:]
@@ -96,7 +96,7 @@ def assert_same(path, expected):
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
-    """What one, two and four devices make of the same batches."""
+    """What one and four devices make of the same batches."""
     folder = tmp_path_factory.mktemp("steps")
     ended(started([STEPS, folder]))
     whole = np.load(folder / "0-1-1.npz")
@@ -106,7 +106,7 @@ def steps(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["1-4", "2-2", "4-1"])
+@pytest.mark.parametrize("case", ["1-4", "4-1", "4-2"])
 def test_the_same_weights(steps, case):
     assert_same(steps / f"0-{case}.npz", np.load(steps / "0-1-1.npz"))
 
@@ -114,8 +114,8 @@ def test_the_same_weights(steps, case):
 @pytest.mark.slow
 def test_devices_draw_numbers_of_their_own(steps):
     states = np.load(steps / "seeds.npz")["seed_states"]
-    assert len(states) == 2
-    assert (states[0] != states[1]).any()
+    assert len(states) == 4
+    assert len({state.tobytes() for state in states}) == 4
 
 
 @pytest.mark.soak

@@ -131,10 +131,10 @@ def test_micro_batches_give_the_same_weights():
         for images, labels in batches_of(4, 8, 8):
             trainer.step(images, labels)
         results[micro_batches] = [v.numpy() for v in trainer.variables]
-    started = [v.numpy() for v in tiny_vit().variables]
-    for start, one in zip(started, results[1], strict=False):
-        if start.size > CLASSES:
-            assert not np.array_equal(start, one)
+    for variable, one in zip(tiny_vit().variables, results[1], strict=False):
+        # Softmax does not see the keys' bias.
+        if one.size > CLASSES and "key/bias" not in variable.path:
+            assert not np.array_equal(variable.numpy(), one), variable.path
     for one, other in zip(results[1], results[4], strict=True):
         scale = np.abs(one).max()
         np.testing.assert_allclose(other, one, atol=1e-6 * max(scale, 1))

@@ -11,7 +11,7 @@ from train.engine.trainer import Trainer
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=3, num_heads=2, mlp_dim=32, patch_size=4
+    hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4
 )
 
 
@@ -47,10 +47,10 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
     np.testing.assert_allclose(model(images), plain(images), atol=1e-6)
     shapes = sorted(tuple(v.shape) for v in model.trainable_variables)
     assert count_parameters(model.weights) == plain.count_params()
-    lora = 6 * 2 * (2 * 16) + 16 * 3 + 3
+    lora = 4 * 2 * (2 * 16) + 16 * 3 + 3
     assert count_parameters(model.trainable_weights, lora=True) == lora
-    # Two matrices for queries and values of each of three blocks, and the head.
-    assert shapes == sorted([(2, 16), (16, 2)] * 6 + [(16, 3), (3,)])
+    # Two matrices for queries and values of each of two blocks, and the head.
+    assert shapes == sorted([(2, 16), (16, 2)] * 4 + [(16, 3), (3,)])
     steps_of(model)
 
     path = tmp_path / "model.keras"
@@ -83,12 +83,11 @@ def test_rates_fall_from_block_to_block():
     paths = {v.path for v in vit().trainable_variables}
     assert rates.keys() == paths
     expected = {
-        "embedding/": 0.5**4,
-        "class_token/": 0.5**4,
-        "position_embedding/": 0.5**4,
-        "encoder_block_0/": 0.5**3,
-        "encoder_block_1/": 0.5**2,
-        "encoder_block_2/": 0.5,
+        "embedding/": 0.5**3,
+        "class_token/": 0.5**3,
+        "position_embedding/": 0.5**3,
+        "encoder_block_0/": 0.5**2,
+        "encoder_block_1/": 0.5,
         "encoder_norm/": 1.0,
         "head/": 1.0,
     }
