@@ -13,8 +13,9 @@ import pytest
 
 from keras_vit_start import COMMANDS
 from train import recipes
-from train.masked_patches import recipes as masking
 from train.recipes import pretraining
+
+masking = pytest.importorskip("train.masked_patches.recipes")
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGES = ("keras_vit", "keras_vit.explain", "keras_vit.explain.figures", "zoo")

@@ -13,9 +13,10 @@ import keras_vit_start
 import zoo
 from keras_vit import explain
 from keras_vit.explain import figures
-from train.masked_patches import recipes as masking
 from train.recipes import names, pretraining
 from train.run import recipe_flags
+
+masking = pytest.importorskip("train.masked_patches.recipes")
 
 DOCS = pathlib.Path(__file__).parent.parent.parent / "docs"
 PAGES = [DOCS / "paper.md", DOCS / "migration.md", DOCS / "design.md"]
