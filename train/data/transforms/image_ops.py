@@ -210,8 +210,10 @@ def _move(name, image, **transformations):
     # The ranges of its numbers, which are not used.
     ranges = [1.0] * len(transformations)
     layer = _layer(name, *ranges, **_MOVING)
-    images = tf.cast(image, tf.float32)[None]
-    return _to_uint8(layer.augment_images(images, transformations=transformations)[0])
+    # Called as a layer it computes in TensorFlow, whatever the backend of Keras; its
+    # `augment_images(transformations=)` computes in that, which tf.data cannot run.
+    layer.get_random_transformation_batch = lambda *_, **__: transformations
+    return _to_uint8(layer(tf.cast(image, tf.float32)))
 
 
 @functools.cache
