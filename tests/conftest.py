@@ -11,6 +11,15 @@ import peer_models  # noqa: E402
 import pytest  # noqa: E402
 
 TESTS = pathlib.Path(__file__).parent
+# Fixtures of tests that need the packages of `make peers`.
+PEERS = {"process", "timm", "transformers", "keras_hub"}
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the tests of these fixtures."""
+    for item in items:
+        if PEERS & {*item.fixturenames}:
+            item.add_marker(pytest.mark.peers)
 
 
 @pytest.fixture(scope="session")

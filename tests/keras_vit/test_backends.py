@@ -32,7 +32,13 @@ OTHERS = {"tensorflow", "jax", "torch"} - {keras.backend.backend()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", sorted(OTHERS))
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param(name, marks=pytest.mark.peers) if name == "torch" else name
+        for name in sorted(OTHERS)
+    ],
+)
 def test_the_other_backends_pass_the_same_tests(backend):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")

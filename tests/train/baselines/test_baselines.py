@@ -175,6 +175,7 @@ def test_multiply_adds_of_resnet50v2_are_those_of_the_profiler():
     assert found < profiled(model) < 1.005 * found
 
 
+@pytest.mark.peers
 def test_multiply_adds_of_bit():
     for package in ("torch", "timm"):
         if importlib.util.find_spec(package) is None:

@@ -82,6 +82,7 @@ def rewrite(folder, name, change):
     safetensors.write(folder / name, arrays)
 
 
+@pytest.mark.peers
 def test_what_transformers_writes(tmp_path):
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
