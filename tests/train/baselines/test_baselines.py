@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks import flops
+from benchmarks import model_flags
 from train import baselines
 from train.common.errors import RunError
 from train.reports import compute
@@ -152,7 +152,7 @@ print(float(mean.numpy()[0]))
 @pytest.mark.parametrize(("config", "sides"), [(VIT, (48, 64)), (HYBRID, (64, 40))])
 def test_multiply_adds_are_those_of_the_configuration(config, sides):
     model = keras_vit.VisionTransformer(config, image_size=sides, classes=10)
-    expected = flops.multiply_adds(config, sides, classes=10)
+    expected = model_flags.multiply_adds(config, sides, classes=10)
     assert compute.multiply_adds(model) == expected
     images = keras.Input((*sides, 3))
     assert compute.multiply_adds(keras.Model(images, model(images))) == expected

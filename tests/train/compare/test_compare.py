@@ -9,7 +9,7 @@ import pytest
 from in_process import run_command
 
 import keras_vit
-from benchmarks import flops
+from benchmarks import model_flags
 from train.common.errors import RunError
 from train.compare import comparison
 from train.reports import figures
@@ -95,7 +95,7 @@ def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
     assert found["classes"][1] == {"name": "d|g", "examples": 20}
     assert first["test_macro_f1"] == pytest.approx((0.75 + 1 + 60 / 64) / 3)
     assert first["parameters"] == vit().count_params()
-    assert first["multiply_adds"] == flops.multiply_adds(CONFIG, (16, 24), 4)
+    assert first["multiply_adds"] == model_flags.multiply_adds(CONFIG, (16, 24), 4)
     assert second["multiply_adds"] == 22 * 22 * (3 * 3 * 3 * 4) + 4 * 4
     assert first["image_size"] == [16, 24] and second["weights"] == "imagenet"
     assert first["training_seconds"] == 12.5
@@ -161,7 +161,7 @@ def test_a_model_whose_arithmetic_is_unknown(runs, tmp_path):
     other = make_run(tmp_path / "own", model, 0)
     found = comparison.compare([runs[0], other], output=tmp_path / "compare.md")
     assert found["runs"][1]["multiply_adds"] is None
-    count = flops.multiply_adds(CONFIG, (16, 24), 4)
+    count = model_flags.multiply_adds(CONFIG, (16, 24), 4)
     page = (tmp_path / "compare.md").read_text()
     assert f"| Multiply-adds | {count:,} | - |" in page
 
