@@ -62,7 +62,7 @@ def usage():
     rows = []
     for name, path in COMMANDS.items():
         with open(path, encoding="utf-8") as file:
-            says = ast.get_docstring(ast.parse(file.read()))
+            says = ast.get_docstring(ast.parse(file.read())) or ""
         rows.append(f"  {name:{width}}{says.partition(chr(10))[0].rstrip('.')}")
     return (
         "The Vision Transformer for Keras 3: keras-vit COMMAND ...\n\n"

@@ -96,7 +96,9 @@ def read_flags(argv):
     """
     from absl import flags
 
-    importlib.import_module(argv[0])
+    module = importlib.import_module(argv[0])
+    if hasattr(module, "__path__"):
+        importlib.import_module(f"{argv[0]}.__main__")
     words = flags.FLAGS(argv)[1:]
     if words and argv[0] not in GIVEN_MODEL:
         print(f"no flags: {words}")

@@ -313,7 +313,17 @@ def file_of(module):
 
 def test_every_package_that_a_command_imports_is_asked_for():
     # Those of `pip install .`, without an extra.
-    basic = {"absl", "filelock", "h5py", "keras", "numpy", "requests", "rich", "tqdm"}
+    basic = {
+        "absl",
+        "einops",
+        "filelock",
+        "h5py",
+        "keras",
+        "numpy",
+        "requests",
+        "rich",
+        "tqdm",
+    }
     basic |= {"urllib3", "keras_vit_start", *sys.stdlib_module_names}
     wrong = {}
     for command in TRAINING:

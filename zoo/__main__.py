@@ -266,7 +266,8 @@ def _parser():
     parsers = parser.add_subparsers(required=True, metavar="command")
 
     def add(run, example):
-        summary = run.__doc__.rstrip(".")
+        # Python -OO leaves out docstrings.
+        summary = (run.__doc__ or run.__name__.lstrip("_")).rstrip(".")
         summary = summary[0].lower() + summary[1:]
         name = run.__name__.lstrip("_")
         command = parsers.add_parser(

@@ -135,6 +135,11 @@ class ViTConfig:
         if self.patch_size is not None:
             height, width = pair(self.patch_size, "patch_size")
             self._set("patch_size", height if height == width else (height, width))
+        if self.patch_size is None and (self.is_hybrid or self.resnet_width != 64):
+            raise ValueError(
+                "resnet_stages and resnet_width go with patch_size: pass it as well, "
+                "or leave these to the file."
+            )
         if self.resnet_stages is not None:
             stages = (
                 positive_int(n, "each of resnet_stages") for n in self.resnet_stages
@@ -368,9 +373,16 @@ def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
     >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
     {'layer_norm_epsilon': (1e-12, 1e-06)}
     """
-    given = dict(zip(RELEASED, values, strict=False)) | named
+    if len(values) > len(RELEASED):
+        raise TypeError(f"Semantics() takes {len(RELEASED)} values, got {len(values)}.")
+    in_order = dict(zip(RELEASED, values, strict=False))
+    if twice := in_order.keys() & named.keys():
+        raise TypeError(f"Semantics() got {', '.join(sorted(twice))} twice.")
+    given = in_order | named
     if unknown := given.keys() - RELEASED.keys():
         raise TypeError(f"Semantics() takes no {', '.join(sorted(unknown))}.")
+    if nulls := [name for name, value in given.items() if value is None]:
+        raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
     return ViTConfig(**RELEASED | given)
 
 

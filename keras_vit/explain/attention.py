@@ -110,19 +110,20 @@ def attention_rollout(model, images):
     (1, 2, 2)
     """
     images = checked(model, images)
-    rollout = None
+    rollout = product = None
 
     def multiply(layer, part, weights):
-        nonlocal rollout
+        nonlocal rollout, product
         weights = ops.convert_to_numpy(weights)
         mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
         mean /= mean.sum(axis=-1, keepdims=True)
         if rollout is None:
-            rollout = np.empty((len(images), *mean.shape[1:]))
-        rollout[part] = mean @ rollout[part] if layer else mean
+            rollout = np.empty((len(images), *mean.shape[1:]), "float32")
+        product = mean @ product if layer else mean
+        rollout[part] = product
 
     run(model, images, multiply)
-    return rollout.astype("float32")
+    return rollout
 
 
 def attention_distance(model, images):

@@ -10,7 +10,7 @@ from keras_vit.layers import (
     TransformerBlock,
     initial_values,
 )
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, Placed
 from keras_vit.layers.sizes import pair
 from keras_vit.structure import grid_size, layers_of, what_fixes_size
 
@@ -134,7 +134,8 @@ class _Copies:
         if isinstance(layer, PatchEncoder):
             sides = zip(args[0].shape[1:3], layer.patch_size, strict=True)
             self.grid = tuple(side // patch for side, patch in sides)
-        if isinstance(layer, _POSITIONS) or config.get("grid_size"):
+        placed = isinstance(layer, (Placed, TransformerBlock))
+        if isinstance(layer, _POSITIONS) or (placed and config.get("grid_size")):
             config["grid_size"] = self.grid
         return type(layer).from_config(config)
 

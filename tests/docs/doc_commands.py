@@ -382,8 +382,6 @@ RULES = {
     r"make ": dry_make,
     r"KERAS_BACKEND=jax python -m train": start_anew,
     r"python -m \S+( .*)? --help": show_help,
-    # They measure for minutes, with peers; tests/benchmarks has each at its smallest.
-    r"python -m benchmarks\.": only_flags,
     r"python -m train\.compare ": compare,
     r"python -m train\.": run_short,
     r"python -m zoo ": run_whole,

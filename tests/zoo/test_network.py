@@ -105,3 +105,27 @@ def test_parameters_of_images_that_are_not_square():
     assert square - TOKEN.count_parameters(32, 5, class_token=False) == 2 * 48
     with_layer = TOKEN.count_parameters(32, 5, representation_size=10)
     assert with_layer - square == 48 * 10 + 10 - (48 - 10) * 5
+
+
+def test_what_a_file_leaves_null_is_not_as_released():
+    with pytest.raises(ValueError, match="layer_norm_epsilon, input_std is null"):
+        description.network_of(layer_norm_epsilon=None, input_std=None)
+    assert description.network_of(activation="gelu").activation == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "error", "message"),
+    [
+        (range(7), {}, TypeError, "takes 6 values, got 7"),
+        (["gelu"], {"activation": "gelu"}, TypeError, "got activation twice"),
+        ([None], {}, ValueError, "activation must have a value, got None"),
+    ],
+)
+def test_semantics_that_are_none(values, named, error, message):
+    with pytest.raises(error, match=message):
+        Semantics(*values, **named)
+
+
+def test_a_resnet_goes_with_a_patch_size():
+    with pytest.raises(ValueError, match="resnet_stages and resnet_width go with"):
+        zoo.ViTConfig(resnet_stages=(3, 4, 9))

@@ -54,7 +54,9 @@ KINDS = {}
 
 def _kind(of, source, wide=False):
     def register(draw):
-        title, caption = inspect.getdoc(draw).split("\n\n")
+        # Python -OO leaves out docstrings.
+        words = inspect.getdoc(draw) or draw.__name__
+        title, _, caption = words.partition("\n\n")
         KINDS[draw.__name__] = Kind(
             name=draw.__name__,
             title=title.rstrip("."),

@@ -29,7 +29,7 @@ from train.common import command_line  # noqa: E402
 from train.data import data_flags  # noqa: E402
 from train.export.formats import ALL, FORMATS, select  # noqa: E402
 
-__doc__ = __doc__.replace(
+__doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
 )
 

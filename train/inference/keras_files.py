@@ -143,6 +143,7 @@ def _is_foreign(found):
     return str(found["module"]).partition(".")[0] not in (
         "keras",
         "keras_vit",
+        "train",
         "builtins",
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from train.data import registry
 from train.engine.metrics import MetricLog
 from train.run import building
 from train.run.tuning import count_parameters
@@ -26,8 +27,9 @@ class Task:
         loss: function of logits and labels to the losses of single examples.
         accuracy: function of logits and labels to the accuracies of single examples.
         rate_scales: None, or dict of paths of variables to factors of their rate.
-        source, model, network: data, `keras.Model` that is trained, and the part of
-            it that is kept; set by `build`.
+        source: the data; like the next two, set by `build`.
+        model: `keras.Model` that is trained.
+        network: the part of it that is kept.
     """
 
     evaluated = ("test",)
@@ -142,8 +144,12 @@ def speed(log):
 
 def written_settings(recipe):
     """Returns the settings of a recipe for the report, defaults filled in."""
+    settings = dataclasses.asdict(recipe)
+    # The augmentations, which a dataclass inherits before its own fields, come last.
+    augmentations = {name: settings.pop(name) for name in registry.augmentations()}
     settings = {
-        **dataclasses.asdict(recipe),
+        **settings,
+        **augmentations,
         "eval_every": recipe.eval_interval,
         "checkpoint_every": recipe.checkpoint_interval,
     }

@@ -86,6 +86,9 @@ class Checkpoint:
             for name, size in self.semantics.sizes.items()
             if size is not None and name != "resnet_width"
         }
+        if not self.semantics.has_released_positions:
+            problem = "files have learned position embeddings, added at the stem"
+            _refuse(self.path, [f"{problem}: leave position_embedding out"])
         object.__setattr__(self, "semantics", self.semantics.semantics)
         problems = [
             f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
@@ -115,7 +118,10 @@ class Checkpoint:
             del sizes["resnet_width"]
         fields = {field.name for field in dataclasses.fields(ViTConfig)}
         features = dict.fromkeys(released_names.features(self.arrays) & fields, True)
-        return dataclasses.replace(self.semantics, **sizes, **features)
+        try:
+            return dataclasses.replace(self.semantics, **sizes, **features)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path}: {error}") from error
 
     @property
     def num_layers(self) -> int:

@@ -39,6 +39,17 @@ class Description(NamedTuple):
     class_token_position: bool = True
 
 
+def network_of(num_heads=None, **computed) -> ViTConfig:
+    """Returns the `ViTConfig` of a file's settings, where null is not a value.
+
+    Raises:
+        ValueError: a setting is null, or not one of its choices.
+    """
+    if nulls := [name for name, value in computed.items() if value is None]:
+        raise ValueError(f"{', '.join(nulls)} is null")
+    return ViTConfig(num_heads=num_heads, **computed)
+
+
 def to_metadata(description: Description) -> dict[str, str]:
     """Returns the header entries for a description, and what transformers needs."""
     entry = {

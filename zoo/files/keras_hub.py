@@ -9,7 +9,7 @@ from zoo.files import description, names
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
-from zoo.network import Semantics, ViTConfig
+from zoo.network import Semantics
 from zoo.released_names import BLOCK, POSITION_EMBEDDING
 
 COLUMN = "keras_hub"
@@ -124,7 +124,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         height, width, _ = shape
         shape = (height, width)
     return Description(
-        ViTConfig(
+        description.network_of(
             activation=DEFAULTS.activation,
             layer_norm_epsilon=epsilon,
             input_mean=mean,

@@ -9,7 +9,7 @@ import re
 from zoo.files import description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.network import Semantics, ViTConfig
+from zoo.network import Semantics
 
 COLUMN = "timm"
 DEFAULTS = Semantics(activation="gelu", resnet_epsilons="timm")
@@ -111,7 +111,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
     return Description(
-        ViTConfig(
+        description.network_of(
             num_heads=arguments.get(
                 "num_heads", _HEADS.get(config.get("architecture"))
             ),
@@ -119,7 +119,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             layer_norm_epsilon=DEFAULTS.layer_norm_epsilon,
             input_mean=inputs.get("mean", DEFAULTS.input_mean),
             input_std=inputs.get("std", DEFAULTS.input_std),
-            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else None,
+            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
         ),
         None
         if sizes["hybrid"]

@@ -9,7 +9,7 @@ import re
 from zoo.files import description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.network import Semantics, ViTConfig
+from zoo.network import Semantics
 
 COLUMN = "transformers"
 DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
@@ -119,7 +119,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     mean, std = _inputs(folder / _PREPROCESSOR)
     epsilon = config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon)
     return Description(
-        ViTConfig(
+        description.network_of(
             num_heads=config.get("num_attention_heads", 12 if config else None),
             activation=_ACTIVATIONS[activation],
             layer_norm_epsilon=epsilon,

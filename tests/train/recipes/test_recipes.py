@@ -10,6 +10,7 @@ import pytest
 from keras_vit import VARIANTS, ViTConfig
 from train import recipes
 from train.recipes import Recipe, pretraining
+from train.run import task
 
 FILES = sorted(
     path.stem
@@ -415,3 +416,9 @@ def test_any_recipe_can_be_cut_down(model):
         assert small.model.stride == config.stride
         assert small.model.grid_size(small.image_size) == (2, 2)
         assert small.model.hidden_size == 32
+
+
+def test_settings_of_a_report_begin_with_the_data_set():
+    settings = list(task.written_settings(recipes.for_dataset("cifar100")))
+    assert settings[:3] == ["dataset", "model", "weights"]
+    assert {"mixup", "rand_augment"} & {*settings}
