@@ -111,7 +111,12 @@ def provenance(packages):
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
             timespec="seconds"
         ),
-        "machine": machine(),
+        "machine": {
+            "cpu": cpu_name(),
+            "cores": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+        },
         "commit": commit(),
         "versions": versions({"keras", "numpy", *packages}),
     }
@@ -127,16 +132,6 @@ def failure(result):
     if peers and all(record in failed for record in peers):
         return "Every peer failed, see above: nothing is left to compare."
     return None
-
-
-def machine():
-    """Returns a dict of the processor, its cores and the system."""
-    return {
-        "cpu": cpu_name(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-    }
 
 
 def versions(packages):

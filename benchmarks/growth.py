@@ -52,13 +52,8 @@ def draw(path, panels):
     for column, drawn in zip(axes.T, panels, strict=True):
         rows = (("images_per_second", BLUE), ("megabytes", ORANGE))
         for cell, (name, color) in zip(column, rows, strict=True):
-            cell.plot(drawn["sizes"], drawn[name], "o-", color=color)
-            cell.set(xscale="log", yscale="log")
-            ticks = [
-                f"{size:.3g}" if size < 100 else f"{size:,.0f}"
-                for size in drawn["sizes"]
-            ]
-            cell.set_xticks(drawn["sizes"], ticks)
+            cell.loglog(drawn["sizes"], drawn[name], "o-", color=color)
+            cell.set_xticks(drawn["sizes"], [f"{size:.4g}" for size in drawn["sizes"]])
             cell.minorticks_off()
             cell.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             cell.yaxis.set_major_formatter("{x:g}")

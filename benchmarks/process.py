@@ -46,12 +46,8 @@ class Worker:
                 stderr=stream,
                 text=True,
             )
-        self._spec = {
-            "job": contender.job,
-            "settings": contender.settings,
-            "imports": contender.imports,
-            "warm_up": contender.warm_up,
-        }
+        needed = ("job", "settings", "imports", "warm_up")
+        self._spec = {name: getattr(contender, name) for name in needed}
 
     def __enter__(self):
         return self
