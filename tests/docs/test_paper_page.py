@@ -63,10 +63,12 @@ def is_there(dotted):
 
 def is_module_or_in_one(dotted):
     try:
-        return importlib.util.find_spec(dotted) is not None
+        if importlib.util.find_spec(dotted) is not None:
+            return True
     except ModuleNotFoundError:
-        module, _, function = dotted.rpartition(".")
-        return hasattr(importlib.import_module(module), function)
+        pass  # its parent is a module
+    module, _, function = dotted.rpartition(".")
+    return hasattr(importlib.import_module(module), function)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
