@@ -183,7 +183,7 @@ def _class_names(file, contents):
         if len(found) > 1:
             raise DataError(
                 f"the label {label} has the names {sorted(map(_text, found))} in "
-                f"{TEXT}: write the name of each label to {file}, one a line"
+                f"{TEXT}: write the name of each label to {file}, one per line"
             )
     labels = np.concatenate([content.labels for content in contents.values()])
     return tuple(
