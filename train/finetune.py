@@ -26,13 +26,7 @@ recipe_flags.define("the files in train/recipes", "that of the data set")
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
-    recipe_flags.perform(argv, "finetune", _load_task)
-
-
-def _load_task():
-    from train.run.classification import FineTuning
-
-    return FineTuning
+    recipe_flags.perform(argv, "finetune", "train.run.classification:FineTuning")
 
 
 def command():

@@ -29,19 +29,8 @@ recipe_flags.define(
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
-    recipe_flags.perform(argv, "pretrain", _load_task)
-
-
-def _load_task():
-    from train.run.classification import PreTraining
-
-    return PreTraining
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+    recipe_flags.perform(argv, "pretrain", "train.run.classification:PreTraining")
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

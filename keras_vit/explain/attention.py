@@ -5,7 +5,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.running import checked, run
+from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import TransformerBlock
 from keras_vit.structure import (
     grid_size,
@@ -47,11 +47,11 @@ def attention_maps(model, images, layers=None, heads=None):
     >>> attention_maps(model, images, layers=[0, -1]).shape
     (2, 1, 3, 5, 5)
     """
-    images = checked(model, images)
-    layers = _chosen(layers, num_layers(model), "layer", model)
+    images = check_images(model, images)
+    layers = indices_of(layers, num_layers(model), "layer", model)
     least = min(block.num_heads for block in layers_of(model, TransformerBlock))
-    heads = _chosen(heads, least, "head", model)
-    return _by_layer(model, images, lambda weights: weights[:, heads], layers)
+    heads = indices_of(heads, least, "head", model)
+    return by_layer(model, images, lambda weights: weights[:, heads], layers)
 
 
 def mean_attention_maps(model, images):
@@ -77,7 +77,7 @@ def mean_attention_maps(model, images):
     >>> mean_attention_maps(model, np.zeros((1, 32, 32, 3), "float32")).shape
     (12, 1, 5, 5)
     """
-    return _by_layer(model, images, lambda weights: weights.mean(axis=1))
+    return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
 
 def attention_rollout(model, images):
@@ -109,7 +109,7 @@ def attention_rollout(model, images):
     >>> patch_map(rollout, grid_size(model)).shape
     (1, 2, 2)
     """
-    images = checked(model, images)
+    images = check_images(model, images)
     rollout = product = None
 
     def multiply(layer, part, weights):
@@ -172,7 +172,7 @@ def attention_distance(model, images):
             means = np.where(attends, lengths / total, 0)
             return means.sum(axis=-1) / attends.sum(axis=-1)
 
-    return _by_layer(model, images, mean_distance)
+    return by_layer(model, images, mean_distance)
 
 
 def patch_map(matrix, grid_size, pooling=None):
@@ -220,9 +220,12 @@ def patch_map(matrix, grid_size, pooling=None):
     return row.reshape(*row.shape[:-1], *grid_size)
 
 
-def _by_layer(model, images, function, layers=None):
-    """Returns a function of each layer's weights, float32 (layers, images, ...)."""
-    images = checked(model, images)
+def by_layer(model, images, function, layers=None):
+    """Returns a function of each layer's weights, float32 (layers, images, ...).
+
+    The weights are a float32 array (images, heads, tokens, tokens), which is not kept.
+    """
+    images = check_images(model, images)
     layers = list(range(num_layers(model))) if layers is None else layers
     found = None
 
@@ -237,14 +240,3 @@ def _by_layer(model, images, function, layers=None):
 
     run(model, images, keep)
     return found
-
-
-def _chosen(numbers, count, what, model):
-    numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
-    for number in numbers:
-        if not -count <= number < count:
-            raise ValueError(
-                f"The model {model.name} has no {what} {number}: pass numbers from "
-                f"{-count} to {count - 1}."
-            )
-    return [int(number) % count for number in numbers]

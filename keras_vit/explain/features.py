@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.principal import principal_components
-from keras_vit.explain.running import checked, run
+from keras_vit.explain.filters import principal_components
+from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import LayerNorm
 from keras_vit.structure import grid_size, layers_of, num_layers, prefix_tokens_of
 
@@ -50,8 +50,7 @@ def token_features(model, images, layer=None):
         `Features`.
 
     Raises:
-        ValueError: the model has no `TransformerBlock` or no such layer, or the images
-            are not as the model takes them.
+        ValueError: as `attention_maps`.
 
     Source:
         Paper section 3.1, equation 4; `encoded` in the released code.
@@ -63,17 +62,13 @@ def token_features(model, images, layer=None):
     >>> features.class_token.shape, features.patches.shape
     ((1, 192), (1, 2, 3, 192))
     """
-    images = checked(model, images)
-    count = num_layers(model)
-    if layer is not None and not -count <= layer < count:
-        raise ValueError(
-            f"The model {model.name} has no layer {layer}: pass one of {-count} to "
-            f"{count - 1}."
-        )
-    wanted, parts = (-1 if layer is None else layer) % count, []
+    images = check_images(model, images)
+    last = -1 if layer is None else layer
+    [last] = indices_of(last, num_layers(model), "layer", model)
+    parts = []
 
     def keep(layer, part, tokens):
-        if layer == wanted:
+        if layer == last:
             parts.append(tokens)
 
     run(model, images, tokens=keep)

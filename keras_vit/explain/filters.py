@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.principal import principal_components
 from keras_vit.layers import PatchEncoder, StdConv2D
 from keras_vit.structure import layers_of
 
@@ -71,8 +70,7 @@ def embedding_filters(model, components=28):
             f"The model {model.name} has neither a PatchEncoder nor a StdConv2D: pass "
             "one of ours."
         )
-    first = readers[0]
-    kernel = first.kernel
+    first, kernel = readers[0], readers[0].kernel
     if isinstance(first, StdConv2D):
         kernel = first.standardized(kernel)
     kernel = ops.convert_to_numpy(ops.cast(kernel, "float32"))
@@ -89,3 +87,18 @@ def embedding_filters(model, components=28):
         kernel,
         first.name,
     )
+
+
+def principal_components(rows, count):
+    """Returns the directions in which rows differ most, and their shares of variance.
+
+    They are float64 (count, columns), orthonormal, the largest entry of each positive;
+    and float64 (count,). There is at most one direction less than there are rows.
+    """
+    rows = np.asarray(rows, "float64")
+    centred = rows - rows.mean(axis=0)
+    _, values, directions = np.linalg.svd(centred, full_matrices=False)
+    largest = np.abs(directions).argmax(axis=1)[:, None]
+    directions *= np.sign(np.take_along_axis(directions, largest, axis=1))
+    count = min(count, len(rows) - 1)
+    return directions[:count], (values**2 / np.sum(values**2))[:count]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.running import checked, gradients, run
+from keras_vit.explain.running import check_images, gradients, run
 from keras_vit.layers import ClassTokenPooling, LayerNorm, PatchPooling
 from keras_vit.layers.forward_pass import Watcher, running
 
@@ -58,7 +58,7 @@ def gradient_attention(model, images, classes=None):
     >>> patch_map(relevance, grid_size(model)).shape
     (1, 2, 2)
     """
-    images = checked(model, images)
+    images = check_images(model, images)
     _check_head(model)
     classes = _one_per_image(classes, len(images), model)
     shapes = []
@@ -87,8 +87,7 @@ def gradient_attention(model, images, classes=None):
 def _output(model, image, number, places):
     """Returns a class's output, whose gradient by `places` is the weighted attention.
 
-    Each layer is computed once more for its gradient, when its watcher is to see it
-    again.
+    Each layer is computed once more for its gradient, when its watcher sees it again.
     """
     places = iter(places)
 

@@ -32,7 +32,14 @@ def position_embedding_similarity(model, layer=0):
     """
     places = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
     if not places:
-        raise ValueError(_why_none(model))
+        blocks = layers_of(model, TransformerBlock)
+        kind = "no position embeddings."
+        if any(block.relative_positions for block in blocks):
+            kind = (
+                "relative positions: embeddings of the offset between two tokens, not "
+                "of places."
+            )
+        raise ValueError(f"The model {model.name} has {kind}")
     if not 0 <= layer < len(places):
         raise ValueError(
             f"The model {model.name} has position embeddings in {len(places)} places: "
@@ -46,12 +53,3 @@ def position_embedding_similarity(model, layer=0):
     vectors = vectors / np.maximum(lengths, np.finfo("float64").tiny)
     similarity = (vectors @ vectors.T).clip(-1, 1)
     return similarity.reshape(rows, columns, rows, columns).astype("float32")
-
-
-def _why_none(model):
-    if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
-        return (
-            f"The model {model.name} has relative positions: embeddings of the offset "
-            "between two tokens, not of places."
-        )
-    return f"The model {model.name} has no position embeddings."

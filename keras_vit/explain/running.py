@@ -15,12 +15,8 @@ from keras_vit.structure import grid_size, layers_of, num_layers, num_prefix_tok
 _NUMBERS_AT_ONCE = 2**24
 
 
-def checked(model, images):
-    """Returns images as a float array of the shape that a model takes.
-
-    Raises:
-        ValueError: they are none, of another shape, or integers.
-    """
+def check_images(model, images):
+    """Returns images as a float array; a ValueError where a model cannot take them."""
     images = ops.convert_to_numpy(images)
     expected = model.input_shape
     fits = (
@@ -46,21 +42,25 @@ def checked(model, images):
     return images
 
 
+def indices_of(numbers, count, what, model):
+    """Returns the numbers of some of `count` layers or heads, None for all, as ints."""
+    numbers = np.arange(count) if numbers is None else np.atleast_1d(numbers)
+    for number in numbers:
+        if not -count <= number < count:
+            raise ValueError(
+                f"The model {model.name} has no {what} {number}: pass numbers from "
+                f"{-count} to {count - 1}."
+            )
+    return [int(number) % count for number in numbers]
+
+
 def run(model, images, attention=None, tokens=None):
     """Runs a model on a few images at a time, without gradients.
 
-    So few that the attention weights of a layer are at most 64 MB, or one.
-
-    Args:
-        model: `keras.Model` with a `TransformerBlock`.
-        images: array of `checked`.
-        attention: None, or function of the number of each layer, the slice of the
-            images and the float32 attention weights (images, num_heads, queries,
-            tokens), which all layers call in turn.
-        tokens: None, or likewise of each block's output (images, tokens, hidden_size).
-
-    Raises:
-        ValueError: the model has no `TransformerBlock`, or calls one twice.
+    So few that the attention weights of a layer are at most 64 MB, or one. The first
+    function is called with the number of each layer, the slice of the images and the
+    float32 attention weights (images, num_heads, queries, tokens), the second likewise
+    with each block's output (images, tokens, hidden_size).
     """
     count = num_layers(model)
     heads = max(block.num_heads for block in layers_of(model, TransformerBlock))
@@ -76,7 +76,7 @@ def run(model, images, attention=None, tokens=None):
             if layer is None:
                 raise ValueError(
                     f"The model {model.name} calls a TransformerBlock more than once, "
-                    "which keras_vit.explain cannot tell apart: pass a model with a "
+                    "which keras_vit.explain cannot distinguish: pass a model with a "
                     "block per layer."
                 )
             if function is not None:
@@ -93,14 +93,25 @@ def run(model, images, attention=None, tokens=None):
 
 
 def gradients(function, tensors):
-    """Returns the gradients of a number, a list of arrays.
-
-    Args:
-        function: of a list of tensors to a scalar tensor.
-        tensors: list of float32 arrays.
-    """
+    """Returns the gradients, arrays, of a scalar function of a list of tensors."""
     tensors = [ops.convert_to_tensor(tensor) for tensor in tensors]
-    found = _GRADIENTS[keras.backend.backend()](function, tensors)
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(tensors)
+            value = function(tensors)
+        found = tape.gradient(value, tensors)
+    elif backend == "jax":
+        import jax
+
+        found = jax.grad(function)(tensors)
+    else:
+        import torch
+
+        tensors = [tensor.requires_grad_() for tensor in tensors]
+        found = torch.autograd.grad(function(tensors), tensors)
     return [np.array(ops.convert_to_numpy(gradient)) for gradient in found]
 
 
@@ -110,28 +121,3 @@ def _without_gradients():
 
         return torch.no_grad()
     return contextlib.nullcontext()
-
-
-def _tensorflow(function, tensors):
-    import tensorflow as tf
-
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(tensors)
-        value = function(tensors)
-    return tape.gradient(value, tensors)
-
-
-def _jax(function, tensors):
-    import jax
-
-    return jax.grad(function)(tensors)
-
-
-def _torch(function, tensors):
-    import torch
-
-    tensors = [tensor.requires_grad_() for tensor in tensors]
-    return torch.autograd.grad(function(tensors), tensors)
-
-
-_GRADIENTS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

@@ -4,23 +4,21 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-from collections.abc import Callable
+from collections.abc import Sequence
 
+import keras
 import numpy as np
 
 from keras_vit import explain
 from keras_vit.explain import figures as plots
-from keras_vit.structure import num_layers, pooling_of
-from train.explain.photos import Photo
+from keras_vit.explain.attention import by_layer
+from keras_vit.structure import pooling_of
 
-# Of attention weights at a time, in float32 numbers: 512 MB.
-_NUMBERS_AT_ONCE = 2**27
 _DOTS_PER_INCH = 130
 _SHARE = "share of the attention"
 _TITLE = 32
 
 
-@dataclasses.dataclass(frozen=True)
 class Kind:
     """A kind of figure: a function below, whose docstring is its title and caption.
 
@@ -30,13 +28,12 @@ class Kind:
     "model"; in the caption, `{who}` is the token whose attention is shown.
     """
 
-    name: str
-    title: str
-    caption: str
-    source: str
-    draw: Callable
-    of: str
-    wide: bool
+    def __init__(self, draw, of, source, wide):
+        self.draw, self.of, self.source, self.wide = draw, of, source, wide
+        self.name = draw.__name__
+        # Python -OO leaves out docstrings.
+        title, _, caption = (inspect.getdoc(draw) or self.name).partition("\n\n")
+        self.title, self.caption = title.rstrip("."), " ".join(caption.split())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +51,7 @@ KINDS = {}
 
 def _kind(of, source, wide=False):
     def register(draw):
-        # Python -OO leaves out docstrings.
-        words = inspect.getdoc(draw) or draw.__name__
-        title, _, caption = words.partition("\n\n")
-        KINDS[draw.__name__] = Kind(
-            name=draw.__name__,
-            title=title.rstrip("."),
-            caption=" ".join(caption.split()),
-            source=source,
-            draw=draw,
-            of=of,
-            wide=wide,
-        )
+        KINDS[draw.__name__] = Kind(draw, of, source, wide)
         return draw
 
     return register
@@ -74,11 +60,7 @@ def _kind(of, source, wide=False):
 class FigureWriter:
     """Writes figures as PNG and PDF, and the arrays behind them as `.npz`.
 
-    Args:
-        folder: `pathlib.Path` of an empty folder.
-
-    Attributes:
-        missing: dict from the kinds that the model has no figure of to the reasons.
+    `missing` is a dict from the kinds that the model has no figure of to the reasons.
     """
 
     def __init__(self, folder):
@@ -88,16 +70,7 @@ class FigureWriter:
         self.missing = {}
 
     def draw(self, of, inspected, photo=None):
-        """Draws and writes all figures of a photo, of the photos or of the model.
-
-        Args:
-            of: str, see `Kind`.
-            inspected: `PhotoInspection`, a list of them, or `ModelInspection`.
-            photo: `train.explain.photos.Photo` that is shown, None for no single one.
-
-        Returns:
-            List of `Figure`.
-        """
+        """Draws and writes all figures of a kind, see `Kind`; returns `Figure`s."""
         kinds = [kind for kind in KINDS.values() if kind.of == of]
         return [self._draw(kind, inspected, photo) for kind in kinds]
 
@@ -109,11 +82,10 @@ class FigureWriter:
             self.missing[kind.name] = str(error)
             return Figure(kind, name, None, str(error))
         picture = self.figures / f"{name}.png"
-        how = {"dpi": _DOTS_PER_INCH, "bbox_inches": "tight"}
-        figure.savefig(picture, **how)
-        # The layout is found; finding it again takes as long as drawing.
-        figure.set_layout_engine("none")
-        figure.savefig(picture.with_suffix(".pdf"), **how)
+        for path in (picture, picture.with_suffix(".pdf")):
+            figure.savefig(path, dpi=_DOTS_PER_INCH, bbox_inches="tight")
+            # The layout is found; finding it again takes as long as drawing.
+            figure.set_layout_engine("none")
         if photo is not None:
             numbers["photo"] = photo.name
         self.write_numbers(name, **numbers)
@@ -135,37 +107,25 @@ def available(compute):
 class PhotoInspection:
     """What is computed once for all figures of a photo.
 
-    Args:
-        loaded: `train.inference.given_model.GivenModel`.
-        photo: `train.explain.photos.Photo`.
-        target: number and name of the class whose gradient weights the attention;
-            None for the largest output of a model without classes.
-        caption: str, below the photo in the figure of all photos.
+    `target` is the number and name of the class whose gradient weights the attention,
+    None for the largest output of a model without classes; `caption` stands below the
+    photo in the figure of all photos.
     """
 
-    def __init__(self, loaded, photo: Photo, target, caption):
+    def __init__(self, loaded, photo, target, caption):
         self.model, self.name = loaded.model, loaded.name
         self.photo, self.target, self.caption = photo, target, caption
 
     @functools.cached_property
     def rollout(self):
-        """float32 array (rows, columns)."""
-        rollout = explain.attention_rollout(self.model, self.photo.image)
-        return self.patch_map(rollout[0])
+        return self.patch_map(
+            explain.attention_rollout(self.model, self.photo.image)[0]
+        )
 
     @functools.cached_property
     def maps(self):
-        """float32 array (layers, heads, rows, columns), computed layers at a time."""
-        count, parts, done, at_once = num_layers(self.model), [], 0, 1
-        while done < count:
-            layers = range(done, min(done + at_once, count))
-            weights = explain.attention_maps(
-                self.model, self.photo.image, layers=layers
-            )[:, 0]
-            at_once = max(1, _NUMBERS_AT_ONCE * len(layers) // weights.size)
-            parts.append(self.patch_map(weights))
-            done += len(layers)
-        return np.concatenate(parts)
+        """float32 array (layers, heads, rows, columns)."""
+        return by_layer(self.model, self.photo.image, self.patch_map)[:, 0]
 
     def patch_map(self, matrix):
         """Returns the rows of the attention that count, as float32 maps."""
@@ -174,53 +134,23 @@ class PhotoInspection:
         return explain.patch_map(matrix, grid, pooling).astype("float32")
 
 
+@dataclasses.dataclass(frozen=True)
 class ModelInspection:
-    """What is computed once for the figures of the model; `photos` are their names."""
+    """A model with the names of the photos and their attention distance.
 
-    def __init__(self, loaded, photos):
-        self.model, self.name, self.photos = loaded.model, loaded.name, photos
-        self._distances, self._why_no_distance = [], None
+    That is float32 (layers, images, heads), or the reason why there is none, a str.
+    """
 
-    def add(self, images):
-        """Measures the attention distance on some more images."""
-        if self._why_no_distance is None:
-            try:
-                distances = explain.attention_distance(self.model, images)
-                self._distances.append(distances)
-            except ValueError as error:
-                self._why_no_distance = str(error)
+    model: keras.Model
+    name: str
+    photos: Sequence[str]
+    measured: np.ndarray | str
 
-    @functools.cached_property
     def distance(self):
-        """float32 array (layers, images, heads), of all images."""
-        if self._why_no_distance is not None:
-            raise ValueError(self._why_no_distance)
-        return np.concatenate(self._distances, axis=1)
-
-    @functools.cached_property
-    def filters(self):
-        """`keras_vit.explain.Filters`."""
-        return explain.embedding_filters(self.model)
-
-    @functools.cached_property
-    def similarity(self):
-        """float32 array of the position embeddings' similarity."""
-        return explain.position_embedding_similarity(self.model)
-
-    @property
-    def attending(self):
-        """The token whose attention is shown."""
-        if pooling_of(self.model) == "token":
-            return "the class token"
-        return "the mean of the patches"
-
-    def sizes(self):
-        """Returns a dict of the grid of patches and the layers, empty without them."""
-        try:
-            grid = list(explain.grid_size(self.model))
-            return {"patches": grid, "layers": num_layers(self.model)}
-        except ValueError:
-            return {}
+        """Returns the attention distance; a ValueError where there is none."""
+        if isinstance(self.measured, str):
+            raise ValueError(self.measured)
+        return self.measured
 
 
 @_kind(
@@ -252,9 +182,7 @@ def rollout(inspected):
     residual connection added, layers multiplied.
     """
     title = _title(inspected, "attention rollout")
-    picture, values = inspected.photo.picture, inspected.rollout
-    figure = plots.draw_overlay(picture, values, title, _SHARE.capitalize())
-    return figure, {"map": values, "unit": _SHARE}
+    return _overlay(inspected, inspected.rollout, title, _SHARE)
 
 
 @_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.")
@@ -268,9 +196,15 @@ def gradient(inspected):
     values = explain.gradient_attention(inspected.model, inspected.photo.image, number)
     values = inspected.patch_map(values[0])
     title = _title(inspected, f"attention for {_short(name)}")
-    picture, unit = inspected.photo.picture, "relevance, in units of the output"
+    unit = "relevance, in units of the output"
+    figure, numbers = _overlay(inspected, values, title, unit)
+    return figure, numbers | {"class_name": name}
+
+
+def _overlay(inspected, values, title, unit):
+    picture = inspected.photo.picture
     figure = plots.draw_overlay(picture, values, title, unit.capitalize())
-    return figure, {"map": values, "unit": unit, "class_name": name}
+    return figure, {"map": values, "unit": unit}
 
 
 @_kind("photo", "Paper, section 4.5.", wide=True)
@@ -323,9 +257,11 @@ def figure_7(inspected):
     What the model has learned: the filters of the patch embedding, the similarity
     of the position embeddings, and the attention distance of the heads.
     """
+    model = inspected.model
     panels = {
-        name: available(lambda name=name: getattr(inspected, name))
-        for name in ("filters", "similarity", "distance")
+        "filters": available(lambda: explain.embedding_filters(model)),
+        "similarity": available(lambda: explain.position_embedding_similarity(model)),
+        "distance": available(inspected.distance),
     }
     figure = plots.draw_figure_7(*panels.values(), inspected.name)
     numbers = {name: panel for name, panel in panels.items() if panel is not None}
@@ -342,7 +278,7 @@ def filters(inspected):
     its share of the variance. A trained model's look like smooth basis functions
     for the fine structure of a patch.
     """
-    found = inspected.filters
+    found = explain.embedding_filters(inspected.model)
     title = _title(inspected, f"filters of {found.layer}")
     return plots.draw_filters(found, title), dataclasses.asdict(found)
 
@@ -356,8 +292,9 @@ def position_similarity(inspected):
     column are similar.
     """
     title = _title(inspected, "position embeddings")
-    figure = plots.draw_position_similarity(inspected.similarity, title)
-    return figure, {"similarity": inspected.similarity, "unit": "cosine"}
+    similarity = explain.position_embedding_similarity(inspected.model)
+    figure = plots.draw_position_similarity(similarity, title)
+    return figure, {"similarity": similarity, "unit": "cosine"}
 
 
 @_kind(
@@ -369,7 +306,7 @@ def attention_distance(inspected):
     The mean distance that each head attends over, in pixels, averaged over all
     photos. Some heads attend far in the first layers already; with depth most do.
     """
-    distance, size = inspected.distance, inspected.model.input_shape[1:3]
+    distance, size = inspected.distance(), inspected.model.input_shape[1:3]
     title = _title(inspected, "attention distance")
     figure = plots.draw_attention_distance(distance, title, size)
     numbers = {"distance": distance, "unit": "pixels", "photos": inspected.photos}

@@ -16,11 +16,8 @@ _QUALITY = 88
 def render(results, of_photos, photos, of_model):
     """Returns the report as HTML.
 
-    Args:
-        results: dict, the content of `report.json`.
-        of_photos: `train.explain.figures.Figure` of all photos that are shown.
-        photos: list of (`PhotoInspection`, list of figures), one per photo shown.
-        of_model: list of figures of the model.
+    `results` is the content of `report.json`, `of_photos` the `Figure` of all photos
+    shown, `photos` the `PhotoInspection` of each.
     """
     import jinja2
     import PIL.Image
@@ -38,21 +35,26 @@ def render(results, of_photos, photos, of_model):
         environment.filters["safe"](loader.get_source(environment, name)[0])
         for name in (_STYLE, _SCRIPT)
     )
+    # The titles of the missing figures of photos by the reason.
+    missing = {}
+    for name, reason in results["missing"].items():
+        if KINDS[name].of != "model":
+            missing.setdefault(reason, []).append(KINDS[name].title)
     return environment.get_template(_TEMPLATE).render(
         policy=_policy(script),
         style=style,
         script=script,
         results=results,
-        missing=_missing_by_reason(results["missing"]),
+        missing=missing,
         of_photos=of_photos,
         photos=[
             {
                 "photo": inspected.photo,
                 "predictions": results["photos"][inspected.photo.place]["predictions"],
-                "figures": [figure for figure in figures if figure.picture],
+                "figures": [figure for figure in inspected.figures if figure.picture],
                 "viewer": _viewer(available(lambda one=inspected: one.maps)),
             }
-            for inspected, figures in photos
+            for inspected in photos
         ],
         of_model=of_model,
         open_picture=PIL.Image.open,
@@ -68,15 +70,6 @@ def _policy(script):
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     )
-
-
-def _missing_by_reason(missing):
-    """Returns the titles of the missing figures of photos by the reason."""
-    titles = {}
-    for name, reason in missing.items():
-        if KINDS[name].of != "model":
-            titles.setdefault(reason, []).append(KINDS[name].title)
-    return titles
 
 
 def _viewer(maps):

@@ -26,12 +26,9 @@ _STEM = 60
 class Photo:
     """A photo as a model takes it and as the report shows it.
 
-    Args:
-        number: int, its place among the photos that are shown, from 1.
-        place: int, its place among all photos.
-        name: str, its path from the folder that all photos have in common.
-        image: float32 array (1, height, width, channels) in [-1, 1], the model's.
-        picture: uint8 array (height, width, 3): the photo made smaller, or its crop.
+    `number` counts the photos that are shown, from 1, `place` all photos; `name` is the
+    path from the folder that all have in common. `image` is float32 (1, height, width,
+    channels) in [-1, 1], `picture` uint8 (height, width, 3), made smaller or cropped.
     """
 
     number: int
@@ -48,22 +45,14 @@ class Photo:
 
 
 class Photos:
-    """Image files, prepared as for evaluation.
+    """Image files, each once, prepared as for evaluation.
 
-    Args:
-        paths: files and folders; of folders all images in them and below, sorted.
-            Hidden files there are left out.
-        without: path of a folder, such as that of an earlier report, whose images are
-            left out unless they are named one by one.
+    Of folders all images in them and below, sorted, but for hidden files and images in
+    the folder `without`, such as that of an earlier report, that are not named one by
+    one. `ignored` has the names of the other files in the folders.
 
-    Attributes:
-        paths: tuple of `pathlib.Path`, each file once.
-        names: tuple of str, see `Photo`.
-        ignored: tuple of str, other files in the folders.
-
-    Raises:
-        DataError: a path does not exist, a folder has no images, a file cannot be
-            decoded, or its name has line breaks or is not UTF-8.
+    Raises a DataError where a path does not exist, a folder has no images, a file
+    cannot be decoded, or its name has line breaks or is not UTF-8.
     """
 
     def __init__(self, paths, without=None):
@@ -92,11 +81,7 @@ class Photos:
         return len(self.paths)
 
     def prepare_for(self, shape, central_crop=False):
-        """Sets the (height, width, channels) of the model's images.
-
-        Photos are squashed to it, or cut out with
-        `train.inference.evaluation_data.center_crop`.
-        """
+        """Sets (height, width, channels), to which photos are squashed or cropped."""
         self.shape, self._central_crop = shape, central_crop
 
     def batches(self, batch_size):
@@ -135,11 +120,7 @@ class Photos:
 
 
 def shape_for_photos(loaded):
-    """Returns the (height, width, channels) of a loaded model's images.
-
-    Raises:
-        RunError: the model's inputs are not photos of a fixed size.
-    """
+    """Returns the (height, width, channels) of a loaded model's images."""
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
         raise RunError(

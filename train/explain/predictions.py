@@ -16,13 +16,10 @@ _PROBABILITIES = ("softmax", "sigmoid")
 
 @dataclasses.dataclass(frozen=True)
 class Classes:
-    """The classes of a model.
+    """The classes of a model, in the order of its outputs.
 
-    Args:
-        names: tuple of str in the order of the outputs, such as "class 17" where the
-            names are unknown.
-        why_no_names: str, why they are unknown; None where they are known.
-        activation: str, that of the head.
+    Where the names are unknown they are such as "class 17", and `why_no_names` says
+    why. `activation` is that of the head.
     """
 
     names: tuple[str, ...]
@@ -30,49 +27,30 @@ class Classes:
     activation: str
 
     def find(self, wanted):
-        """Returns number and name of the class that `--class` names.
-
-        Raises:
-            RunError: there is no such class, or several.
-        """
+        """Returns number and name of the class that `--class` names."""
         known = self.names if self.why_no_names is None else None
         number = find_class(wanted, len(self.names), known)
         return number, self.names[number]
 
-    def probabilities(self, outputs):
-        """Returns probabilities, float32 (images, classes), of the model's outputs."""
-        if self.activation in _PROBABILITIES:
-            return outputs
-        return softmax(outputs, axis=1)
+    def predict(self, outputs):
+        """Returns probabilities and the five most likely classes of each image.
 
-    def top(self, probabilities):
-        """Returns the five most likely (number, name, probability) of each image.
-
-        Raises:
-            ValueError: the probabilities are not finite, or all classes are equally
-                likely, as they are with a new head.
-
-        Example:
-
-        >>> classes = Classes(("cat", "dog"), None, "linear")
-        >>> classes.top(np.array([[0.25, 0.75]]))
-        [[(1, 'dog', 0.75), (0, 'cat', 0.25)]]
+        These are lists of (number, name, probability). Raises a ValueError where the
+        outputs are not finite, or all classes equally likely, as with a new head.
         """
-        if not np.isfinite(probabilities).all():
+        if not np.isfinite(outputs).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."
             )
-        return keras_vit.decode_predictions(
+        is_probability = self.activation in _PROBABILITIES
+        probabilities = outputs if is_probability else softmax(outputs, axis=1)
+        return probabilities, keras_vit.decode_predictions(
             probabilities, top=_TOP, class_names=self.names
         )
 
 
 def classes_of(loaded):
-    """Returns the `Classes` of a `train.inference.given_model.GivenModel`.
-
-    Raises:
-        ValueError: the model has no head that names the class of an image.
-    """
+    """Returns the `Classes` of a `GivenModel`; a ValueError where it has no head."""
     model = loaded.model
     if not has_head(model):
         raise ValueError(

@@ -7,6 +7,8 @@ import pathlib
 import numpy as np
 
 import keras_vit
+from keras_vit.explain import attention_distance
+from keras_vit.structure import grid_size, num_layers, pooling_of
 from train.common.errors import RunError
 from train.common.files import check_replaceable, file_names, whole_folder
 from train.common.progress import progress_bar
@@ -14,7 +16,12 @@ from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import named
 from train.data.sources.subset import spread
 from train.engine.loop import explaining_full_memory
-from train.explain.figures import FigureWriter, ModelInspection, PhotoInspection
+from train.explain.figures import (
+    FigureWriter,
+    ModelInspection,
+    PhotoInspection,
+    available,
+)
 from train.explain.page import render
 from train.explain.photos import Photos, shape_for_photos
 from train.explain.predictions import classes_of
@@ -58,7 +65,7 @@ def explain(
 
     Example:
 
-    >>> explain("runs/digits", ["photos"], "explained")  # doctest: +SKIP
+    >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
     """
     out = pathlib.Path(out).expanduser()
     check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
@@ -83,18 +90,23 @@ def explain(
     memory = explaining_full_memory("lower --image_size, or give a smaller model.")
     with whole_folder(out) as folder, memory:
         writer = FigureWriter(folder)
-        of_model = ModelInspection(loaded, photos.names)
-        outputs = _predict(loaded.model, photos, of_model)
+        outputs, distance = _predict(loaded.model, photos)
         top = None
         if classes is not None:
             try:
-                top = _top_classes(classes, outputs, photos, writer)
+                probabilities, top = classes.predict(outputs)
             except ValueError as error:
                 why_no_predictions = str(error)
+            else:
+                writer.write_numbers(
+                    "predictions",
+                    probabilities=probabilities,
+                    class_names=classes.names,
+                    photos=photos.names,
+                )
 
-        inspected, figures = [], []
-        chosen = spread(len(photos), shown)
-        drawing = progress_bar(iterable=chosen, unit="photo", desc="drawing")
+        inspected, places = [], spread(len(photos), shown)
+        drawing = progress_bar(iterable=places, unit="photo", desc="drawing")
         for number, place in enumerate(drawing, start=1):
             photo = photos.one(place, number)
             one = PhotoInspection(loaded, photo, target, photo.name)
@@ -102,19 +114,25 @@ def explain(
                 class_number, name, probability = top[place][0]
                 one.target = target or (class_number, name)
                 one.caption = f"{name} {probability:.0%}"
+            one.figures = writer.draw("photo", one, photo)
             inspected.append(one)
-            figures.append(writer.draw("photo", one, photo))
         [of_photos] = writer.draw("photos", inspected)
+        of_model = ModelInspection(loaded.model, loaded.name, photos.names, distance)
         model_figures = writer.draw("model", of_model)
 
+        who = (
+            "class token"
+            if pooling_of(loaded.model) == "token"
+            else "mean of the patches"
+        )
         results = {
             "model": loaded.name,
             "command": command,
             "image_shape": list(photos.shape),
             "preparation": "central crop" if central_crop else "squashed",
             "parameters": loaded.model.count_params(),
-            **of_model.sizes(),
-            "who_looks": of_model.attending,
+            **(available(lambda: _sizes(loaded.model)) or {}),
+            "attention_of": f"the {who}",
             "class": None if target is None else target[1],
             "why_no_class_names": None if classes is None else classes.why_no_names,
             "why_no_predictions": None if top else why_no_predictions,
@@ -126,8 +144,7 @@ def explain(
                 )
             ],
         }
-        shown_photos = zip(inspected, figures, strict=True)
-        page = render(results, of_photos, list(shown_photos), model_figures)
+        page = render(results, of_photos, inspected, model_figures)
         (folder / PAGE).write_text(page, encoding="utf-8")
         if top is not None:
             _write_table(folder / PREDICTIONS, results["photos"])
@@ -137,28 +154,24 @@ def explain(
     return results
 
 
-def _predict(model, photos, of_model):
-    """Returns the outputs for all photos, whose attention distances are measured."""
+def _sizes(model):
+    return {"patches": list(grid_size(model)), "layers": num_layers(model)}
+
+
+def _predict(model, photos):
+    """Returns the outputs for all photos, and the attention distance or why none."""
     predictor = keras_vit.Predictor(model, _BATCH_SIZE)
-    outputs = []
+    outputs, distances, why_none = [], [], None
     with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
         for batch in photos.batches(_BATCH_SIZE):
             outputs.append(predictor(batch))
-            of_model.add(batch)
+            if why_none is None:
+                try:
+                    distances.append(attention_distance(model, batch))
+                except ValueError as error:
+                    why_none = str(error)
             bar.update(len(batch))
-    return np.concatenate(outputs)
-
-
-def _top_classes(classes, outputs, photos, writer):
-    probabilities = classes.probabilities(outputs)
-    top = classes.top(probabilities)
-    writer.write_numbers(
-        "predictions",
-        probabilities=probabilities,
-        class_names=classes.names,
-        photos=photos.names,
-    )
-    return top
+    return np.concatenate(outputs), why_none or np.concatenate(distances, axis=1)
 
 
 def _write_table(path, photos):

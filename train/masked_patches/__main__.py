@@ -37,19 +37,10 @@ flags.DEFINE_float(
 
 def main(argv):
     """Trains as the flags say, and prints where the weights are."""
-    recipe_flags.perform(argv, "masked_patches", _load_task)
-
-
-def _load_task():
-    from train.masked_patches.task import MaskedPatches
-
-    return MaskedPatches
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+    recipe_flags.perform(
+        argv, "masked_patches", "train.masked_patches.task:MaskedPatches"
+    )
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

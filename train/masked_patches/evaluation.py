@@ -1,30 +1,21 @@
 """Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
-import functools
-
 import numpy as np
 
 from train.data import pipeline
 from train.data.pipeline import NO_LABEL
 from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
 
-# So many training images show how frequent each colour is.
+# Training images whose colours are counted.
 _COUNTED = 10_000
 
 
 def evaluate(trainer, batches, on_batch=None):
-    """Runs the model over all batches, the last and smaller one included.
+    """Returns the loss and accuracy over all corrupted patches, and those of each kind.
 
-    Args:
-        trainer: `train.engine.trainer.Trainer`.
-        batches: iterable of what `Corruption.finish` makes.
-        on_batch: None, or a function of the number of images done so far.
-
-    Returns:
-        Dict of `examples`, the number of images; `loss`, the mean cross-entropy over
-        all corrupted patches, and `accuracy`, the share predicted correctly; and both
-        with `masked_`, `swapped_` and `kept_` before them over the patches of this kind
-        alone, where there are any.
+    The batches are those of `Corruption.finish`, the last and smaller one included.
+    The dict has `examples`, `loss` and `accuracy`, and the latter two with `masked_`,
+    `swapped_` and `kept_` before them, where there are patches of this kind.
     """
     found = []
     for inputs, colours in batches:
@@ -60,19 +51,11 @@ def evaluate(trainer, batches, on_batch=None):
     return results
 
 
-def colour_frequencies(batches):
-    """Returns the frequency of each colour, (512,), with one added to each count."""
-    counts = np.ones(COLOURS)
-    for colours in batches:
-        counts += np.bincount(np.ravel(colours), minlength=COLOURS)
-    return counts / counts.sum()
-
-
 def training_frequencies(split, corruption, **settings):
-    """Returns the frequency of each colour in training images, (512,).
+    """Returns the frequency of each colour in training images, float64 (512,).
 
     The settings are those of `train.data.pipeline.training_batches`, whose first
-    10,000 images are counted, or as many as there are in the split.
+    10,000 images are counted, or as many as there are; one is added to each count.
     """
 
     def finish(image, label, seed):
@@ -80,17 +63,18 @@ def training_frequencies(split, corruption, **settings):
 
     batches = pipeline.training_batches(split, finish=finish, **settings)
     count = -(-min(_COUNTED, split.num_examples) // settings["batch_size"])
-    return colour_frequencies(pipeline.explained(batches.take(count), split))
+    counts = np.ones(COLOURS)
+    for colours in pipeline.explained(batches.take(count), split):
+        counts += np.bincount(np.ravel(colours), minlength=COLOURS)
+    return counts / counts.sum()
 
 
 def by_chance(split, corruption, frequencies, *, image_size, batch_size):
-    """Evaluates guesses of the same colours as in `evaluate`, without a model.
+    """Returns the loss and accuracy of guesses without a model, as in `evaluate`.
 
-    Returns:
-        Dict of `constant_loss` and `constant_accuracy`, of predicting the training
-        frequencies for every patch, the best guess without the image; and
-        `neighbours_accuracy`, of predicting the mean colour of the uncorrupted patches
-        among the eight around, or where there is none, of all uncorrupted ones.
+    `constant_` is the training frequencies for every patch, the best guess without the
+    image; `neighbours_` the mean colour of the uncorrupted patches among the eight
+    around, or where there is none, of all uncorrupted ones.
     """
 
     def finish(image, label, seed):
@@ -123,15 +107,10 @@ def _from_neighbours(colours, shown, grid_size):
     """Returns the mean of the shown patches around each, (batch, patches, 3)."""
     weighted = np.concatenate([colours * shown[..., None], shown[..., None]], axis=-1)
     whole = weighted.sum(axis=1, keepdims=True)
-    rows, columns = grid_size
     padded = np.pad(
-        weighted.reshape(-1, rows, columns, 4), ((0, 0), (1, 1), (1, 1), (0, 0))
+        weighted.reshape(-1, *grid_size, 4), ((0, 0), (1, 1), (1, 1), (0, 0))
     )
-    windows = [
-        padded[:, top : top + rows, left : left + columns]
-        for top in range(3)
-        for left in range(3)
-    ]
-    around = functools.reduce(np.add, windows).reshape(weighted.shape)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    around = windows.sum(axis=(-2, -1)).reshape(weighted.shape)
     around = np.where(around[..., 3:] > 0, around, whole)
     return (around[..., :3] / np.maximum(around[..., 3:], 1)).astype(np.float32)

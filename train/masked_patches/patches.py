@@ -24,8 +24,8 @@ from train.run.building import config_of
 MASKED, SWAPPED = 0.8, 0.1
 LEVELS = 8
 COLOURS = LEVELS**3
-# A mean of whole numbers that is right at the edge of two levels stays there, whatever
-# float32 made of it between [-1, 1] and [0, 255].
+# Keeps a mean of integers at the edge of two levels there, in spite of the rounding in
+# float32 between [-1, 1] and [0, 255].
 _SLACK = 1e-3
 # Settings of classification alone, which keep their defaults here.
 _OF_CLASSIFICATION = (
@@ -44,17 +44,7 @@ _OF_CLASSIFICATION = (
 
 @dataclasses.dataclass(frozen=True)
 class Corruption:
-    """The patches of an image that are corrupted.
-
-    Args:
-        grid_size: (rows, columns) of the patches.
-        fraction: float in (0, 1], of the patches of each image.
-
-    Example:
-
-    >>> Corruption((7, 7)).count  # half of 49, rounded half up
-    25
-    """
+    """Which patches of an image are corrupted, on a grid of (rows, columns)."""
 
     grid_size: tuple[int, int]
     fraction: float = 0.5
@@ -71,21 +61,15 @@ class Corruption:
         return max(int(self.fraction * self.patches + 0.5), 1)
 
     def draw(self, seed):
-        """Draws the patches to corrupt and what replaces them.
+        """Draws the patches to corrupt and what replaces them, from an int seed (2,).
 
         All sets of `count` patches are equally likely. Each patch is replaced
         independently: by [mask] in 80% of the cases, in 10% by the uncorrupted
         embedding of another patch of the image, all equally likely; else it is kept.
+        Independent draws as in BERT (arXiv 1810.04805).
 
-        Args:
-            seed: int tensor (2,); the same seed gives the same draw.
-
-        Returns:
-            int32 tensors `places` (count,), the corrupted patches, and `sources`
-            (patches,), what `keras_vit.layers.mask_patches.MaskPatches` takes.
-
-        Source:
-            Paper appendix B.1.2; independent draws as in BERT (arXiv 1810.04805).
+        Returns int32 tensors `places` (count,), the corrupted patches, and `sources`
+        (patches,), what `keras_vit.layers.mask_patches.MaskPatches` takes.
         """
         of_places, of_kinds, of_others = tf.unstack(tf.random.split(seed, 3))
         order = tf.random.stateless_uniform((self.patches,), of_places)
@@ -102,12 +86,10 @@ class Corruption:
         return places, sources
 
     def finish(self, image, label, seed):
-        """Makes an example of the model; the `finish` of `train.data.pipeline`.
+        """Makes inputs and targets of the model; the `finish` of `train.data.pipeline`.
 
-        Returns:
-            Tuple of the model's inputs, a dict of `images`, `places` and `sources`, and
-            the classes of the colours of the corrupted patches, int32 (count,), which
-            are `NO_LABEL` where the label is.
+        Targets are the colour classes of the corrupted patches, int32 (count,), or
+        `NO_LABEL` where the label is.
         """
         places, sources = self.draw(seed)
         colours = tf.gather(colour_classes(mean_colours(image, self.grid_size)), places)
@@ -128,30 +110,18 @@ def colour_classes(colours):
 
     Each channel has eight levels of equal width, [0, 32), [32, 64) and so on to [224,
     255]; red counts 64, green 8 and blue 1. A value within a thousandth below an edge
-    is taken for that edge.
-
-    Example:
-
-    >>> int(colour_classes(tf.constant([255.0, 31.0, 32.0])))
-    449
+    belongs to that edge.
     """
     levels = tf.cast((colours + _SLACK) * (LEVELS / 256), tf.int32)
     return tf.reduce_sum(levels * [LEVELS**2, LEVELS, 1], axis=-1)
 
 
 def build(recipe):
-    """Builds the model that is trained, and the Vision Transformer that is saved.
+    """Returns the model that is trained, its Vision Transformer, and the `Corruption`.
 
-    They share all variables but [mask] and the head of colours.
-
-    Returns:
-        Tuple of the `keras.Model` from the inputs of `Corruption.finish` to float32
-        logits (batch, count, 512), the Vision Transformer without head, and the
-        `Corruption`.
-
-    Raises:
-        RunError: the model, its size or its weights are not available, or the recipe
-            has settings of classification.
+    The model maps the inputs of `Corruption.finish` to float32 logits (batch, count,
+    512). It shares all variables with the Vision Transformer, which has no head, but
+    [mask] and the head of colours.
     """
     _check(recipe)
     try:
@@ -196,12 +166,7 @@ def _masked(vit, corruption):
 
 
 def colour_loss(logits, colours):
-    """Returns the mean cross-entropy over the corrupted patches, (batch,).
-
-    Args:
-        logits: float tensor (batch, count, 512).
-        colours: int tensor (batch, count).
-    """
+    """Returns the mean cross-entropy over the corrupted patches, (batch,)."""
     losses = ops.sparse_categorical_crossentropy(
         colours, ops.cast(logits, "float32"), from_logits=True
     )

@@ -2,9 +2,10 @@
 
 import json
 
+import einops
 import numpy as np
 
-from train.common.files import whole_file
+from train.common.files import write_text
 from train.masked_patches.patches import LEVELS
 from train.reports import markdown
 from train.reports.figures import draw_learning_curve, write_image_table
@@ -25,19 +26,9 @@ _ROWS = {
 
 def write_report(directory, *, splits, settings, results, history):
     """Writes `learning_curve.png`, `report.md` and last `report.json`, each whole."""
-    page = _page(directory, splits, settings, results)
-    report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
-    draw_learning_curve(
-        directory.path / "learning_curve.png", history, results["loss_function"]
-    )
-    for path, text in ((directory.report, page), (directory.results, f"{report}\n")):
-        with whole_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-
-
-def _page(directory, splits, settings, results):
     title = f"Masked patch prediction on {settings['dataset']}"
-    others = [name for name in results if not name.startswith((*splits, "uniform_"))]
+    beside = (*splits, "uniform_", "command")
+    others = [name for name in results if not name.startswith(beside)]
     parts = [
         f"# {markdown.escape(title)}",
         *(_headline(split, results) for split in splits),
@@ -50,11 +41,7 @@ def _page(directory, splits, settings, results):
         "## Run",
         markdown.table(
             ("Result", "Value"),
-            [
-                (name, result_text(name, results[name]))
-                for name in others
-                if name != "command"
-            ],
+            [(name, result_text(name, results[name])) for name in others],
         ),
         "## Settings",
         markdown.table(("Setting", "Value"), flat(settings)),
@@ -64,7 +51,11 @@ def _page(directory, splits, settings, results):
         "## Masked and predicted",
         markdown.embedded(directory.predictions.name),
     ]
-    return "\n\n".join(parts) + "\n"
+    curve = directory.path / "learning_curve.png"
+    draw_learning_curve(curve, history, results["loss_function"])
+    write_text(directory.report, "\n\n".join(parts) + "\n")
+    report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
+    write_text(directory.results, f"{report}\n")
 
 
 def _headline(split, results):
@@ -92,55 +83,32 @@ def _table(splits, results):
 
 
 def write_picture(path, inputs, guesses, colours, grid_size):
-    """Draws images, their corruption, and the predicted and true colours.
+    """Draws images, their corruption, and the predicted and true colours, as PNG.
 
-    Args:
-        path: PNG file to write, in an existing directory.
-        inputs: dict of arrays, as `Corruption.finish` makes them.
-        guesses: predicted classes of colours, integers (images, count).
-        colours: the true ones, integers (images, count).
-        grid_size: (rows, columns) of the patches.
+    `inputs` are those of `Corruption.finish`; `guesses` and `colours` are colour
+    classes (images, count).
     """
-    images = inputs["images"]
-    patches = _patches(images, grid_size)
-    gray = np.zeros_like(patches[:, :1])
-    everything = np.concatenate([patches, gray], axis=1)
+    images, places = inputs["images"], inputs["places"]
+    rows, columns = grid_size
+    patches = einops.rearrange(
+        images, "n (r h) (c w) d -> n (r c) h w d", r=rows, c=columns
+    )
+
+    def joined(patches):
+        return einops.rearrange(patches, "n (r c) h w d -> n (r h) (c w) d", r=rows)
+
+    with_gray = np.concatenate([patches, np.zeros_like(patches[:, :1])], axis=1)
     sources = inputs["sources"][:, :, None, None, None]
-    seen = np.take_along_axis(everything, sources, axis=1)
-    means = np.broadcast_to(patches.mean(axis=(2, 3), keepdims=True), patches.shape)
-    columns = {
-        "image": images,
-        "corrupted, [mask] in gray": _images(seen, grid_size),
-    }
+    corrupted = joined(np.take_along_axis(with_gray, sources, axis=1))
+    table = {"image": images, "corrupted, [mask] in gray": corrupted}
     for name, classes in (("predicted", guesses), ("mean colours", colours)):
-        filled = means.copy()
-        places = inputs["places"][:, :, None, None, None]
-        values = np.broadcast_to(
-            _middles(classes)[:, :, None, None], (*classes.shape, *patches.shape[2:])
-        )
-        np.put_along_axis(filled, places, values, axis=1)
-        columns[name] = _images(filled, grid_size)
-    write_image_table(path, columns)
+        means = patches.mean(axis=(2, 3))
+        np.put_along_axis(means, places[..., None], _middles(classes), axis=1)
+        table[name] = joined(np.broadcast_to(means[:, :, None, None], patches.shape))
+    write_image_table(path, table)
 
 
 def _middles(classes):
     """Returns the colours in the middle of the levels, in [-1, 1]."""
     levels = np.stack(np.unravel_index(classes, (LEVELS,) * 3), axis=-1)
     return (2 * levels + 1) / LEVELS - 1
-
-
-def _patches(images, grid_size):
-    rows, columns = grid_size
-    count, height, width, channels = images.shape
-    cut = images.reshape(
-        count, rows, height // rows, columns, width // columns, channels
-    ).transpose(0, 1, 3, 2, 4, 5)
-    return cut.reshape(count, rows * columns, *cut.shape[3:])
-
-
-def _images(patches, grid_size):
-    count, _, height, width, channels = patches.shape
-    rows, columns = grid_size
-    grid = patches.reshape(count, rows, columns, height, width, channels)
-    grid = grid.transpose(0, 1, 3, 2, 4, 5)
-    return grid.reshape(count, rows * height, columns * width, channels)

@@ -5,7 +5,6 @@ from keras import ops
 
 import keras_vit
 from train.data import pipeline
-from train.data.sources.splits import pick
 from train.engine.metrics import MetricLog
 from train.masked_patches import patches, recipes
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
@@ -53,15 +52,12 @@ class MaskedPatches(Task):
     def save(self, directory):
         """Writes the weights, and a picture of a few test images."""
         keras_vit.save_released_weights(self.network, directory.weights)
-        split = self.source.test
-        places = np.linspace(0, split.num_examples - 1, _PICTURES).astype(int)
-        places = np.unique(places)
-        [(inputs, colours)] = pipeline.evaluation_batches(
-            pick(split, places),
+        _, inputs, colours = pipeline.samples(
+            self.source.test,
+            _PICTURES,
             image_size=self.network.input_shape[1:3],
-            batch_size=len(places),
             finish=self.finish,
-        ).as_numpy_iterator()
+        )
         predicted = ops.argmax(self.model(inputs, training=False), axis=-1)
         write_picture(
             directory.predictions,

@@ -6,39 +6,63 @@ import pkgutil
 from train.data.registry import kind_of
 from train.recipes.recipe import Recipe, base_name, is_own
 
-__all__ = [
-    "Recipe",
-    "base_name",
-    "find",
-    "for_dataset",
-    "in_package",
-    "is_own",
-    "names",
-]
+__all__ = ["Recipe", "for_dataset", "is_own", "names"]
 
 # The recipe of data sets that have none of their own.
 _OWN_DATA = "own_data"
 
 
-def in_package(name, path):
+def _recipes(package):
     """Returns the recipes in the modules of a package by name."""
     found = {}
-    for module in pkgutil.iter_modules(path):
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if module.ispkg or module.name == "recipe":
             continue
-        loaded = importlib.import_module(f"{name}.{module.name}")
+        loaded = importlib.import_module(f"{package}.{module.name}")
         found.update(getattr(loaded, "RECIPES", None) or {module.name: loaded.RECIPE})
     return found
 
 
-def find(recipes, dataset, name=None):
-    """Returns one of several recipes, for a data set.
+def names(package=__name__):
+    """Returns the names of the recipes of a package.
 
-    Without a name that of the data set, or else that for own data.
+    Args:
+        package: str, such as `"train.recipes.pretraining"`; by default that of
+            fine-tuning.
+
+    Returns:
+        Sorted list of str.
+
+    Example:
+
+    >>> "cifar100" in names()
+    True
+    """
+    return sorted(_recipes(package))
+
+
+def for_dataset(dataset, name=None, package=__name__):
+    """Returns the recipe for training on a data set.
+
+    Args:
+        dataset: str, a TFDS name (with or without version), `"digits"`, a folder or
+            what else `train.data.sources.load` takes.
+        name: str, the recipe's name; by default that of the data set, or where it has
+            none that for own data.
+        package: as in `names`.
+
+    Returns:
+        `Recipe`, with the data set.
 
     Raises:
         ValueError: there is no recipe of this name.
+
+    Example:
+
+    >>> for_dataset("cifar100").steps
+    10000
     """
+    recipes = _recipes(package)
     if name is None:
         name = base_name(dataset)
         own = {key for key, recipe in recipes.items() if key == recipe.dataset}
@@ -54,37 +78,3 @@ def find(recipes, dataset, name=None):
         # Written either way, a folder is the same data set to a run that goes on.
         dataset = stripped
     return recipes[name].override(dataset=dataset)
-
-
-def names():
-    """Returns the names of the recipes for fine-tuning.
-
-    Example:
-
-    >>> "cifar100" in names()
-    True
-    """
-    return sorted(in_package(__name__, __path__))
-
-
-def for_dataset(dataset, name=None):
-    """Returns the recipe for fine-tuning on a data set.
-
-    Args:
-        dataset: str, a TFDS name (with or without version), `"digits"`, a folder or
-            what else `train.data.sources.load` takes.
-        name: str, the recipe's name; by default that of the data set, or where it has
-            none that for own data.
-
-    Returns:
-        `Recipe`.
-
-    Raises:
-        ValueError: there is no recipe of this name.
-
-    Example:
-
-    >>> for_dataset("cifar100").steps
-    10000
-    """
-    return find(in_package(__name__, __path__), dataset, name)

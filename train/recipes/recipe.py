@@ -271,39 +271,28 @@ class Recipe(Augmentation):
                 "micro_batches", next(n for n in parts if batch_size % n == 0)
             )
         changed = dataclasses.replace(self, **values)
-        given = "published" in values
-        if given or not self.published or self._is_published_for(changed):
-            return changed
-        return dataclasses.replace(changed, published="")
-
-    def _is_published_for(self, other):
-        """Whether the published number of this recipe is that of another one, too."""
-        names = {
+        differing = {
             field.name
             for field in dataclasses.fields(self)
             if "changes" not in field.metadata
+            and getattr(self, field.name) != getattr(changed, field.name)
         }
-        return (
-            all(
-                getattr(self, name) == getattr(other, name)
-                for name in names - {"dataset"}
-            )
-            and base_name(self.dataset) == base_name(other.dataset)
-            and not is_own(other.dataset)
+        is_same_data = not is_own(changed.dataset) and (
+            base_name(self.dataset) == base_name(changed.dataset)
         )
+        if "published" in values or (differing <= {"dataset"} and is_same_data):
+            return changed
+        return dataclasses.replace(changed, published="")
 
     @property
     def deciding(self):
         """The settings that decide the result, not only what is written, as a dict."""
-        output = {
-            field.name
-            for field in dataclasses.fields(self)
-            if field.metadata == _OUTPUT
-        }
-        if self.early_stopping:
-            output.remove("eval_every")
         settings = dataclasses.asdict(self)
-        return {name: settings[name] for name in settings if name not in output}
+        for field in dataclasses.fields(self):
+            decides = field.name == "eval_every" and self.early_stopping
+            if field.metadata == _OUTPUT and not decides:
+                del settings[field.name]
+        return settings
 
     def smoke(self):
         """Returns the recipe cut down to a minute, to see that all of it works.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import pkgutil
 import sys
 
 from absl import app, flags
@@ -147,17 +148,18 @@ def define(recipes, otherwise):
     data_flags.define_augmentation()
 
 
-def perform(argv, command, load_task):
+def perform(argv, command, task):
     """Runs a task as the command line says, and prints what came out of it.
 
     Args:
         argv: list of str, the arguments that are not flags.
         command: str, the command that was started, such as `"finetune"`.
-        load_task: function that returns a subclass of `train.run.task.Task`, called
-            once the packages are known to be installed.
+        task: str, module and name of a subclass of `train.run.task.Task`, such as
+            `"train.run.classification:FineTuning"`, imported once the packages are
+            known to be installed.
     """
     check(argv, command)
-    task = load_task()
+    task = pkgutil.resolve_name(task)
     from train.run import training
 
     with exit_on_errors():

@@ -6,8 +6,13 @@ from keras_vit.explain.figures.figure_7 import (
     draw_filters,
     draw_position_similarity,
 )
-from keras_vit.explain.figures.heat_maps import draw_heads, draw_layers, draw_overlay
-from keras_vit.explain.figures.pairs import draw_attention, draw_features
+from keras_vit.explain.figures.photos import (
+    draw_attention,
+    draw_features,
+    draw_heads,
+    draw_layers,
+    draw_overlay,
+)
 
 __all__ = [
     "draw_attention",

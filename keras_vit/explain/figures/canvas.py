@@ -1,4 +1,4 @@
-"""Parts of all figures: sheets, grids of tiles, colour bars, checks."""
+"""Parts of all figures: titles, grids of tiles, colour bars, checks."""
 
 import math
 import textwrap
@@ -14,8 +14,8 @@ NARROWEST = 4.5
 def new_figure(width, height, title, layout="compressed"):
     """Returns an empty Figure of width x height inches under `title`.
 
-    `layout` is matplotlib's: "compressed" brings pictures of one size close together,
-    "constrained" takes pictures of several sizes, and figures in parts.
+    `layout` is matplotlib's: "compressed" for pictures of one size, "constrained" for
+    pictures of several sizes, and figures in parts.
     """
     try:
         from matplotlib.figure import Figure
@@ -27,11 +27,11 @@ def new_figure(width, height, title, layout="compressed"):
 
     width = max(width, NARROWEST)
     figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
-    figure.suptitle(wrapped(title, width, 12), fontsize=12, parse_math=False)
+    figure.suptitle(wrap(title, width, 12), fontsize=12, parse_math=False)
     return figure
 
 
-def wrapped(text, inches, points):
+def wrap(text, inches, points):
     """Breaks lines wider than so many inches in letters of so many points.
 
     matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
@@ -46,11 +46,7 @@ def wrapped(text, inches, points):
 
 
 def grid_shape(count):
-    """Returns rows and columns for `count` tiles, in proportion as the paper's 4 x 7.
-
-    >>> grid_shape(28), grid_shape(12), grid_shape(1)
-    ((4, 7), (3, 4), (1, 1))
-    """
+    """Returns (rows, columns) for `count` tiles, in the paper's proportion of 4 x 7."""
     rows = max(1, round(math.sqrt(count * 4 / 7)))
     return rows, math.ceil(count / rows)
 
@@ -64,16 +60,7 @@ def tile_axes(figure, count, rows, columns):
 
 
 def check_array(array, name, dimensions):
-    """Returns `array` as finite float32 numbers.
-
-    Args:
-        array: array-like.
-        name: str, what it is called in an error.
-        dimensions: str, the names of its dimensions, such as "rows, columns".
-
-    Raises:
-        ValueError: it has other dimensions, is empty, or holds NaN or infinity.
-    """
+    """Returns `array`, of dimensions such as "rows, columns", as finite float32."""
     array = np.asarray(array, "float32")
     if array.ndim != dimensions.count(",") + 1 or not array.size:
         raise ValueError(
@@ -96,17 +83,10 @@ def check_count(count, things, name, counted):
 
 
 def show_mosaic(axes, tiles, **style):
-    """Shows tiles in rows and columns as one image, numbered from 1.
+    """Shows tiles (tile rows, tile columns, rows, columns) as one image, numbered.
 
     One image is drawn in a moment where an axes for each of 576 tiles takes minutes.
-
-    Args:
-        axes: matplotlib Axes.
-        tiles: float array (tile rows, tile columns, rows, columns).
-        **style: arguments of `Axes.imshow`.
-
-    Returns:
-        The AxesImage. Its array is NaN in the gaps.
+    Its array is NaN in the gaps. `style` goes to `Axes.imshow`.
     """
     tile_rows, tile_columns, rows, columns = tiles.shape
     gap = math.ceil(max(rows, columns) / 14)
@@ -115,18 +95,18 @@ def show_mosaic(axes, tiles, **style):
         tile_rows * (rows + gap), tile_columns * (columns + gap)
     )
     image = axes.imshow(mosaic[:-gap, :-gap], **style)
-    axes.set_xticks(*_numbers(tile_columns, columns, gap))
-    axes.set_yticks(*_numbers(tile_rows, rows, gap))
+    for set_ticks, count, side in (
+        (axes.set_xticks, tile_columns, columns),
+        (axes.set_yticks, tile_rows, rows),
+    ):
+        # The middles of the tiles and their numbers, of many every second or so.
+        numbers = range(1, count + 1, math.ceil(count / 24))
+        middles = [(n - 1) * (side + gap) + (side - 1) / 2 for n in numbers]
+        set_ticks(middles, numbers)
     crowded = max(tile_rows, tile_columns) > 16
     axes.tick_params(length=0, labelsize=TINY if crowded else SMALL)
     axes.spines[:].set_visible(False)
     return image
-
-
-def _numbers(count, side, gap):
-    # The middles of the tiles and their numbers, of many every second or so.
-    numbers = range(1, count + 1, math.ceil(count / 24))
-    return [(n - 1) * (side + gap) + (side - 1) / 2 for n in numbers], numbers
 
 
 def add_color_bar(figure, axes, image, label):

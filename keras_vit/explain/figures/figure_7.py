@@ -1,5 +1,6 @@
 """Figure 7 of the paper: filters, position embeddings, attention distance."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -35,13 +36,13 @@ HEADS_NAMED = 3
 def draw_filters(filters, title):
     """Draws the principal components of the patch embedding's filters.
 
-    Each is scaled by its largest absolute weight, so that mid-grey is zero. Above it
-    stand its number and its share of the filters' variance.
+    Each is scaled by its largest absolute weight, so that mid-grey is zero, and has
+    its number and its share of the filters' variance above it.
 
     Args:
         filters: what `embedding_filters` returns: `components`, float array (n,
             height, width, 1 or 3), and `explained_variance_ratio`, float array (n,).
-        title: str, what stands above: the model.
+        title: str, the title of the figure: the model.
 
     Returns:
         matplotlib.figure.Figure.
@@ -55,47 +56,44 @@ def draw_filters(filters, title):
 
     Example:
 
-    >>> from types import SimpleNamespace
-    >>> filters = SimpleNamespace(
-    ...     components=np.random.normal(size=(28, 16, 16, 3)),
-    ...     explained_variance_ratio=np.full(28, 1 / 28),
-    ... )
-    >>> figure = draw_filters(filters, "ViT-B/16")
-    >>> figure.savefig("filters.pdf")
+    >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
+    >>> figure = draw_filters(filters, "ViT-Ti/16")
     """
-    components, shares = _checked_filters(filters)
-    rows, columns = grid_shape(len(components))
-    figure = new_figure(0.9 * columns + 0.4, 1.05 * rows + 0.6, title)
-    _show_filters(figure, components, shares)
-    return figure
+    return _alone(_filters(filters), title)
 
 
-def _checked_filters(filters):
+def _filters(filters):
+    """Returns what shows the filters in a figure, its size in inches and a heading."""
     components = check_array(
         filters.components, "Filters", "components, height, width, channels"
     )
-    if components.shape[3] not in (1, 3):
+    count, *_, channels = components.shape
+    if channels not in (1, 3):
         raise ValueError(
-            f"Filters of {components.shape[3]} channels have no colours to draw: pass "
-            "components of 1 or 3 channels, such as components[..., :3]."
+            f"Filters of {channels} channels have no colours to draw: pass components "
+            "of 1 or 3 channels, such as components[..., :3]."
         )
     shares = check_array(
         filters.explained_variance_ratio, "explained_variance_ratio", "components"
     )
-    check_count(len(components), shares, "explained_variance_ratio", "components")
-    return components, shares
-
-
-def _show_filters(figure, components, shares):
+    check_count(count, shares, "explained_variance_ratio", "components")
     largest = np.abs(components).max(axis=(1, 2, 3), keepdims=True)
     tiles = 0.5 + components / np.where(largest > 0, 2 * largest, 1)
-    cells = tile_axes(figure, len(tiles), *grid_shape(len(tiles)))
-    for number, (cell, tile, share) in enumerate(
-        zip(cells, tiles, shares, strict=True), start=1
-    ):
-        cell.imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        cell.set_title(number, loc="left", fontsize=SMALL, pad=2)
-        cell.set_title(f"{share:.1%}", loc="right", fontsize=TINY, color="0.4", pad=2)
+    rows, columns = grid_shape(count)
+
+    def show(figure):
+        cells = tile_axes(figure, count, rows, columns)
+        for number, (cell, tile, share) in enumerate(
+            zip(cells, tiles, shares, strict=True), start=1
+        ):
+            cell.imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            cell.set_title(number, loc="left", fontsize=SMALL, pad=2)
+            share = f"{share:.1%}"
+            cell.set_title(share, loc="right", fontsize=TINY, color="0.4", pad=2)
+
+    kind = "RGB embedding" if channels == 3 else "Embedding"
+    heading = f"{kind} filters\n(first {count} principal components)"
+    return show, (0.9 * columns + 0.4, 1.05 * rows + 0.6), heading
 
 
 def draw_position_similarity(similarity, title):
@@ -107,7 +105,7 @@ def draw_position_similarity(similarity, title):
     Args:
         similarity: float array (rows, columns, rows, columns), such as
             `position_embedding_similarity` returns.
-        title: str, what stands above: the model.
+        title: str, the title of the figure: the model.
 
     Returns:
         matplotlib.figure.Figure.
@@ -124,34 +122,31 @@ def draw_position_similarity(similarity, title):
     >>> embedding /= np.linalg.norm(embedding, axis=-1, keepdims=True)
     >>> similarity = np.einsum("ijc,klc->ijkl", embedding, embedding)
     >>> figure = draw_position_similarity(similarity, "ViT-L/32")
-    >>> figure.savefig("similarity.pdf")
     """
-    similarity = _checked_similarity(similarity)
-    rows, columns = similarity.shape[:2]
-    side = 7 if max(rows, columns) > 16 else 5
-    # Tiles have the image's proportion, and so has their grid: together its square.
-    aspect = (rows / columns) ** 2
-    width, height = side / max(aspect, 1), max(side * min(aspect, 1), 0.6)
-    figure = new_figure(width + 1.6, height + 1.1, title)
-    _show_similarity(figure, similarity)
-    return figure
+    return _alone(_similarity(similarity), title)
 
 
-def _checked_similarity(similarity):
+def _similarity(similarity):
+    """Returns what `_filters` does, for the similarity."""
     similarity = check_array(similarity, "similarity", "rows, columns, rows, columns")
-    if similarity.shape[:2] != similarity.shape[2:]:
+    rows, columns = similarity.shape[:2]
+    if (rows, columns) != similarity.shape[2:]:
         raise ValueError(
             "similarity must be of shape (rows, columns, rows, columns), got "
             f"{similarity.shape}: pass what position_embedding_similarity returns."
         )
-    return similarity
 
+    def show(figure):
+        axes = figure.subplots()
+        image = show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
+        axes.set(xlabel="Input patch column", ylabel="Input patch row")
+        add_color_bar(figure, axes, image, "Cosine similarity")
 
-def _show_similarity(figure, similarity):
-    axes = figure.subplots()
-    image = show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
-    axes.set(xlabel="Input patch column", ylabel="Input patch row")
-    add_color_bar(figure, axes, image, "Cosine similarity")
+    side = 7 if max(rows, columns) > 16 else 5
+    # Tiles have the image's proportion, and so has their grid: together its square.
+    aspect = (rows / columns) ** 2
+    width, height = side / max(aspect, 1), max(side * min(aspect, 1), 0.6)
+    return show, (width + 1.6, height + 1.1), "Position embedding similarity"
 
 
 def draw_attention_distance(distance, title, image_size=None):
@@ -163,7 +158,7 @@ def draw_attention_distance(distance, title, image_size=None):
     Args:
         distance: float array (layers, images, heads), in pixels, such as
             `attention_distance` returns.
-        title: str, what stands above: the model.
+        title: str, the title of the figure: the model.
         image_size: int or (height, width) in pixels. With it, a dashed line marks the
             distance of attention that is the same everywhere in the image.
 
@@ -181,11 +176,9 @@ def draw_attention_distance(distance, title, image_size=None):
 
     >>> distance = np.random.uniform(20, 120, (12, 8, 12))
     >>> figure = draw_attention_distance(distance, "ViT-B/16", image_size=224)
-    >>> figure.savefig("distance.pdf")
     """
-    distance = _checked_distance(distance)
-    figure = new_figure(5.6, 4.4, title)
-    axes = _show_distance(figure, distance)
+    figure = _alone(_distance(distance), title)
+    [axes] = figure.axes
     if image_size is not None:
         uniform = _uniform_distance(*pair(image_size, "image_size"))
         axes.axhline(uniform, color="0.4", linestyle="--", linewidth=1)
@@ -202,25 +195,26 @@ def draw_attention_distance(distance, title, image_size=None):
     return figure
 
 
-def _checked_distance(distance):
+def _distance(distance):
+    """Returns what `_filters` does, for the distance."""
     distance = check_array(distance, "distance", "layers, images, heads")
     if distance.min() < 0:
         raise ValueError(
             f"distance must not be negative, got {distance.min():g}: pass what "
             "attention_distance returns, in pixels."
         )
-    return distance
+    show = functools.partial(_show_distance, distance=distance)
+    return show, (5.6, 4.4), "Mean attention distance"
 
 
 def _show_distance(figure, distance):
     layers, images, heads = distance.shape
-    depth = np.arange(1, layers + 1)
     means, spread = distance.mean(axis=1), distance.std(axis=1)
     axes = figure.subplots()
     styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
     dots = [
         axes.errorbar(
-            depth,
+            np.arange(1, layers + 1),
             mean,
             deviation if images > 1 else None,
             color=(color, 0.85),
@@ -234,15 +228,15 @@ def _show_distance(figure, distance):
         for mean, deviation, (marker, color) in zip(
             means.T, spread.T, styles, strict=False
         )
-    ]
-    named = [f"Head {number}" for number in range(1, heads + 1)][:HEADS_NAMED]
-    also = ["…"] * (heads > HEADS_NAMED)
-    also += [f"± 1 SD of\n{images} images"] * (images > 1)
+    ][:HEADS_NAMED]
+    names = [f"Head {number}" for number in range(1, len(dots) + 1)]
+    names += ["…"] * (heads > HEADS_NAMED)
+    names += [f"± 1 SD of\n{images} images"] * (images > 1)
     # What is there in words alone has no symbol.
-    nothing = axes.plot([], [], linestyle="")
+    nothing = axes.plot([], [], linestyle="") * (len(names) - len(dots))
     axes.legend(
-        [*dots[:HEADS_NAMED], *(nothing * len(also))],
-        [*named, *also],
+        [*dots, *nothing],
+        names,
         loc="upper left",
         bbox_to_anchor=(1, 1),
         fontsize=SMALL,
@@ -258,15 +252,10 @@ def _show_distance(figure, distance):
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.tick_params(labelsize=SMALL)
     axes.spines[["top", "right"]].set_visible(False)
-    return axes
 
 
 def _uniform_distance(height, width):
-    """Returns the mean distance between two random places in an image.
-
-    >>> round(_uniform_distance(100, 100), 1)
-    52.1
-    """
+    """Returns the mean distance between two random places in an image."""
     apart = (np.arange(128) + 0.5) / 128
     chance = (1 - apart) / (1 - apart).sum()
     distances = np.hypot.outer(apart * height, apart * width)
@@ -280,7 +269,7 @@ def draw_figure_7(filters, similarity, distance, title):
         filters: as in `draw_filters`; None leaves them out.
         similarity: as in `draw_position_similarity`; None leaves it out.
         distance: as in `draw_attention_distance`; None leaves it out.
-        title: str, what stands above: the model.
+        title: str, the title of the figure: the model.
 
     Returns:
         matplotlib.figure.Figure.
@@ -296,29 +285,31 @@ def draw_figure_7(filters, similarity, distance, title):
     >>> distance = np.random.uniform(20, 120, (12, 8, 12))
     >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
     >>> figure = draw_figure_7(None, similarity, distance, "ViT-B/32")
-    >>> figure.savefig("figure_7.pdf")
     """
-    panels = []
-    if filters is not None:
-        components, shares = _checked_filters(filters)
-        kind = "RGB embedding" if components.shape[3] == 3 else "Embedding"
-        name = f"{kind} filters\n(first {len(components)} principal components)"
-        panels.append((name, 5.6, _show_filters, (components, shares)))
-    if similarity is not None:
-        arrays = (_checked_similarity(similarity),)
-        name = "Position embedding similarity"
-        panels.append((name, 5.2, _show_similarity, arrays))
-    if distance is not None:
-        arrays = (_checked_distance(distance),)
-        panels.append(("Mean attention distance", 5.4, _show_distance, arrays))
+    panels = [
+        (width, *panel(arrays))
+        for width, panel, arrays in (
+            (5.6, _filters, filters),
+            (5.2, _similarity, similarity),
+            (5.4, _distance, distance),
+        )
+        if arrays is not None
+    ]
     if not panels:
         raise ValueError(
             "There is nothing to draw: pass filters, similarity or distance."
         )
-    widths = [width for _, width, _, _ in panels]
+    widths = [width for width, *_ in panels]
     figure = new_figure(sum(widths), 4.8, title, layout="constrained")
     parts = figure.subfigures(1, len(panels), width_ratios=widths, squeeze=False)[0]
-    for part, (name, _, show, arrays) in zip(parts, panels, strict=True):
-        part.suptitle(name, fontsize=11)
-        show(part, *arrays)
+    for part, (_, show, _, heading) in zip(parts, panels, strict=True):
+        part.suptitle(heading, fontsize=11)
+        show(part)
+    return figure
+
+
+def _alone(panel, title):
+    show, size, _ = panel
+    figure = new_figure(*size, title)
+    show(figure)
     return figure

@@ -1,20 +1,289 @@
-"""Photos, and maps of their patches."""
+"""Photos beside what a model attends to in them, and heat maps over them."""
+
+import math
 
 import numpy as np
 
-from keras_vit.explain.figures.canvas import check_array
+from keras_vit.explain.figures.canvas import (
+    SMALL,
+    add_color_bar,
+    check_array,
+    check_count,
+    grid_shape,
+    new_figure,
+    show_mosaic,
+    tile_axes,
+    wrap,
+)
+
+PAIRS_A_ROW = 3
+# The width of a pair, and of the photo beside the heads, in inches.
+PAIR, PHOTO = 4.2, 1.4
+# Perceptually uniform, lighter step by step also for the colour-blind, and saturated
+# from blue to yellow: neither end can be taken for the black, grey or white of a photo.
+COLORS = "plasma"
+
+
+def draw_attention(images, maps, titles, title):
+    """Draws photos beside what the model attends to in them, as the paper's Figure 6.
+
+    The second photo is the first times its map, which is divided by its maximum and
+    stretched over the photo smoothly: pixels without attention are black.
+
+    Args:
+        images: sequence of arrays (height, width, 1 or 3), uint8 or float in [-1, 1];
+            they may differ in size.
+        maps: sequence of float arrays (rows, columns), one per image: attention to each
+            patch, such as the rollout's of `patch_map`.
+        titles: sequence of str, the caption below each pair.
+        title: str, the title of the figure: the model and what is shown of it.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: there are no images, not as many maps or titles, or one of another
+            shape; or maps hold a negative number, NaN or infinity.
+
+    Source:
+        Figure 6 and Appendix D.7 of https://arxiv.org/abs/2010.11929.
+
+    Example:
+
+    >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
+    >>> maps = np.random.random((2, 4, 4))
+    >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
+    >>> figure.savefig("attention.pdf")
+    """
+    check_count(len(images), maps, "maps", "images")
+    photos, pictures = [as_photo(image) for image in images], []
+    for photo, grid in zip(photos, maps, strict=True):
+        grid = relative(_check_maps(grid, "A map", "rows, columns"))
+        pictures.append(photo * stretch(grid, *photo.shape[:2])[..., None])
+    return _draw_pairs(photos, pictures, ("Input", "Attention"), titles, title)
+
+
+def draw_features(images, colors, titles, title):
+    """Draws photos beside the colours of their patches.
+
+    Args:
+        images: as in `draw_attention`.
+        colors: float array (images, rows, columns, 3) in [0, 1], such as
+            `principal_colors` returns: similar colours, similar features.
+        titles: as in `draw_attention`.
+        title: as in `draw_attention`.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: there are no images, not as many colours or titles, or one of
+            another shape or range.
+
+    Source:
+        Figure 1 of https://arxiv.org/abs/2304.07193 shows patch features so.
+
+    Example:
+
+    >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
+    >>> colors = np.random.random((2, 4, 4, 3))
+    >>> figure = draw_features(images, colors, ["cat", "dog"], "ViT-B/16, layer 12")
+    """
+    colors = check_array(colors, "Colours", "images, rows, columns, 3")
+    if colors.shape[3] != 3 or colors.min() < 0 or colors.max() > 1:
+        raise ValueError(
+            "Colours must be three numbers in [0, 1] per patch, got shape "
+            f"{colors.shape} and values from {colors.min():g} to {colors.max():g}: "
+            "pass what principal_colors returns."
+        )
+    check_count(len(images), colors, "Colours", "images")
+    photos = [as_photo(image) for image in images]
+    return _draw_pairs(photos, colors, ("Input", "Patch features"), titles, title)
+
+
+def _draw_pairs(photos, pictures, headings, titles, title):
+    check_count(len(photos), titles, "titles", "images")
+    if not photos:
+        raise ValueError("There is no image to draw: pass one or more.")
+    rows = math.ceil(len(photos) / PAIRS_A_ROW)
+    columns = math.ceil(len(photos) / rows)
+    mean_height = np.mean([2 * len(photo) / photo.shape[1] for photo in photos])
+    size = PAIR * columns, (mean_height + 0.35) * rows + 0.7
+    figure = new_figure(*size, title, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12)
+    cells = tile_axes(figure, len(photos), rows, columns)
+    for place, (cell, photo, picture, name) in enumerate(
+        zip(cells, photos, pictures, titles, strict=True)
+    ):
+        cell.set_axis_on()
+        height, width = photo.shape[:2]
+        right = width + math.ceil(width / 60)
+        cell.imshow(photo, extent=(0, width, height, 0))
+        cell.imshow(
+            picture, extent=(right, right + width, height, 0), interpolation="nearest"
+        )
+        cell.set_xlim(0, right + width)
+        cell.spines[:].set_visible(False)
+        cell.set_anchor("N")
+        cell.set_yticks([])
+        middles = [width / 2, right + width / 2] if place < columns else []
+        cell.set_xticks(middles, headings[: len(middles)], fontsize=10)
+        cell.tick_params(length=0, labeltop=True, labelbottom=False)
+        caption = wrap(name, PAIR - 0.4, SMALL + 1)
+        cell.set_xlabel(caption, fontsize=SMALL + 1, parse_math=False)
+    return figure
+
+
+def draw_overlay(image, map, title, label):
+    """Draws a photo, and a heat map over it.
+
+    The photo below the map is grey, so that all colour is the map's: plasma, which
+    is perceptually uniform and as clear to the colour-blind. Zero has no colour. The
+    bar shows the colours as they are over mid-grey.
+
+    Args:
+        image: array (height, width, 1 or 3), uint8 or float in [-1, 1].
+        map: float array (rows, columns), one number per patch, not negative.
+        title: str, the title of the figure: the model and the layer.
+        label: str, the quantity and unit of the map, beside the colour bar, which goes
+            from 0 to the map's maximum.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: an argument is of another shape, type or range.
+
+    Source:
+        https://matplotlib.org/stable/users/explain/colors/colormaps.html on plasma.
+
+    Example:
+
+    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+    >>> relevance = np.random.random((4, 4))
+    >>> figure = draw_overlay(image, relevance, "ViT-B/16, cat", "Relevance")
+    """
+    photo = as_photo(image)
+    heat = _check_maps(map, "map", "rows, columns")
+    height = 3.6 * len(photo) / photo.shape[1]
+    figure = new_figure(8.4, height + 0.7, title)
+    left, right = tile_axes(figure, 2, 1, 2)
+    left.imshow(photo)
+    shown = _show_heat(right, photo, heat, heat.max())
+    add_color_bar(figure, right, shown, label)
+    return figure
+
+
+def draw_layers(image, maps, title):
+    """Draws a photo, and the heat map of every layer over it.
+
+    Each map is divided by its own maximum, so that early layers, whose attention is
+    spread thin, show as much as late ones: compare places, not strengths. Colours are
+    those of `draw_overlay`.
+
+    Args:
+        image: as in `draw_overlay`.
+        maps: float array (layers, rows, columns), not negative.
+        title: as in `draw_overlay`.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: an argument is of another shape, type or range.
+
+    Source:
+        Section 4.5 of https://arxiv.org/abs/2010.11929: attention by layer.
+
+    Example:
+
+    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+    >>> figure = draw_layers(image, np.random.random((12, 4, 4)), "ViT-B/16, attention")
+    """
+    photo = as_photo(image)
+    maps = relative(_check_maps(maps, "maps", "layers, rows, columns"))
+    rows, columns = grid_shape(len(maps) + 1)
+    height = 1.7 * len(photo) / photo.shape[1] + 0.25
+    figure = new_figure(1.8 * columns + 0.8, height * rows + 0.7, title)
+    first, *cells = axes = tile_axes(figure, len(maps) + 1, rows, columns)
+    first.imshow(photo)
+    first.set_title("Input", fontsize=SMALL + 1)
+    for number, (cell, heat) in enumerate(zip(cells, maps, strict=True), start=1):
+        shown = _show_heat(cell, photo, heat, 1)
+        cell.set_title(f"Layer {number}", fontsize=SMALL + 1)
+    add_color_bar(figure, axes, shown, "Share of the\nlayer's maximum")
+    return figure
+
+
+def _show_heat(axes, photo, heat, largest):
+    """Shows a map over the grey photo, transparent at zero; returns its AxesImage."""
+    import matplotlib
+    from matplotlib.colors import ListedColormap
+
+    # Weighted as in ITU-R BT.601.
+    grey = photo @ np.float32([[0.299], [0.587], [0.114]])
+    axes.imshow(np.repeat(grey, 3, axis=2))
+    levels = np.linspace(0, 1, 256)
+    colors = matplotlib.colormaps[COLORS](levels)
+    colors[:, 3] = 0.75 * np.sqrt(levels)
+    stretched = stretch(heat, *photo.shape[:2])
+    return axes.imshow(
+        stretched, cmap=ListedColormap(colors), vmin=0, vmax=largest or 1
+    )
+
+
+def draw_heads(image, maps, title):
+    """Draws the map of every head of every layer, layers in rows, heads in columns.
+
+    Patches are drawn as they are. Each map is divided by its own maximum: compare
+    places, not strengths.
+
+    Args:
+        image: as in `draw_overlay`.
+        maps: float array (layers, heads, rows, columns), not negative.
+        title: as in `draw_overlay`.
+
+    Returns:
+        matplotlib.figure.Figure.
+
+    Raises:
+        ValueError: an argument is of another shape, type or range.
+
+    Source:
+        Section 4.5 of https://arxiv.org/abs/2010.11929: some heads attend to most of
+        the image already in the lowest layers, others stay local.
+
+    Example:
+
+    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+    >>> maps = np.random.random((12, 3, 4, 4))
+    >>> figure = draw_heads(image, maps, "ViT-Ti/16, attention of the class token")
+    """
+    photo = as_photo(image)
+    maps = relative(_check_maps(maps, "maps", "layers, heads, rows, columns"))
+    layers, heads, rows, columns = maps.shape
+    aspect = len(photo) / photo.shape[1]
+    tile = min(0.9, 12 / heads, 11 / (layers * aspect))
+    width, height = tile * heads, tile * aspect * layers
+    size = width + 3.2, max(height, PHOTO * aspect) + 0.9
+    figure = new_figure(*size, title, layout="constrained")
+    corner, axes = figure.subplots(1, 2, width_ratios=(PHOTO, width))
+    shown = show_mosaic(
+        axes, maps, cmap=COLORS, vmin=0, vmax=1, aspect=aspect * columns / rows
+    )
+    axes.set(xlabel="Head", ylabel="Layer")
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0, labelsize=SMALL)
+    add_color_bar(figure, axes, shown, "Share of the\nmap's maximum")
+    corner.imshow(photo)
+    corner.set_anchor("NE")
+    corner.set_axis_off()
+    return figure
 
 
 def as_photo(image):
-    """Returns an image as it is shown, float32 RGB in [0, 1].
-
-    Args:
-        image: array (height, width, 1 or 3), uint8 or float in [-1, 1] as models
-            take it.
-
-    Raises:
-        ValueError: the shape, type or range is another.
-    """
+    """Returns an image (height, width, 1 or 3) as float32 RGB in [0, 1]."""
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] not in (1, 3) or not image.size:
         raise ValueError(
@@ -39,13 +308,7 @@ def as_photo(image):
     return np.broadcast_to(photo, (*photo.shape[:2], 3))
 
 
-def as_grey(photo):
-    """Returns a photo (height, width, 3) in grey, weighted as in ITU-R BT.601."""
-    return np.repeat(photo @ np.float32([[0.299], [0.587], [0.114]]), 3, axis=2)
-
-
-def check_maps(maps, name, dimensions):
-    """Returns `maps` as `check_array` does, refusing negative numbers."""
+def _check_maps(maps, name, dimensions):
     maps = check_array(maps, name, dimensions)
     if maps.min() < 0:
         raise ValueError(
@@ -63,7 +326,7 @@ def relative(maps):
 
 def stretch(grid, height, width):
     """Returns a grid (rows, columns) for every pixel, bilinear between the patches."""
-    # matplotlib, which draws what comes of it, needs Pillow.
+    # matplotlib, which draws the result, needs Pillow.
     from PIL import Image
 
     image = Image.fromarray(np.asarray(grid, "float32"))

@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from keras_vit.explain import figures
-from keras_vit.explain.figures import canvas, figure_7, heat_maps, photos
+from keras_vit.explain.figures import canvas, figure_7, photos
 
 # As mathematics this is broken.
 TITLE = r"ViT-Ti_16 $\frac{_1$ 50 %, a_b"
@@ -167,9 +167,7 @@ def test_long_titles_are_broken_into_lines():
     lines = figure.get_suptitle().split("\n")
     assert " ".join(lines).split() == title.split()
     assert len(lines) > 4 and lines[-1] == "end"
-    assert (
-        canvas.wrapped("a name of several words", 1, 12) == "a name of\nseveral\nwords"
-    )
+    assert canvas.wrap("a name of several words", 1, 12) == "a name of\nseveral\nwords"
 
 
 @pytest.mark.parametrize(
@@ -432,7 +430,7 @@ def test_what_is_no_image_is_refused(given, message):
 def test_colours_get_lighter_step_by_step():
     import matplotlib
 
-    levels = matplotlib.colormaps[heat_maps.COLORS](np.linspace(0, 1, 256))[:, :3]
+    levels = matplotlib.colormaps[photos.COLORS](np.linspace(0, 1, 256))[:, :3]
     assert np.all(np.diff(levels @ (0.2126, 0.7152, 0.0722)) > -1e-3)
     assert len(set(figure_7.HEAD_COLORS)) == len(figure_7.HEAD_COLORS)
 

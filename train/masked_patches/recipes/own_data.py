@@ -3,7 +3,7 @@
 A small model and small images, for a laptop or one graphics card: no published number.
 """
 
-from train.masked_patches.recipes.recipe import MaskingRecipe
+from train.masked_patches.recipes import MaskingRecipe
 
 RECIPE = MaskingRecipe(
     dataset="",

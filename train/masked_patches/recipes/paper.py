@@ -6,7 +6,7 @@ public: NAME is a data set of yours. The weight decay is that of JFT in the pape
 table 3, as B.1.2 has none of its own; it says nothing of a clip or dropout either.
 """
 
-from train.masked_patches.recipes.recipe import MaskingRecipe
+from train.masked_patches.recipes import MaskingRecipe
 
 RECIPE = MaskingRecipe(
     dataset="jft",

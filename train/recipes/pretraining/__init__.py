@@ -1,38 +1,26 @@
 """Recipes for training from scratch, one small file per source."""
 
-from train.recipes import find, in_package
+from train import recipes
 
 __all__ = ["for_dataset", "names"]
 
 
 def names():
-    """Returns the names of the recipes.
+    """Returns the names of the recipes for training from scratch.
 
-    Example:
-
-    >>> "augreg_imagenet2012_strong2" in names()
-    True
+    See `train.recipes.names`.
     """
-    return sorted(in_package(__name__, __path__))
+    return recipes.names(__name__)
 
 
 def for_dataset(dataset, name=None):
     """Returns the recipe for training on a data set from scratch.
 
-    Args:
-        dataset: str, as for `train.recipes.for_dataset`.
-        name: str, the recipe's name; by default the paper's for ImageNet and
-            ImageNet-21k, and for own data where it is another.
-
-    Returns:
-        `train.recipes.Recipe`.
-
-    Raises:
-        ValueError: there is no recipe of this name.
+    See `train.recipes.for_dataset`.
 
     Example:
 
     >>> for_dataset("imagenet2012").weight_decay
     0.3
     """
-    return find(in_package(__name__, __path__), dataset, name)
+    return recipes.for_dataset(dataset, name, __name__)
