@@ -38,12 +38,12 @@ class Classes:
         These are lists of (number, name, probability). Raises a ValueError where the
         outputs are not finite, or all classes equally likely, as with a new head.
         """
-        if not np.isfinite(outputs).all():
+        is_probability = self.activation in _PROBABILITIES
+        probabilities = outputs if is_probability else softmax(outputs, axis=1)
+        if not np.isfinite(probabilities).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."
             )
-        is_probability = self.activation in _PROBABILITIES
-        probabilities = outputs if is_probability else softmax(outputs, axis=1)
         return probabilities, keras_vit.decode_predictions(
             probabilities, top=_TOP, class_names=self.names
         )

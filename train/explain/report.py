@@ -120,11 +120,7 @@ def explain(
         of_model = ModelInspection(loaded.model, loaded.name, photos.names, distance)
         model_figures = writer.draw("model", of_model)
 
-        who = (
-            "class token"
-            if pooling_of(loaded.model) == "token"
-            else "mean of the patches"
-        )
+        pooled = {"token": "the class token", "gap": "the mean of the patches"}
         results = {
             "model": loaded.name,
             "command": command,
@@ -132,7 +128,7 @@ def explain(
             "preparation": "central crop" if central_crop else "squashed",
             "parameters": loaded.model.count_params(),
             **(available(lambda: _sizes(loaded.model)) or {}),
-            "attention_of": f"the {who}",
+            "attention_of": pooled[pooling_of(loaded.model)],
             "class": None if target is None else target[1],
             "why_no_class_names": None if classes is None else classes.why_no_names,
             "why_no_predictions": None if top else why_no_predictions,

@@ -48,55 +48,45 @@ class Recipe(Augmentation):
         image_size: int or (height, width) in pixels.
         steps: int.
         batch_size: int, examples per step.
-        micro_batches: int, the parts in which a step's batch is computed; divides
-            `batch_size`. More need less memory.
+        micro_batches: int, parts of a step's batch; more need less memory.
         optimizer: str, a key of `train.engine.choices.OPTIMIZERS`.
         learning_rate: float, the highest.
         learning_rates: tuple of floats, those that the source of the recipe tried.
-        schedule: str, a key of `train.engine.choices.SCHEDULES`: the decay of the rate
-            after the warm-up.
+        schedule: str, a key of `train.engine.choices.SCHEDULES`.
         warmup_steps: int.
         weight_decay: float, of kernels, multiplied by the rate; with Adam only.
         momentum: float, with `"momentum"`.
         momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
         clip_norm: float, the largest norm of the whole gradient, or None for any.
         average_decay: float in [0, 1), the decay of an exponential moving average of
-            the weights, which is tested and saved in their place; 0 for none.
-        layer_decay: float in (0, 1], the factor of the learning rate from each block
-            to the one before it.
+            the weights, which is evaluated and saved instead of them; 0 for none.
+        layer_decay: float in (0, 1], factor of the rate from block to previous block.
         frozen: bool, whether only the head is trained.
-        lora_rank: int, the rank of LoRA's matrices, which alone are trained beside the
-            head; 0 to train the weights themselves.
+        lora_rank: int, rank of LoRA; 0 to train the weights themselves.
         loss: str, a key of `train.engine.choices.LOSSES`.
         label_smoothing: float in [0, 1].
-        class_weights: None, `"balanced"` for the same total weight for each class, or
-            one float per class.
+        class_weights: None, `"balanced"`, or one float per class.
         head_bias: float, the initial value of the head's bias.
         pre_logits: bool, whether there is a tanh layer before the head.
         dropout_rate: float in [0, 1), None for the released code's.
         stochastic_depth_rate: float in [0, 1), of the last block.
-        early_stopping: int, the validations without a better accuracy after which the
-            run stops and takes the best weights; 0 for never.
+        early_stopping: int, validations without a better accuracy after which the run
+            stops and restores the best weights; 0 for never.
         validation_fraction: float in [0, 1), the part of train held out.
         train_examples: int, how many of the others are trained on, None for all.
         test_examples: int, how many are tested and validated at most, None for all.
         crop: str, the training crop, see `train.data.transforms.preprocessing`.
         flip: bool, whether training images are mirrored half of the time.
-        rand_augment: None, or (layers, magnitude) of RandAugment; this and the next
-            three are the fields of `train.data.registry.Augmentation`.
+        rand_augment: None, or (layers, magnitude) of RandAugment.
         random_erasing: float in [0, 1], the rate of images with an erased rectangle.
         mixup: float, the alpha of mixup, 0 for none.
         cutmix: float, the alpha of CutMix, 0 for none; not both.
         precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
-        remat: bool, whether the blocks' activations are recomputed for the gradient,
-            to need less memory.
+        remat: bool, whether blocks recompute their activations for the gradient.
         seed: int, of initialisation, data order, crops and dropout.
-        eval_every: int, steps between validations; None for 20 per run,
-            ten steps apart at least.
-        checkpoint_every: int, steps between checkpoints; None for 10 per
-            run, ten steps apart at least.
-        explained_images: int, how many images TensorBoard shows at each validation
-            with the model's attention; 0 for none.
+        eval_every: int, steps between validations; None for steps / 20, at least 10.
+        checkpoint_every: int, likewise for checkpoints; None for steps / 10.
+        explained_images: int, images whose attention TensorBoard shows; 0 for none.
         published: str, the accuracy to expect and its source.
 
     Raises:
@@ -240,10 +230,9 @@ class Recipe(Augmentation):
     def override(self, **values):
         """Returns the recipe with other values.
 
-        What is not given follows: the warm-up keeps its share of the steps, the
-        micro-batches about their size, and the published number is dropped where the
-        result may be another: it stays if all that changes is the seed, how the same
-        step is computed (micro-batches, remat), or what is written on the way.
+        Unless given, the warm-up keeps its share of the steps and micro-batches about
+        their size. The published number is dropped, unless all that changes is the
+        seed, how a step is computed (micro-batches, remat), or what is logged.
 
         Args:
             **values: fields of the recipe.
@@ -295,10 +284,9 @@ class Recipe(Augmentation):
         return settings
 
     def smoke(self):
-        """Returns the recipe cut down to a minute, to see that all of it works.
+        """Returns a tiny version of the recipe for a smoke test of a minute.
 
-        The model keeps its kind and patch size, but is tiny and has random weights;
-        images, examples, steps and batches are few.
+        The model keeps its kind and patch size, but is tiny and has random weights.
 
         Returns:
             `Recipe`.

@@ -199,14 +199,14 @@ def begun(recipe, run_dir, devices):
         yield directory
 
 
-def load_source(recipe, data_dir, skip_corrupt, tell=print):
+def load_source(recipe, data_dir, skip_corrupt, log=print):
     """Returns the recipe's data, cut down to the examples that it asks for."""
     source = sources.load(
         recipe.dataset,
         data_dir,
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
-        tell=tell,
+        log=log,
     )
     return dataclasses.replace(
         source,

@@ -302,7 +302,8 @@ def test_filters_of_a_hybrid_are_those_of_its_root():
 
 
 def test_bit_has_filters_and_no_attention():
-    model = baselines.BiTResNet("BiT-R50x1", image_size=32, classes=2)
+    config = baselines.BiTConfig(depths=(1, 1), width_factor=1)
+    model = baselines.BiTResNet(config, image_size=32, classes=2)
     assert explain.embedding_filters(model).components.shape == (28, 7, 7, 3)
     images = np.zeros((1, 32, 32, 3), "float32")
     for see in (
@@ -432,9 +433,10 @@ def test_models_of_other_making(tmp_path):
     np.testing.assert_array_equal(explain.attention_maps(outer, images), expected)
     assert explain.gradient_attention(outer, images).shape == (2, 25, 25)
 
-    int8 = explain.attention_maps(keras_vit.quantize_weights(model), images)
-    assert 0 < np.abs(int8 - expected).max() < 0.02
-    kernel = explain.embedding_filters(keras_vit.quantize_weights(model)).kernel
+    int8 = keras_vit.quantize_weights(model)
+    difference = np.abs(explain.attention_maps(int8, images) - expected)
+    assert 0 < difference.max() < 0.02
+    kernel = explain.embedding_filters(int8).kernel
     assert 0 < np.abs(kernel - explain.embedding_filters(model).kernel).max() < 0.01
 
 
@@ -499,10 +501,17 @@ def test_unfit_classes_are_refused():
     "variant", ["ViT-Ti_16", "ViT-S_32", "ViT-H_14", "R+ViT-Ti_16", "R26+ViT-S_32"]
 )
 def test_variants(variant):
-    """With two narrow blocks and the smallest image that has two patches."""
+    """With two narrow blocks, short stages and the smallest image of two patches."""
     config = dataclasses.replace(
-        keras_vit.VARIANTS[variant], hidden_size=48, num_heads=3, num_layers=2
+        keras_vit.VARIANTS[variant],
+        hidden_size=48,
+        num_heads=3,
+        mlp_dim=40,
+        num_layers=2,
     )
+    if config.is_hybrid:
+        stages = tuple(1 for _ in config.resnet_stages)
+        config = dataclasses.replace(config, resnet_stages=stages, resnet_width=32)
     down, across = config.stride
     model = keras_vit.VisionTransformer(
         config, image_size=(down, 2 * across), classes=3

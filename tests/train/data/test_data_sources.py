@@ -755,7 +755,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     (photos / "daisy" / "gone.png").symlink_to("nowhere")
     lines = []
     monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: False)
-    source = load(str(photos), tell=lines.append)
+    source = load(str(photos), log=lines.append)
     names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
     assert source.ignored == names
     assert lines == [
@@ -765,7 +765,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     ]
     assert source.train.num_examples + source.test.num_examples == 6
     monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: True)
-    assert load(str(photos), tell=str).ignored == names[:-1]
+    assert load(str(photos), log=str).ignored == names[:-1]
 
 
 def test_nothing_ignored_is_nothing_said(photos, capsys):

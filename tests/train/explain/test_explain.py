@@ -87,7 +87,10 @@ def photos(tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Figures are drawn, but not rendered; returns a function that leaves kinds out."""
+    """Figures of few filters are drawn, but not rendered, and nothing is compiled.
+
+    Returns a function that leaves kinds out.
+    """
 
     def savefig(figure, path, **options):
         if path.suffix == ".png":
@@ -95,7 +98,16 @@ def quick(monkeypatch):
         else:
             path.write_bytes(PDF)
 
+    def predictor(model, batch_size):
+        return lambda images: model(images, training=False).numpy()
+
+    def filters(model):
+        return embedding_filters(model, components=4)
+
+    embedding_filters = explain.embedding_filters
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+    monkeypatch.setattr(keras_vit, "Predictor", predictor)
+    monkeypatch.setattr(explain, "embedding_filters", filters)
 
     def only(*names):
         kinds = {name: ALL_KINDS[name] for name in ("attention", *names)}
@@ -294,20 +306,20 @@ def test_page_needs_nothing_else(report):
 
 @pytest.fixture
 def chromium(tmp_path):
-    """Opens a page; returns what it looks like, and what the browser printed."""
+    """Opens a page; returns its pixels, its DOM, and what the browser printed."""
     names = ("chromium", "chromium-browser", "google-chrome")
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:
         pytest.skip(f"none of {', '.join(names)} is installed")
 
-    def opened(page, *options):
+    def opened(page):
         done = subprocess.run(
             [
                 browser,
                 *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
                 *("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"),
                 *("--window-size=1200,1500", f"--screenshot={tmp_path / 'shot.png'}"),
-                *options,
+                "--dump-dom",
                 page.as_uri(),
             ],
             capture_output=True,
@@ -315,25 +327,24 @@ def chromium(tmp_path):
             timeout=120,
         )
         assert done.returncode == 0, done.stderr
-        return done
+        pixels = np.asarray(PIL.Image.open(tmp_path / "shot.png").convert("RGB"), int)
+        return pixels, done.stdout, done.stderr
 
-    def shot(page):
-        errors = opened(page).stderr
-        assert "CONSOLE" not in errors and "Content Security" not in errors, errors
-        return np.asarray(PIL.Image.open(tmp_path / "shot.png").convert("RGB"), int)
-
-    shot.dom = lambda page: opened(page, "--dump-dom").stdout
-    return shot
+    return opened
 
 
 @pytest.mark.slow
 def test_page_in_a_browser(report, chromium, tmp_path):
+    def without_errors(page):
+        pixels, dom, printed = chromium(page)
+        assert "CONSOLE" not in printed and "Content Security" not in printed, printed
+        return pixels, dom
+
     page = report / "report.html"
-    before = chromium(page)
+    pixels, dom = without_errors(page)
     # Text and figures: neither blank nor of few colours.
-    assert len(np.unique(before.reshape(-1, 3), axis=0)) > 1000
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
     # The script ran, which the policy allows by its hash.
-    dom = chromium.dom(page)
     assert dom.count("<canvas") == 2 and '<div class="controls">' in dom
 
     # A layer is chosen: the photo gets darker.
@@ -343,16 +354,15 @@ def test_page_in_a_browser(report, chromium, tmp_path):
     start, end = text.index('<nav id="contents"'), first
     short = text[:start] + "<main><section>" + text[end:]
     only.write_text(short)
-    photo = chromium(only)
+    photo, _ = without_errors(only)
     slider = re.compile(r'(<input class="layer"[^>]*) value="0"')
     assert slider.search(short)
-    only.write_text(slider.sub(r'\1 value="1"', short))
-    assert chromium(only).mean() < photo.mean() - 1
-
     # Another script than ours does not run.
-    only.write_text(short.replace("</body>", "<script>document.title=1</script>"))
-    with pytest.raises(AssertionError, match="Content Security Policy"):
-        chromium(only)
+    chosen = slider.sub(r'\1 value="1"', short)
+    only.write_text(chosen.replace("</body>", "<script>document.title=1</script>"))
+    pixels, _, printed = chromium(only)
+    assert pixels.mean() < photo.mean() - 1
+    assert "Content Security Policy" in printed
 
 
 BIT = baselines.BiTConfig(depths=(1, 1), width_factor=1)
@@ -561,31 +571,6 @@ def test_another_image_size(quick, model_file, photos, tmp_path):
     assert maps.shape == (2, 3, 6, 6)
 
 
-def test_few_layers_at_a_time(photos, monkeypatch):
-    """Of a large model not all attention weights are held at once."""
-    model = small_models.made(**small_models.of(small_models.PLAIN, num_layers=3))
-    found = Photos([photos / "wide.png"])
-    found.prepare_for((*small_models.SIZE, 3))
-    photo = found.one(0, 1)
-    expected = explain.patch_map(
-        explain.attention_maps(model, photo.image)[:, 0], explain.grid_size(model)
-    )
-    asked, attention_maps = [], explain.attention_maps
-
-    def maps(model, images, layers):
-        asked.append(list(layers))
-        return attention_maps(model, images, layers)
-
-    monkeypatch.setattr(figures.explain, "attention_maps", maps)
-    for at_once, parts in ((2**27, [[0], [1, 2]]), (1, [[0], [1], [2]])):
-        monkeypatch.setattr(figures, "_NUMBERS_AT_ONCE", at_once)
-        loaded = given_model.GivenModel("tiny", model)
-        inspected = figures.PhotoInspection(loaded, photo, None, "")
-        np.testing.assert_array_equal(inspected.maps, expected)
-        assert asked == parts
-        asked.clear()
-
-
 def test_only_an_earlier_report_is_replaced(
     explained, quick, tiny, photos, tmp_path, monkeypatch
 ):
@@ -604,7 +589,7 @@ def test_only_an_earlier_report_is_replaced(
 
     # A failure leaves the earlier report.
     with monkeypatch.context() as failing:
-        failing.setattr(figures.ModelInspection, "sizes", stop)
+        failing.setattr("train.explain.report.render", stop)
         with pytest.raises(KeyboardInterrupt):
             explained(tiny, [photos / "wide.png"], out)
     assert {p: p.read_bytes() for p in out.rglob("*.*")} == before

@@ -17,13 +17,15 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
+from train import recipes as fine_tuning
 from train.common.errors import RunError
+from train.data import pipeline, sources
 from train.masked_patches import evaluation as masked_evaluation
 from train.masked_patches import patches as masking
 from train.masked_patches import recipes
 from train.masked_patches.report import write_picture
 from train.masked_patches.task import MaskedPatches
-from train.run import training
+from train.run import building, training
 
 SMOKE = recipes.for_dataset("digits").smoke()
 
@@ -255,8 +257,6 @@ def test_loss_and_accuracy_are_means_over_the_corrupted_patches(built):
 
 
 def test_chance_is_counted():
-    from train.data import sources
-
     split = sources.load("digits", validation_fraction=0.1).validation
     corruption = masking.Corruption((4, 4))
     rng = np.random.default_rng(0)
@@ -264,8 +264,6 @@ def test_chance_is_counted():
     found = masked_evaluation.by_chance(
         split, corruption, frequencies, image_size=(32, 32), batch_size=50
     )
-    from train.data import pipeline
-
     losses, hits, near = [], [], []
     for inputs, colours in pipeline.evaluation_batches(
         split, image_size=(32, 32), batch_size=64, finish=corruption.finish
@@ -292,12 +290,20 @@ def test_chance_is_counted():
     assert abs(found["neighbours_accuracy"] - np.mean(near)) < 2e-3
 
 
-def test_frequencies_are_those_of_the_patches():
-    colours = np.array([[0, 0, 511], [7, 0, 7]], np.int32)
-    batches = tf.data.Dataset.from_tensor_slices(colours).batch(1)
-    found = masked_evaluation.colour_frequencies(batches)
-    counts = np.ones(512) + np.bincount(colours.ravel(), minlength=512)
-    np.testing.assert_allclose(found, counts / 518)
+def test_frequencies_are_those_of_the_training_patches(monkeypatch):
+    split = sources.load("digits").train
+    settings = {"image_size": (16, 16), "batch_size": 16, "seed": 1}
+    monkeypatch.setattr(masked_evaluation, "_COUNTED", 40)
+    corruption = masking.Corruption((2, 2))
+    found = masked_evaluation.training_frequencies(split, corruption, **settings)
+    counts = np.ones(512)
+    # Three batches are the first that have 40 images.
+    for images, _ in pipeline.training_batches(split, **settings).take(3):
+        for image in images:
+            means = masking.mean_colours(image, (2, 2))
+            np.add.at(counts, masking.colour_classes(means).numpy(), 1)
+    assert counts.sum() == 512 + 3 * 16 * 4
+    np.testing.assert_allclose(found, counts / counts.sum())
 
 
 def test_a_picture_is_drawn(built, tmp_path):
@@ -374,24 +380,23 @@ def test_a_run_leaves_keras_as_it_was(tmp_path):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, forks):
-    """The folder of a run, of one that was killed, and of one from the weights."""
+    """The folder of a run, and of one that was killed."""
     folder = tmp_path_factory.mktemp("runs")
     whole, killed = folder / "whole", folder / "killed"
-    flags = ["--dataset=digits", "--smoke", "--explained_images=2"]
+    flags = ["--dataset=digits", "--smoke"]
 
-    def finished(command, *more):
-        code, output = forks.run([f"train.{command}", *flags, *more], folder, {})
+    def finished(*more):
+        command = ["train.masked_patches", *flags, *more]
+        code, output = forks.run(command, folder, {})
         assert code == 0, output
         return output
 
-    output = finished("masked_patches", f"--run_dir={whole}")
+    output = finished(f"--run_dir={whole}", "--explained_images=2")
     # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
     shutil.copytree(whole, killed)
     for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
         (killed / "checkpoints" / name).unlink()
-    output += finished("masked_patches", f"--run_dir={killed}")
-    weights = [f"--weights={whole / 'weights.npz'}", "--image_size=48"]
-    finished("finetune", "--recipe=own_data", *weights, f"--run_dir={folder / 'tuned'}")
+    output += finished(f"--run_dir={killed}")
     return folder, output
 
 
@@ -438,8 +443,15 @@ def test_a_run_its_resume_and_fine_tuning(runs):
             np.testing.assert_array_equal(variable.numpy(), expected, strict=True)
             compared += 1
     assert compared == len(np.load(weights).files)
-    tuned = json.loads((folder / "tuned" / "report.json").read_text())
-    assert tuned["config"]["weights"] == str(weights)
+    # Fine-tuning begins with them, at another size too.
+    own_data = fine_tuning.for_dataset("digits", "own_data").smoke()
+    tuned = building.model(
+        own_data.override(weights=str(weights), image_size=48), classes=10
+    )
+    for variable in tuned.variables:
+        if "kernel" in variable.path and not variable.path.startswith("head/"):
+            np.testing.assert_array_equal(variable.numpy(), trained[variable.path])
+    assert tuned.input_shape == (None, 48, 48, 3)
     # Pictures of the attention, at both validations.
     shown = [
         (value.tag, event.step)

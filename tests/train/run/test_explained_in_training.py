@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit import ViTConfig
 from train import recipes
 from train.common.errors import RunError
 from train.run import explained_images, training
 
 RECIPE = recipes.for_dataset("digits").smoke()
 PICTURES = {"attention rollout", "figure 7"}
+# A grid of 2x2 patches, and as few filters as are not too few to be drawn.
+TINY = ViTConfig(hidden_size=8, num_layers=1, num_heads=2, mlp_dim=8, patch_size=4)
 
 
 def pictures_of(run_dir):
@@ -30,36 +33,14 @@ def pictures_of(run_dir):
 
 
 @pytest.mark.slow
-def test_pictures_come_with_the_validations_and_change_nothing(tmp_path):
-    with_pictures = RECIPE.override(explained_images=3, average_decay=0.5)
-    training.run(with_pictures, run_dir=tmp_path / "shown")
-    found = pictures_of(tmp_path / "shown")
-    assert found.keys() == PICTURES
-    for shown in found.values():
-        assert [step for step, _ in shown] == [4, 8]
-        for _, pixels in shown:
-            assert min(pixels.shape[:2]) > 200
-            assert pixels.std() > 10
-        assert (shown[0][1] != shown[1][1]).any()
-
-    training.run(RECIPE.override(average_decay=0.5), run_dir=tmp_path / "plain")
-    assert pictures_of(tmp_path / "plain") == {}
-    reports = [
-        json.loads((tmp_path / name / "report.json").read_text())
-        for name in ("shown", "plain")
-    ]
-    assert reports[0]["test_loss"] == reports[1]["test_loss"]
-    # The same run, which may go on without pictures.
-    assert with_pictures.deciding == RECIPE.override(average_decay=0.5).deciding
-
-
-@pytest.mark.slow
-def test_what_cannot_be_drawn_does_not_end_a_run(tmp_path, capsys, monkeypatch):
+def test_pictures_come_with_the_validations_and_change_nothing(
+    tmp_path, capsys, monkeypatch
+):
     def pictures(model, images, step):
         bias = model.get_layer("embedding").bias
         kept = np.array(bias)
-        if step == 1:
-            bias.assign(np.full(32, np.nan))
+        if step == 2:
+            bias.assign(np.full(8, np.nan))
         try:
             return draw(model, images, step)
         finally:
@@ -68,14 +49,40 @@ def test_what_cannot_be_drawn_does_not_end_a_run(tmp_path, capsys, monkeypatch):
     draw = explained_images.pictures
     monkeypatch.setattr(explained_images, "pictures", pictures)
     # Without validation they are of test images.
-    recipe = RECIPE.override(
-        explained_images=1, steps=2, eval_every=1, validation_fraction=0.0
+    plain = RECIPE.override(
+        model=TINY,
+        image_size=8,
+        steps=3,
+        warmup_steps=1,
+        micro_batches=1,
+        average_decay=0.5,
+        train_examples=32,
+        test_examples=32,
+        validation_fraction=0.0,
+        eval_every=1,
     )
-    assert training.run(recipe, run_dir=tmp_path)["steps"] == 2
-    assert "step 1: no pictures for TensorBoard: " in capsys.readouterr().out
-    found = pictures_of(tmp_path)
+    with_pictures = plain.override(explained_images=3)
+    assert training.run(with_pictures, run_dir=tmp_path / "shown")["steps"] == 3
+    found = pictures_of(tmp_path / "shown")
     assert found.keys() == PICTURES
-    assert [step for shown in found.values() for step, _ in shown] == [2, 2]
+    # What cannot be drawn does not end a run.
+    assert "step 2: no pictures for TensorBoard: " in capsys.readouterr().out
+    for shown in found.values():
+        assert [step for step, _ in shown] == [1, 3]
+        for _, pixels in shown:
+            assert min(pixels.shape[:2]) > 200
+            assert pixels.std() > 10
+        assert (shown[0][1] != shown[1][1]).any()
+
+    training.run(plain, run_dir=tmp_path / "plain")
+    assert pictures_of(tmp_path / "plain") == {}
+    reports = [
+        json.loads((tmp_path / name / "report.json").read_text())
+        for name in ("shown", "plain")
+    ]
+    assert reports[0]["test_loss"] == reports[1]["test_loss"]
+    # The same run, which may go on without pictures.
+    assert with_pictures.deciding == plain.deciding
 
 
 def test_models_without_attention_are_refused_before_they_are_trained():

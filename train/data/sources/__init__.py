@@ -17,7 +17,7 @@ def load(
     *,
     validation_fraction: float = 0.0,
     skip_corrupt: bool = False,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
@@ -40,7 +40,7 @@ def load(
         skip_corrupt: Decode every image of all splits first, leave out those that are
             missing or cannot be decoded, and print them; otherwise they end the run
             once they are needed.
-        tell: Called with a line that counts and names the files of a folder that are
+        log: Called with a line that counts and names the files of a folder that are
             not used, and one for images left out, if there are any.
 
     Returns:
@@ -64,7 +64,7 @@ def load(
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:
         count = len(source.ignored)
-        tell(
+        log(
             f"{source.name}: {count} {'entry is' if count == 1 else 'entries are'} "
             f"ignored, no {kind.used_files}: {named(source.ignored)}"
             f"{heic_remedy(source.ignored)}"
@@ -73,7 +73,7 @@ def load(
         return source
     source = without_corrupt(source)
     if source.skipped:
-        tell(
+        log(
             f"{source.name}: left out {len(source.skipped)} images that cannot be "
             f"read: {named(source.skipped)}"
         )

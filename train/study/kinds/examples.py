@@ -17,7 +17,7 @@ def measure(recipe, options, settings):
         settings.get("data_dir"),
         settings.get("skip_corrupt", False),
         # Every run prints these lines.
-        tell=lambda line: None,
+        log=lambda line: None,
     )
     points = points_of(recipe, options, source.train.num_examples)
     return measured_from_scratch(points, recipe, options, settings)
