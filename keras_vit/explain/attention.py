@@ -17,7 +17,7 @@ from keras_vit.structure import (
 
 
 def attention_maps(model, images, layers=None, heads=None):
-    """Returns how much each token attends to each other, by layer and head.
+    """Returns the attention weights between all tokens, by layer and head.
 
     Layers are computed one at a time, and only the chosen weights are kept.
 
@@ -55,7 +55,7 @@ def attention_maps(model, images, layers=None, heads=None):
 
 
 def mean_attention_maps(model, images):
-    """Returns how much each token attends to each other, by layer, mean over heads.
+    """Returns the attention weights between all tokens, by layer, mean over heads.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
@@ -83,9 +83,9 @@ def mean_attention_maps(model, images):
 def attention_rollout(model, images):
     """Returns how much of each patch reaches each token through all layers.
 
-    In every layer the heads are averaged, the identity is added for what the residual
-    connection passes on, and rows are divided by their sum; these matrices are
-    multiplied, the last layer's first.
+    In every layer the heads are averaged, the identity is added for the residual
+    connection, and rows are divided by their sum; these matrices are multiplied, the
+    last layer's first.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
@@ -129,17 +129,17 @@ def attention_rollout(model, images):
 def attention_distance(model, images):
     """Returns the mean distance over which each head attends, in pixels.
 
-    The distance between the centres of two patches, averaged over the keys by the
-    query's attention to them, and over the queries. The class token has no place in
-    the image: it is no query, and attention to it does not count.
+    The distance between the centres of two patches, averaged over the keys, weighted
+    by the attention, and over the queries. The class token has no position in the
+    image, so it is excluded as query and as key.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
         images: float array (images, height, width, channels) in [-1, 1].
 
     Returns:
-        float32 array (layers, images, heads), in pixels of the images given. NaN
-        where a head's patches attend to the class token alone.
+        float32 array (layers, images, heads), in pixels of `images`. NaN where a
+        head's patches attend to the class token alone.
 
     Raises:
         ValueError: as `attention_maps`.
@@ -176,9 +176,9 @@ def attention_distance(model, images):
 
 
 def patch_map(matrix, grid_size, pooling=None):
-    """Returns how much the model's output takes from each patch, as a picture.
+    """Returns the attention of the model's output to each patch, as a picture.
 
-    That is the class token's row, or, of models that pool the patches, the mean over
+    That is the class token's row, or, for models that pool the patches, the mean over
     their rows.
 
     Args:

@@ -37,7 +37,7 @@ class Features:
 
 
 def token_features(model, images, layer=None):
-    """Returns the class token and the patches as a layer leaves them.
+    """Returns the class token and the patches after a layer.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
@@ -85,7 +85,7 @@ def token_features(model, images, layer=None):
 
 
 def principal_colors(patches):
-    """Returns colours for patches, like ones for those with like features.
+    """Returns colours of patches: similar colours for similar features.
 
     The first three principal components of all patches of all images are red, green
     and blue, each from its first hundredth to its last.

@@ -42,8 +42,8 @@ class Filters:
 def embedding_filters(model, components=28):
     """Returns the filters that read the image, and their principal components.
 
-    They are those of the patch embedding, or of a hybrid's root convolution, whose
-    patch embedding reads no image.
+    They are those of the patch embedding, or of a hybrid's root convolution, because
+    its patch embedding is applied to features.
 
     Args:
         model: `keras.Model` with a `PatchEncoder` or a `StdConv2D`.

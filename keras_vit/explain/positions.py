@@ -8,7 +8,7 @@ from keras_vit.structure import grid_size, layers_of, prefix_tokens_of
 
 
 def position_embedding_similarity(model, layer=0):
-    """Returns how similar the position embeddings of any two patches are.
+    """Returns the cosine similarity of the position embeddings of all pairs of patches.
 
     Args:
         model: `keras.Model` that adds position embeddings.

@@ -55,12 +55,12 @@ def indices_of(numbers, count, what, model):
 
 
 def run(model, images, attention=None, tokens=None):
-    """Runs a model on a few images at a time, without gradients.
+    """Runs a model without gradients, and calls functions with what its layers compute.
 
-    So few that the attention weights of a layer are at most 64 MB, or one. The first
-    function is called with the number of each layer, the slice of the images and the
-    float32 attention weights (images, num_heads, queries, tokens), the second likewise
-    with each block's output (images, tokens, hidden_size).
+    `attention` is called with the index of each layer, the slice of the images and the
+    float32 attention weights (images, num_heads, queries, tokens), `tokens` likewise
+    with each block's output (images, tokens, hidden_size). The images are divided so
+    that the attention weights of a layer are at most 64 MB, or one image's.
     """
     count = num_layers(model)
     heads = max(block.num_heads for block in layers_of(model, TransformerBlock))

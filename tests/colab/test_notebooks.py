@@ -254,7 +254,7 @@ def test_classify(executed):
         "china",
         "flower",
     ]
-    report = pathlib.Path("explained/report.html").read_text()
+    report = pathlib.Path("explanation/report.html").read_text()
     assert "flower.png" in report
     assert "<iframe srcdoc=" in shown(notebook, "text/html")[-1]
 

@@ -25,7 +25,7 @@ TRAINING = ("train.finetune", "train.pretrain", "train.masked_patches", "train.s
 WRITTEN = {
     "train.evaluate": ("out_dir", "runs/evaluations"),
     "train.few_shot": ("out_dir", "runs/evaluations"),
-    "train.explain": ("out", "explained"),
+    "train.explain": ("out", "explanation"),
     "train.export": ("out", "exported"),
 }
 # What only costs time: the values instead of those that a page gives. With --smoke and

@@ -1,7 +1,7 @@
 r"""Reports what a model attends to in photos, with the paper's figures.
 
   keras-vit explain --model=vit-b16/imagenet21k+imagenet2012-224 \
-      --images photo.jpg holiday/ --out=explained
+      --images photo.jpg holiday/ --out=explanation
   keras-vit explain --model=runs/digits --images digit.png --class=7 --out=seven
 
 The model is the directory of a finished run, a .keras file, or whatever
@@ -43,26 +43,26 @@ flags.DEFINE_multi_string(
 flags.DEFINE_string(
     "out",
     None,
-    "Needed: the folder of the report. An earlier report that is there is replaced.",
+    "Needed: the folder of the report. An earlier report in it is replaced.",
 )
 data_flags.define_image_size()
 flags.DEFINE_integer(
     "shown",
     12,
     "How many images get figures of their own, evenly spread. Predictions and "
-    "attention distance are of all.",
+    "attention distance are computed for all.",
     lower_bound=1,
 )
 flags.DEFINE_string(
     "class",
     None,
-    "The class, by name or number, that the gradient-weighted attention is for; that "
-    "which is most likely of each image if not given.",
+    "The class, by name or number, for the gradient-weighted attention; by default the "
+    "most likely class of each image.",
 )
 
 
 def main(argv):
-    """Reads the flags, explains, and says where the report is."""
+    """Writes the report, and prints where it is."""
     given = flags.FLAGS.flag_values_dict()
     images = given["images"] + argv[1:]
     if not given["model"] or not images or not given["out"]:

@@ -118,7 +118,7 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def explained(quick, monkeypatch):
+def explain_model(quick, monkeypatch):
     """Explains a model that is in memory; returns what report.json holds."""
 
     def report_of(loaded, images, out, **options):
@@ -399,12 +399,12 @@ def bit():
     ],
     ids=["hybrid", "gap", "gray", "features", "all tokens", "relative", "BiT"],
 )
-def test_what_a_model_lacks(make, missing, explained, photos, tmp_path):
+def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
     model = make()
     out = tmp_path / "out"
     names = NAMES if model.output_shape[1:] == (5,) else None
     loaded = given_model.GivenModel("tiny", model, names)
-    facts = explained(loaded, [photos / "wide.png"], out)
+    facts = explain_model(loaded, [photos / "wide.png"], out)
     why = dict(facts["missing"])
     if facts["why_no_predictions"]:
         why["predictions"] = facts["why_no_predictions"]
@@ -434,28 +434,30 @@ def test_what_a_model_lacks(make, missing, explained, photos, tmp_path):
         )
 
 
-def test_a_new_head_and_outputs_that_are_not_finite(explained, quick, photos, tmp_path):
+def test_a_new_head_and_outputs_that_are_not_finite(
+    explain_model, quick, photos, tmp_path
+):
     quick("gradient")
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=5
     )
     loaded = given_model.GivenModel("tiny", model, NAMES)
     out = tmp_path / "out"
-    facts = explained(loaded, [photos / "wide.png"], out)
+    facts = explain_model(loaded, [photos / "wide.png"], out)
     assert "the head is new" in facts["why_no_predictions"]
     assert set(facts["missing"]) == {"gradient"}
     assert not (out / "predictions.csv").exists()
     quick()
     model.get_layer("head").bias.assign([np.nan, 0, 0, 0, 0])
-    facts = explained(loaded, [photos / "wide.png"], out)
+    facts = explain_model(loaded, [photos / "wide.png"], out)
     assert "not finite" in facts["why_no_predictions"]
     assert facts["why_no_predictions"] in Page(out / "report.html").text
 
 
-def test_a_class_that_is_asked_for(explained, quick, tiny, photos, tmp_path):
+def test_a_class_that_is_asked_for(explain_model, quick, tiny, photos, tmp_path):
     quick("gradient")
     out = tmp_path / "out"
-    facts = explained(tiny, [photos / "wide.png"], out, class_name="Red_Fox")
+    facts = explain_model(tiny, [photos / "wide.png"], out, class_name="Red_Fox")
     assert facts["class"] == "red fox"
     assert classes_of(tiny).find("4") == (4, "crow")
     found = numbers(out, "01-wide-gradient")
@@ -466,16 +468,16 @@ def test_a_class_that_is_asked_for(explained, quick, tiny, photos, tmp_path):
     np.testing.assert_allclose(found["map"], expected, rtol=1e-3, atol=1e-6)
 
 
-def test_classes_without_names(explained, quick, photos, tmp_path, monkeypatch):
+def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypatch):
     quick()
     loaded = given_model.GivenModel("tiny", small_models.made())
-    facts = explained(loaded, [photos / "wide.png"], tmp_path / "out")
+    facts = explain_model(loaded, [photos / "wide.png"], tmp_path / "out")
     assert "has 5 classes, whose names are not known" in facts["why_no_class_names"]
     page = Page(tmp_path / "out" / "report.html")
     assert facts["why_no_class_names"] in page.text
     assert re.search(r"class \d", page.text)
     with pytest.raises(RunError, match="'cat' is not one .*give a number from 0 to 4"):
-        explained(loaded, [photos], tmp_path / "other", class_name="cat")
+        explain_model(loaded, [photos], tmp_path / "other", class_name="cat")
 
     # As many as ImageNet has: its names, if they are available.
     model = keras_vit.VisionTransformer(
@@ -545,10 +547,10 @@ def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch):
         assert Photos([path]).paths == (tmp_path / "a.png",)
 
 
-def test_cropped_photos(explained, quick, tiny, photos, tmp_path):
+def test_cropped_photos(explain_model, quick, tiny, photos, tmp_path):
     quick("attention_distance")
     out = tmp_path / "out"
-    facts = explained(tiny, [photos], out, central_crop=True, shown=1)
+    facts = explain_model(tiny, [photos], out, central_crop=True, shown=1)
     assert facts["preparation"] == "central crop"
     found = Photos([photos])
     found.prepare_for((*small_models.SIZE, 3), central_crop=True)
@@ -572,14 +574,14 @@ def test_another_image_size(quick, model_file, photos, tmp_path):
 
 
 def test_only_an_earlier_report_is_replaced(
-    explained, quick, tiny, photos, tmp_path, monkeypatch
+    explain_model, quick, tiny, photos, tmp_path, monkeypatch
 ):
     quick()
     out = tmp_path / "out"
-    explained(tiny, [photos], out, shown=2)
+    explain_model(tiny, [photos], out, shown=2)
     # Its own figures are not photos of the next one.
     PIL.Image.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
-    facts = explained(tiny, [tmp_path], out)
+    facts = explain_model(tiny, [tmp_path], out)
     assert [photo["name"] for photo in facts["photos"]] == ["red.png"]
     assert not list((out / "figures").glob("02-*"))
     before = {p: p.read_bytes() for p in out.rglob("*.*")}
@@ -591,19 +593,19 @@ def test_only_an_earlier_report_is_replaced(
     with monkeypatch.context() as failing:
         failing.setattr("train.explain.report.render", stop)
         with pytest.raises(KeyboardInterrupt):
-            explained(tiny, [photos / "wide.png"], out)
+            explain_model(tiny, [photos / "wide.png"], out)
     assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
     assert {path.name for path in tmp_path.iterdir()} == {"out", "red.png"}
 
     (out / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):
-        explained(tiny, [photos], out)
+        explain_model(tiny, [photos], out)
     with pytest.raises(RunError, match="is not an earlier report"):
-        explained(tiny, [photos], photos)
+        explain_model(tiny, [photos], photos)
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(RunError, match="is not an earlier report"):
-        explained(tiny, [photos], file)
+        explain_model(tiny, [photos], file)
 
 
 def test_what_is_refused(model_file, photos, tmp_path):
