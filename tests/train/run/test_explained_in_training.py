@@ -56,8 +56,6 @@ def test_pictures_come_with_the_validations_and_change_nothing(
         warmup_steps=1,
         micro_batches=1,
         average_decay=0.5,
-        train_examples=32,
-        test_examples=32,
         validation_fraction=0.0,
         eval_every=1,
     )
