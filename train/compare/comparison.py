@@ -9,7 +9,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, write_text
 from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
-from train.inference import given_model
+from train.inference import loaded_model
 from train.inference.run_directory import RunDirectory
 from train.inference.throughput import images_per_second
 from train.reports import markdown
@@ -78,7 +78,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     _check_same_test(reports)
     rows, models = [], {}
     for name, path in paths.items():
-        model = given_model.load(str(path)).model
+        model = loaded_model.load(str(path)).model
         rows.append(_row(name, reports[name], model))
         if measure:
             models[name] = model

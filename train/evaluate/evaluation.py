@@ -14,7 +14,7 @@ from train.data import pipeline
 from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
-from train.inference import given_model
+from train.inference import loaded_model
 from train.inference.class_matching import match_classes
 from train.inference.evaluation_data import center_crop, load_split, num_logits
 from train.inference.run_directory import RunDirectory
@@ -41,7 +41,7 @@ def evaluate(
     """Evaluates a model on all images of a split, and writes a report.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         dataset: str, see `train.data.sources.load`; by default that of the run that the
             model comes from.
         data_dir: path of the TFDS data, None for the default one.
@@ -69,8 +69,8 @@ def evaluate(
     >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
     0.9833333333333333
     """
-    given = given_model.load(model, image_size=image_size)
-    image_size = given_model.image_size_of(given)
+    given = loaded_model.load(model, image_size=image_size)
+    image_size = loaded_model.image_size_of(given)
     outputs = num_logits(given)
     source, part = load_split(given, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, given.class_names, source.class_names)
@@ -87,10 +87,10 @@ def evaluate(
         part, image_size=image_size, batch_size=batch_size
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = keras_vit.Predictor(given.model, batch_size)
-    with explaining_full_memory(given_model.LESS_MEMORY):
+    with explaining_full_memory(loaded_model.LESS_MEMORY):
         alone = images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
-    labels, logits = given_model.answers(predictor, batches, part)
+    labels, logits = loaded_model.predict(predictor, batches, part)
     seconds = time.perf_counter() - started
 
     probabilities = softmax(logits, axis=1)

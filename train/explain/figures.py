@@ -136,7 +136,7 @@ class PhotoInspection:
     """What is computed once for all figures of a photo.
 
     Args:
-        loaded: `train.inference.given_model.GivenModel`.
+        loaded: `train.inference.loaded_model.LoadedModel`.
         photo: `train.explain.photos.Photo`.
         target: number and name of the class whose gradient weights the attention;
             None for the largest output of a model without classes.

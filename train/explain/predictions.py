@@ -68,7 +68,7 @@ class Classes:
 
 
 def classes_of(loaded):
-    """Returns the `Classes` of a `train.inference.given_model.GivenModel`.
+    """Returns the `Classes` of a `train.inference.loaded_model.LoadedModel`.
 
     Raises:
         ValueError: the model has no head that names the class of an image.

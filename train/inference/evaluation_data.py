@@ -14,7 +14,7 @@ def load_split(given, dataset, data_dir, skip_corrupt, split):
     """Loads a split of a data set for a model, divided as its run divided it.
 
     Args:
-        given: `train.inference.given_model.GivenModel`.
+        given: `train.inference.loaded_model.LoadedModel`.
         dataset: str, see `train.data.sources.load`; None for that of the model's run.
         data_dir: path of the TFDS data, None for the default one.
         skip_corrupt: bool, whether to leave out images that cannot be read.

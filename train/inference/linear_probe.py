@@ -10,7 +10,7 @@ from train.common.files import make_folder, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import given_model
+from train.inference import loaded_model
 from train.reports import markdown
 
 L2 = 2.0**10
@@ -35,7 +35,7 @@ def run(
     """Fits linear classifiers on a model's features of few images, writes a report.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         dataset: str, see `train.data.sources.load`.
         data_dir: path of the TFDS data, None for the default one.
         skip_corrupt: bool, whether to leave out images that cannot be read.
@@ -60,8 +60,8 @@ def run(
 
     >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
-    given = given_model.load(model, image_size=image_size, features=True)
-    image_size = given_model.image_size_of(given)
+    given = loaded_model.load(model, image_size=image_size, features=True)
+    image_size = loaded_model.image_size_of(given)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{given.name}-{short_name(source.name)}-few-shot"
     directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
@@ -194,7 +194,7 @@ def features_of(given, split, batch_size):
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = given_model.image_size_of(given)
+    size = loaded_model.image_size_of(given)
     bigger = tuple(round(side * 8 / 7) for side in size)
     top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
     batches = pipeline.evaluation_batches(
@@ -206,7 +206,7 @@ def features_of(given, split, batch_size):
         )
     )
     predictor = keras_vit.Predictor(given.model, batch_size)
-    return given_model.answers(predictor, batches, split)
+    return loaded_model.predict(predictor, batches, split)
 
 
 def table(results):

@@ -25,7 +25,7 @@ from train import recipes
 from train.common.errors import RunError
 from train.data import sources
 from train.evaluate import evaluation, real_labels
-from train.inference import evaluation_data, given_model
+from train.inference import evaluation_data, loaded_model
 from train.inference.class_matching import match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports import figures
@@ -165,7 +165,7 @@ def test_a_model_that_diverged_is_named(number):
         return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
 
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
-        given_model.answers(predictor, batches, split)
+        loaded_model.predict(predictor, batches, split)
 
 
 def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
     monkeypatch.setattr("zoo.store.transport.BACKOFF_SECONDS", 0)
     monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
     for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
-        assert given_model.load(path).name == "best"
+        assert loaded_model.load(path).name == "best"
 
 
 def test_other_splits(run_dir, tmp_path):
@@ -185,7 +185,7 @@ def test_other_splits(run_dir, tmp_path):
     found = report_of(tmp_path)
     assert "validation_top5_accuracy" in found and "test_accuracy" not in found
     assert "144 validation examples" in (tmp_path / "report.md").read_text()
-    given = given_model.GivenModel(
+    given = loaded_model.LoadedModel(
         "run", None, config=RunDirectory(run_dir).read_config()
     )
     assert (
@@ -228,10 +228,10 @@ def test_ways_to_name_a_model(run_dir, weights, tmp_path, monkeypatch):
         ("mine", "mine"),
         (str(published / "model.npz"), "model"),
     ):
-        given = given_model.load(source)
+        given = loaded_model.load(source)
         assert (given.name, given.class_names) == (name, digits), source
         assert given.model.output_shape == (None, 10)
-    assert given_model.load(str(run_dir)).config["dataset"] == "digits"
+    assert loaded_model.load(str(run_dir)).config["dataset"] == "digits"
 
 
 def test_another_image_size_keeps_what_the_model_computes(run_dir):
@@ -244,7 +244,7 @@ def test_another_image_size_keeps_what_the_model_computes(run_dir):
     exact.get_layer("head").kernel.assign(np.eye(16, 3))
     exact.save(path)
     images = np.random.default_rng(0).normal(size=(2, 48, 48, 3)).astype("float32")
-    given = given_model.load(str(path), image_size=48)
+    given = loaded_model.load(str(path), image_size=48)
     weights = path.with_suffix(".safetensors")
     keras_vit.save_released_weights(exact, weights)
     expected = keras_vit.load_model(weights, image_size=48)(images)
@@ -314,14 +314,14 @@ def test_names_beside_a_model_of_ones_own(photos, tmp_path):
     for path in paths[1:]:
         keras_vit.save_released_weights(model, path)
     arguments = {"dataset": str(photos), "out_dir": tmp_path / "out"}
-    assert all(given_model.load(str(path)).class_names is None for path in paths)
+    assert all(loaded_model.load(str(path)).class_names is None for path in paths)
     with pytest.raises(RunError, match="not known.*write the names.*class_names"):
         evaluation.evaluate(str(paths[1]), **arguments)
     # As an editor leaves it, on Windows too: no line break at the end.
     names = tmp_path / "class_names.txt"
     names.write_bytes("\ufeffgreen\r\nred hot\r\nblue".encode())
     for path in paths:
-        given = given_model.load(str(path))
+        given = loaded_model.load(str(path))
         assert given.class_names == ("green", "red hot", "blue")
     evaluation.evaluate(str(paths[1]), **arguments)
     rows = report_of(tmp_path / "out")["per_class"]
@@ -329,8 +329,8 @@ def test_names_beside_a_model_of_ones_own(photos, tmp_path):
     names.write_text("green\nblue\n")
     for path in paths:
         with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* 3"):
-            given_model.load(str(path))
-        assert given_model.load(str(path), features=True).class_names is None
+            loaded_model.load(str(path))
+        assert loaded_model.load(str(path), features=True).class_names is None
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_a_folder_has_one_validation_however_it_is_written(
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "photos").symlink_to(photos)
     config = {"dataset": "photos", "validation_fraction": 0.34}
-    given = given_model.GivenModel("run", None, None, config)
+    given = loaded_model.LoadedModel("run", None, None, config)
     learnt, held = (
         evaluation_data.load_split(
             given, dataset and dataset.format(here=tmp_path), None, False, split

@@ -165,7 +165,7 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     from train.data import sources
     from train.data.sources.splits import pick
     from train.data.transforms.preprocessing import squash
-    from train.inference import given_model
+    from train.inference import loaded_model
 
     split = pick(sources.load("digits").test, [3, 5, 8])
     images = np.stack(
@@ -179,7 +179,7 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     keras_file = weights.with_suffix(".keras")
     model.save(keras_file)
     for source in (weights, keras_file):
-        given = given_model.load(str(source), features=True)
+        given = loaded_model.load(str(source), features=True)
         labels, found = linear_probe.features_of(given, split, batch_size=2)
         np.testing.assert_allclose(found, expected, atol=1e-5)
         assert labels.tolist() == [int(label) for _, label in split.records()]

@@ -29,7 +29,7 @@ LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 @dataclasses.dataclass(frozen=True)
-class GivenModel:
+class LoadedModel:
     """A loaded model and its metadata.
 
     Args:
@@ -58,7 +58,7 @@ def load(source, *, image_size=None, features=False):
             those of `pre_logits` where the model has it.
 
     Returns:
-        `GivenModel`.
+        `LoadedModel`.
 
     Raises:
         RunError: there is no such model, it is damaged, or it cannot be used.
@@ -74,7 +74,10 @@ def load(source, *, image_size=None, features=False):
         if card is None and path.is_dir() and not (path / registry.CARD).is_file():
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
-                return _of_run(run, image_size, features)
+                run.require(run.model)
+                name, config = _name(path.resolve().name), run.read_config()
+                loaded = _of_keras_file(run.model, image_size, features)
+                return dataclasses.replace(loaded, name=name, config=config)
         if path.suffix == ".keras":
             return _of_keras_file(path, image_size, features)
         return _of_weights(source, card, image_size, features)
@@ -82,17 +85,10 @@ def load(source, *, image_size=None, features=False):
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
 
-def answers(predictor, batches, split):
+def predict(predictor, batches, split):
     """Returns labels (examples,) and outputs (examples, ...) of a split, in its order.
 
-    Args:
-        predictor: `keras_vit.Predictor`.
-        batches: `tf.data.Dataset` of (images, labels), made from the split.
-        split: `train.data.sources.splits.Split`.
-
-    Raises:
-        RunError: an image cannot be decoded, the memory is full, or an output is not
-            finite.
+    `batches` is a `tf.data.Dataset` of the split's (images, labels).
     """
     all_labels, all_outputs = [], []
     with (
@@ -115,11 +111,7 @@ def answers(predictor, batches, split):
 
 
 def image_size_of(loaded):
-    """Returns the (height, width) of a model's images of three channels.
-
-    Raises:
-        RunError: the model takes other inputs, or several sizes.
-    """
+    """Returns (height, width); refuses models of other than three channels."""
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
         raise RunError(
@@ -127,14 +119,6 @@ def image_size_of(loaded):
             "takes (height, width, 3) of a fixed size."
         )
     return shape[1:3]
-
-
-def _of_run(run, image_size, features):
-    run.require(run.model)
-    loaded = _of_keras_file(run.model, image_size, features)
-    return dataclasses.replace(
-        loaded, name=_name(run.path.resolve().name), config=run.read_config()
-    )
 
 
 def _of_keras_file(path, image_size, features):
@@ -147,7 +131,7 @@ def _of_keras_file(path, image_size, features):
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
-    return GivenModel(_name(path.stem), model, _names_beside(path, model, features))
+    return LoadedModel(_name(path.stem), model, _names_beside(path, model, features))
 
 
 def _names_beside(path, model, features):
@@ -191,13 +175,13 @@ def _of_weights(source, card, image_size, features):
     if card is None:
         card = _card(source, file)
     if isinstance(card, zoo.PublishedModel):
-        return GivenModel(card.name, model, card.class_names)
+        return LoadedModel(card.name, model, card.class_names)
     class_names = None
     if file.is_file():
         class_names = _names_beside(file, model, features)
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
-    return GivenModel(_name(place), model, class_names)
+    return LoadedModel(_name(place), model, class_names)
 
 
 def _card(source, folder):
