@@ -57,10 +57,5 @@ def main(argv):
     print(f"page {flags.FLAGS.output}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

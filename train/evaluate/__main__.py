@@ -79,10 +79,5 @@ def main(argv):
     )
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

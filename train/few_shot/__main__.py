@@ -26,8 +26,8 @@ flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_b
 flags.DEFINE_integer(
     "image_size",
     None,
-    "Pixels a side, to which the position embeddings are resized; that of the model if "
-    "not given.",
+    "Pixels per side, to which the position embeddings are resized; that of the "
+    "model if not given.",
     lower_bound=1,
 )
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
@@ -70,10 +70,5 @@ def main(argv):
     print(f"{linear_probe.table(results)}\nreport {results['report']}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

@@ -22,16 +22,7 @@ _MOST_CONFIG_BYTES = 2**25
 def load_model(path):
     """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
-    Raises:
-        RunError: the file is damaged, of another kind, cannot be loaded by Keras, or
-            could run code.
-
-    Example:
-
-    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
-    >>> model.save("tiny.keras")
-    >>> load_model("tiny.keras").output_shape
-    (None, 2)
+    Refuses files that are damaged, of another kind, or could run code.
     """
     path = pathlib.Path(path)
     config, version = _checked(path)

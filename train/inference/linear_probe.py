@@ -1,12 +1,11 @@
 """Few-shot linear probe: accuracy of a ridge regression on a model's features."""
 
-import json
 import pathlib
 
 import numpy as np
 
 import keras_vit
-from train.common.files import make_folder, write_text
+from train.common.files import make_folder, write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
@@ -37,11 +36,11 @@ def run(
     Args:
         model: str, see `train.inference.loaded_model.load`.
         dataset: str, see `train.data.sources.load`.
-        data_dir: path of the TFDS data, None for the default one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
+        data_dir: the same.
+        skip_corrupt: the same.
         shots: ints, training images per class; of a class that has fewer, all.
         seeds: int, random draws of the training images.
-        image_size: int or (height, width) in pixels; by default that of the model.
+        image_size: see `train.inference.loaded_model.load`.
         batch_size: int.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-few-shot`.
@@ -60,10 +59,10 @@ def run(
 
     >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
-    given = loaded_model.load(model, image_size=image_size, features=True)
-    image_size = loaded_model.image_size_of(given)
+    loaded = loaded_model.load(model, image_size=image_size, features=True)
+    image_size = loaded_model.image_size_of(loaded)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
-    name = f"{given.name}-{short_name(source.name)}-few-shot"
+    name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
 
     train_labels = source.train.labels()
@@ -72,8 +71,8 @@ def run(
         for count in shots
     }
     needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
-    _, train_features = features_of(given, pick(source.train, needed), batch_size)
-    test_labels, test_features = features_of(given, source.test, batch_size)
+    _, train_features = features_of(loaded, pick(source.train, needed), batch_size)
+    test_labels, test_features = features_of(loaded, source.test, batch_size)
 
     rows = []
     for count in shots:
@@ -97,7 +96,7 @@ def run(
             }
         )
     results = {
-        "model": given.name,
+        "model": loaded.name,
         "dataset": source.name,
         "image_size": list(image_size),
         "features": int(test_features.shape[1]),
@@ -106,24 +105,16 @@ def run(
         "command": command,
         "rows": rows,
     }
-    write_page(directory, results)
+    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
+    write_text(directory / "few_shot.md", page)
+    write_json(directory / "few_shot.json", results)
     return {**results, "report": str(directory / "few_shot.md")}
 
 
 def draw(labels, shots, seed):
-    """Draws training images; more shots with the same seed contain the fewer.
+    """Draws indices of training images, by class; all of a class that has fewer.
 
-    Returns:
-        Array of indices into `labels`, by class; all of a class that has fewer.
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`.
-
-    Example:
-
-    >>> labels = np.array([0, 1, 0, 1, 0])
-    >>> labels[draw(labels, 2, seed=0)]
-    array([0, 0, 1, 1])
+    More shots with the same seed contain the fewer. As in big_vision.
     """
     generator = np.random.default_rng(seed)
     draws = [
@@ -138,21 +129,8 @@ def predictions(features, labels, test_features, classes):
 
     Least squares with targets 1 for the class and -1 for the others, on features that
     are whitened by the training examples' mean and deviation, with a constant feature
-    large enough that the penalty hardly touches the bias.
-
-    Args:
-        features: floats (examples, size).
-        labels: ints (examples,).
-        test_features: floats (others, size).
-        classes: int.
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`.
-
-    Example:
-
-    >>> predictions(np.array([[-1.0], [1.0]]), np.array([0, 1]), np.array([[3.0]]), 2)
-    array([1])
+    large enough that the penalty hardly touches the bias. As in big_vision,
+    `evaluators/fewshot_lsr.py`.
     """
     features = np.asarray(features, np.float64)
     mean = features.mean(axis=0)
@@ -169,17 +147,9 @@ def predictions(features, labels, test_features, classes):
 def ridge(inputs, targets, l2):
     """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
 
-    Shapes are (examples, size), (examples, outputs) and, of the weights, (size,
+    As in big_vision, by the eigenvectors of the smaller of the two products of the
+    inputs with themselves. Shapes: (examples, size), (examples, outputs), (size,
     outputs).
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`: by the eigenvectors of the smaller of
-        the two products of the inputs with themselves.
-
-    Example:
-
-    >>> ridge(np.array([[3.0]]), np.array([[6.0]]), l2=1.0)
-    array([[1.8]])
     """
     examples, size = inputs.shape
     if examples >= size:
@@ -189,12 +159,12 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def features_of(given, split, batch_size):
+def features_of(loaded, split, batch_size):
     """Returns labels and features of a split, from center crops.
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = loaded_model.image_size_of(given)
+    size = loaded_model.image_size_of(loaded)
     bigger = tuple(round(side * 8 / 7) for side in size)
     top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
     batches = pipeline.evaluation_batches(
@@ -205,7 +175,7 @@ def features_of(given, split, batch_size):
             labels,
         )
     )
-    predictor = keras_vit.Predictor(given.model, batch_size)
+    predictor = keras_vit.Predictor(loaded.model, batch_size)
     return loaded_model.predict(predictor, batches, split)
 
 
@@ -224,11 +194,3 @@ def table(results):
             for row in results["rows"]
         ],
     )
-
-
-def write_page(directory, results):
-    """Writes `few_shot.md` and `few_shot.json`."""
-    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
-    write_text(directory / "few_shot.md", page)
-    text = json.dumps(results, indent=2, ensure_ascii=False)
-    write_text(directory / "few_shot.json", f"{text}\n")

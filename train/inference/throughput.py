@@ -8,16 +8,8 @@ import numpy as np
 def images_per_second(predictors, *, rounds=1, seconds=1.0):
     """Returns the images per second of each predictor, by its median batch.
 
-    The predictors take turns, so that other load of the machine affects all of them.
-    Each is compiled before.
-
-    Args:
-        predictors: dict of name to `keras_vit.Predictor`.
-        rounds: int, turns of each.
-        seconds: float, the least time of a turn.
-
-    Returns:
-        Dict of name to float.
+    Both are dicts by name. The predictors take turns of at least so many seconds, so
+    that other load of the machine affects all of them. Each is compiled before.
     """
     batches = {}
     for name, predictor in predictors.items():

@@ -14,14 +14,7 @@ class Block(str):
 
 
 def render(template, **values):
-    """Renders a page; each printed value is escaped unless it is a `Block`.
-
-    Args:
-        template: `pathlib.Path` of the Jinja template. It has the functions `table`,
-            `code`, `embedded`, `result_text` and `flat` of this module, and the filters
-            `percent` and `count`.
-        **values: the template's variables.
-    """
+    """Renders the template at a path; printed values are escaped, but no `Block`."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -39,13 +32,7 @@ def render(template, **values):
 
 
 def table(header, rows):
-    """Returns a table.
-
-    Example:
-
-    >>> table(("Result", "Value"), [("steps", 10)]).splitlines()[2]
-    '| steps | 10 |'
-    """
+    """Returns a table; `header` and each of the rows are sequences of cells."""
     header, *rows = (map(_escape_unless_block, row) for row in (header, *rows))
     header = list(header)
     lines = [header, ["---"] * len(header), *rows]
@@ -57,13 +44,7 @@ def _escape_unless_block(value):
 
 
 def escape(text):
-    r"""Returns text without its meaning in Markdown, in tables too.
-
-    Example:
-
-    >>> print(escape("a|b"))
-    a\|b
-    """
+    """Returns text without its meaning in Markdown, in tables too."""
     text = printable(" ".join(text.split()))
     text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
     # An underscore between letters or digits is not emphasis.
@@ -71,15 +52,7 @@ def escape(text):
 
 
 def code(text, language="sh"):
-    """Returns a code block, whose fence is longer than any in the text.
-
-    Example:
-
-    >>> print(code("ls"))
-    ```sh
-    ls
-    ```
-    """
+    """Returns a code block, whose fence is longer than any in the text."""
     text = printable(str(text).strip(), most=10_000, lines=True)
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -87,25 +60,13 @@ def code(text, language="sh"):
 
 
 def embedded(name):
-    """Returns a picture in the folder of the page.
-
-    Example:
-
-    >>> embedded("learning_curve.png")
-    '![learning curve](learning_curve.png)'
-    """
+    """Returns a picture in the folder of the page."""
     caption = escape(pathlib.Path(name).stem.replace("_", " "))
     return Block(f"![{caption}]({urllib.parse.quote(name)})")
 
 
 def result_text(name, value):
-    """Returns a result as text: shares, which are known by name, in percent.
-
-    Example:
-
-    >>> result_text("test_accuracy", 0.98333)
-    '98.33%'
-    """
+    """Returns a result as text: shares, which are known by name, in percent."""
     if isinstance(value, float):
         if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
             return f"{value:.2%}"
@@ -114,13 +75,7 @@ def result_text(name, value):
 
 
 def flat(settings, prefix=""):
-    """Yields pairs of name and value; the names of nested dicts have dots.
-
-    Example:
-
-    >>> list(flat({"model": {"num_layers": 6}, "steps": 10}))
-    [('model.num_layers', 6), ('steps', 10)]
-    """
+    """Yields pairs of name and value; the names of nested dicts have dots."""
     for key, value in settings.items():
         if isinstance(value, dict) and value:
             yield from flat(value, f"{prefix}{key}.")

@@ -28,15 +28,9 @@ _HUB_METRICS = {
 
 
 def model_page(card, report, pictures):
-    """Returns the README.md of a published model.
+    """Returns the README.md of a `zoo.PublishedModel`, with its run's `report.json`.
 
-    Args:
-        card: `zoo.PublishedModel`.
-        report: dict, the run's `report.json`.
-        pictures: file names of the pictures in the folder of the page.
-
-    Source:
-        https://huggingface.co/docs/hub/model-cards
+    `pictures` are file names; https://huggingface.co/docs/hub/model-cards.
     """
     height, width = card.image_size
     return markdown.render(

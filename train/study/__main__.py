@@ -95,7 +95,7 @@ flags.DEFINE_string(
 def main(argv):
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study")
-    from train.study import report, studies
+    from train.study import studies
 
     given = flags.FLAGS
     names = (field.name for field in dataclasses.fields(studies.Options))
@@ -107,13 +107,8 @@ def main(argv):
         if given.run_dir is None:
             settings["run_dir"] += f"-{given.study}"
         results = studies.run(given.study, recipe, options, **settings)
-        print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+        print("\n\n".join([*studies.tables(results), f"page {results['page']}"]))
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

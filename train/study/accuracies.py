@@ -34,13 +34,7 @@ def has_few_shot(found):
 
 
 def as_text(accuracy):
-    """Returns an accuracy as mean and deviation.
-
-    Example:
-
-    >>> as_text({"values": [0.5, 0.52], "mean": 0.51, "deviation": 0.01414})
-    '51.00% ± 1.41%'
-    """
+    """Returns an accuracy as mean and deviation."""
     text = f"{accuracy['mean']:.2%}"
     if accuracy["deviation"] is not None:
         text += f" ± {accuracy['deviation']:.2%}"

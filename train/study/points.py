@@ -41,10 +41,7 @@ class Options:
 class Point:
     """One row of a study: a recipe, run with one seed or several.
 
-    Args:
-        label: str, with which the names of its runs begin.
-        recipe: `train.recipes.Recipe`; its seed is the first.
-        facts: dict of the point's own columns in `study.json`.
+    The names of its runs begin with `label`; `facts` are its columns in `study.json`.
     """
 
     label: str

@@ -208,15 +208,15 @@ def damaged(folder, text):
         (lambda folder: folder, "has no report.json, so it holds no finished run"),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
-            "is not the report of a finished run (Expecting",
+            "report.json is damaged (JSONDecodeError('Expecting",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "is not the report of a finished run (it has no config, per_class",
+            "report.json is damaged (ValueError('it has no config, per_class",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
-            "is not the report of a finished run (",
+            "report.json is damaged (ValueError('it is not a JSON object')): give the",
         ),
     ],
 )

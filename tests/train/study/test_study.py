@@ -24,7 +24,6 @@ from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
 from train.reports import figures
 from train.run import recipe_flags, training
-from train.study import report as study_report
 from train.study import runs as study_runs
 from train.study import studies
 from train.study.kinds import compute, examples, learning_rates, positions
@@ -528,7 +527,10 @@ def test_home_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "study.json").write_text(json.dumps({"study": "other"}))
     with pytest.raises(RunError, match="holds the study other"):
-        study_report.claim("~/", "one")
+        studies.run("learning_rates", DIGITS, run_dir="~/")
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(RunError, match="study.json is damaged .*'study'.* remove it"):
+        studies.run("learning_rates", DIGITS, run_dir="~/")
 
 
 def test_rates_of_the_command_line():

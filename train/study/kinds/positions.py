@@ -25,21 +25,11 @@ POSITIONS = {
 
 def measure(recipe, options, settings):
     """Makes one run per position embedding."""
-    points = points_of(recipe, options)
-    return measured_from_scratch(points, recipe, options, settings)
+    return measured_from_scratch(points_of(recipe, options), recipe, options, settings)
 
 
 def points_of(recipe, options):
-    """Returns the points, one per position embedding.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> from train.study.points import Options
-    >>> points = points_of(for_dataset("digits"), Options(positions=("none", "1d")))
-    >>> [point.recipe.model.position_embedding for point in points]
-    ['none', 'learned']
-    """
+    """Returns the points, one per position embedding."""
     config = config_of(recipe)
     for name in options.positions:
         if name not in POSITIONS:

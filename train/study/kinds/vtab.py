@@ -66,13 +66,7 @@ def points_of(recipe, options):
 
 
 def group_means(accuracies):
-    """Returns mean accuracies and numbers of tasks by group of VTAB, and of all.
-
-    Example:
-
-    >>> group_means({"dtd": 0.5, "cifar100": 0.75, "eurosat": 1.0})[0]
-    {'natural': 0.625, 'specialized': 1.0, 'mean': 0.75}
-    """
+    """Returns mean accuracies and numbers of tasks by group of VTAB, and of all."""
     groups = {**vtab.GROUPS, "mean": tuple(vtab.TASKS)}
     done = {
         group: [accuracies[task] for task in tasks if task in accuracies]
