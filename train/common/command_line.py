@@ -1,5 +1,6 @@
 """What all commands share: start, help text and required packages."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,6 +11,10 @@ from absl import app, flags, logging
 from keras_vit_start import COMMANDS, typed
 from train.common import packages
 from train.common.errors import RunError
+
+# A command imports this module before it imports Keras.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 _DATA = ("tensorflow", "PIL")
 _PAGES = ("jinja2", "matplotlib", "scipy", "sklearn")
@@ -86,6 +91,17 @@ def need_tensorflow_or_jax(what, hint=""):
             "error: KERAS_BACKEND is 'jax', but JAX is not installed: "
             "pip install jax, or unset KERAS_BACKEND."
         )
+
+
+@contextlib.contextmanager
+def exit_on_errors(interrupted):
+    """Ends a command with one line for an error; `interrupted` goes with Ctrl-C."""
+    try:
+        yield
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"error: Interrupted; {interrupted}.")
 
 
 def quiet_data():

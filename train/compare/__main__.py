@@ -9,16 +9,10 @@ many images a second the models answer now, measured in turns. compare.json has 
 same numbers. Runs of different data sets or test images are refused.
 """
 
-import os
-import sys
+from absl import app, flags
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from zoo.text import printable  # noqa: E402
+from train.common import command_line
+from zoo.text import printable
 
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
@@ -38,19 +32,14 @@ def main(argv):
         raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
     command_line.need_packages("compare")
     command_line.need_tensorflow("The training code")
-    from train.common.errors import RunError
     from train.compare import comparison
 
-    try:
+    with command_line.exit_on_errors("no page was written"):
         found = comparison.compare(
             argv[1:],
             command=command_line.as_typed("compare"),
             **command_line.values("output measure batch_size"),
         )
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; no page was written.")
     for row in found["runs"]:
         line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
         print(printable(line))

@@ -10,7 +10,6 @@ from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
 from train.inference import loaded_model
 from train.inference.run_directory import RunDirectory
-from train.inference.throughput import images_per_second
 from train.reports import markdown
 from train.reports.compute import multiply_adds
 from train.reports.report import TABLE_ROWS
@@ -86,7 +85,9 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
             name: keras_vit.Predictor(model, batch_size)
             for name, model in models.items()
         }
-        rates = images_per_second(predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS)
+        rates = loaded_model.images_per_second(
+            predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
+        )
     for row in rows:
         row["measured_images_per_second"] = rates.get(row["run"])
     first = next(iter(reports.values()))

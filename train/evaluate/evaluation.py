@@ -18,7 +18,6 @@ from train.inference import loaded_model
 from train.inference.class_matching import match_classes
 from train.inference.evaluation_data import center_crop, load_split, num_logits
 from train.inference.run_directory import RunDirectory
-from train.inference.throughput import images_per_second
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
 from train.reports.report import write_report
@@ -94,7 +93,7 @@ def evaluate(
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = keras_vit.Predictor(loaded.model, batch_size)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
-        alone = images_per_second({"model": predictor})["model"]
+        alone = loaded_model.images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
     labels, logits = loaded_model.predict(predictor, batches, part)
     seconds = time.perf_counter() - started

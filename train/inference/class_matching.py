@@ -51,8 +51,6 @@ def match_classes(outputs, head_names, data_names):
 
 def imagenet_names(outputs):
     """Returns a tuple of the names of ImageNet's 1,000 or 21,843 classes."""
-    if outputs not in IMAGENET_HEADS:
-        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
     return tuple(name for _, name in _imagenet(outputs))
 
 
@@ -87,6 +85,8 @@ def find_class(wanted, outputs, head_names):
 
 
 def _imagenet(outputs):
+    if outputs not in IMAGENET_HEADS:
+        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
     try:
         return zoo.class_names(IMAGENET_HEADS[outputs])
     except zoo.StoreError as error:

@@ -50,7 +50,8 @@ class RunDirectory:
         lock = filelock.FileLock(self.lock)
         with contextlib.ExitStack() as stack:
             if is_new:
-                stack.callback(self._remove_if_empty)
+                # A run that was refused has written nothing.
+                stack.callback(_attempt, self.path.rmdir)
             # Before the attempt, at which some versions of filelock empty the file.
             owner = self._owner()
             try:
@@ -68,8 +69,9 @@ class RunDirectory:
             stack.callback(lock.release)
             # A soft lock, for disks without others, is the file itself.
             if not isinstance(lock, filelock.SoftFileLock):
-                # Before the release: after it, it may be another run's.
-                stack.callback(self._unlink_lock)
+                # Before the release: after it, it may be another run's. Windows does
+                # not remove open files.
+                stack.callback(_attempt, self.lock.unlink)
                 with contextlib.suppress(OSError):
                     self.lock.write_text(
                         f"process {os.getpid()} on {socket.gethostname()}",
@@ -86,16 +88,6 @@ class RunDirectory:
         # Other content of the file must not reach a terminal.
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
-
-    def _remove_if_empty(self):
-        # A run that was refused has written nothing.
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
-
-    def _unlink_lock(self):
-        # Windows does not remove open files.
-        with contextlib.suppress(OSError):
-            self.lock.unlink()
 
     def _tidy(self):
         remove_temporaries(self.path)
@@ -182,6 +174,11 @@ class RunDirectory:
         # A run that failed before its first checkpoint has nothing to continue: the
         # corrected command may use its directory.
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
+
+
+def _attempt(remove):
+    with contextlib.suppress(OSError):
+        remove()
 
 
 def _agree(name, earlier, now):

@@ -18,16 +18,12 @@ study.json. A study that was killed goes on when the same command is given again
 
 import dataclasses
 import functools
-import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+from absl import flags
 
-from absl import flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.run import recipe_flags  # noqa: E402
-from train.study import kinds  # noqa: E402
+from train.common import command_line
+from train.run import recipe_flags
+from train.study import kinds
 
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",

@@ -66,8 +66,8 @@ def tiny(classes, seed=0, **options):
 def in_short(monkeypatch):
     """Figures are not rendered, and the throughput is that of three batches."""
     monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
-    shortly = functools.partial(evaluation.images_per_second, seconds=0)
-    monkeypatch.setattr(evaluation, "images_per_second", shortly)
+    shortly = functools.partial(loaded_model.images_per_second, seconds=0)
+    monkeypatch.setattr(loaded_model, "images_per_second", shortly)
 
 
 @pytest.fixture(scope="module")

@@ -373,7 +373,7 @@ def test_points():
         ("examples", DIGITS, {"subsets": ("half",)}, "--subsets has 'half'"),
         ("compute", DIGITS, {"step_counts": ("1.5",)}, "--step_counts has '1.5'"),
         ("compute", DIGITS, {"models": ("ViT-X",)}, "There is no model 'ViT-X'"),
-        ("positions", DIGITS, {"positions": ("3d",)}, "no position embeddings '3d'"),
+        ("positions", DIGITS, {"positions": ("3d",)}, "There is no position '3d'"),
         (
             "positions",
             DIGITS.override(model="BiT-R50x1"),
@@ -388,7 +388,12 @@ def test_points():
         ),
         ("compute", DIGITS.override(frozen=True), {}, "leave --frozen and"),
         ("vtab", DIGITS, {}, "--dataset=digits: pass --dataset=vtab"),
-        ("vtab", VTAB, {"tasks": ("mnist",)}, "There is no task 'mnist' of VTAB"),
+        (
+            "vtab",
+            VTAB,
+            {"tasks": ("mnist",)},
+            "There is no task 'mnist': --tasks takes",
+        ),
         ("learning_rates", VTAB, {}, "pass a --validation_fraction"),
     ],
 )
