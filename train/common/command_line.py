@@ -75,16 +75,17 @@ def need_tensorflow(what, hint=""):
         what: str, what needs TensorFlow.
         hint: str, appended to the message.
     """
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
         sys.exit(
-            f"error: {what} needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it.{hint}"
+            f"error: {what} needs TensorFlow, but KERAS_BACKEND is {backend!r}: unset "
+            f"it.{hint}"
         )
 
 
 def need_tensorflow_or_jax(what, hint=""):
     """Like `need_tensorflow`, but accepts the JAX backend if JAX is installed."""
-    if os.environ["KERAS_BACKEND"] != "jax":
+    if os.environ.get("KERAS_BACKEND") != "jax":
         need_tensorflow(what, f" Or set it to jax.{hint}")
     elif importlib.util.find_spec("jax") is None:
         sys.exit(

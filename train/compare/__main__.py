@@ -5,7 +5,7 @@
 
 Side by side: accuracy with its 95% confidence interval, macro F1 and F1 of each class,
 parameters, multiply-adds of an image, training time and speed; with --measure also how
-many images a second the models answer now, measured in turns. compare.json has the
+many images per second the models process now, measured in turns. compare.json has the
 same numbers. Runs of different data sets or test images are refused.
 """
 
@@ -18,7 +18,7 @@ flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
 )
 flags.DEFINE_bool(
-    "measure", False, "Measure how many images a second the models answer now."
+    "measure", False, "Measure how many images per second the models process now."
 )
 flags.DEFINE_integer(
     "batch_size", 32, "Images at a time, for --measure.", lower_bound=1

@@ -242,7 +242,7 @@ def _results(found):
         ("Multiply-adds", "multiply_adds"),
         ("Training seconds", "training_seconds"),
         ("Training images/s", "training_images_per_second"),
-        ("Answered images/s", "measured_images_per_second"),
+        ("Images/s now", "measured_images_per_second"),
     ):
         if key != "measured_images_per_second" or found["measured_batch_size"]:
             yield label, *(_text(key, row[key]) for row in rows)

@@ -1,6 +1,5 @@
 """Evaluation of a model on all images of a split."""
 
-import pathlib
 import time
 
 import numpy as np
@@ -9,14 +8,18 @@ from scipy.special import log_softmax, softmax
 
 import keras_vit
 from train.common.errors import RunError
-from train.common.files import make_folder
 from train.data import pipeline
 from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
 from train.inference import loaded_model
 from train.inference.class_matching import match_classes
-from train.inference.evaluation_data import center_crop, load_split, num_logits
+from train.inference.evaluation_data import (
+    center_crop,
+    load_split,
+    num_logits,
+    report_folder,
+)
 from train.inference.run_directory import RunDirectory
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
@@ -77,13 +80,12 @@ def evaluate(
     if real_labels_file is not None:
         correct = _real_labels(real_labels_file, outputs, part, source.name, data_dir)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
-    directory = pathlib.Path(out_dir or pathlib.Path("runs/evaluations") / name)
+    directory, model_source = report_folder(model, out_dir, name, "report.json")
     if RunDirectory(directory).model.exists():
         raise RunError(
             f"{directory} holds a run, whose report would be lost: pass another "
             "--out_dir."
         )
-    directory = make_folder(directory)
 
     if central_crop:
         part = center_crop(part, image_size)
@@ -128,6 +130,7 @@ def evaluate(
         directory,
         config={
             "model": loaded.name,
+            "source": model_source,
             "dataset": source.name,
             "split": part.name,
             "image_size": image_size,

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
+from train.common.files import make_folder, read_json
 from train.data import registry, sources
 
 
@@ -46,6 +47,28 @@ def _is_of_run(dataset, own):
     # run trained on must not become its validation.
     names = [pathlib.Path(name).name for name in (dataset, own)]
     return recipes.is_own(dataset) and names[0] == names[1]
+
+
+def report_folder(source, out_dir, name, record):
+    """Returns the folder of a report, which is made, and the model's path or name.
+
+    By default it is in runs/evaluations, where the report of another model of the same
+    name stays: the file `record` has had the `source`, of a run in its `config`.
+    """
+    path = pathlib.Path(source).expanduser()
+    source = str(path.resolve() if path.exists() else source)
+    if out_dir is not None:
+        return make_folder(out_dir, "--out_dir"), source
+    folder = make_folder(pathlib.Path("runs/evaluations") / name, "--out_dir")
+    if (folder / record).exists():
+        earlier = read_json(folder / record, "remove it, or pass --out_dir")
+        other = (earlier.get("config") or earlier).get("source", source)
+        if other != source:
+            raise RunError(
+                f"{folder} holds the report of another model, {other}: pass --out_dir, "
+                "or remove it."
+            )
+    return folder, source
 
 
 def center_crop(split, image_size):

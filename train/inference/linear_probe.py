@@ -5,11 +5,12 @@ import pathlib
 import numpy as np
 
 import keras_vit
-from train.common.files import make_folder, write_json, write_text
+from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.inference import loaded_model
+from train.inference.evaluation_data import report_folder
 from train.reports import markdown
 
 L2 = 2.0**10
@@ -63,7 +64,7 @@ def run(
     image_size = loaded_model.image_size_of(loaded)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
-    directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
+    directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
     train_labels = source.train.labels()
     draws = {
@@ -97,6 +98,7 @@ def run(
         )
     results = {
         "model": loaded.name,
+        "source": model_source,
         "dataset": source.name,
         "image_size": list(image_size),
         "features": int(test_features.shape[1]),
@@ -182,7 +184,7 @@ def features_of(loaded, split, batch_size):
 def table(results):
     """Returns the accuracies of `run` as a table in Markdown."""
     return markdown.table(
-        ("Images a class", "Training images", "Accuracy", "Deviation", "Each draw"),
+        ("Images per class", "Training images", "Accuracy", "Deviation", "Each draw"),
         [
             (
                 row["shots"],

@@ -138,7 +138,18 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
 
 
 def image_size_of(loaded):
-    """Returns (height, width); refuses models of other than three channels."""
+    """Returns (height, width); refuses models of other than three channels in [-1, 1].
+
+    Keras's own models have layers that take pixels up to 255, and far smaller numbers
+    would all look alike to them.
+    """
+    for layer in loaded.model.layers:
+        if _takes_bytes(layer):
+            raise RunError(
+                f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
+                "255, but images come in [-1, 1]: save a model that calls it on "
+                "keras.layers.Rescaling(127.5, 127.5)(images)."
+            )
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
         raise RunError(
@@ -146,6 +157,12 @@ def image_size_of(loaded):
             "takes (height, width, 3) of a fixed size."
         )
     return shape[1:3]
+
+
+def _takes_bytes(layer):
+    if isinstance(layer, keras.layers.Rescaling):
+        return np.abs(layer.scale).max() < 0.1
+    return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
 def _of_keras_file(path, image_size, features):

@@ -10,12 +10,7 @@ import socket
 import filelock
 
 from train.common.errors import RunError
-from train.common.files import (
-    make_folder,
-    read_json,
-    remove_temporaries,
-    write_json,
-)
+from train.common.files import make_folder, read_json, remove_temporaries, write_json
 from train.data.registry import is_same
 
 

@@ -71,6 +71,9 @@ def _page(run_dir, config, summary, results, split):
     tested = [row for row in summary["per_class"] if row["examples"]]
     worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
     has_balance = "train_examples" in tested[0]
+    counts = {"examples": "Examples"}
+    if has_balance:
+        counts["train_examples"] = "In training"
     return markdown.render(
         _TEMPLATE,
         title=title or run_dir.resolve().name,
@@ -86,7 +89,7 @@ def _page(run_dir, config, summary, results, split):
         has_learning_curve=(run_dir / "learning_curve.png").exists(),
         about_curve=about_curve,
         balance=_balance(summary["per_class"]) if has_balance else None,
-        class_table=_class_table(worst, has_balance),
+        class_table=class_table(worst, counts),
         shown_classes=len(worst),
         tested_classes=len(tested),
         confusion_rows=[
@@ -120,11 +123,9 @@ def _balance(rows):
     }
 
 
-def _class_table(rows, has_balance):
+def class_table(rows, counts):
+    """Returns the table of some classes; `counts` are the titles of their counts."""
     ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
-    counts = {"examples": "Examples"}
-    if has_balance:
-        counts["train_examples"] = "In training"
     return markdown.table(
         ("Class", *ratios.values(), *counts.values()),
         [

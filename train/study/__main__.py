@@ -26,15 +26,10 @@ from train.run import recipe_flags
 from train.study import kinds
 
 recipe_flags.define(
-    "the files in train/recipes and train/recipes/pretraining",
-    "that of the data set",
+    "the files in train/recipes and train/recipes/pretraining", "that of the data set"
 )
 flags.DEFINE_enum(
-    "study",
-    None,
-    kinds.names(),
-    "What the runs differ in.",
-    required=True,
+    "study", None, kinds.names(), "What the runs differ in.", required=True
 )
 flags.DEFINE_integer(
     "seeds",
@@ -79,7 +74,7 @@ flags.DEFINE_list(
 flags.DEFINE_integer(
     "shots",
     5,
-    "With --study=examples, compute or positions: training images a class of the "
+    "With --study=examples, compute or positions: training images per class of the "
     "few-shot accuracy, 0 to leave it out.",
     lower_bound=0,
 )

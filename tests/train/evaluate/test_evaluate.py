@@ -8,8 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import types
 
 import keras
@@ -28,8 +26,8 @@ from train.evaluate import evaluation, real_labels
 from train.inference import evaluation_data, loaded_model
 from train.inference.class_matching import match_classes
 from train.inference.run_directory import RunDirectory
-from train.reports import figures
-from train.run import training
+from train.reports import report
+from train.run import classification, training
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -37,7 +35,6 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )
@@ -62,16 +59,27 @@ def tiny(classes, seed=0, **options):
     return model
 
 
-@pytest.fixture(autouse=True)
-def in_short(monkeypatch):
-    """Figures are not rendered, and the throughput is that of three batches."""
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
+@pytest.fixture(scope="module", autouse=True)
+def in_short():
+    """Figures are not drawn, and the throughput is that of three batches."""
     shortly = functools.partial(loaded_model.images_per_second, seconds=0)
-    monkeypatch.setattr(loaded_model, "images_per_second", shortly)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaded_model, "images_per_second", shortly)
+        for module, names in (
+            (report, ("draw_confusion_matrix", "draw_learning_curve")),
+            (report, ("draw_reliability",)),
+            (evaluation, ("write_predictions_picture",)),
+            (classification, ("write_predictions_picture", "draw_batch")),
+        ):
+            for name in names:
+                patch.setattr(
+                    module, name, lambda path, *args, **settings: path.touch()
+                )
+        yield
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
+def run_dir(in_short, tmp_path_factory):
     """A short run on the digits."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     recipe = recipes.for_dataset("digits").override(
@@ -267,12 +275,11 @@ def test_classes_are_matched_by_name(photos, tmp_path):
     assert [row["examples"] for row in found["per_class"]] == [0, 5, 5, 0, 5]
     assert found["absent_classes"] == ["yellow", "grey"]
     source = sources.load(str(photos)).test
-    hits = []
-    for record, label in source.records():
-        image = tf.image.resize(source.decode(record), (32, 32)) / 127.5 - 1
-        place = [1, 2, 4][int(label)]  # Red_Hot, blue, green: capitals come first
-        hits.append(model(image[None]).numpy().argmax() == place)
-    assert found["test_accuracy"] == np.mean(hits)
+    records, labels = zip(*source.records(), strict=True)
+    images = [tf.image.resize(source.decode(one), (32, 32)) for one in records]
+    guesses = model(np.stack(images) / 127.5 - 1).numpy().argmax(axis=1)
+    places = np.array([1, 2, 4])[np.array(labels)]  # Red_Hot, blue, green
+    assert found["test_accuracy"] == np.mean(guesses == places)
 
 
 def test_imagenet_classes_by_id_and_by_name(monkeypatch):
@@ -506,6 +513,42 @@ def test_mistakes(run_dir, weights, tmp_path):
     assert not (tmp_path / "report.json").exists()
 
 
+def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("tiny-digits-test", "report.json")
+    folder, source = evaluation_data.report_folder(weights, None, *names)
+    assert source == str(weights) and folder.is_dir()
+    (folder / "report.json").write_text(json.dumps({"config": {"source": source}}))
+    for model in (weights, os.path.relpath(weights)):
+        assert evaluation_data.report_folder(model, None, *names) == (folder, source)
+    with pytest.raises(RunError, match=f"another model, {source}: pass --out_dir"):
+        evaluation_data.report_folder("vit-b16/sam", None, *names)
+    elsewhere = tmp_path / "elsewhere"
+    found = evaluation_data.report_folder("vit-b16/sam", elsewhere, *names)
+    assert found == (elsewhere, "vit-b16/sam")
+    # Reports of earlier versions do not name the model's file.
+    (folder / "report.json").write_text(json.dumps({"model": "tiny"}))
+    assert evaluation_data.report_folder("vit-b16/sam", None, *names)[0] == folder
+
+
+def test_models_that_scale_pixels_themselves(tmp_path):
+    images = keras.Input((32, 32, 3))
+    for layer in (
+        keras.layers.Rescaling(1 / 255, name="own"),
+        keras.layers.Normalization(mean=120.0, variance=3000.0, name="own"),
+    ):
+        pixels = layer(images)
+        outputs = keras.layers.Dense(10)(keras.layers.Flatten()(pixels))
+        model = keras.Model(images, outputs)
+        loaded = loaded_model.LoadedModel("net", model)
+        with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
+            loaded_model.image_size_of(loaded)
+        whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
+        whole.save(tmp_path / "whole.keras")
+        loaded = loaded_model.load(str(tmp_path / "whole.keras"))
+        assert loaded_model.image_size_of(loaded) == (32, 32)
+
+
 def test_nothing_was_held_out(weights, photos, tmp_path, monkeypatch):
     keras_vit.save_released_weights(tiny(3), tmp_path / "three.npz")
     monkeypatch.setattr(
@@ -530,25 +573,18 @@ def test_memory_that_is_full(weights, tmp_path, monkeypatch):
         evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
 
 
-@pytest.mark.slow
-def test_the_command(run_dir, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "train.evaluate", str(run_dir)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_command("evaluate", run_dir)
     page = pathlib.Path("runs/evaluations/digits-digits-test/report.md")
     own = report_of(run_dir)["test_accuracy"]
     assert re.fullmatch(
         rf"test accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on all 360 images, "
         rf"report {page}\n",
-        done.stdout,
+        capsys.readouterr().out,
     )
     assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
-    assert f"python -m train.evaluate {run_dir}" in (tmp_path / page).read_text()
+    assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()
 
 
 def test_mistakes_at_the_command_line(weights, tmp_path, monkeypatch):

@@ -263,7 +263,8 @@ def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     states = random.getstate(), np.random.get_state()[1].tolist()
     try:
-        studies.run("learning_rates", DIGITS, Options(seeds=1), run_dir=tmp_path)
+        recipe = dataclasses.replace(DIGITS, learning_rates=(0.01,))
+        studies.run("learning_rates", recipe, Options(seeds=1), run_dir=tmp_path)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         assert (random.getstate(), np.random.get_state()[1].tolist()) == states
     finally:
