@@ -210,11 +210,6 @@ def _page(found):
     return markdown.render(
         _TEMPLATE,
         **found,
-        older=[
-            row["run"]
-            for row in rows
-            if row["training_seconds"] is not None and not row["is_wall_time"]
-        ],
         result_table=markdown.table(("", *names), _results(found)),
         class_table=markdown.table(
             ("Class", *names, "Test images"),

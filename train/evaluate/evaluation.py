@@ -113,6 +113,7 @@ def evaluate(
         "parameters": loaded.model.count_params(),
         "images_per_second": len(labels) / seconds,
         "images_per_second_model_alone": alone,
+        "source": model_source,
         "command": command,
     }
     summary = classification_summary(labels, probabilities, class_names)
@@ -130,7 +131,6 @@ def evaluate(
         directory,
         config={
             "model": loaded.name,
-            "source": model_source,
             "dataset": source.name,
             "split": part.name,
             "image_size": image_size,

@@ -53,7 +53,7 @@ def report_folder(source, out_dir, name, record):
     """Returns the folder of a report, which is made, and the model's path or name.
 
     By default it is in runs/evaluations, where the report of another model of the same
-    name stays: the file `record` has had the `source`, of a run in its `config`.
+    name stays: the JSON file `record` in it has the `source`.
     """
     path = pathlib.Path(source).expanduser()
     source = str(path.resolve() if path.exists() else source)
@@ -62,8 +62,8 @@ def report_folder(source, out_dir, name, record):
     folder = make_folder(pathlib.Path("runs/evaluations") / name, "--out_dir")
     if (folder / record).exists():
         earlier = read_json(folder / record, "remove it, or pass --out_dir")
-        other = (earlier.get("config") or earlier).get("source", source)
-        if other != source:
+        # Earlier versions did not write it.
+        if (other := earlier.get("source", source)) != source:
             raise RunError(
                 f"{folder} holds the report of another model, {other}: pass --out_dir, "
                 "or remove it."

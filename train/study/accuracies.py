@@ -61,20 +61,18 @@ def lines(axes, found, name, across):
         color = COLORS[place % len(COLORS)]
         accuracies = [row[name] for row in rows]
         places = [across(row) for row in rows]
-        points(axes, places, accuracies, color=color, label=model)
-        means = [accuracy["mean"] for accuracy in accuracies]
-        axes.plot(places, means, color=color, linewidth=1)
+        points(axes, places, accuracies, color=color, label=model, fmt="o-", lw=1)
     axes.set_xscale("log")
     axes.legend(frameon=False)
 
 
-def points(axes, across, accuracies, **style):
+def points(axes, across, accuracies, fmt="o", **style):
     """Plots accuracies as means with their deviations."""
     axes.errorbar(
         across,
         [accuracy["mean"] for accuracy in accuracies],
         yerr=[accuracy["deviation"] or 0 for accuracy in accuracies],
-        fmt="o",
+        fmt=fmt,
         capsize=3,
         **style,
     )

@@ -146,11 +146,6 @@ def _page(found):
         tables=tables(found),
         seeds=max((len(row["runs"]) for row in rows), default=0),
         has_few_shot=has_few_shot(found),
-        labels=[
-            label
-            for row in (*found["rows"], *found.get("chosen", ()))
-            for label in row["runs"]
-        ],
         link=markdown.Block,
     )
 

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import io
 import logging
 import os
@@ -69,9 +68,8 @@ MODELS = {
         "representation_size": 16,
         "pooling": "gap",
     },
-    "hybrid": {"config": dataclasses.replace(HYBRID, num_layers=1)},
-    "without head, random, mixed precision": {
-        **of(PLAIN, num_layers=1, position_embedding="relative"),
+    "hybrid without head, random, mixed precision": {
+        **of(HYBRID, num_layers=1, position_embedding="relative"),
         "include_top": False,
         "representation_size": 16,
         "dropout_rate": 0.5,
@@ -401,7 +399,7 @@ def test_hub_loads_beside_keras_3(exported):
 def test_hub_keras_layer(export):
     hub = pytest.importorskip("tensorflow_hub", reason=NO_HUB)
     tf_keras = pytest.importorskip("tf_keras")
-    model, folder, _ = export("without head, random, mixed precision")
+    model, folder, _ = export("plain")
     images, labels = scaled(pixels(8, *SIZE, 3)), np.arange(8) % 2
     fixed = hub.KerasLayer(str(folder))
     close(fixed(images), model(preprocess_input(255 * images)))
@@ -422,7 +420,9 @@ def test_hub_keras_layer(export):
         assert (variable.numpy() != old).any()
 
 
-@pytest.mark.parametrize("name", ["plain", "without head, random, mixed precision"])
+@pytest.mark.parametrize(
+    "name", ["plain", "hybrid without head, random, mixed precision"]
+)
 def test_gradients_are_the_models(export, name):
     model, _, loaded = export(name)
     images = pixels(3, *SIZE, 3)

@@ -13,7 +13,7 @@ from PIL import Image
 from train.engine.metrics import MetricLog
 from train.recipes import for_dataset
 from train.reports import figures as drawing
-from train.reports import markdown
+from train.reports import markdown, report
 from train.reports.classification import (
     calibration,
     classification_summary,
@@ -77,6 +77,16 @@ def rendered():
 
 
 @pytest.fixture(autouse=True)
+def undrawn(request, monkeypatch):
+    """Leaves the figures of a report empty, unless a test asks for them."""
+    if not {"figures", "rendered"} & {*request.fixturenames}:
+        for name in ("confusion_matrix", "learning_curve", "reliability"):
+            monkeypatch.setattr(
+                report, f"draw_{name}", lambda path, *settings: path.touch()
+            )
+
+
+@pytest.fixture
 def figures(request, monkeypatch):
     """Keeps the figures that the module saves, in files that stay empty."""
     kept, save = [], drawing.save
@@ -270,7 +280,7 @@ def test_report_md_reads_well(tmp_path):
     assert f"| {first['true']} | {first['predicted']} | {first['count']} |" in page
 
 
-def test_a_perfect_model_without_history(tmp_path):
+def test_a_perfect_model_without_history(tmp_path, figures):
     summary = classification_summary(np.arange(40), np.eye(40), names_of(40))
     history = MetricLog(tmp_path / "metrics.jsonl")
     data, page = written(tmp_path, summary=summary, history=MetricLog(tmp_path / "x"))
@@ -521,11 +531,11 @@ def test_the_page_tells_the_balance_of_the_classes(tmp_path):
     summary = classification_summary(*random_split(3, 60), names_of(3))
     for row, count in zip(summary["per_class"], (70, 1_400, 205), strict=True):
         row["train_examples"] = count
-    report, page = written(tmp_path, summary=summary)
+    found, page = written(tmp_path, summary=summary)
     assert "a class has 70 (class_0) to 1,400 (class_1) examples" in page
     assert "in the median 205." in page
     assert "| In training |" in page and "| 1,400 |" in page
-    assert [row["train_examples"] for row in report["per_class"]] == [70, 1_400, 205]
+    assert [row["train_examples"] for row in found["per_class"]] == [70, 1_400, 205]
 
 
 @pytest.mark.parametrize("count", [1, 40])

@@ -83,7 +83,7 @@ def tables(found):
     unit, name = unit_of([row["flops"] for row in found["rows"]])
     yield accuracies.table(
         found,
-        ("Model", "Multiply-adds of an image", "Images in training", name),
+        ("Model", "Multiply-adds per image", "Images in training", name),
         lambda row: (
             row["model"],
             f"{row['multiply_adds']:,}",
@@ -92,8 +92,8 @@ def tables(found):
         ),
     )
     yield (
-        f"{name}: two operations a multiply-add of products and convolutions, for the "
-        "forward pass and twice that for the backward pass, for all images."
+        f"{name}: two operations per multiply-add of products and convolutions, for "
+        "the forward pass and twice that for the backward pass, for all images."
     )
 
 
