@@ -12,7 +12,6 @@ from train.inference import loaded_model
 from train.inference.run_directory import RunDirectory
 from train.reports import markdown
 from train.reports.compute import multiply_adds
-from train.reports.report import TABLE_ROWS
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
@@ -215,10 +214,10 @@ def _page(found):
             ("Class", *names, "Test images"),
             [
                 (name, *(_text("test_macro_f1", f1) for f1 in values), examples)
-                for name, values, examples in classes[:TABLE_ROWS]
+                for name, values, examples in classes[: markdown.TABLE_ROWS]
             ],
         ),
-        shown_classes=TABLE_ROWS,
+        shown_classes=markdown.TABLE_ROWS,
         tested_classes=len(classes),
     )
 

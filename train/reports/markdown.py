@@ -6,6 +6,9 @@ import urllib.parse
 
 from zoo.text import printable
 
+# The most rows of a table of classes.
+TABLE_ROWS = 100
+
 
 class Block(str):
     """Markdown, which neither templates nor tables escape."""
@@ -37,6 +40,22 @@ def table(header, rows):
     header = list(header)
     lines = [header, ["---"] * len(header), *rows]
     return Block("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def class_table(rows, counts):
+    """Returns the table of some classes; `counts` are the titles of their counts."""
+    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
+    return table(
+        ("Class", *ratios.values(), *counts.values()),
+        [
+            (
+                row["name"],
+                *(f"{row[key]:.2%}" for key in ratios),
+                *(f"{row[key]:,}" for key in counts),
+            )
+            for row in rows
+        ],
+    )
 
 
 def _escape_unless_block(value):

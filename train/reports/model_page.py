@@ -12,7 +12,6 @@ import yaml
 
 import zoo
 from train.reports import markdown
-from train.reports.report import TABLE_ROWS, class_table
 from zoo.catalog.cards import CITATIONS
 
 PICTURES = ("learning_curve.png", "confusion_matrix.png", "predictions.png")
@@ -50,10 +49,10 @@ def model_page(card, report, pictures):
         pictures=pictures,
         keras_version=keras.__version__,
         settings=(row for row in markdown.flat(report["config"]) if row[1] is not None),
-        class_table=class_table(
-            report["per_class"][:TABLE_ROWS], {"examples": "Test images"}
+        class_table=markdown.class_table(
+            report["per_class"][: markdown.TABLE_ROWS], {"examples": "Test images"}
         ),
-        unshown=max(card.classes - TABLE_ROWS, 0),
+        unshown=max(card.classes - markdown.TABLE_ROWS, 0),
         citations=_citations(card),
     )
 

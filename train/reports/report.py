@@ -14,7 +14,6 @@ from train.reports.figures import (
     draw_reliability,
 )
 
-TABLE_ROWS = 100
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 _OWN_FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
 
@@ -69,7 +68,7 @@ def _page(run_dir, config, summary, results, split):
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
     tested = [row for row in summary["per_class"] if row["examples"]]
-    worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
+    worst = sorted(tested, key=lambda row: row["f1"])[: markdown.TABLE_ROWS]
     has_balance = "train_examples" in tested[0]
     counts = {"examples": "Examples"}
     if has_balance:
@@ -89,7 +88,7 @@ def _page(run_dir, config, summary, results, split):
         has_learning_curve=(run_dir / "learning_curve.png").exists(),
         about_curve=about_curve,
         balance=_balance(summary["per_class"]) if has_balance else None,
-        class_table=class_table(worst, counts),
+        class_table=markdown.class_table(worst, counts),
         shown_classes=len(worst),
         tested_classes=len(tested),
         confusion_rows=[
@@ -121,19 +120,3 @@ def _balance(rows):
         "most": rows[counts.index(max(counts))],
         "median": float(np.median(counts)),
     }
-
-
-def class_table(rows, counts):
-    """Returns the table of some classes; `counts` are the titles of their counts."""
-    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
-    return markdown.table(
-        ("Class", *ratios.values(), *counts.values()),
-        [
-            (
-                row["name"],
-                *(f"{row[key]:.2%}" for key in ratios),
-                *(f"{row[key]:,}" for key in counts),
-            )
-            for row in rows
-        ],
-    )
