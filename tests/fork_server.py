@@ -23,7 +23,7 @@ import traceback
 LIMIT = 300
 # What takes long, by module.
 WORK = {
-    "train.inference.given_model": "answers",
+    "train.inference.loaded_model": "predict",
     "train.explain.report": "FigureWriter",
     "train.export.parity": "run",
 }

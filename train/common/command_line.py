@@ -1,5 +1,6 @@
 """What all commands share: start, help text and required packages."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,6 +11,10 @@ from absl import app, flags, logging
 from keras_vit_start import COMMANDS, typed
 from train.common import packages
 from train.common.errors import RunError
+
+# A command imports this module before it imports Keras.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 _DATA = ("tensorflow", "PIL")
 _PAGES = ("jinja2", "matplotlib", "scipy", "sklearn")
@@ -70,22 +75,34 @@ def need_tensorflow(what, hint=""):
         what: str, what needs TensorFlow.
         hint: str, appended to the message.
     """
-    if os.environ["KERAS_BACKEND"] != "tensorflow":
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
         sys.exit(
-            f"error: {what} needs TensorFlow, but KERAS_BACKEND is "
-            f"{os.environ['KERAS_BACKEND']!r}: unset it.{hint}"
+            f"error: {what} needs TensorFlow, but KERAS_BACKEND is {backend!r}: unset "
+            f"it.{hint}"
         )
 
 
 def need_tensorflow_or_jax(what, hint=""):
     """Like `need_tensorflow`, but accepts the JAX backend if JAX is installed."""
-    if os.environ["KERAS_BACKEND"] != "jax":
+    if os.environ.get("KERAS_BACKEND") != "jax":
         need_tensorflow(what, f" Or set it to jax.{hint}")
     elif importlib.util.find_spec("jax") is None:
         sys.exit(
             "error: KERAS_BACKEND is 'jax', but JAX is not installed: "
             "pip install jax, or unset KERAS_BACKEND."
         )
+
+
+@contextlib.contextmanager
+def exit_on_errors(interrupted):
+    """Ends a command with one line for an error; `interrupted` goes with Ctrl-C."""
+    try:
+        yield
+    except (RunError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"error: Interrupted; {interrupted}.")
 
 
 def quiet_data():

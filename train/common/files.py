@@ -82,6 +82,25 @@ def write_text(path, text):
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_json(path, value):
+    """Writes a value as a JSON file, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path, remedy, part=dict):
+    """Returns `part` of the dict in a JSON file; `remedy` ends an error's message.
+
+    `part` is a function, which fails where the content is not as it should be.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
+        return part(found)
+    except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({error!r}): {remedy}.") from error
+
+
 def _remove_abandoned(path, now):
     """Removes temporary files of `path` that are a day old, by its disk's clock."""
     stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)

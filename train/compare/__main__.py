@@ -5,26 +5,20 @@
 
 Side by side: accuracy with its 95% confidence interval, macro F1 and F1 of each class,
 parameters, multiply-adds of an image, training time and speed; with --measure also how
-many images a second the models answer now, measured in turns. compare.json has the
+many images per second the models process now, measured in turns. compare.json has the
 same numbers. Runs of different data sets or test images are refused.
 """
 
-import os
-import sys
+from absl import app, flags
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from zoo.text import printable  # noqa: E402
+from train.common import command_line
+from zoo.text import printable
 
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
 )
 flags.DEFINE_bool(
-    "measure", False, "Measure how many images a second the models answer now."
+    "measure", False, "Measure how many images per second the models process now."
 )
 flags.DEFINE_integer(
     "batch_size", 32, "Images at a time, for --measure.", lower_bound=1
@@ -38,29 +32,19 @@ def main(argv):
         raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
     command_line.need_packages("compare")
     command_line.need_tensorflow("The training code")
-    from train.common.errors import RunError
     from train.compare import comparison
 
-    try:
+    with command_line.exit_on_errors("no page was written"):
         found = comparison.compare(
             argv[1:],
             command=command_line.as_typed("compare"),
             **command_line.values("output measure batch_size"),
         )
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; no page was written.")
     for row in found["runs"]:
         line = f"{row['run']}: {row['model']}, {row['test_accuracy']:.2%} accuracy"
         print(printable(line))
     print(f"page {flags.FLAGS.output}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

@@ -1,20 +1,17 @@
 """Comparison of finished runs on one data set, as a page and a file of numbers."""
 
 import itertools
-import json
 import pathlib
 
 import keras_vit
 from train.common.errors import RunError
-from train.common.files import make_folder, write_text
+from train.common.files import make_folder, read_json, write_json, write_text
 from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
-from train.inference import given_model
+from train.inference import loaded_model
 from train.inference.run_directory import RunDirectory
-from train.inference.throughput import images_per_second
 from train.reports import markdown
 from train.reports.compute import multiply_adds
-from train.reports.report import TABLE_ROWS
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
@@ -78,11 +75,18 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     _check_same_test(reports)
     rows, models = [], {}
     for name, path in paths.items():
-        model = given_model.load(str(path)).model
+        model = loaded_model.load(str(path)).model
         rows.append(_row(name, reports[name], model))
         if measure:
             models[name] = model
-    rates = _measured(models, batch_size)
+    with explaining_full_memory("lower --batch_size."):
+        predictors = {
+            name: keras_vit.Predictor(model, batch_size)
+            for name, model in models.items()
+        }
+        rates = loaded_model.images_per_second(
+            predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
+        )
     for row in rows:
         row["measured_images_per_second"] = rates.get(row["run"])
     first = next(iter(reports.values()))
@@ -95,19 +99,9 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         "runs": rows,
     }
     make_folder(output.parent, flag="--output")
-    text = json.dumps(found, indent=2, ensure_ascii=False)
-    write_text(output.with_suffix(".json"), f"{text}\n")
+    write_json(output.with_suffix(".json"), found)
     write_text(output, _page(found))
     return found
-
-
-def _measured(models, batch_size):
-    with explaining_full_memory("lower --batch_size."):
-        predictors = {
-            name: keras_vit.Predictor(model, batch_size)
-            for name, model in models.items()
-        }
-        return images_per_second(predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS)
 
 
 def _names(runs):
@@ -127,19 +121,19 @@ def _read(path):
     """Returns a finished run's `report.json`."""
     run = RunDirectory(path)
     run.require(run.results, run.model)
-    try:
-        report = json.loads(run.results.read_text(encoding="utf-8"))
-        missing = [name for name in _NEEDED if name not in report]
-        if missing:
-            raise ValueError(f"it has no {', '.join(missing)}")
-        report["config"]["dataset"], report["config"]["model"]
-        [(row["name"], row["examples"], row["f1"]) for row in report["per_class"]]
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        raise RunError(
-            f"{run.results} is not the report of a finished run ({error}): give the "
-            "command again that began the run, or check the path."
-        ) from error
-    return report
+    return read_json(
+        run.results,
+        "give the command again that began the run, or check the path",
+        _report_of,
+    )
+
+
+def _report_of(found):
+    if missing := [name for name in _NEEDED if name not in found]:
+        raise ValueError(f"it has no {', '.join(missing)}")
+    found["config"]["dataset"], found["config"]["model"]
+    [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]
+    return found
 
 
 def _check_same_test(reports):
@@ -215,20 +209,15 @@ def _page(found):
     return markdown.render(
         _TEMPLATE,
         **found,
-        older=[
-            row["run"]
-            for row in rows
-            if row["training_seconds"] is not None and not row["is_wall_time"]
-        ],
         result_table=markdown.table(("", *names), _results(found)),
         class_table=markdown.table(
             ("Class", *names, "Test images"),
             [
                 (name, *(_text("test_macro_f1", f1) for f1 in values), examples)
-                for name, values, examples in classes[:TABLE_ROWS]
+                for name, values, examples in classes[: markdown.TABLE_ROWS]
             ],
         ),
-        shown_classes=TABLE_ROWS,
+        shown_classes=markdown.TABLE_ROWS,
         tested_classes=len(classes),
     )
 
@@ -247,7 +236,7 @@ def _results(found):
         ("Multiply-adds", "multiply_adds"),
         ("Training seconds", "training_seconds"),
         ("Training images/s", "training_images_per_second"),
-        ("Answered images/s", "measured_images_per_second"),
+        ("Images/s now", "measured_images_per_second"),
     ):
         if key != "measured_images_per_second" or found["measured_batch_size"]:
             yield label, *(_text(key, row[key]) for row in rows)

@@ -15,16 +15,10 @@ intervals, precision, recall and F1 of each class, the calibration, the confusio
 loss and the images per second.
 """
 
-import os
-import sys
+from absl import app, flags
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.data import data_flags  # noqa: E402
+from train.common import command_line
+from train.data import data_flags
 
 data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
@@ -52,11 +46,10 @@ def main(argv):
     command_line.need_packages("evaluate")
     command_line.need_tensorflow("The input")
     command_line.quiet_data()
-    from train.common.errors import RunError
     from train.evaluate import evaluation
 
     split = flags.FLAGS.split
-    try:
+    with command_line.exit_on_errors("no report was written"):
         results = evaluation.evaluate(
             argv[1],
             real_labels_file=flags.FLAGS.real_labels,
@@ -66,10 +59,6 @@ def main(argv):
                 "batch_size out_dir"
             ),
         )
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; no report was written.")
     accuracy, low, high = (
         f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
     )
@@ -79,10 +68,5 @@ def main(argv):
     )
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

@@ -1,6 +1,5 @@
 """Evaluation of a model on all images of a split."""
 
-import pathlib
 import time
 
 import numpy as np
@@ -9,16 +8,19 @@ from scipy.special import log_softmax, softmax
 
 import keras_vit
 from train.common.errors import RunError
-from train.common.files import make_folder
 from train.data import pipeline
 from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
-from train.inference import given_model
+from train.inference import loaded_model
 from train.inference.class_matching import match_classes
-from train.inference.evaluation_data import center_crop, load_split, num_logits
+from train.inference.evaluation_data import (
+    center_crop,
+    load_split,
+    num_logits,
+    report_folder,
+)
 from train.inference.run_directory import RunDirectory
-from train.inference.throughput import images_per_second
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
 from train.reports.report import write_report
@@ -41,14 +43,14 @@ def evaluate(
     """Evaluates a model on all images of a split, and writes a report.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         dataset: str, see `train.data.sources.load`; by default that of the run that the
             model comes from.
-        data_dir: path of the TFDS data, None for the default one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
+        data_dir: the same.
+        skip_corrupt: the same.
         split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
             would) or `"train"` (the rest).
-        image_size: int or (height, width) in pixels; by default that of the model.
+        image_size: see `train.inference.loaded_model.load`.
         central_crop: bool, whether to crop the center as
             `train.inference.evaluation_data.center_crop` does, instead of resizing
             without regard to the aspect ratio.
@@ -69,16 +71,21 @@ def evaluate(
     >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
     0.9833333333333333
     """
-    given = given_model.load(model, image_size=image_size)
-    image_size = given_model.image_size_of(given)
-    outputs = num_logits(given)
-    source, part = load_split(given, dataset, data_dir, skip_corrupt, split)
-    class_names, places = match_classes(outputs, given.class_names, source.class_names)
+    loaded = loaded_model.load(model, image_size=image_size)
+    image_size = loaded_model.image_size_of(loaded)
+    outputs = num_logits(loaded)
+    source, part = load_split(loaded, dataset, data_dir, skip_corrupt, split)
+    class_names, places = match_classes(outputs, loaded.class_names, source.class_names)
     correct = None
     if real_labels_file is not None:
         correct = _real_labels(real_labels_file, outputs, part, source.name, data_dir)
-    name = f"{given.name}-{short_name(source.name)}-{split}"
-    directory = _directory(out_dir or pathlib.Path("runs/evaluations") / name)
+    name = f"{loaded.name}-{short_name(source.name)}-{split}"
+    directory, model_source = report_folder(model, out_dir, name, "report.json")
+    if RunDirectory(directory).model.exists():
+        raise RunError(
+            f"{directory} holds a run, whose report would be lost: pass another "
+            "--out_dir."
+        )
 
     if central_crop:
         part = center_crop(part, image_size)
@@ -86,11 +93,11 @@ def evaluate(
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
-    predictor = keras_vit.Predictor(given.model, batch_size)
-    with explaining_full_memory(given_model.LESS_MEMORY):
-        alone = images_per_second({"model": predictor})["model"]
+    predictor = keras_vit.Predictor(loaded.model, batch_size)
+    with explaining_full_memory(loaded_model.LESS_MEMORY):
+        alone = loaded_model.images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
-    labels, logits = given_model.answers(predictor, batches, part)
+    labels, logits = loaded_model.predict(predictor, batches, part)
     seconds = time.perf_counter() - started
 
     probabilities = softmax(logits, axis=1)
@@ -103,18 +110,27 @@ def evaluate(
         found = real_labels.accuracy(correct, logits.argmax(axis=1))
         results |= {f"{split}_real_{key}": value for key, value in found.items()}
     results |= {
-        "parameters": given.model.count_params(),
+        "parameters": loaded.model.count_params(),
         "images_per_second": len(labels) / seconds,
         "images_per_second_model_alone": alone,
+        "source": model_source,
         "command": command,
     }
     summary = classification_summary(labels, probabilities, class_names)
     summary["calibration"] = calibration(labels, probabilities)
-    _picture(directory, part, image_size, labels, probabilities, class_names)
-    write_report(
+    chosen, images, _ = pipeline.samples(part, PICTURES, image_size=image_size)
+    write_predictions_picture(
+        directory / "predictions.png",
+        images,
+        labels[chosen],
+        probabilities[chosen],
+        class_names,
+        f"Images of {part.name}",
+    )
+    results = write_report(
         directory,
         config={
-            "model": given.name,
+            "model": loaded.name,
             "dataset": source.name,
             "split": part.name,
             "image_size": image_size,
@@ -125,14 +141,7 @@ def evaluate(
         results=results,
         split=split,
     )
-    return {
-        **{
-            f"{split}_{key}": summary[key]
-            for key in ("accuracy", "accuracy_low", "accuracy_high", "examples")
-        },
-        **results,
-        "report": str(directory / "report.md"),
-    }
+    return {**results, "report": str(directory / "report.md")}
 
 
 def _real_labels(file, outputs, part, dataset, data_dir):
@@ -143,23 +152,3 @@ def _real_labels(file, outputs, part, dataset, data_dir):
         )
     names = real_labels.file_names(part, dataset, data_dir)
     return real_labels.of_files(real_labels.read(file), names)
-
-
-def _directory(path):
-    if RunDirectory(path).model.exists():
-        raise RunError(
-            f"{path} holds a run, whose report would be lost: pass another --out_dir."
-        )
-    return make_folder(path)
-
-
-def _picture(directory, part, image_size, labels, probabilities, class_names):
-    chosen, images, _ = pipeline.samples(part, PICTURES, image_size=image_size)
-    write_predictions_picture(
-        directory / "predictions.png",
-        images,
-        labels[chosen],
-        probabilities[chosen],
-        class_names,
-        f"Images of {part.name}",
-    )

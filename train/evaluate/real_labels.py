@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from train.common.errors import RunError
-from train.reports.classification import interval
+from train.reports.classification import share
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
@@ -17,9 +17,6 @@ def read(path):
     """Returns the correct labels of each image, a list of sets of int, of `real.json`.
 
     Those of ILSVRC2012_val_00000001.JPEG come first.
-
-    Source:
-        https://github.com/google-research/reassessed-imagenet
     """
     try:
         text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
@@ -66,13 +63,7 @@ def file_names(split, dataset, data_dir=None):
 
 
 def of_files(labels, names):
-    """Returns the correct labels of images, by the number in their file names.
-
-    Example:
-
-    >>> of_files([{1}, {2, 3}], ["val/ILSVRC2012_val_00000002.JPEG"])
-    [{2, 3}]
-    """
+    """Returns the correct labels of images, by the number in their file names."""
     found = []
     for name in names:
         match = _FILE_NAME.search(name)
@@ -89,16 +80,8 @@ def of_files(labels, names):
 def accuracy(labels, predicted):
     """Returns the share of the images whose predicted label is a correct one.
 
-    Images without correct labels are left out. The dict has `accuracy`, its 95%
-    interval `accuracy_low` and `accuracy_high`, and `examples`.
-
-    Source:
-        Beyer et al., Are we done with ImageNet? (2020), section 3.
-
-    Example:
-
-    >>> accuracy([{1, 2}, set(), {0}], np.array([2, 5, 1]))["accuracy"]
-    0.5
+    Images without correct labels are left out: Beyer et al., Are we done with ImageNet?
+    (2020), section 3. The dict has the share's 95% interval and `examples`.
     """
     hits = [
         int(guess) in correct
@@ -107,10 +90,4 @@ def accuracy(labels, predicted):
     ]
     if not hits:
         raise RunError("None of the images has a reassessed label: evaluate others.")
-    low, high = interval(sum(hits), len(hits))
-    return {
-        "accuracy": float(np.mean(hits)),
-        "accuracy_low": low,
-        "accuracy_high": high,
-        "examples": len(hits),
-    }
+    return share("accuracy", np.array(hits)) | {"examples": len(hits)}

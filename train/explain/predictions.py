@@ -50,7 +50,7 @@ class Classes:
 
 
 def classes_of(loaded):
-    """Returns the `Classes` of a `GivenModel`; a ValueError where it has no head."""
+    """Returns the `Classes` of a `LoadedModel`; a ValueError where it has no head."""
     model = loaded.model
     if not has_head(model):
         raise ValueError(

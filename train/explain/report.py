@@ -25,7 +25,7 @@ from train.explain.figures import (
 from train.explain.page import render
 from train.explain.photos import Photos, shape_for_photos
 from train.explain.predictions import classes_of
-from train.inference import given_model
+from train.inference import loaded_model
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 _BATCH_SIZE = 8
@@ -45,7 +45,7 @@ def explain(
     """Writes a report of what a model attends to in photos.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         images: sequence of paths, files and folders, see `train.explain.photos.Photos`.
         out: path of the folder of the report. An earlier report that is there is
             replaced whole.
@@ -75,7 +75,7 @@ def explain(
             f"ignored, no images by their names ({len(photos.ignored)}): "
             f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
         )
-    loaded = given_model.load(model, image_size=image_size)
+    loaded = loaded_model.load(model, image_size=image_size)
     photos.prepare_for(shape_for_photos(loaded), central_crop)
     classes = why_no_predictions = target = None
     try:

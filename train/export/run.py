@@ -16,7 +16,7 @@ from train.common.files import check_replaceable, file_names, whole_file, whole_
 from train.common.hardware import cpu_name
 from train.export import parity, report, sample_images
 from train.export.formats import select
-from train.inference import evaluation_data, given_model
+from train.inference import evaluation_data, loaded_model
 from train.inference.heads import has_head
 from train.inference.model_writing import in_float32
 from zoo.store import digest
@@ -64,7 +64,7 @@ def export(
     out, and an error at the end names them.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         formats: sequence of str, names in `train.export.formats.FORMATS`, or `"all"`.
         out: path of the folder of the exports. An earlier export in it is replaced as a
             whole.
@@ -112,7 +112,7 @@ def export(
         )
     out = pathlib.Path(out).expanduser()
     check_replaceable(out, RECORD, _files_of, "export")
-    given = given_model.load(model, image_size=image_size, features=features)
+    given = loaded_model.load(model, image_size=image_size, features=features)
     with_head = has_head(given.model)
     if with_head:
         evaluation_data.num_logits(given)

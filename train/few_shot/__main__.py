@@ -9,16 +9,12 @@ hf://org/name. Its head is left out. The classifier is that of the papers: ridge
 regression in closed form, in seconds once the features are there.
 """
 
-import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+from absl import app, flags
 
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.data import data_flags  # noqa: E402
+from train.common import command_line
+from train.data import data_flags
 
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
@@ -26,8 +22,8 @@ flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_b
 flags.DEFINE_integer(
     "image_size",
     None,
-    "Pixels a side, to which the position embeddings are resized; that of the model if "
-    "not given.",
+    "Pixels per side, to which the position embeddings are resized; that of the "
+    "model if not given.",
     lower_bound=1,
 )
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
@@ -51,10 +47,9 @@ def main(argv):
             "pass some from 1 up, such as 1,5,10."
         )
     command_line.quiet_data()
-    from train.common.errors import RunError
     from train.inference import linear_probe
 
-    try:
+    with command_line.exit_on_errors("no report was written"):
         results = linear_probe.run(
             argv[1],
             shots=sorted({int(count) for count in shots}),
@@ -63,17 +58,8 @@ def main(argv):
                 "dataset data_dir skip_corrupt seeds image_size batch_size out_dir"
             ),
         )
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; no report was written.")
     print(f"{linear_probe.table(results)}\nreport {results['report']}")
 
 
-def command():
-    """Runs the command line."""
-    command_line.run(main)
-
-
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

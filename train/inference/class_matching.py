@@ -14,28 +14,12 @@ _NAMED = 10
 
 
 def match_classes(outputs, head_names, data_names):
-    """Returns the names of a head's classes, and the class of each label of a data set.
+    """Returns the names of a head's classes, and an int32 array: of each label a class.
 
     Matched by name, ignoring case, spaces, hyphens and underscores. A head without
-    names of 1,000 or 21,843 classes has ImageNet's, matched by WordNet id (`n01440764`)
-    or name (`tench`). An equal number of classes does not mean an equal order.
-
-    Args:
-        outputs: int, the classes of the head.
-        head_names: sequence of str in the order of the head, None where unknown.
-        data_names: sequence of str in the order of the data set's labels.
-
-    Returns:
-        Tuple of the names, and an int32 array: the place in the head of each label.
-
-    Raises:
-        RunError: the head lacks a class of the data set, or its names are unknown.
-
-    Example:
-
-    >>> names, places = match_classes(3, ["cat", "dog", "Red fox"], ["red_fox", "cat"])
-    >>> names, places.tolist()
-    (('cat', 'dog', 'Red fox'), [2, 0])
+    names (`head_names` is None) of 1,000 or 21,843 classes has ImageNet's, matched by
+    WordNet id (`n01440764`) or name (`tench`). An equal number of classes does not mean
+    an equal order.
     """
     if head_names is not None:
         aliases = [(name,) for name in head_names]
@@ -66,29 +50,14 @@ def match_classes(outputs, head_names, data_names):
 
 
 def imagenet_names(outputs):
-    """Returns a tuple of the names of ImageNet's 1,000 or 21,843 classes.
-
-    Raises:
-        RunError: ImageNet has another number of classes, or their names cannot be
-            downloaded.
-    """
-    if outputs not in IMAGENET_HEADS:
-        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
+    """Returns a tuple of the names of ImageNet's 1,000 or 21,843 classes."""
     return tuple(name for _, name in _imagenet(outputs))
 
 
 def find_class(wanted, outputs, head_names):
-    """Returns the place in a head of a class that is given by name or number.
+    """Returns the index in a head of the class with a name or number `wanted`, a str.
 
-    The arguments are those of `match_classes`; `wanted` is a str.
-
-    Raises:
-        RunError: there is no such class, or several.
-
-    Example:
-
-    >>> find_class("red fox", 3, ["cat", "dog", "Red_fox"]), find_class("1", 3, None)
-    (2, 1)
+    The other arguments are those of `match_classes`.
     """
     names = [_plain(name) for name in head_names or ()]
     places = [place for place, name in enumerate(names) if name == _plain(wanted)]
@@ -116,6 +85,8 @@ def find_class(wanted, outputs, head_names):
 
 
 def _imagenet(outputs):
+    if outputs not in IMAGENET_HEADS:
+        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
     try:
         return zoo.class_names(IMAGENET_HEADS[outputs])
     except zoo.StoreError as error:

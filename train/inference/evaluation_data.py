@@ -7,35 +7,25 @@ import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
+from train.common.files import make_folder, read_json
 from train.data import registry, sources
 
 
-def load_split(given, dataset, data_dir, skip_corrupt, split):
-    """Loads a split of a data set for a model, divided as its run divided it.
+def load_split(loaded, dataset, data_dir, skip_corrupt, split):
+    """Returns a data set and a split of it by name, divided as the model's run did it.
 
-    Args:
-        given: `train.inference.given_model.GivenModel`.
-        dataset: str, see `train.data.sources.load`; None for that of the model's run.
-        data_dir: path of the TFDS data, None for the default one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        split: `"test"`, `"validation"` or `"train"`.
-
-    Returns:
-        Tuple of the `train.data.sources.splits.Source` and its `Split`.
-
-    Raises:
-        RunError: there is no data set, or the split is empty.
+    Where `dataset` is None it is that of the run.
     """
-    own = given.config.get("dataset")
+    own = loaded.config.get("dataset")
     if dataset is None and own is None:
         raise RunError(
-            f"The model {given.name} is not a run's, which would have a data set of "
+            f"The model {loaded.name} is not a run's, which would have a data set of "
             "its own: pass --dataset."
         )
     fraction = 0.0
     dataset = dataset or own
     if own is not None and _is_of_run(dataset, own):
-        fraction = given.config["validation_fraction"]
+        fraction = loaded.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
     source = sources.load(
@@ -59,23 +49,35 @@ def _is_of_run(dataset, own):
     return recipes.is_own(dataset) and names[0] == names[1]
 
 
+def report_folder(source, out_dir, name, record):
+    """Returns the folder of a report, which is made, and the model's path or name.
+
+    By default it is in runs/evaluations, where the report of another model of the same
+    name stays: the JSON file `record` in it has the `source`.
+    """
+    path = pathlib.Path(source).expanduser()
+    source = str(path.resolve() if path.exists() else source)
+    if out_dir is not None:
+        return make_folder(out_dir, "--out_dir"), source
+    folder = make_folder(pathlib.Path("runs/evaluations") / name, "--out_dir")
+    if (folder / record).exists():
+        earlier = read_json(folder / record, "remove it, or pass --out_dir")
+        # Earlier versions did not write it.
+        if (other := earlier.get("source", source)) != source:
+            raise RunError(
+                f"{folder} holds the report of another model, {other}: pass --out_dir, "
+                "or remove it."
+            )
+    return folder, source
+
+
 def center_crop(split, image_size):
     """Returns a split whose images are resized by aspect ratio and center-cropped.
 
     The image is resized until the model's image size covers 7/8 of one side and at
     most 7/8 of the other, then its center is cut out: at 224 x 224 the shorter side
-    becomes 256.
-
-    Args:
-        split: `train.data.sources.splits.Split`.
-        image_size: (height, width) in pixels.
-
-    Returns:
-        `train.data.sources.splits.Split` of images of that size.
-
-    Source:
-        big_vision, the evaluation of the ImageNet models: `resize_small(256,
-        "area")`, `central_crop(224)`.
+    becomes 256. As big_vision evaluates the ImageNet models: `resize_small(256,
+    "area")`, `central_crop(224)`.
     """
     height, width = image_size
 
@@ -93,22 +95,18 @@ def center_crop(split, image_size):
     return dataclasses.replace(split, read=read)
 
 
-def num_logits(given):
-    """Returns the number of classes that a model has logits for.
-
-    Raises:
-        RunError: the model does not end in a head that gives logits.
-    """
-    shape = given.model.output_shape
+def num_logits(loaded):
+    """Returns the number of classes; refuses models that give no logits."""
+    shape = loaded.model.output_shape
     if len(shape) != 2:
         raise RunError(
-            f"The model {given.name} has outputs of shape {shape[1:]}: give one that "
+            f"The model {loaded.name} has outputs of shape {shape[1:]}: give one that "
             "ends in a head for classes."
         )
-    activation = getattr(given.model.layers[-1], "activation", None)
+    activation = getattr(loaded.model.layers[-1], "activation", None)
     if activation is not None and activation.__name__ != "linear":
         raise RunError(
-            f"The model {given.name} ends in {activation.__name__}, where logits are "
+            f"The model {loaded.name} ends in {activation.__name__}, where logits are "
             "needed: save it with classifier_activation=None."
         )
     return shape[1]

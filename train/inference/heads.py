@@ -9,15 +9,7 @@ def has_head(model):
 
 
 def body_and_head(model):
-    """Returns the model of the features and the head; `(model, None)` without head.
-
-    Example:
-
-    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> body, head = body_and_head(model)
-    >>> body.output_shape, head.units
-    ((None, 192), 1000)
-    """
+    """Returns the model of the features and the head; `(model, None)` without head."""
     if not has_head(model):
         return model, None
     head = model.layers[-1]

@@ -22,29 +22,22 @@ _MOST_CONFIG_BYTES = 2**25
 def load_model(path):
     """Returns the `keras.Model` in a `.keras` file, without its optimizer.
 
-    Raises:
-        RunError: the file is damaged, of another kind, cannot be loaded by Keras, or
-            could run code.
-
-    Example:
-
-    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
-    >>> model.save("tiny.keras")
-    >>> load_model("tiny.keras").output_shape
-    (None, 2)
+    Refuses files that are damaged, of another kind, or could run code.
     """
     path = pathlib.Path(path)
-    config, version = _checked(path)
     try:
-        model = keras.saving.load_model(path, compile=False)
-    # Layers raise errors of any kind at a wrong config.
-    except Exception as error:
-        raise _refusal(path, _why_not(config, version, error)) from error
-    if not isinstance(model, keras.Model):
-        raise _refusal(
-            path, f"it holds a {type(model).__name__}, not a model: save a keras.Model."
-        )
-    return model
+        config, version = _checked(path)
+        try:
+            model = keras.saving.load_model(path, compile=False)
+        # Layers raise errors of any kind at a wrong config.
+        except Exception as error:
+            raise RunError(_why_not(config, version, error)) from error
+        if not isinstance(model, keras.Model):
+            kind = type(model).__name__
+            raise RunError(f"it holds a {kind}, not a model: save a keras.Model.")
+        return model
+    except RunError as error:
+        raise RunError(f"The model {path} cannot be used: {error}") from error
 
 
 def _checked(path):
@@ -54,42 +47,37 @@ def _checked(path):
         again += ", or run the command of its run again, which writes it anew"
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise _refusal(path, f"{what}: check the path.")
+        raise RunError(f"{what}: check the path.")
     try:
         if is_h5(path):
-            raise _refusal(
-                path,
+            raise RunError(
                 "it is an HDF5 file under another name: call weights .weights.h5; load "
-                "a whole model in Python and save it as .keras.",
+                "a whole model in Python and save it as .keras."
             )
         with path.open("rb") as file:
             start = file.read(16)
         if not start:
-            raise _refusal(path, f"it is empty: {again}.")
+            raise RunError(f"it is empty: {again}.")
         if not start.startswith(b"PK"):
-            raise _refusal(
-                path, f"it is no .keras file (it starts with {start!r}): {again}."
-            )
+            raise RunError(f"it is no .keras file (it starts with {start!r}): {again}.")
         with zipfile.ZipFile(path) as archive:
-            return _read(archive, path)
+            return _read(archive, path.stat().st_size)
     except DAMAGE as error:
-        raise _refusal(
-            path, f"it is damaged or cut short ({first_line(error)}): {again}."
-        ) from error
+        reason = first_line(error)
+        raise RunError(f"it is damaged or cut short ({reason}): {again}.") from error
 
 
-def _read(archive, path):
+def _read(archive, size):
     members = archive.infolist()
     names = [member.filename for member in members]
     if _CONFIG not in names or not _WEIGHTS & set(names):
-        raise _refusal(
-            path,
+        raise RunError(
             "it is a zip archive, but not of a model that Keras saved: it has no "
-            f"{_CONFIG} or no model.weights.h5.",
+            f"{_CONFIG} or no model.weights.h5."
         )
     if len(set(names)) < len(names):
         raise ValueError("two of its members have one name")
-    size, unpacked = path.stat().st_size, sum(member.file_size for member in members)
+    unpacked = sum(member.file_size for member in members)
     if unpacked > MOST_UNPACKED * size:
         raise ValueError(f"{size} bytes hold {unpacked}")
     for member in members:
@@ -103,10 +91,9 @@ def _read(archive, path):
     if not isinstance(config, dict) or "class_name" not in config:
         raise ValueError(f"{_CONFIG} names no class")
     if any(found.get("class_name") == "__lambda__" for found in _objects(config)):
-        raise _refusal(
-            path,
+        raise RunError(
             "it holds Python code in a Lambda layer, which could do anything and is "
-            "never loaded: replace the layer, and save the model again.",
+            "never loaded: replace the layer, and save the model again."
         )
     try:
         version = str(json.loads(archive.read(_METADATA))["keras_version"])
@@ -140,12 +127,8 @@ def _is_foreign(found):
         return False
     if isinstance(registered, str) and keras.saving.get_registered_object(registered):
         return False
-    return str(found["module"]).partition(".")[0] not in (
-        "keras",
-        "keras_vit",
-        "train",
-        "builtins",
-    )
+    package = str(found["module"]).partition(".")[0]
+    return package not in ("keras", "keras_vit", "train", "builtins")
 
 
 def _objects(config):
@@ -158,7 +141,3 @@ def _objects(config):
             left.extend(found.values())
         elif isinstance(found, list):
             left.extend(found)
-
-
-def _refusal(path, why):
-    return RunError(f"The model {path} cannot be used: {why}")

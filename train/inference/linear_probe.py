@@ -1,16 +1,16 @@
 """Few-shot linear probe: accuracy of a ridge regression on a model's features."""
 
-import json
 import pathlib
 
 import numpy as np
 
 import keras_vit
-from train.common.files import make_folder, write_text
+from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import given_model
+from train.inference import loaded_model
+from train.inference.evaluation_data import report_folder
 from train.reports import markdown
 
 L2 = 2.0**10
@@ -35,13 +35,13 @@ def run(
     """Fits linear classifiers on a model's features of few images, writes a report.
 
     Args:
-        model: str, see `train.inference.given_model.load`.
+        model: str, see `train.inference.loaded_model.load`.
         dataset: str, see `train.data.sources.load`.
-        data_dir: path of the TFDS data, None for the default one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
+        data_dir: the same.
+        skip_corrupt: the same.
         shots: ints, training images per class; of a class that has fewer, all.
         seeds: int, random draws of the training images.
-        image_size: int or (height, width) in pixels; by default that of the model.
+        image_size: see `train.inference.loaded_model.load`.
         batch_size: int.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-few-shot`.
@@ -60,11 +60,11 @@ def run(
 
     >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
-    given = given_model.load(model, image_size=image_size, features=True)
-    image_size = given_model.image_size_of(given)
+    loaded = loaded_model.load(model, image_size=image_size, features=True)
+    image_size = loaded_model.image_size_of(loaded)
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
-    name = f"{given.name}-{short_name(source.name)}-few-shot"
-    directory = make_folder(out_dir or pathlib.Path("runs/evaluations") / name)
+    name = f"{loaded.name}-{short_name(source.name)}-few-shot"
+    directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
     train_labels = source.train.labels()
     draws = {
@@ -72,8 +72,8 @@ def run(
         for count in shots
     }
     needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
-    _, train_features = features_of(given, pick(source.train, needed), batch_size)
-    test_labels, test_features = features_of(given, source.test, batch_size)
+    _, train_features = features_of(loaded, pick(source.train, needed), batch_size)
+    test_labels, test_features = features_of(loaded, source.test, batch_size)
 
     rows = []
     for count in shots:
@@ -97,7 +97,8 @@ def run(
             }
         )
     results = {
-        "model": given.name,
+        "model": loaded.name,
+        "source": model_source,
         "dataset": source.name,
         "image_size": list(image_size),
         "features": int(test_features.shape[1]),
@@ -106,24 +107,16 @@ def run(
         "command": command,
         "rows": rows,
     }
-    write_page(directory, results)
+    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
+    write_text(directory / "few_shot.md", page)
+    write_json(directory / "few_shot.json", results)
     return {**results, "report": str(directory / "few_shot.md")}
 
 
 def draw(labels, shots, seed):
-    """Draws training images; more shots with the same seed contain the fewer.
+    """Draws indices of training images, by class; all of a class that has fewer.
 
-    Returns:
-        Array of indices into `labels`, by class; all of a class that has fewer.
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`.
-
-    Example:
-
-    >>> labels = np.array([0, 1, 0, 1, 0])
-    >>> labels[draw(labels, 2, seed=0)]
-    array([0, 0, 1, 1])
+    More shots with the same seed contain the fewer. As in big_vision.
     """
     generator = np.random.default_rng(seed)
     draws = [
@@ -138,21 +131,8 @@ def predictions(features, labels, test_features, classes):
 
     Least squares with targets 1 for the class and -1 for the others, on features that
     are whitened by the training examples' mean and deviation, with a constant feature
-    large enough that the penalty hardly touches the bias.
-
-    Args:
-        features: floats (examples, size).
-        labels: ints (examples,).
-        test_features: floats (others, size).
-        classes: int.
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`.
-
-    Example:
-
-    >>> predictions(np.array([[-1.0], [1.0]]), np.array([0, 1]), np.array([[3.0]]), 2)
-    array([1])
+    large enough that the penalty hardly touches the bias. As in big_vision,
+    `evaluators/fewshot_lsr.py`.
     """
     features = np.asarray(features, np.float64)
     mean = features.mean(axis=0)
@@ -169,17 +149,9 @@ def predictions(features, labels, test_features, classes):
 def ridge(inputs, targets, l2):
     """Returns the weights w that minimise |inputs w - targets|^2 + l2 |w|^2.
 
-    Shapes are (examples, size), (examples, outputs) and, of the weights, (size,
+    As in big_vision, by the eigenvectors of the smaller of the two products of the
+    inputs with themselves. Shapes: (examples, size), (examples, outputs), (size,
     outputs).
-
-    Source:
-        big_vision, `evaluators/fewshot_lsr.py`: by the eigenvectors of the smaller of
-        the two products of the inputs with themselves.
-
-    Example:
-
-    >>> ridge(np.array([[3.0]]), np.array([[6.0]]), l2=1.0)
-    array([[1.8]])
     """
     examples, size = inputs.shape
     if examples >= size:
@@ -189,12 +161,12 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def features_of(given, split, batch_size):
+def features_of(loaded, split, batch_size):
     """Returns labels and features of a split, from center crops.
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = given_model.image_size_of(given)
+    size = loaded_model.image_size_of(loaded)
     bigger = tuple(round(side * 8 / 7) for side in size)
     top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
     batches = pipeline.evaluation_batches(
@@ -205,14 +177,14 @@ def features_of(given, split, batch_size):
             labels,
         )
     )
-    predictor = keras_vit.Predictor(given.model, batch_size)
-    return given_model.answers(predictor, batches, split)
+    predictor = keras_vit.Predictor(loaded.model, batch_size)
+    return loaded_model.predict(predictor, batches, split)
 
 
 def table(results):
     """Returns the accuracies of `run` as a table in Markdown."""
     return markdown.table(
-        ("Images a class", "Training images", "Accuracy", "Deviation", "Each draw"),
+        ("Images per class", "Training images", "Accuracy", "Deviation", "Each draw"),
         [
             (
                 row["shots"],
@@ -224,11 +196,3 @@ def table(results):
             for row in results["rows"]
         ],
     )
-
-
-def write_page(directory, results):
-    """Writes `few_shot.md` and `few_shot.json`."""
-    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
-    write_text(directory / "few_shot.md", page)
-    text = json.dumps(results, indent=2, ensure_ascii=False)
-    write_text(directory / "few_shot.json", f"{text}\n")

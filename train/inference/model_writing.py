@@ -10,17 +10,7 @@ from train.inference.heads import has_head
 
 
 def in_float32(model):
-    """Returns a model that computes everything in float32, with the same values.
-
-    It is the model itself where all its layers already do.
-
-    Example:
-
-    >>> embedding = keras.layers.Dense(2, dtype="mixed_bfloat16")
-    >>> images = keras.Input((3,))
-    >>> in_float32(keras.Model(images, embedding(images))).layers[-1].compute_dtype
-    'float32'
-    """
+    """Returns a model with the same values that computes in float32, or the model."""
     if all(layer.dtype_policy.name == "float32" for layer in model.layers):
         return model
 
@@ -35,12 +25,7 @@ def in_float32(model):
 
 
 def check_class_names(class_names, model):
-    """Checks that a model has a head with one class per name.
-
-    Raises:
-        ValueError: it has no head or another number of classes, or a name has a line
-            break.
-    """
+    """Raises ValueError unless a model has a head with one class per name."""
     if not has_head(model):
         raise ValueError(
             f"{model.name} has no head whose classes could have names: leave out "
@@ -62,10 +47,7 @@ def check_class_names(class_names, model):
 
 @contextlib.contextmanager
 def quiet_tensorflow():
-    """Hides TensorFlow's messages about the temporary folders that it writes to.
-
-    Warnings and errors are still logged.
-    """
+    """Hides TensorFlow's messages below warnings, of the folders that it writes to."""
     loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
 
     # Levels do not help: while it saves, TensorFlow resets that of absl.

@@ -10,7 +10,7 @@ import socket
 import filelock
 
 from train.common.errors import RunError
-from train.common.files import make_folder, remove_temporaries, write_text
+from train.common.files import make_folder, read_json, remove_temporaries, write_json
 from train.data.registry import is_same
 
 
@@ -39,16 +39,14 @@ class RunDirectory:
         """Locks the directory, which is made, and removes half-written files in it.
 
         The operating system releases the lock when the process ends, however it does.
-
-        Raises:
-            RunError: another process has the lock, or the directory cannot be written.
         """
         is_new = not self.path.exists()
         make_folder(self.path)
         lock = filelock.FileLock(self.lock)
         with contextlib.ExitStack() as stack:
             if is_new:
-                stack.callback(self._remove_if_empty)
+                # A run that was refused has written nothing.
+                stack.callback(_attempt, self.path.rmdir)
             # Before the attempt, at which some versions of filelock empty the file.
             owner = self._owner()
             try:
@@ -66,8 +64,9 @@ class RunDirectory:
             stack.callback(lock.release)
             # A soft lock, for disks without others, is the file itself.
             if not isinstance(lock, filelock.SoftFileLock):
-                # Before the release: after it, it may be another run's.
-                stack.callback(self._unlink_lock)
+                # Before the release: after it, it may be another run's. Windows does
+                # not remove open files.
+                stack.callback(_attempt, self.lock.unlink)
                 with contextlib.suppress(OSError):
                     self.lock.write_text(
                         f"process {os.getpid()} on {socket.gethostname()}",
@@ -85,16 +84,6 @@ class RunDirectory:
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
-    def _remove_if_empty(self):
-        # A run that was refused has written nothing.
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
-
-    def _unlink_lock(self):
-        # Windows does not remove open files.
-        with contextlib.suppress(OSError):
-            self.lock.unlink()
-
     def _tidy(self):
         remove_temporaries(self.path)
         remove_temporaries(self.checkpoints)
@@ -104,17 +93,9 @@ class RunDirectory:
                 path.unlink(missing_ok=True)
 
     def claim(self, settings):
-        """Writes a run's settings, or checks that the run there has the same ones.
+        """Writes all that decides a run's result, or checks that the run has the same.
 
-        Args:
-            settings: dict of everything that decides the run's result, for JSON.
-
-        Returns:
-            The directory itself.
-
-        Raises:
-            RunError: the directory cannot be written, or holds checkpoints or the model
-                of a run with other or unknown settings.
+        A run is there once it has a checkpoint or the model.
         """
         make_folder(self.path)
         self._claim(self.config, settings, "settings")
@@ -123,12 +104,7 @@ class RunDirectory:
     def claim_data(self, facts, since=None):
         """Writes the facts of a run's data, or checks that they have not changed.
 
-        Args:
-            facts: dict, for JSON.
-            since: dict of further facts, which earlier versions did not write.
-
-        Raises:
-            RunError: the directory cannot be written, or holds a run on other data.
+        `since` are further facts, which earlier versions did not write.
         """
         since = since or {}
         if self._is_begun() and self.data.exists():
@@ -139,24 +115,30 @@ class RunDirectory:
     def _claim(self, file, settings, kind):
         # Tuples become lists as they will when read back.
         settings = json.loads(json.dumps(settings))
-        if self._is_begun():
-            if not file.exists():
-                raise RunError(
-                    f"{self.path} holds a run without its {file.name}, so its {kind} "
-                    "are not known: copy that file from a backup, or pass another "
-                    "--run_dir."
-                )
-            self._compare(file, settings, kind)
-        else:
-            text = json.dumps(settings, indent=2, ensure_ascii=False)
-            write_text(file, f"{text}\n")
+        if not self._is_begun():
+            write_json(file, settings)
+            return
+        if not file.exists():
+            raise RunError(
+                f"{self.path} holds a run without its {file.name}, so its {kind} "
+                "are not known: copy that file from a backup, or pass another "
+                "--run_dir."
+            )
+        earlier = _read(file)
+        differences = [
+            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
+            for name in sorted(settings.keys() | earlier.keys())
+            if not _agree(name, earlier.get(name), settings.get(name))
+        ]
+        if differences:
+            raise RunError(
+                f"{self.path} holds a run with other {kind}: "
+                f"{', '.join(differences)}. Pass the same to continue it, or another "
+                "--run_dir."
+            )
 
     def require(self, *files):
-        """Checks that these files of a finished run exist.
-
-        Raises:
-            RunError: one is missing.
-        """
+        """Refuses a directory without these files of a finished run."""
         for file in files:
             if not file.is_file():
                 raise RunError(
@@ -165,11 +147,7 @@ class RunDirectory:
                 )
 
     def read_config(self):
-        """Returns the settings of the run, a dict, empty without their file.
-
-        Raises:
-            RunError: the file is damaged.
-        """
+        """Returns the settings of the run, a dict, empty without their file."""
         if not self.config.is_file():
             return {}
         remedy = f"pass {self.model}, which needs no settings, and --dataset"
@@ -192,20 +170,10 @@ class RunDirectory:
         # corrected command may use its directory.
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
-    def _compare(self, file, settings, kind):
-        earlier = _read(file)
-        names = sorted(settings.keys() | earlier.keys())
-        differences = [
-            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
-            for name in names
-            if not _agree(name, earlier.get(name), settings.get(name))
-        ]
-        if differences:
-            raise RunError(
-                f"{self.path} holds a run with other {kind}: "
-                f"{', '.join(differences)}. Pass the same to continue it, or another "
-                "--run_dir."
-            )
+
+def _attempt(remove):
+    with contextlib.suppress(OSError):
+        remove()
 
 
 def _agree(name, earlier, now):
@@ -221,12 +189,4 @@ def _agree(name, earlier, now):
 
 
 def _read(file, remedy="pass another --run_dir"):
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("it is not a JSON object")
-    except (ValueError, OSError, RecursionError) as error:
-        raise RunError(
-            f"{file} is damaged ({error}): copy it from a backup, or {remedy}."
-        ) from error
-    return found
+    return read_json(file, f"copy it from a backup, or {remedy}")

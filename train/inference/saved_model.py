@@ -29,8 +29,8 @@ def write_saved_model(model, folder, *, class_names=None):
 
     `tf.saved_model.load`, TensorFlow Serving (see `add_version`), `tensorflow_hub.load`
     and `tensorflow_hub.KerasLayer` open it. Images are float32 (batch, height, width,
-    channels), of any batch size. **Their size and range differ between signatures, and
-    the range is not checked**::
+    channels). **Their size and range differ between signatures, and the range is not
+    checked**::
 
         signature             takes                                 returns
         serving_default       images in [-1, 1], the model's size   logits
@@ -41,15 +41,12 @@ def write_saved_model(model, folder, *, class_names=None):
         image_feature_vector  images in [0, 1], any size            default: features
         loaded(images)        images in [0, 1], any size            the logits
 
-    The last three follow TensorFlow Hub's interface for images.
-
     - `logits` are float32 (batch, classes), before any activation of the head;
       `features` are the head's input, (batch, hidden_size or representation_size).
-      Everything is computed in float32. Without a head there is no
-      `image_classification`, and features replace logits in the table.
-    - `image_bytes` are JPEG or PNG files of any size: decoded (to grayscale for models
-      of 1 channel), rotated as their EXIF data say, and resized as for evaluation, as
-      images of any size are. Broken ones raise `tf.errors.InvalidArgumentError`.
+      Without a head there is no `image_classification`, and features replace logits.
+    - `image_bytes` are JPEG or PNG files: decoded (to grayscale for models of 1
+      channel), rotated as their EXIF data say, and resized as for evaluation, as images
+      of any size are. Broken ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, or the head's own activation.
       `label`, with `class_names` only, is the most likely class, a string (batch,).
     - `loaded(images, training=True)` turns on dropout and stochastic depth. Gradients
@@ -182,8 +179,10 @@ def _check_folder(folder):
 def _package(model, class_names):
     """Returns the object to save and its signatures."""
     *image_size, channels = model.input_shape[1:]
-    of_model_size = _images(*image_size, channels)
-    of_any_size = _images(None, None, channels)
+    of_model_size, of_any_size = (
+        tf.TensorSpec((None, *size, channels), tf.float32, name="images")
+        for size in (image_size, (None, None))
+    )
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
     body, head = body_and_head(model)
     context = lean(body)
@@ -216,48 +215,34 @@ def _package(model, class_names):
         inputs = tf.map_fn(read, image_bytes, fn_output_signature=one)
         answers = {kind: answer(inputs)}
         if head:
-            answers["probabilities"] = _probabilities(answers[kind], head.activation)
+            is_linear = head.activation is keras.activations.linear
+            activation = keras.activations.softmax if is_linear else head.activation
+            answers["probabilities"] = activation(answers[kind])
         if class_names is not None:
             largest = tf.argmax(answers[kind], axis=-1)
             answers["label"] = tf.gather(tf.constant(class_names), largest)
         return answers
-
-    def signature(answers, *takes):
-        return tf.function(answers, input_signature=takes, autograph=False)
 
     for training in (False, True):
         call.get_concrete_function(of_any_size, training=training)
     package = tf.train.Checkpoint()
     package.__call__ = call
     package.variables = [variable.value for variable in model.variables]
-    package.trainable_variables = [
-        variable.value for variable in model.trainable_variables
-    ]
+    package.trainable_variables = [one.value for one in model.trainable_variables]
     package.regularization_losses = []
     signatures = {
-        "serving_default": signature(
-            lambda images: {kind: answer(images)}, of_model_size
-        ),
-        "serve_bytes": signature(of_files, files),
-        "features": signature(
-            lambda images: {"features": features(images)}, of_model_size
-        ),
-        "image_feature_vector": signature(
-            lambda images: {"default": features(resized(images))}, of_any_size
+        "serving_default": (lambda images: {kind: answer(images)}, of_model_size),
+        "serve_bytes": (of_files, files),
+        "features": (lambda images: {"features": features(images)}, of_model_size),
+        "image_feature_vector": (
+            lambda images: {"default": features(resized(images))},
+            of_any_size,
         ),
     }
     if head:
-        signatures["image_classification"] = signature(
-            lambda images: {"default": call(images)}, of_any_size
-        )
-    return package, signatures
-
-
-def _images(*shape):
-    return tf.TensorSpec((None, *shape), tf.float32, name="images")
-
-
-def _probabilities(logits, activation):
-    if activation is keras.activations.linear:
-        activation = keras.activations.softmax
-    return activation(logits)
+        classified = (lambda images: {"default": call(images)}, of_any_size)
+        signatures["image_classification"] = classified
+    return package, {
+        name: tf.function(function, input_signature=(takes,), autograph=False)
+        for name, (function, takes) in signatures.items()
+    }

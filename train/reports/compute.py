@@ -11,26 +11,8 @@ def multiply_adds(model):
     """Returns the multiply-adds of one image: those of products and convolutions.
 
     Counted as the papers do: norms, activations, pooling and sums are left out, and
-    every token goes through every block.
-
-    Args:
-        model: a functional `keras.Model` of images of a fixed size, of keras_vit,
-            `keras.applications` or any other made of dense layers and convolutions.
-
-    Returns:
-        Int. A multiply-add is two floating-point operations.
-
-    Raises:
-        ValueError: the model takes images of any size, or has a layer with a kernel
-            of an unknown class.
-
-    Example:
-
-    >>> images = keras.Input((8, 8, 3))
-    >>> features = keras.layers.Conv2D(4, 3, padding="same")(images)
-    >>> features = keras.layers.GlobalAveragePooling2D()(features)
-    >>> multiply_adds(keras.Model(images, keras.layers.Dense(10)(features)))
-    6952
+    every token goes through every block. A model that cannot be counted is a
+    ValueError.
     """
     shape = getattr(model, "input_shape", None)
     if not isinstance(shape, tuple) or None in shape[1:]:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from train.common.files import whole_file
-from train.reports.classification import check_predictions, confused_pairs
+from train.reports.classification import confused_pairs
 
 MATRIX_CLASSES = 30
 MATRIX_EXCERPT = 20
@@ -151,27 +151,7 @@ def _label_lines(label, class_names):
 def write_predictions_picture(
     path, images, labels, probabilities, class_names, title=""
 ):
-    """Draws the first twelve images with their predicted and true classes.
-
-    Labels and probabilities are those of `check_predictions`.
-
-    Raises:
-        ValueError: the arguments do not fit each other, or images leave [-1, 1].
-    """
-    class_names = [str(name) for name in class_names]
-    labels, probabilities = check_predictions(labels, probabilities, class_names)
-    images = np.asarray(images, dtype=np.float32)
-    if images.shape[1:] != (*images.shape[1:3], 3) or len(images) != len(labels):
-        raise ValueError(
-            f"{path}: images must be of shape ({len(labels)}, height, width, 3) to go "
-            f"with the labels, got {images.shape}."
-        )
-    # Resizing with a bicubic or Lanczos kernel overshoots the range a little.
-    if not np.abs(images).max() <= 2:
-        raise ValueError(
-            f"{path}: images must be in [-1, 1], got values from {images.min():g} to "
-            f"{images.max():g}: pass them as the model sees them."
-        )
+    """Draws the first twelve images with their predicted and true classes."""
     figure, cells = _grid(len(labels), title)
     for cell, image, label, chances in zip(
         cells, images, labels, probabilities, strict=False

@@ -6,6 +6,9 @@ import urllib.parse
 
 from zoo.text import printable
 
+# The most rows of a table of classes.
+TABLE_ROWS = 100
+
 
 class Block(str):
     """Markdown, which neither templates nor tables escape."""
@@ -14,14 +17,7 @@ class Block(str):
 
 
 def render(template, **values):
-    """Renders a page; each printed value is escaped unless it is a `Block`.
-
-    Args:
-        template: `pathlib.Path` of the Jinja template. It has the functions `table`,
-            `code`, `embedded`, `result_text` and `flat` of this module, and the filters
-            `percent` and `count`.
-        **values: the template's variables.
-    """
+    """Renders the template at a path; printed values are escaped, but no `Block`."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -39,17 +35,27 @@ def render(template, **values):
 
 
 def table(header, rows):
-    """Returns a table.
-
-    Example:
-
-    >>> table(("Result", "Value"), [("steps", 10)]).splitlines()[2]
-    '| steps | 10 |'
-    """
+    """Returns a table; `header` and each of the rows are sequences of cells."""
     header, *rows = (map(_escape_unless_block, row) for row in (header, *rows))
     header = list(header)
     lines = [header, ["---"] * len(header), *rows]
     return Block("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def class_table(rows, counts):
+    """Returns the table of some classes; `counts` are the titles of their counts."""
+    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
+    return table(
+        ("Class", *ratios.values(), *counts.values()),
+        [
+            (
+                row["name"],
+                *(f"{row[key]:.2%}" for key in ratios),
+                *(f"{row[key]:,}" for key in counts),
+            )
+            for row in rows
+        ],
+    )
 
 
 def _escape_unless_block(value):
@@ -57,13 +63,7 @@ def _escape_unless_block(value):
 
 
 def escape(text):
-    r"""Returns text without its meaning in Markdown, in tables too.
-
-    Example:
-
-    >>> print(escape("a|b"))
-    a\|b
-    """
+    """Returns text without its meaning in Markdown, in tables too."""
     text = printable(" ".join(text.split()))
     text = re.sub(r"([\\`*|<>\[\]&$~#])", r"\\\1", text)
     # An underscore between letters or digits is not emphasis.
@@ -71,15 +71,7 @@ def escape(text):
 
 
 def code(text, language="sh"):
-    """Returns a code block, whose fence is longer than any in the text.
-
-    Example:
-
-    >>> print(code("ls"))
-    ```sh
-    ls
-    ```
-    """
+    """Returns a code block, whose fence is longer than any in the text."""
     text = printable(str(text).strip(), most=10_000, lines=True)
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -87,25 +79,13 @@ def code(text, language="sh"):
 
 
 def embedded(name):
-    """Returns a picture in the folder of the page.
-
-    Example:
-
-    >>> embedded("learning_curve.png")
-    '![learning curve](learning_curve.png)'
-    """
+    """Returns a picture in the folder of the page."""
     caption = escape(pathlib.Path(name).stem.replace("_", " "))
     return Block(f"![{caption}]({urllib.parse.quote(name)})")
 
 
 def result_text(name, value):
-    """Returns a result as text: shares, which are known by name, in percent.
-
-    Example:
-
-    >>> result_text("test_accuracy", 0.98333)
-    '98.33%'
-    """
+    """Returns a result as text: shares, which are known by name, in percent."""
     if isinstance(value, float):
         if any(key in name for key in ("accuracy", "_macro_", "calibration_error")):
             return f"{value:.2%}"
@@ -114,13 +94,7 @@ def result_text(name, value):
 
 
 def flat(settings, prefix=""):
-    """Yields pairs of name and value; the names of nested dicts have dots.
-
-    Example:
-
-    >>> list(flat({"model": {"num_layers": 6}, "steps": 10}))
-    [('model.num_layers', 6), ('steps', 10)]
-    """
+    """Yields pairs of name and value; the names of nested dicts have dots."""
     for key, value in settings.items():
         if isinstance(value, dict) and value:
             yield from flat(value, f"{prefix}{key}.")

@@ -16,7 +16,6 @@ from zoo.catalog.cards import CITATIONS
 
 PICTURES = ("learning_curve.png", "confusion_matrix.png", "predictions.png")
 _TEMPLATE = pathlib.Path(__file__).parent / "templates" / "model.md.jinja"
-_SHOWN_CLASSES = 100
 # The hub's type and name of each metric in the report.
 _HUB_METRICS = {
     "test_accuracy": ("accuracy", "Accuracy"),
@@ -28,15 +27,9 @@ _HUB_METRICS = {
 
 
 def model_page(card, report, pictures):
-    """Returns the README.md of a published model.
+    """Returns the README.md of a `zoo.PublishedModel`, with its run's `report.json`.
 
-    Args:
-        card: `zoo.PublishedModel`.
-        report: dict, the run's `report.json`.
-        pictures: file names of the pictures in the folder of the page.
-
-    Source:
-        https://huggingface.co/docs/hub/model-cards
+    `pictures` are file names; https://huggingface.co/docs/hub/model-cards.
     """
     height, width = card.image_size
     return markdown.render(
@@ -56,29 +49,15 @@ def model_page(card, report, pictures):
         pictures=pictures,
         keras_version=keras.__version__,
         settings=(row for row in markdown.flat(report["config"]) if row[1] is not None),
-        classes=[
-            (
-                row["name"],
-                *(f"{row[key]:.1%}" for key in ("precision", "recall", "f1")),
-                row["examples"],
-            )
-            for row in report["per_class"][:_SHOWN_CLASSES]
-        ],
+        class_table=markdown.class_table(
+            report["per_class"][: markdown.TABLE_ROWS], {"examples": "Test images"}
+        ),
+        unshown=max(card.classes - markdown.TABLE_ROWS, 0),
         citations=_citations(card),
     )
 
 
 def _header(card):
-    header = {
-        "license": card.licence,
-        "library_name": "keras_vit",
-        "pipeline_tag": "image-classification",
-        "tags": ["image-classification", "vision-transformer", "keras"],
-        "datasets": [card.data_set],
-        "metrics": ["accuracy"],
-    }
-    if card.base is not None and card.base.startswith("hf://"):
-        header["base_model"] = card.base.removeprefix("hf://").partition("@")[0]
     metrics = [
         {"type": kind, "name": label, "value": card.metrics[name]}
         for name, (kind, label) in _HUB_METRICS.items()
@@ -89,8 +68,19 @@ def _header(card):
         "dataset": {"type": card.data_set, "name": card.data_set, "split": "test"},
         "metrics": metrics,
     }
-    header["model-index"] = [{"name": card.name, "results": [result]}]
-    return header
+    base = {}
+    if card.base is not None and card.base.startswith("hf://"):
+        base["base_model"] = card.base.removeprefix("hf://").partition("@")[0]
+    return {
+        "license": card.licence,
+        "library_name": "keras_vit",
+        "pipeline_tag": "image-classification",
+        "tags": ["image-classification", "vision-transformer", "keras"],
+        "datasets": [card.data_set],
+        "metrics": ["accuracy"],
+        **base,
+        "model-index": [{"name": card.name, "results": [result]}],
+    }
 
 
 def _sizes(card):
@@ -106,10 +96,8 @@ def _sizes(card):
 
 
 def _results(card, report):
-    for name, value in (
-        *card.metrics.items(),
-        ("test_examples", report["test_examples"]),
-    ):
+    results = {**card.metrics, "test_examples": report["test_examples"]}
+    for name, value in results.items():
         # Reports of earlier versions do not name the loss.
         has_loss = name == "test_loss" and "loss_function" in report
         label = f"{name} ({report['loss_function']})" if has_loss else name

@@ -1,13 +1,12 @@
 """The report of a run or an evaluation: report.json, report.md and figures."""
 
 import json
-import math
 import os
 from pathlib import Path
 
 import numpy as np
 
-from train.common.files import write_text
+from train.common.files import write_json, write_text
 from train.reports import markdown
 from train.reports.figures import (
     draw_confusion_matrix,
@@ -15,37 +14,26 @@ from train.reports.figures import (
     draw_reliability,
 )
 
-TABLE_ROWS = 100
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
+_OWN_FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
 
 
 def write_report(run_dir, *, config, summary, results, history=None, split="test"):
-    """Writes the report of a run into its directory.
+    """Writes the report of a run into its directory, and returns all results.
 
-    Writes `confusion_matrix.png`, `learning_curve.png` (where the history holds
-    "loss", "accuracy", "val_loss", "val_accuracy" or "learning_rate"),
-    `reliability.png` (where the summary holds "calibration"), `report.md`, which also
-    shows every other PNG file of the directory, and last `report.json`. Each file
-    replaces its predecessor whole.
+    `report.md` also shows every other PNG file of the directory; `report.json` is the
+    last. Each file replaces its predecessor whole.
 
     Args:
         run_dir: directory of the run; it is made where missing.
         config: settings of the run by name; dicts in it may nest.
         summary: what `classification_summary` returned for the split; optionally with
             "calibration", what `calibration` returned.
-        results: results by name, such as "train_examples", "steps", "seconds",
-            "images_per_second" and "parameters"; "loss_function", the name of the loss;
-            and "command", the command line that reproduces the run.
+        results: results by name; "loss_function" and "command" are shown apart.
         history: `train.engine.metrics.MetricLog` of the run, None without training.
         split: name of the split, with which the names of its results begin.
-
-    Raises:
-        RunError: a file cannot be written.
-        TypeError: a setting or result is not plain data.
-        ValueError: a setting or result is not finite, or a result's name is taken.
     """
     run_dir = Path(run_dir)
-    config, results = _plain(config, "config"), _plain(results, "results")
     shares = ("accuracy", "accuracy_low", "accuracy_high")
     shares += tuple(f"top5_{share}" for share in shares)
     measured = {
@@ -53,23 +41,15 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         f"{split}_examples": summary["examples"],
         **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
     }
-    details = {
-        "config": config,
-        "absent_classes": summary["absent_classes"],
-        "per_class": summary["per_class"],
-        "confusions": summary["confusions"],
-    }
+    names = ("absent_classes", "per_class", "confusions")
+    details = {"config": config, **{name: summary[name] for name in names}}
     if "calibration" in summary:
         measured[f"{split}_calibration_error"] = summary["calibration"]["error"]
         details["calibration"] = summary["calibration"]["bins"]
-    if taken := sorted(results.keys() & details.keys()):
-        raise ValueError(
-            f"results of {run_dir} hold {taken}, which report.json needs for itself: "
-            "rename them."
-        )
-    results = measured | results
-    report = json.dumps(results | details, indent=2, ensure_ascii=False) + "\n"
-
+    # As they will be when read back; a number that is not finite is an error.
+    results, details = json.loads(
+        json.dumps([measured | results, details], allow_nan=False, default=os.fspath)
+    )
     run_dir.mkdir(parents=True, exist_ok=True)
     draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
     if history is not None:
@@ -78,38 +58,21 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         )
     if "calibration" in summary:
         draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
-    write_text(run_dir / "report.md", _page(run_dir, config, summary, results, split))
-    write_text(run_dir / "report.json", report)
-
-
-def _plain(value, name):
-    if isinstance(value, dict):
-        return {str(key): _plain(item, f"{name}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{name}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _plain(value.tolist(), name)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(
-            f"{name} is {value}, which JSON cannot hold: use None for no value."
-        )
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(
-        f"{name} is a {type(value).__name__}, which JSON cannot hold: pass a number, "
-        "a string, None, or lists and dicts of them."
-    )
+    page = _page(run_dir, details["config"], summary, results, split)
+    write_text(run_dir / "report.md", page)
+    write_json(run_dir / "report.json", results | details)
+    return results
 
 
 def _page(run_dir, config, summary, results, split):
     named = [config.get(key) for key in ("model", "dataset")]
     title = " on ".join(name for name in named if isinstance(name, str))
-    own = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
     tested = [row for row in summary["per_class"] if row["examples"]]
-    worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
+    worst = sorted(tested, key=lambda row: row["f1"])[: markdown.TABLE_ROWS]
     has_balance = "train_examples" in tested[0]
+    counts = {"examples": "Examples"}
+    if has_balance:
+        counts["train_examples"] = "In training"
     return markdown.render(
         _TEMPLATE,
         title=title or run_dir.resolve().name,
@@ -125,26 +88,23 @@ def _page(run_dir, config, summary, results, split):
         has_learning_curve=(run_dir / "learning_curve.png").exists(),
         about_curve=about_curve,
         balance=_balance(summary["per_class"]) if has_balance else None,
-        class_table=_class_table(worst, has_balance),
+        class_table=markdown.class_table(worst, counts),
         shown_classes=len(worst),
         tested_classes=len(tested),
-        confusion_table=markdown.table(
-            ("True class", "Predicted", "Count", "Share of the true class"),
-            [
-                (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
-                for row in summary["confusions"]
-            ],
+        confusion_rows=[
+            (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
+            for row in summary["confusions"]
+        ],
+        pictures=sorted(
+            {path.name for path in run_dir.glob("[!.]*.png")} - _OWN_FIGURES
         ),
-        pictures=sorted({path.name for path in run_dir.glob("[!.]*.png")} - own),
     )
 
 
 def about_curve(results):
     """Returns what the curves of training and validation loss show, in two sentences.
 
-    Args:
-        results: dict with `loss_function` and `training_only`, as of
-            `train.run.task.about_loss`.
+    The results have those of `train.run.task.about_loss`.
     """
     return markdown.escape(
         f"The loss is the one that was optimized, {results['loss_function']}, in "
@@ -160,21 +120,3 @@ def _balance(rows):
         "most": rows[counts.index(max(counts))],
         "median": float(np.median(counts)),
     }
-
-
-def _class_table(rows, has_balance):
-    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
-    counts = {"examples": "Examples"}
-    if has_balance:
-        counts["train_examples"] = "In training"
-    return markdown.table(
-        ("Class", *ratios.values(), *counts.values()),
-        [
-            (
-                row["name"],
-                *(f"{row[key]:.2%}" for key in ratios),
-                *(f"{row[key]:,}" for key in counts),
-            )
-            for row in rows
-        ],
-    )

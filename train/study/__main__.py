@@ -18,27 +18,18 @@ study.json. A study that was killed goes on when the same command is given again
 
 import dataclasses
 import functools
-import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+from absl import flags
 
-from absl import flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.run import recipe_flags  # noqa: E402
-from train.study import kinds  # noqa: E402
+from train.common import command_line
+from train.run import recipe_flags
+from train.study import kinds
 
 recipe_flags.define(
-    "the files in train/recipes and train/recipes/pretraining",
-    "that of the data set",
+    "the files in train/recipes and train/recipes/pretraining", "that of the data set"
 )
 flags.DEFINE_enum(
-    "study",
-    None,
-    kinds.names(),
-    "What the runs differ in.",
-    required=True,
+    "study", None, kinds.names(), "What the runs differ in.", required=True
 )
 flags.DEFINE_integer(
     "seeds",
@@ -83,7 +74,7 @@ flags.DEFINE_list(
 flags.DEFINE_integer(
     "shots",
     5,
-    "With --study=examples, compute or positions: training images a class of the "
+    "With --study=examples, compute or positions: training images per class of the "
     "few-shot accuracy, 0 to leave it out.",
     lower_bound=0,
 )
@@ -95,7 +86,7 @@ flags.DEFINE_string(
 def main(argv):
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study")
-    from train.study import report, studies
+    from train.study import studies
 
     given = flags.FLAGS
     names = (field.name for field in dataclasses.fields(studies.Options))
@@ -107,13 +98,8 @@ def main(argv):
         if given.run_dir is None:
             settings["run_dir"] += f"-{given.study}"
         results = studies.run(given.study, recipe, options, **settings)
-        print("\n\n".join([*report.tables(results), f"page {results['page']}"]))
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+        print("\n\n".join([*studies.tables(results), f"page {results['page']}"]))
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

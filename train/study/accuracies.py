@@ -34,13 +34,7 @@ def has_few_shot(found):
 
 
 def as_text(accuracy):
-    """Returns an accuracy as mean and deviation.
-
-    Example:
-
-    >>> as_text({"values": [0.5, 0.52], "mean": 0.51, "deviation": 0.01414})
-    '51.00% ± 1.41%'
-    """
+    """Returns an accuracy as mean and deviation."""
     text = f"{accuracy['mean']:.2%}"
     if accuracy["deviation"] is not None:
         text += f" ± {accuracy['deviation']:.2%}"
@@ -67,20 +61,18 @@ def lines(axes, found, name, across):
         color = COLORS[place % len(COLORS)]
         accuracies = [row[name] for row in rows]
         places = [across(row) for row in rows]
-        points(axes, places, accuracies, color=color, label=model)
-        means = [accuracy["mean"] for accuracy in accuracies]
-        axes.plot(places, means, color=color, linewidth=1)
+        points(axes, places, accuracies, color=color, label=model, fmt="o-", lw=1)
     axes.set_xscale("log")
     axes.legend(frameon=False)
 
 
-def points(axes, across, accuracies, **style):
+def points(axes, across, accuracies, fmt="o", **style):
     """Plots accuracies as means with their deviations."""
     axes.errorbar(
         across,
         [accuracy["mean"] for accuracy in accuracies],
         yerr=[accuracy["deviation"] or 0 for accuracy in accuracies],
-        fmt="o",
+        fmt=fmt,
         capsize=3,
         **style,
     )

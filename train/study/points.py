@@ -41,10 +41,7 @@ class Options:
 class Point:
     """One row of a study: a recipe, run with one seed or several.
 
-    Args:
-        label: str, with which the names of its runs begin.
-        recipe: `train.recipes.Recipe`; its seed is the first.
-        facts: dict of the point's own columns in `study.json`.
+    The names of its runs begin with `label`; `facts` are its columns in `study.json`.
     """
 
     label: str
@@ -52,15 +49,20 @@ class Point:
     facts: dict = dataclasses.field(default_factory=dict)
 
 
-def models_of(recipe, options):
-    """Returns pairs of name and recipe, of --models or of the recipe's own model."""
-    known = {**VARIANTS, **baselines.BASELINES}
-    found = []
-    for name in dict.fromkeys(options.models):
+def check_known(kind, names, known):
+    """Refuses names of models, positions or tasks that there are not."""
+    for name in names:
         if name not in known:
             raise RunError(
-                f"There is no model {name!r}: --models takes {', '.join(known)}."
+                f"There is no {kind} {name!r}: --{kind}s takes {', '.join(known)}."
             )
+
+
+def models_of(recipe, options):
+    """Returns pairs of name and recipe, of --models or of the recipe's own model."""
+    check_known("model", options.models, {**VARIANTS, **baselines.BASELINES})
+    found = []
+    for name in dict.fromkeys(options.models):
         one = recipe.override(model=name)
         if options.smoke:
             small = one.smoke()

@@ -1,15 +1,13 @@
 """The runs of a study: one after another, each in a directory of its own."""
 
 import dataclasses
-import json
-import pathlib
 import statistics
 import sys
 
 import keras
 
 from train.common.errors import RunError, Stopped
-from train.common.files import make_folder
+from train.common.files import make_folder, read_json
 from train.data.registry import short_name
 from train.data.sources import DataError
 from train.engine.devices import alone
@@ -18,22 +16,17 @@ from train.inference import linear_probe
 from train.inference.run_directory import RunDirectory
 from train.run import training
 
+_REMEDY = "remove it and give the command again"
+
 
 class Runs:
     """Makes the runs of a study, and reads those that are finished already.
 
     A run of a study is the same to the bit as that run alone: each begins with a fresh
     Keras session and the random numbers of its own seed. After a run that fails the
-    others are made, unless it is the first.
-
-    Args:
-        run_dir: path of the study's directory; a run is in the folder of its label.
-        total: int, how many runs there will be.
-        skips_missing_data: bool, whether to go on where the first runs have no data.
-        **settings: keyword arguments of `train.run.training.run`.
-
-    Attributes:
-        failed: dict of label to error message.
+    others are made, unless it is the first (of those that have data, with
+    `skips_missing_data`). A run is in the folder of its label; `settings` are those of
+    `train.run.training.run`.
     """
 
     def __init__(self, run_dir, *, total, skips_missing_data=False, **settings):
@@ -49,15 +42,9 @@ class Runs:
     def result(self, label, recipe, few_shot=None):
         """Returns the result of a run, which is made unless it is finished.
 
-        Args:
-            label: str, of the run.
-            recipe: `train.recipes.Recipe`.
-            few_shot: data set and images per class of a few-shot probe, None for none.
-
-        Returns:
-            Dict as in the run's `report.json`, with `run`, the label; `images`, the
-            training images, counted each time they were seen; and with a probe
-            `few_shot_accuracy`. None where the run failed.
+        It is that in `report.json`, with the label as `run`, the training images,
+        counted each time they were seen, as `images`, and with `few_shot` (data set
+        and images per class of a probe) `few_shot_accuracy`. None where the run failed.
         """
         self._begun += 1
         print(f"run {self._begun} of {self.total}: {label}", flush=True)
@@ -114,7 +101,9 @@ class Runs:
                 out_dir=folder,
                 command=self.settings.get("command", ""),
             )
-        return _read(written, lambda found: float(found["rows"][0]["mean"]))
+        return read_json(
+            written, _REMEDY, lambda found: float(found["rows"][0]["mean"])
+        )
 
 
 def measured_from_scratch(points, recipe, options, settings):
@@ -129,10 +118,7 @@ def measured_from_scratch(points, recipe, options, settings):
 def measured(runs, points, seeds, few_shot=None):
     """Makes the runs of all points, with one seed after the other.
 
-    Returns:
-        List of dicts, one for each point that has a finished run: `label`, the facts
-        of the point, `runs` (their labels), `parameters`, `images`, and as in
-        `spread` `test_accuracy` and `few_shot_accuracy` (None without a probe).
+    Returns a dict for each point that has a finished run.
     """
     results = {point.label: [] for point in points}
     for seed in range(seeds):
@@ -158,13 +144,7 @@ def measured(runs, points, seeds, few_shot=None):
 
 
 def spread(values):
-    """Returns mean and sample standard deviation, which is None of one value.
-
-    Example:
-
-    >>> spread([0.5, 0.75, 1.0])
-    {'values': [0.5, 0.75, 1.0], 'mean': 0.75, 'deviation': 0.25}
-    """
+    """Returns mean and sample standard deviation, which is None of one value."""
     return {
         "values": list(values),
         "mean": statistics.fmean(values),
@@ -175,19 +155,16 @@ def spread(values):
 def read_report(directory):
     """Returns the `report.json` of a finished run, from its `RunDirectory`."""
     directory.require(directory.results)
-    return _read(directory.results, _report_of)
+    return read_json(directory.results, _REMEDY, _report_of)
 
 
 def _report_of(found):
     float(found["test_accuracy"]), int(found["parameters"])
-    return dict(found)
+    return found
 
 
 def last_validation(path, *, best=False):
-    """Returns `validation_accuracy` and `validation_loss` of a run's last validation.
-
-    With `best` of its best one, whose weights a run with early stopping keeps.
-    """
+    """Returns accuracy and loss of a run's last validation, or of its best one."""
     log = MetricLog(RunDirectory(path).metrics)
     _, accuracies = log.series("val_accuracy")
     _, losses = log.series("val_loss")
@@ -201,13 +178,3 @@ def last_validation(path, *, best=False):
         "validation_accuracy": float(accuracies[place]),
         "validation_loss": float(losses[place]),
     }
-
-
-def _read(path, part):
-    """Returns `part` of the content of a JSON file."""
-    try:
-        return part(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
-    except (ValueError, OSError, LookupError, TypeError, RecursionError) as error:
-        raise RunError(
-            f"{path} is damaged ({error!r}): remove it and give the command again."
-        ) from error

@@ -1,12 +1,19 @@
 """Studies: several runs of a recipe that differ in one thing, and their comparison."""
 
+import pathlib
+
 from train import recipes
 from train.common.errors import RunError
+from train.common.files import read_json, write_json, write_text
 from train.engine import reproducibility
 from train.inference.run_directory import RunDirectory
 from train.recipes import pretraining
-from train.study import kinds, report
+from train.reports import figures, markdown
+from train.study import kinds
+from train.study.accuracies import has_few_shot
 from train.study.points import Options
+
+_TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 
 
 def recipe_for(study, dataset, name=None):
@@ -65,6 +72,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     >>> recipe = recipe_for("positions", "digits").smoke()
     >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
+    options, kind = options or Options(), kinds.named(study)
     devices = settings.get("devices")
     # The other hosts would find the directory locked.
     if devices is not None and devices.has_hosts:
@@ -72,26 +80,25 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             "A study is made by one machine: leave --strategy=multiworker out, or give "
             "its runs one by one to keras-vit finetune."
         )
+    directory = RunDirectory(run_dir)
     # The runs begin with new Keras sessions, and their models are loaded after them.
-    with RunDirectory(run_dir).locked(), reproducibility.preserved_state():
-        return _run(study, recipe, options or Options(), run_dir, settings)
-
-
-def _run(study, recipe, options, run_dir, settings):
-    report.claim(run_dir, study)
-    kind = kinds.named(study)
-    if kind.FROM_SCRATCH:
-        _check_from_scratch(recipe)
-    runs, found = kind.measure(recipe, options, {"run_dir": run_dir, **settings})
-    found = {
-        "study": study,
-        "dataset": recipe.dataset,
-        "command": settings.get("command", ""),
-        "shots": options.shots,
-        **found,
-        "failed": runs.failed,
-    }
-    page = report.write(run_dir, found)
+    with directory.locked(), reproducibility.preserved_state():
+        _check_directory(directory.path / "study.json", study)
+        if kind.FROM_SCRATCH:
+            _check_from_scratch(recipe)
+        runs, found = kind.measure(recipe, options, {"run_dir": run_dir, **settings})
+        found = {
+            "study": study,
+            "dataset": recipe.dataset,
+            "command": settings.get("command", ""),
+            "shots": options.shots,
+            **found,
+            "failed": runs.failed,
+        }
+        _draw(directory.path / "study.png", found)
+        page = directory.path / "study.md"
+        write_text(page, _page(found))
+        write_json(directory.path / "study.json", found)
     if runs.failed:
         label, message = next(iter(runs.failed.items()))
         raise RunError(
@@ -99,6 +106,23 @@ def _run(study, recipe, options, run_dir, settings):
             f"The same command tries those again. {label}: {message}"
         )
     return {**found, "page": str(page)}
+
+
+def tables(found):
+    """Returns the tables of a study, a list of str in Markdown."""
+    return list(kinds.named(found["study"]).tables(found))
+
+
+def _check_directory(path, study):
+    if not path.exists():
+        return
+    remedy = "remove it, the runs beside it are kept"
+    other = read_json(path, remedy, lambda found: found["study"])
+    if other != study:
+        raise RunError(
+            f"{path.parent} holds the study {other}: pass another --run_dir for "
+            f"{study}."
+        )
 
 
 def _check_from_scratch(recipe):
@@ -111,3 +135,24 @@ def _check_from_scratch(recipe):
         raise RunError(
             "The study trains all weights: leave --frozen and --lora_rank out."
         )
+
+
+def _page(found):
+    rows = found.get("chosen") or found["rows"]
+    return markdown.render(
+        _TEMPLATE,
+        **found,
+        title=kinds.named(found["study"]).TITLE,
+        tables=tables(found),
+        seeds=max((len(row["runs"]) for row in rows), default=0),
+        has_few_shot=has_few_shot(found),
+        link=markdown.Block,
+    )
+
+
+def _draw(path, found):
+    kind = kinds.named(found["study"])
+    figure = figures.new_figure(8, 4.5)
+    figures.style_axes(kind.draw(figure, found), grid=True)
+    figure.suptitle(f"{found['dataset']}: {kind.TITLE}", parse_math=False)
+    figures.save(figure, path)

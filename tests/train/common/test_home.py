@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
-from train.inference import given_model  # noqa: E402
+from train.inference import loaded_model  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
 
 
@@ -45,12 +45,12 @@ def test_what_is_written(home):
 
 def test_models(home, goldens):
     shutil.copy(goldens / "token.npz", home / "token.npz")
-    assert given_model.load("~/token.npz").name == "token"
+    assert loaded_model.load("~/token.npz").name == "token"
     keras_vit.load_model("~/token.npz").save(home / "model.keras")
-    assert given_model.load("~/model.keras").model.output_shape == (None, 10)
+    assert loaded_model.load("~/model.keras").model.output_shape == (None, 10)
     (home / "run").mkdir()
     shutil.copy(home / "model.keras", home / "run" / "model.keras")
-    assert given_model.load("~/run").name == "run"
+    assert loaded_model.load("~/run").name == "run"
 
 
 def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):
@@ -64,8 +64,8 @@ def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):
     def fetch(card):
         raise zoo.StoreError(f"would fetch {card.handle}")
 
-    monkeypatch.setattr(given_model, "fetch_card", fetch)
+    monkeypatch.setattr(loaded_model, "fetch_card", fetch)
     with pytest.raises(RunError, match="would fetch vit-b16/sam"):
-        given_model.load("vit-b16/sam")
-    given = given_model.load("./vit-b16/sam")
+        loaded_model.load("vit-b16/sam")
+    given = loaded_model.load("./vit-b16/sam")
     assert given.name == "sam" and given.model.output_shape == (None, 10)

@@ -110,7 +110,7 @@ def test_a_page_and_its_numbers(runs, tmp_path, monkeypatch, capsys):
     )
     assert "| Weights | random | imagenet |" in lines
     assert f"| Parameters | {vit().count_params():,} | 132 |" in lines
-    assert any(line.startswith("| Answered images/s | ") for line in lines)
+    assert any(line.startswith("| Images/s now | ") for line in lines)
     # The greatest difference first, and nothing of foxes, of which there are none.
     places = [lines.index(line) for line in lines if line.startswith(("| cat", "| d"))]
     assert lines[places[0]] == "| cat | 75.00% | 0.00% | 10 |"
@@ -123,7 +123,7 @@ def test_without_measuring(runs, tmp_path):
     found = comparison.compare(runs, output=tmp_path / "compare.md")
     assert found["runs"][0]["measured_images_per_second"] is None
     page = (tmp_path / "compare.md").read_text()
-    assert "Answered" not in page and "```sh" not in page
+    assert "Images/s now" not in page and "```sh" not in page
     assert json.loads((tmp_path / "compare.json").read_text()) == found
 
 
@@ -208,15 +208,15 @@ def damaged(folder, text):
         (lambda folder: folder, "has no report.json, so it holds no finished run"),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
-            "is not the report of a finished run (Expecting",
+            "report.json is damaged (JSONDecodeError('Expecting",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "is not the report of a finished run (it has no config, per_class",
+            "report.json is damaged (ValueError('it has no config, per_class",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
-            "is not the report of a finished run (",
+            "report.json is damaged (ValueError('it is not a JSON object')): give the",
         ),
     ],
 )

@@ -8,8 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import types
 
 import keras
@@ -25,11 +23,11 @@ from train import recipes
 from train.common.errors import RunError
 from train.data import sources
 from train.evaluate import evaluation, real_labels
-from train.inference import evaluation_data, given_model
+from train.inference import evaluation_data, loaded_model
 from train.inference.class_matching import match_classes
 from train.inference.run_directory import RunDirectory
-from train.reports import figures
-from train.run import training
+from train.reports import report
+from train.run import classification, training
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -37,7 +35,6 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
 )
 
-ROOT = pathlib.Path(__file__).parents[3]
 CONFIG = keras_vit.ViTConfig(
     hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )
@@ -62,16 +59,27 @@ def tiny(classes, seed=0, **options):
     return model
 
 
-@pytest.fixture(autouse=True)
-def in_short(monkeypatch):
-    """Figures are not rendered, and the throughput is that of three batches."""
-    monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
-    shortly = functools.partial(evaluation.images_per_second, seconds=0)
-    monkeypatch.setattr(evaluation, "images_per_second", shortly)
+@pytest.fixture(scope="module", autouse=True)
+def in_short():
+    """Figures are not drawn, and the throughput is that of three batches."""
+    shortly = functools.partial(loaded_model.images_per_second, seconds=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaded_model, "images_per_second", shortly)
+        for module, names in (
+            (report, ("draw_confusion_matrix", "draw_learning_curve")),
+            (report, ("draw_reliability",)),
+            (evaluation, ("write_predictions_picture",)),
+            (classification, ("write_predictions_picture", "draw_batch")),
+        ):
+            for name in names:
+                patch.setattr(
+                    module, name, lambda path, *args, **settings: path.touch()
+                )
+        yield
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory):
+def run_dir(in_short, tmp_path_factory):
     """A short run on the digits."""
     folder = tmp_path_factory.mktemp("runs") / "digits"
     recipe = recipes.for_dataset("digits").override(
@@ -165,7 +173,7 @@ def test_a_model_that_diverged_is_named(number):
         return np.array([[0.0, 1.0], [number, 0.0], [1.0, 0.0]], "float32")
 
     with pytest.raises(RunError, match="1 of 3 images are not finite: it has diverged"):
-        given_model.answers(predictor, batches, split)
+        loaded_model.predict(predictor, batches, split)
 
 
 def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
@@ -174,7 +182,7 @@ def test_files_need_no_registry(goldens, tmp_path, monkeypatch):
     monkeypatch.setattr("zoo.store.transport.BACKOFF_SECONDS", 0)
     monkeypatch.setenv("KERAS_VIT_REGISTRY", "http://127.0.0.1:9/r")
     for path in ("best.npz", "./best.npz", tmp_path / "best.npz"):
-        assert given_model.load(path).name == "best"
+        assert loaded_model.load(path).name == "best"
 
 
 def test_other_splits(run_dir, tmp_path):
@@ -185,11 +193,11 @@ def test_other_splits(run_dir, tmp_path):
     found = report_of(tmp_path)
     assert "validation_top5_accuracy" in found and "test_accuracy" not in found
     assert "144 validation examples" in (tmp_path / "report.md").read_text()
-    given = given_model.GivenModel(
+    loaded = loaded_model.LoadedModel(
         "run", None, config=RunDirectory(run_dir).read_config()
     )
     assert (
-        evaluation_data.load_split(given, None, None, False, "train")[1].num_examples
+        evaluation_data.load_split(loaded, None, None, False, "train")[1].num_examples
         == 1293
     )
 
@@ -228,10 +236,10 @@ def test_ways_to_name_a_model(run_dir, weights, tmp_path, monkeypatch):
         ("mine", "mine"),
         (str(published / "model.npz"), "model"),
     ):
-        given = given_model.load(source)
-        assert (given.name, given.class_names) == (name, digits), source
-        assert given.model.output_shape == (None, 10)
-    assert given_model.load(str(run_dir)).config["dataset"] == "digits"
+        loaded = loaded_model.load(source)
+        assert (loaded.name, loaded.class_names) == (name, digits), source
+        assert loaded.model.output_shape == (None, 10)
+    assert loaded_model.load(str(run_dir)).config["dataset"] == "digits"
 
 
 def test_another_image_size_keeps_what_the_model_computes(run_dir):
@@ -244,12 +252,12 @@ def test_another_image_size_keeps_what_the_model_computes(run_dir):
     exact.get_layer("head").kernel.assign(np.eye(16, 3))
     exact.save(path)
     images = np.random.default_rng(0).normal(size=(2, 48, 48, 3)).astype("float32")
-    given = given_model.load(str(path), image_size=48)
+    loaded = loaded_model.load(str(path), image_size=48)
     weights = path.with_suffix(".safetensors")
     keras_vit.save_released_weights(exact, weights)
     expected = keras_vit.load_model(weights, image_size=48)(images)
-    np.testing.assert_allclose(given.model(images), expected, atol=1e-6)
-    assert given.model.get_layer("encoder_block_0").activation == "gelu"
+    np.testing.assert_allclose(loaded.model(images), expected, atol=1e-6)
+    assert loaded.model.get_layer("encoder_block_0").activation == "gelu"
 
 
 def test_classes_are_matched_by_name(photos, tmp_path):
@@ -267,12 +275,11 @@ def test_classes_are_matched_by_name(photos, tmp_path):
     assert [row["examples"] for row in found["per_class"]] == [0, 5, 5, 0, 5]
     assert found["absent_classes"] == ["yellow", "grey"]
     source = sources.load(str(photos)).test
-    hits = []
-    for record, label in source.records():
-        image = tf.image.resize(source.decode(record), (32, 32)) / 127.5 - 1
-        place = [1, 2, 4][int(label)]  # Red_Hot, blue, green: capitals come first
-        hits.append(model(image[None]).numpy().argmax() == place)
-    assert found["test_accuracy"] == np.mean(hits)
+    records, labels = zip(*source.records(), strict=True)
+    images = [tf.image.resize(source.decode(one), (32, 32)) for one in records]
+    guesses = model(np.stack(images) / 127.5 - 1).numpy().argmax(axis=1)
+    places = np.array([1, 2, 4])[np.array(labels)]  # Red_Hot, blue, green
+    assert found["test_accuracy"] == np.mean(guesses == places)
 
 
 def test_imagenet_classes_by_id_and_by_name(monkeypatch):
@@ -314,23 +321,22 @@ def test_names_beside_a_model_of_ones_own(photos, tmp_path):
     for path in paths[1:]:
         keras_vit.save_released_weights(model, path)
     arguments = {"dataset": str(photos), "out_dir": tmp_path / "out"}
-    assert all(given_model.load(str(path)).class_names is None for path in paths)
+    assert all(loaded_model.load(str(path)).class_names is None for path in paths)
     with pytest.raises(RunError, match="not known.*write the names.*class_names"):
         evaluation.evaluate(str(paths[1]), **arguments)
     # As an editor leaves it, on Windows too: no line break at the end.
     names = tmp_path / "class_names.txt"
     names.write_bytes("\ufeffgreen\r\nred hot\r\nblue".encode())
     for path in paths:
-        given = given_model.load(str(path))
-        assert given.class_names == ("green", "red hot", "blue")
-    evaluation.evaluate(str(paths[1]), **arguments)
-    rows = report_of(tmp_path / "out")["per_class"]
-    assert [row["name"] for row in rows] == ["green", "red hot", "blue"]
+        loaded = loaded_model.load(str(path))
+        assert loaded.class_names == ("green", "red hot", "blue")
+    shown, places = match_classes(3, loaded.class_names, list(COLOURS))
+    assert shown == loaded.class_names and places.tolist() == [2, 0, 1]
     names.write_text("green\nblue\n")
     for path in paths:
         with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* 3"):
-            given_model.load(str(path))
-        assert given_model.load(str(path), features=True).class_names is None
+            loaded_model.load(str(path))
+        assert loaded_model.load(str(path), features=True).class_names is None
 
 
 @pytest.mark.parametrize(
@@ -346,10 +352,10 @@ def test_a_folder_has_one_validation_however_it_is_written(
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "photos").symlink_to(photos)
     config = {"dataset": "photos", "validation_fraction": 0.34}
-    given = given_model.GivenModel("run", None, None, config)
+    loaded = loaded_model.LoadedModel("run", None, None, config)
     learnt, held = (
         evaluation_data.load_split(
-            given, dataset and dataset.format(here=tmp_path), None, False, split
+            loaded, dataset and dataset.format(here=tmp_path), None, False, split
         )[1]
         for dataset, split in ((None, "train"), (written, "validation"))
     )
@@ -506,6 +512,42 @@ def test_mistakes(run_dir, weights, tmp_path):
     assert not (tmp_path / "report.json").exists()
 
 
+def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("tiny-digits-test", "report.json")
+    folder, source = evaluation_data.report_folder(weights, None, *names)
+    assert source == str(weights) and folder.is_dir()
+    (folder / "report.json").write_text(json.dumps({"source": source}))
+    for model in (weights, os.path.relpath(weights)):
+        assert evaluation_data.report_folder(model, None, *names) == (folder, source)
+    with pytest.raises(RunError, match=f"another model, {source}: pass --out_dir"):
+        evaluation_data.report_folder("vit-b16/sam", None, *names)
+    elsewhere = tmp_path / "elsewhere"
+    found = evaluation_data.report_folder("vit-b16/sam", elsewhere, *names)
+    assert found == (elsewhere, "vit-b16/sam")
+    # Reports of earlier versions do not name the model's file.
+    (folder / "report.json").write_text(json.dumps({"model": "tiny"}))
+    assert evaluation_data.report_folder("vit-b16/sam", None, *names)[0] == folder
+
+
+def test_models_that_scale_pixels_themselves(tmp_path):
+    images = keras.Input((32, 32, 3))
+    for layer in (
+        keras.layers.Rescaling(1 / 255, name="own"),
+        keras.layers.Normalization(mean=120.0, variance=3000.0, name="own"),
+    ):
+        pixels = layer(images)
+        outputs = keras.layers.Dense(10)(keras.layers.Flatten()(pixels))
+        model = keras.Model(images, outputs)
+        loaded = loaded_model.LoadedModel("net", model)
+        with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
+            loaded_model.image_size_of(loaded)
+        whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
+        whole.save(tmp_path / "whole.keras")
+        loaded = loaded_model.load(str(tmp_path / "whole.keras"))
+        assert loaded_model.image_size_of(loaded) == (32, 32)
+
+
 def test_nothing_was_held_out(weights, photos, tmp_path, monkeypatch):
     keras_vit.save_released_weights(tiny(3), tmp_path / "three.npz")
     monkeypatch.setattr(
@@ -530,25 +572,18 @@ def test_memory_that_is_full(weights, tmp_path, monkeypatch):
         evaluation.evaluate(str(weights), dataset="digits", out_dir=tmp_path)
 
 
-@pytest.mark.slow
-def test_the_command(run_dir, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "train.evaluate", str(run_dir)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_command("evaluate", run_dir)
     page = pathlib.Path("runs/evaluations/digits-digits-test/report.md")
     own = report_of(run_dir)["test_accuracy"]
     assert re.fullmatch(
         rf"test accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on all 360 images, "
         rf"report {page}\n",
-        done.stdout,
+        capsys.readouterr().out,
     )
     assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
-    assert f"python -m train.evaluate {run_dir}" in (tmp_path / page).read_text()
+    assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()
 
 
 def test_mistakes_at_the_command_line(weights, tmp_path, monkeypatch):

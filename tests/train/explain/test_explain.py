@@ -26,7 +26,7 @@ from train.explain import figures, page
 from train.explain.photos import LONGER_SIDE, Photos, shape_for_photos
 from train.explain.predictions import Classes, classes_of
 from train.explain.report import explain as write_report
-from train.inference import given_model
+from train.inference import loaded_model
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -58,7 +58,7 @@ def model_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tiny(model_file):
-    return given_model.load(model_file)
+    return loaded_model.load(model_file)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def explain_model(quick, monkeypatch):
 
     def report_of(loaded, images, out, **options):
         with monkeypatch.context() as patched:
-            patched.setattr(given_model, "load", lambda *args, **kwargs: loaded)
+            patched.setattr(loaded_model, "load", lambda *args, **kwargs: loaded)
             return write_report("tiny", images, out, **options)
 
     return report_of
@@ -403,7 +403,7 @@ def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
     model = make()
     out = tmp_path / "out"
     names = NAMES if model.output_shape[1:] == (5,) else None
-    loaded = given_model.GivenModel("tiny", model, names)
+    loaded = loaded_model.LoadedModel("tiny", model, names)
     facts = explain_model(loaded, [photos / "wide.png"], out)
     why = dict(facts["missing"])
     if facts["why_no_predictions"]:
@@ -441,7 +441,7 @@ def test_a_new_head_and_outputs_that_are_not_finite(
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=5
     )
-    loaded = given_model.GivenModel("tiny", model, NAMES)
+    loaded = loaded_model.LoadedModel("tiny", model, NAMES)
     out = tmp_path / "out"
     facts = explain_model(loaded, [photos / "wide.png"], out)
     assert "the head is new" in facts["why_no_predictions"]
@@ -470,7 +470,7 @@ def test_a_class_that_is_asked_for(explain_model, quick, tiny, photos, tmp_path)
 
 def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypatch):
     quick()
-    loaded = given_model.GivenModel("tiny", small_models.made())
+    loaded = loaded_model.LoadedModel("tiny", small_models.made())
     facts = explain_model(loaded, [photos / "wide.png"], tmp_path / "out")
     assert "has 5 classes, whose names are not known" in facts["why_no_class_names"]
     page = Page(tmp_path / "out" / "report.html")
@@ -483,7 +483,7 @@ def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypat
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=1000
     )
-    loaded = given_model.GivenModel("tiny", model)
+    loaded = loaded_model.LoadedModel("tiny", model)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     assert "KERAS_VIT_OFFLINE is set" in classes_of(loaded).why_no_names
@@ -637,7 +637,7 @@ def test_what_is_refused(model_file, photos, tmp_path):
     features = save(small_models.made(include_top=False), tmp_path / "features")
     with pytest.raises(RunError, match="has no head for classes.*Leave --class out"):
         write_report(features, [photos], out, class_name="cat")
-    many = given_model.GivenModel("many", small_models.made(channels=4))
+    many = loaded_model.LoadedModel("many", small_models.made(channels=4))
     with pytest.raises(RunError, match=r"inputs of shape \(32, 48, 4\), which no pho"):
         shape_for_photos(many)
     assert not out.exists()

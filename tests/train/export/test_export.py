@@ -29,7 +29,7 @@ from train.export import (
     sample_images,
     tflite,
 )
-from train.inference import given_model, saved_model
+from train.inference import loaded_model, saved_model
 from train.reports.classification import interval
 
 tf = pytest.importorskip("tensorflow")
@@ -405,7 +405,7 @@ def test_classes_that_are_not_the_models(tmp_path):
 
 
 def test_images_that_calibrate_are_not_compared(model_file, tmp_path):
-    given = given_model.load(model_file)
+    given = loaded_model.load(model_file)
     data = {"dataset": "digits", "data_dir": None, "skip_corrupt": False}
     data |= {"central_crop": False, "split": "train"}
     path = tmp_path / "images"

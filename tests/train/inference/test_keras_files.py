@@ -13,7 +13,7 @@ import pytest
 
 import keras_vit
 from train.common.errors import RunError
-from train.inference import given_model
+from train.inference import loaded_model
 from train.inference.keras_files import load_model
 
 CONFIG = keras_vit.ViTConfig(
@@ -33,7 +33,7 @@ def whole(tmp_path_factory):
 def refused(path):
     """Returns why a file is refused, which must be one clear error."""
     with pytest.raises(RunError) as caught:
-        given_model.load(str(path))
+        loaded_model.load(str(path))
     message = str(caught.value)
     assert str(path) in message and len(message) < 1000 and message.isprintable()
     return message
@@ -227,7 +227,7 @@ def test_what_was_compiled_with_something_of_ones_own(whole, tmp_path):
     registered = keras.saving.get_custom_objects()
     loss = registered.pop("test_keras_files>own_loss")
     try:
-        assert given_model.load(str(path)).model.output_shape == (None, 3)
+        assert loaded_model.load(str(path)).model.output_shape == (None, 3)
     finally:
         registered["test_keras_files>own_loss"] = loss
 
@@ -237,10 +237,10 @@ def test_a_run_says_how_its_model_is_written_again(whole, tmp_path):
     (run / "checkpoints").mkdir(parents=True)
     (run / "model.keras").write_bytes(whole.read_bytes()[:-100])
     with pytest.raises(RunError, match="model.keras .*command of its run again"):
-        given_model.load(str(run))
+        loaded_model.load(str(run))
     shutil.copyfile(whole, run / "model.keras")
     for damaged in ("{", "[]", "\x00"):
         (run / "config.json").write_text(damaged)
         with pytest.raises(RunError, match="config.json is damaged .*--dataset"):
-            given_model.load(str(run))
-    assert given_model.load(str(pathlib.Path(run, "model.keras"))).config == {}
+            loaded_model.load(str(run))
+    assert loaded_model.load(str(pathlib.Path(run, "model.keras"))).config == {}

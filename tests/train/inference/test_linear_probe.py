@@ -147,7 +147,7 @@ def test_a_probe_of_the_digits(weights, tmp_path):
 
 
 def test_one_draw_has_no_deviation(weights, tmp_path, monkeypatch):
-    def features_of(given, split, batch_size):
+    def features_of(loaded, split, batch_size):
         labels = np.array([int(label) for _, label in split.records()])
         return labels, np.eye(10)[labels]
 
@@ -165,7 +165,7 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     from train.data import sources
     from train.data.sources.splits import pick
     from train.data.transforms.preprocessing import squash
-    from train.inference import given_model
+    from train.inference import loaded_model
 
     split = pick(sources.load("digits").test, [3, 5, 8])
     images = np.stack(
@@ -179,8 +179,8 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     keras_file = weights.with_suffix(".keras")
     model.save(keras_file)
     for source in (weights, keras_file):
-        given = given_model.load(str(source), features=True)
-        labels, found = linear_probe.features_of(given, split, batch_size=2)
+        loaded = loaded_model.load(str(source), features=True)
+        labels, found = linear_probe.features_of(loaded, split, batch_size=2)
         np.testing.assert_allclose(found, expected, atol=1e-5)
         assert labels.tolist() == [int(label) for _, label in split.records()]
 

@@ -24,7 +24,6 @@ from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
 from train.reports import figures
 from train.run import recipe_flags, training
-from train.study import report as study_report
 from train.study import runs as study_runs
 from train.study import studies
 from train.study.kinds import compute, examples, learning_rates, positions
@@ -264,7 +263,8 @@ def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     states = random.getstate(), np.random.get_state()[1].tolist()
     try:
-        studies.run("learning_rates", DIGITS, Options(seeds=1), run_dir=tmp_path)
+        recipe = dataclasses.replace(DIGITS, learning_rates=(0.01,))
+        studies.run("learning_rates", recipe, Options(seeds=1), run_dir=tmp_path)
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
         assert (random.getstate(), np.random.get_state()[1].tolist()) == states
     finally:
@@ -374,7 +374,7 @@ def test_points():
         ("examples", DIGITS, {"subsets": ("half",)}, "--subsets has 'half'"),
         ("compute", DIGITS, {"step_counts": ("1.5",)}, "--step_counts has '1.5'"),
         ("compute", DIGITS, {"models": ("ViT-X",)}, "There is no model 'ViT-X'"),
-        ("positions", DIGITS, {"positions": ("3d",)}, "no position embeddings '3d'"),
+        ("positions", DIGITS, {"positions": ("3d",)}, "There is no position '3d'"),
         (
             "positions",
             DIGITS.override(model="BiT-R50x1"),
@@ -389,7 +389,12 @@ def test_points():
         ),
         ("compute", DIGITS.override(frozen=True), {}, "leave --frozen and"),
         ("vtab", DIGITS, {}, "--dataset=digits: pass --dataset=vtab"),
-        ("vtab", VTAB, {"tasks": ("mnist",)}, "There is no task 'mnist' of VTAB"),
+        (
+            "vtab",
+            VTAB,
+            {"tasks": ("mnist",)},
+            "There is no task 'mnist': --tasks takes",
+        ),
         ("learning_rates", VTAB, {}, "pass a --validation_fraction"),
     ],
 )
@@ -528,7 +533,10 @@ def test_home_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "study.json").write_text(json.dumps({"study": "other"}))
     with pytest.raises(RunError, match="holds the study other"):
-        study_report.claim("~/", "one")
+        studies.run("learning_rates", DIGITS, run_dir="~/")
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(RunError, match="study.json is damaged .*'study'.* remove it"):
+        studies.run("learning_rates", DIGITS, run_dir="~/")
 
 
 def test_rates_of_the_command_line():

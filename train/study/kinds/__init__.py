@@ -14,13 +14,7 @@ import pkgutil
 
 
 def names():
-    """Returns the names of the studies, without importing them.
-
-    Example:
-
-    >>> names()
-    ['compute', 'examples', 'learning_rates', 'positions', 'vtab']
-    """
+    """Returns the names of the studies, without importing them."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 

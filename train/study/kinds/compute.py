@@ -67,26 +67,12 @@ def _widths(recipe):
 
 
 def training_flops(multiply_adds_of_image, images):
-    """Returns the floating-point operations of a training, two per multiply-add.
-
-    The images are counted each time they are seen.
-
-    Example:
-
-    >>> training_flops(10, 3)
-    180
-    """
+    """Returns the operations of a training; images count each time they are seen."""
     return 2 * _PASSES * multiply_adds_of_image * images
 
 
 def unit_of(flops):
-    """Returns the size and the name of the unit for some numbers of operations.
-
-    Example:
-
-    >>> unit_of([5 * 10**13, 2 * 10**15])
-    (1000000000000000, 'petaFLOPs')
-    """
+    """Returns the size and the name of the unit for some numbers of operations."""
     most = max(flops)
     unit = next((unit for unit in _PREFIXES if unit <= most), min(_PREFIXES))
     return unit, f"{_PREFIXES[unit]}FLOPs"
@@ -97,7 +83,7 @@ def tables(found):
     unit, name = unit_of([row["flops"] for row in found["rows"]])
     yield accuracies.table(
         found,
-        ("Model", "Multiply-adds of an image", "Images in training", name),
+        ("Model", "Multiply-adds per image", "Images in training", name),
         lambda row: (
             row["model"],
             f"{row['multiply_adds']:,}",
@@ -106,8 +92,8 @@ def tables(found):
         ),
     )
     yield (
-        f"{name}: two operations a multiply-add of products and convolutions, for the "
-        "forward pass and twice that for the backward pass, for all images."
+        f"{name}: two operations per multiply-add of products and convolutions, for "
+        "the forward pass and twice that for the backward pass, for all images."
     )
 
 

@@ -38,13 +38,7 @@ def points_of(recipe, options, total):
 
 
 def subset_sizes(subsets, total):
-    """Returns the numbers of images in subsets of `total` images, ascending.
-
-    Example:
-
-    >>> subset_sizes(["100%", "10%", "300"], 1293)
-    [129, 300, 1293]
-    """
+    """Returns the numbers of images in subsets of `total` images, ascending."""
     sizes = set()
     for text in subsets:
         try:

@@ -44,15 +44,7 @@ def measure(recipe, options, settings):
 def best_rate(rows):
     """Returns the learning rate of the highest validation accuracy.
 
-    Of equal accuracies the lower loss decides, and then the order of the rows. The
-    accuracy on the test images has no part in it.
-
-    Example:
-
-    >>> rows = [(0.01, 0.5, 1.0), (0.03, 0.75, 0.9), (0.06, 0.75, 0.8)]
-    >>> names = ("learning_rate", "validation_accuracy", "validation_loss")
-    >>> best_rate([dict(zip(names, row)) for row in rows])
-    0.06
+    Of equal accuracies the lower loss decides, and then the order of the rows.
     """
     best = max(
         rows, key=lambda row: (row["validation_accuracy"], -row["validation_loss"])

@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from train.common.errors import RunError
 from train.reports.figures import BLUE
 from train.study import accuracies
-from train.study.points import Point, config_of
+from train.study.points import Point, check_known, config_of
 from train.study.runs import measured_from_scratch
 
 TITLE = "position embeddings"
@@ -25,28 +24,13 @@ POSITIONS = {
 
 def measure(recipe, options, settings):
     """Makes one run per position embedding."""
-    points = points_of(recipe, options)
-    return measured_from_scratch(points, recipe, options, settings)
+    return measured_from_scratch(points_of(recipe, options), recipe, options, settings)
 
 
 def points_of(recipe, options):
-    """Returns the points, one per position embedding.
-
-    Example:
-
-    >>> from train.recipes import for_dataset
-    >>> from train.study.points import Options
-    >>> points = points_of(for_dataset("digits"), Options(positions=("none", "1d")))
-    >>> [point.recipe.model.position_embedding for point in points]
-    ['none', 'learned']
-    """
+    """Returns the points, one per position embedding."""
     config = config_of(recipe)
-    for name in options.positions:
-        if name not in POSITIONS:
-            raise RunError(
-                f"There are no position embeddings {name!r}: --positions takes "
-                f"{', '.join(POSITIONS)}."
-            )
+    check_known("position", options.positions, POSITIONS)
     points = []
     for name in dict.fromkeys(options.positions):
         kind, place = POSITIONS[name]

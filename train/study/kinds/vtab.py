@@ -1,11 +1,13 @@
 """The 19 tasks of VTAB-1k and the means of its groups."""
 
+import numpy as np
+
 from train.common.errors import RunError
 from train.data.sources import vtab
 from train.reports import markdown
 from train.study import accuracies
-from train.study.points import Point
-from train.study.runs import Runs, measured, spread
+from train.study.points import Point, check_known
+from train.study.runs import Runs, measured
 
 TITLE = "VTAB-1k"
 FROM_SCRATCH = False
@@ -48,12 +50,7 @@ def points_of(recipe, options):
             f"The study of VTAB cannot use --dataset={recipe.dataset}: pass "
             "--dataset=vtab."
         )
-    for task in options.tasks:
-        if task not in vtab.TASKS:
-            raise RunError(
-                f"There is no task {task!r} of VTAB: --tasks takes "
-                f"{', '.join(vtab.TASKS)}."
-            )
+    check_known("task", options.tasks, vtab.TASKS)
     tasks = options.tasks or tuple(vtab.TASKS)
     if options.smoke and not options.tasks:
         tasks = tuple(tasks[0] for tasks in vtab.GROUPS.values())
@@ -66,23 +63,13 @@ def points_of(recipe, options):
 
 
 def group_means(accuracies):
-    """Returns mean accuracies and numbers of tasks by group of VTAB, and of all.
-
-    Example:
-
-    >>> group_means({"dtd": 0.5, "cifar100": 0.75, "eurosat": 1.0})[0]
-    {'natural': 0.625, 'specialized': 1.0, 'mean': 0.75}
-    """
-    groups = {**vtab.GROUPS, "mean": tuple(vtab.TASKS)}
+    """Returns mean accuracies and numbers of tasks by group of VTAB, and of all."""
     done = {
         group: [accuracies[task] for task in tasks if task in accuracies]
-        for group, tasks in groups.items()
+        for group, tasks in {**vtab.GROUPS, "mean": tuple(vtab.TASKS)}.items()
     }
-    counts = {group: len(values) for group, values in done.items()}
-    if counts["mean"] == len(vtab.TASKS):
-        return vtab.mean_by_group(accuracies), counts
-    means = {group: spread(values)["mean"] for group, values in done.items() if values}
-    return means, counts
+    means = {group: float(np.mean(done[group])) for group in done if done[group]}
+    return means, {group: len(values) for group, values in done.items()}
 
 
 def tables(found):

@@ -1,10 +1,11 @@
-"""Loads a model by directory, file or name, and computes its outputs for a data set."""
+"""Loads a model by directory, file or name; its outputs for a data set, its speed."""
 
 import contextlib
 import dataclasses
 import os
 import pathlib
 import re
+import time
 
 import keras
 import numpy as np
@@ -29,7 +30,7 @@ LESS_MEMORY = "lower --batch_size or --image_size."
 
 
 @dataclasses.dataclass(frozen=True)
-class GivenModel:
+class LoadedModel:
     """A loaded model and its metadata.
 
     Args:
@@ -58,7 +59,7 @@ def load(source, *, image_size=None, features=False):
             those of `pre_logits` where the model has it.
 
     Returns:
-        `GivenModel`.
+        `LoadedModel`.
 
     Raises:
         RunError: there is no such model, it is damaged, or it cannot be used.
@@ -74,7 +75,10 @@ def load(source, *, image_size=None, features=False):
         if card is None and path.is_dir() and not (path / registry.CARD).is_file():
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
-                return _of_run(run, image_size, features)
+                run.require(run.model)
+                name, config = _name(path.resolve().name), run.read_config()
+                loaded = _of_keras_file(run.model, image_size, features)
+                return dataclasses.replace(loaded, name=name, config=config)
         if path.suffix == ".keras":
             return _of_keras_file(path, image_size, features)
         return _of_weights(source, card, image_size, features)
@@ -82,17 +86,10 @@ def load(source, *, image_size=None, features=False):
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
 
-def answers(predictor, batches, split):
+def predict(predictor, batches, split):
     """Returns labels (examples,) and outputs (examples, ...) of a split, in its order.
 
-    Args:
-        predictor: `keras_vit.Predictor`.
-        batches: `tf.data.Dataset` of (images, labels), made from the split.
-        split: `train.data.sources.splits.Split`.
-
-    Raises:
-        RunError: an image cannot be decoded, the memory is full, or an output is not
-            finite.
+    `batches` is a `tf.data.Dataset` of the split's (images, labels).
     """
     all_labels, all_outputs = [], []
     with (
@@ -114,12 +111,45 @@ def answers(predictor, batches, split):
     return np.concatenate(all_labels), outputs
 
 
-def image_size_of(loaded):
-    """Returns the (height, width) of a model's images of three channels.
+def images_per_second(predictors, *, rounds=1, seconds=1.0):
+    """Returns the images per second of each predictor, by its median batch.
 
-    Raises:
-        RunError: the model takes other inputs, or several sizes.
+    Both are dicts by name. The predictors take turns of at least so many seconds, so
+    that other load of the machine affects all of them. Each is compiled before.
     """
+    batches = {}
+    for name, predictor in predictors.items():
+        shape = (predictor.batch_size, *predictor.model.input_shape[1:])
+        batches[name] = np.zeros(shape, "float32")
+        predictor(batches[name])
+    times = {name: [] for name in predictors}
+    for _ in range(rounds):
+        for name, predictor in predictors.items():
+            turn = []
+            while len(turn) < 3 or sum(turn) < seconds:
+                started = time.perf_counter()
+                predictor(batches[name])
+                turn.append(time.perf_counter() - started)
+            times[name] += turn
+    return {
+        name: predictor.batch_size / float(np.median(times[name]))
+        for name, predictor in predictors.items()
+    }
+
+
+def image_size_of(loaded):
+    """Returns (height, width); refuses models of other than three channels in [-1, 1].
+
+    Keras's own models have layers that take pixels up to 255, and far smaller numbers
+    would all look alike to them.
+    """
+    for layer in loaded.model.layers:
+        if _takes_bytes(layer):
+            raise RunError(
+                f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
+                "255, but images come in [-1, 1]: save a model that calls it on "
+                "keras.layers.Rescaling(127.5, 127.5)(images)."
+            )
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
         raise RunError(
@@ -129,12 +159,10 @@ def image_size_of(loaded):
     return shape[1:3]
 
 
-def _of_run(run, image_size, features):
-    run.require(run.model)
-    loaded = _of_keras_file(run.model, image_size, features)
-    return dataclasses.replace(
-        loaded, name=_name(run.path.resolve().name), config=run.read_config()
-    )
+def _takes_bytes(layer):
+    if isinstance(layer, keras.layers.Rescaling):
+        return np.abs(layer.scale).max() < 0.1
+    return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
 def _of_keras_file(path, image_size, features):
@@ -147,7 +175,7 @@ def _of_keras_file(path, image_size, features):
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
-    return GivenModel(_name(path.stem), model, _names_beside(path, model, features))
+    return LoadedModel(_name(path.stem), model, _names_beside(path, model, features))
 
 
 def _names_beside(path, model, features):
@@ -191,13 +219,13 @@ def _of_weights(source, card, image_size, features):
     if card is None:
         card = _card(source, file)
     if isinstance(card, zoo.PublishedModel):
-        return GivenModel(card.name, model, card.class_names)
+        return LoadedModel(card.name, model, card.class_names)
     class_names = None
     if file.is_file():
         class_names = _names_beside(file, model, features)
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
-    return GivenModel(_name(place), model, class_names)
+    return LoadedModel(_name(place), model, class_names)
 
 
 def _card(source, folder):
