@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import functools
 import math
@@ -31,6 +33,7 @@ RELEASED = {
     "resnet_padding": "same",
     "resnet_epsilons": "released",
 }
+_Released = collections.namedtuple("Semantics", RELEASED, defaults=RELEASED.values())
 CHOICES = {
     "activation": ("gelu_tanh", "gelu"),
     "resnet_padding": ("same", "symmetric"),
@@ -59,8 +62,7 @@ class ViTConfig:
             stage of a hybrid's ResNet; empty for the root convolution alone. Read from
             the file only together with `patch_size`.
         resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
-        activation: `"gelu_tanh"` as released, or `"gelu"` for the exact one of the
-            error function.
+        activation: `"gelu_tanh"` as released, or `"gelu"`, the exact one.
         layer_norm_epsilon: float added to the variance, 1e-6 as released.
         resnet_padding: of a hybrid's convolutions and pooling: `"same"` as released,
             which adds odd padding at the bottom and right, or `"symmetric"`.
@@ -72,9 +74,8 @@ class ViTConfig:
             `"relative"` for one per offset between two tokens in each block's
             attention, see `SelfAttention`; or `"none"`.
         position_embedding_at: where `"learned"` and `"2d"` ones are added: `"stem"`
-            for before the dropout that comes before the first block, as released,
-            `"every_layer"` for before each block, of its own, or
-            `"every_layer_shared"` for the same before each block.
+            for before the first dropout, as released, `"every_layer"` for before each
+            block, of its own, or `"every_layer_shared"` for the same before each block.
         input_mean: floats, one per channel of images in [0, 1]; 0.5 as released.
         input_std: floats, one per channel: the arrays of a file take
             (image - mean) / std. Models of `keras_vit` take images in [-1, 1] whatever
@@ -84,12 +85,11 @@ class ViTConfig:
         ValueError: a value is not one of the choices, or does not fit the others.
 
     Source:
-        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2. What
-        other sources compute: `models_vit.py` and `models_resnet.py` of the released
-        code, `ViTConfig` of transformers, `vision_transformer_hybrid.py` of timm.
+        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
+        `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
+        transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
-
     >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
     ...                    patch_size=8)
     >>> config.grid_size((32, 48))
@@ -123,8 +123,8 @@ class ViTConfig:
         if self.layer_norm_epsilon is not None:
             _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
         self._check_inputs()
-        added = self.position_embedding in ("learned", "2d")
-        if not added and self.position_embedding_at != "stem":
+        is_added = self.position_embedding in ("learned", "2d")
+        if not is_added and self.position_embedding_at != "stem":
             raise ValueError(
                 f"position_embedding={self.position_embedding!r} is not added to "
                 "tokens: leave out "
@@ -135,23 +135,17 @@ class ViTConfig:
         if self.patch_size is not None:
             height, width = pair(self.patch_size, "patch_size")
             self._set("patch_size", height if height == width else (height, width))
-        if self.patch_size is None and (self.is_hybrid or self.resnet_width != 64):
+        elif self.is_hybrid or self.resnet_width != 64:
             raise ValueError(
                 "resnet_stages and resnet_width go with patch_size: pass it as well, "
                 "or leave these to the file."
             )
         if self.resnet_stages is not None:
-            stages = (
+            stages = [
                 positive_int(n, "each of resnet_stages") for n in self.resnet_stages
-            )
+            ]
             self._set("resnet_stages", tuple(stages))
-        for name in (
-            "hidden_size",
-            "num_layers",
-            "num_heads",
-            "mlp_dim",
-            "resnet_width",
-        ):
+        for name in (*SIZES[:4], "resnet_width"):
             if getattr(self, name) is not None:
                 self._set(name, positive_int(getattr(self, name), name))
         if self.hidden_size and self.num_heads and self.hidden_size % self.num_heads:
@@ -242,12 +236,12 @@ class ViTConfig:
 
     def with_defaults(self, other: ViTConfig) -> ViTConfig:
         """Returns the config with what is None in it as in another one."""
-        names = {*SIZES, *RELEASED} - {"resnet_stages", "resnet_width"}
-        open_ = {name for name in names if getattr(self, name) is None}
-        if self.patch_size is None:
-            open_ |= {"resnet_stages", "resnet_width"}
+        missing = [name for name in (*SIZES, *RELEASED) if getattr(self, name) is None]
+        # A patch size means a ResNet of its own, or none.
+        resnet = {"resnet_stages", "resnet_width"}
+        names = {*missing, *resnet} if self.patch_size is None else {*missing} - resnet
         return dataclasses.replace(
-            self, **{name: getattr(other, name) for name in open_}
+            self, **{name: getattr(other, name) for name in names}
         )
 
     def completed(
@@ -259,22 +253,17 @@ class ViTConfig:
             of_file: `ViTConfig` that a file describes, None without one.
             source: str, what the file is called in an error.
 
-        Returns:
-            `ViTConfig`.
-
         Raises:
-            ValueError: the file computes something else, or a size
-                is given neither here nor there.
+            ValueError: the file computes something else, or a size is given neither
+                here nor there.
 
         Example:
-
         >>> ARCHITECTURES["ViT-B_16"].completed().activation
         'gelu_tanh'
         """
         known = Semantics() if of_file is None else of_file
         found = self.with_defaults(known)
-        missing = [name for name in SIZES[:5] if getattr(found, name) is None]
-        if missing:
+        if missing := [name for name in SIZES[:5] if getattr(found, name) is None]:
             raise ValueError(
                 f"The ViTConfig has no {', '.join(missing)}: pass all sizes, or the "
                 "weights of a file that has them."
@@ -300,14 +289,10 @@ class ViTConfig:
             image_size: int or (height, width) in pixels.
             name: str, what the model is called in an error.
 
-        Returns:
-            Tuple (rows, columns).
-
         Raises:
             ValueError: the image cannot be cut into whole patches.
 
         Example:
-
         >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
         (14, 14)
         """
@@ -343,17 +328,13 @@ class ViTConfig:
             representation_size: int or None, width of `pre_logits`.
             class_token: bool, whether there is a class token.
 
-        Returns:
-            int.
-
         Example:
-
         >>> row = ARCHITECTURES["ViT-B_16"]
         >>> row.count_parameters(image_size=224, classes=1000)
         86567656
         """
-        grid = self.grid_size(image_size)
-        return _count(self, grid, classes, representation_size, class_token)
+        positions = math.prod(self.grid_size(image_size)) + class_token
+        return _count(self, positions, classes, representation_size, class_token)
 
 
 Architecture = ViTConfig
@@ -369,82 +350,54 @@ def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
         **named: values by name.
 
     Example:
-
     >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
     {'layer_norm_epsilon': (1e-12, 1e-06)}
     """
-    if len(values) > len(RELEASED):
-        raise TypeError(f"Semantics() takes {len(RELEASED)} values, got {len(values)}.")
-    in_order = dict(zip(RELEASED, values, strict=False))
-    if twice := in_order.keys() & named.keys():
-        raise TypeError(f"Semantics() got {', '.join(sorted(twice))} twice.")
-    given = in_order | named
-    if unknown := given.keys() - RELEASED.keys():
-        raise TypeError(f"Semantics() takes no {', '.join(sorted(unknown))}.")
-    if nulls := [name for name, value in given.items() if value is None]:
+    computed = _Released(*values, **named)._asdict()
+    if nulls := [name for name, value in computed.items() if value is None]:
         raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
-    return ViTConfig(**RELEASED | given)
+    return ViTConfig(**computed)
 
 
 @functools.cache
-def _count(config, grid, classes, representation_size, class_token):
+def _count(config, positions, classes, representation_size, class_token):
     patch_height, patch_width = pair(config.patch_size, "patch_size")
-    # Features of the arrays that have a field of their own are in the config.
-    given = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
-    given["pre_logits"] = representation_size is not None
-    optional = {name for name in given if given[name]}
     sizes = {
         **config.sizes,
         "head_size": config.hidden_size // config.num_heads,
         "patch_height": patch_height,
         "patch_width": patch_width,
         "channels": 3,
-        "positions": math.prod(grid) + class_token,
+        "positions": positions,
         "classes": classes,
         "representation_size": representation_size,
     }
-    arrays = released_names.layout(config.num_layers, config.resnet_stages, optional)
-    return sum(
-        math.prod(released_names.value(symbol, sizes) for symbol in shape)
-        for shape in arrays.values()
-    )
+    # Features of the arrays that have a field of their own are in the config.
+    features = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    features["pre_logits"] = representation_size
+    optional = {name for name in features if features[name]}
+    return released_names.count(sizes, optional)
 
 
 def positive_int(value, name: str, hint: str = "") -> int:
-    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
-
-    Raises:
-        ValueError: it is not one.
-    """
-    number = _positive_or_zero(value)
+    """Returns `value` as a positive int; `name` and `hint` begin and end the error."""
+    try:
+        number = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = 0
     if number < 1:
         raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
     return number
 
 
 def pair(size, name: str) -> tuple[int, int]:
-    """Returns an int or a pair as (height, width); `name` begins the error.
-
-    Raises:
-        ValueError: `size` is neither.
-    """
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    sides = tuple(_positive_or_zero(side) for side in sides)
-    if len(sides) != 2 or min(sides) < 1:
-        raise ValueError(
-            f"{name} must be a positive int or a (height, width) pair of them, "
-            f"got {size!r}."
-        )
-    return sides
-
-
-def _positive_or_zero(value):
-    if isinstance(value, (bool, np.bool_)):
-        return 0
-    try:
-        return max(operator.index(value), 0)
-    except TypeError:
-        return 0
+    """Returns an int or a pair as (height, width); `name` begins the error."""
+    sides = size if isinstance(size, (tuple, list)) else (size, size)
+    with contextlib.suppress(ValueError):
+        if len(sides) == 2:
+            return tuple(positive_int(side, name) for side in sides)
+    what = "a positive int or a (height, width) pair of them"
+    raise ValueError(f"{name} must be {what}, got {size!r}.")
 
 
 def _check_number(name, value, positive):

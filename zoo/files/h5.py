@@ -17,12 +17,7 @@ _DEEPEST = 20
 
 
 class H5(OpenFile):
-    """An open `.h5` file.
-
-    Raises:
-        CheckpointError: there is no such file, it is of another kind, damaged, or
-            holds anything but plain arrays.
-    """
+    """An open `.h5` file."""
 
     def __init__(self, path: str | os.PathLike):
         import h5py

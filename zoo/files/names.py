@@ -111,12 +111,8 @@ _PARTS = 3
 class Row(NamedTuple):
     """One array under every name it has, None where a library has no such array.
 
-    Args:
-        released: str; numbers in names are {block}, {stage} and {unit}.
-        axes: str, an einops pattern from PyTorch's axes to the released ones, or "".
-        timm: str or None; with [i] it is the i-th third of an array.
-        transformers: str or None.
-        keras_hub: str or None.
+    Numbers in names are {block}, {stage} and {unit}; [i] means the i-th third of an
+    array. `axes` is an einops pattern from PyTorch's axes to the released ones, or "".
     """
 
     released: str
@@ -147,16 +143,7 @@ TABLE = tuple(
 
 
 class Rearranged:
-    """An array with its axes changed by an einops pattern when it is read.
-
-    Args:
-        source: array, or `zoo.files.archive.StoredArray`.
-        pattern: str.
-        num_heads: int, the size of the axis "head".
-
-    Raises:
-        ValueError: the array has not these axes.
-    """
+    """An array with its axes changed by an einops pattern when it is read."""
 
     def __init__(self, source, pattern: str, num_heads: int):
         import einops
@@ -168,15 +155,9 @@ class Rearranged:
         try:
             self.shape = einops.rearrange(stand_in, pattern, **self._sizes).shape
         except einops.EinopsError as error:
-            heads = f", of {num_heads} heads" if self._sizes else ""
-            raise ValueError(
-                f"expected the axes {pattern.partition(' -> ')[0]}{heads}"
-            ) from error
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
+            axes = pattern.partition(" -> ")[0]
+            raise ValueError(f"expected the axes {axes}") from error
+        self.ndim = len(self.shape)
 
     def __array__(self, dtype=None, copy=None):
         import einops
@@ -186,17 +167,7 @@ class Rearranged:
 
 
 def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[str]]:
-    """Gives arrays their released names and axes.
-
-    Args:
-        column: `"timm"`, `"transformers"` or `"keras_hub"`.
-        arrays: dict of that library's name to array or `zoo.files.archive.StoredArray`.
-        num_heads: int.
-
-    Returns:
-        A dict of released name to array, each read when it is used, and a list of
-        problems: unknown names and arrays of other axes.
-    """
+    """Returns arrays under their released names and axes, and a list of problems."""
     found, problems = {}, []
     for name, array in arrays.items():
         rows = list(_rows(column, name))
@@ -216,16 +187,7 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
 
 
 def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
-    """Gives released arrays the names and axes of another library.
-
-    Args:
-        column: `"timm"` or `"transformers"`.
-        arrays: mapping of released name to array.
-        num_heads: int.
-
-    Raises:
-        ValueError: the library has no such array.
-    """
+    """Returns released arrays under the names and axes of another library."""
     found: dict[str, object] = {}
     for released, array in arrays.items():
         name = foreign_name(column, released)
@@ -247,13 +209,7 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
 
 
 def foreign_name(column: str, released: str) -> str | None:
-    """Returns the array in another library that holds a released one, None if none.
-
-    Example:
-        >>> from zoo.files import names
-        >>> names.foreign_name("timm", "Transformer/encoderblock_3/LayerNorm_0/scale")
-        'blocks.3.norm1.weight'
-    """
+    """Returns a library's name of the array that holds a released one, or None."""
     for row, numbers in _rows("released", released):
         name = getattr(row, column)
         return name and _PART.sub("", name).format(**_shifted(numbers, -1))

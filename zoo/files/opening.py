@@ -15,18 +15,10 @@ FILES_IN_FOLDERS = (SAFETENSORS, shards.INDEX, "model.npz", "model.weights.h5")
 
 
 def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
-    """Opens a file, or the one in a folder; its first bytes decide on the kind.
-
-    Raises:
-        CheckpointError: there is no such file, a folder holds none or several, or it is
-            of another kind or damaged.
-    """
+    """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
-        found = [
-            os.path.join(path, name)
-            for name in FILES_IN_FOLDERS
-            if os.path.isfile(os.path.join(path, name))
-        ]
+        files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
+        found = [file for file in files if os.path.isfile(file)]
         if len(found) != 1:
             held = sorted(os.listdir(path))[:_MOST_LISTED]
             raise CheckpointError(

@@ -1,11 +1,10 @@
-"""Reader of checkpoints in several `.safetensors` files with an index."""
+"""Reader of a checkpoint in several `.safetensors` files with an index."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import re
-from collections.abc import Mapping
 
 from zoo.files import description
 from zoo.files.archive import CheckpointError, StoredArray
@@ -22,10 +21,6 @@ _MOST_LISTED = 20
 class Shards:
     """The open files of one checkpoint, with the interface of `Safetensors`.
 
-    Raises:
-        CheckpointError: the index cannot be read, names files that are not beside it,
-            or other arrays than these hold; one of them is damaged.
-
     Source: `save_pretrained(folder, max_shard_size=...)` of transformers.
     """
 
@@ -41,7 +36,11 @@ class Shards:
         )
         self._files = {name: Safetensors(folder / name) for name in names}
         self._refuse(self._misplaced())
-        self.metadata: Mapping[str, str] = self._merge_metadata()
+        self.metadata: dict[str, str] = {}
+        for name, file in self._files.items():
+            for entry, text in file.metadata.items():
+                if self.metadata.setdefault(entry, text) != text:
+                    self._refuse([f"the header of {name} says another {entry}"])
 
     @property
     def keys(self) -> list[str]:
@@ -54,29 +53,17 @@ class Shards:
 
     def _misplaced(self):
         """Yields the differences between the index and the files."""
-        held = {name: set(file.keys) for name, file in self._files.items()}
-        for key, name in self._places.items():
-            if key not in held[name]:
-                yield f"{name} does not hold {key}"
-        for name, keys in held.items():
-            for key in sorted(keys):
-                place = self._places.get(key)
-                if place is None:
-                    yield f"{name} holds {key}, which it does not name"
-                elif place != name:
-                    yield f"{name} holds {key}, which it places in {place}"
-
-    def _merge_metadata(self):
-        merged: dict[str, str] = {}
-        for name, file in self._files.items():
-            for entry, text in file.metadata.items():
-                if merged.setdefault(entry, text) != text:
-                    self._refuse([f"the header of {name} says another {entry}"])
-        return merged
+        held = {(key, name) for name, file in self._files.items() for key in file.keys}
+        places = self._places.items()
+        for key, name in sorted(places - held):
+            yield f"{name} does not hold {key}"
+        for key, name in sorted(held - places):
+            place = self._places.get(key)
+            where = f"places in {place}" if place else "does not name"
+            yield f"{name} holds {key}, which it {where}"
 
     def _refuse(self, problems):
-        problems = list(problems)
-        if problems:
+        if problems := list(problems):
             more = len(problems) - _MOST_LISTED
             listed = "; ".join(problems[:_MOST_LISTED])
             raise CheckpointError(

@@ -42,8 +42,8 @@ _SIZE_TOLERANCE = 0.02
 _MOST_BYTES = 20 * 10**9
 _TRANSFERS = ".transfers"
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-# Before a process that waits for another one says so, and before it gives up where
-# nothing is received.
+# Before a process that waits for another one prints that, and before it gives up where
+# that one receives nothing.
 _NOTICE_SECONDS = 3
 _STALL_SECONDS = 600
 # Unfinished downloads older than this are deleted.
@@ -74,11 +74,7 @@ def cache_dir() -> pathlib.Path:
 
 
 def cached() -> list[CachedFile]:
-    """Returns the downloaded files by path; files copied there by hand are not listed.
-
-    Raises:
-        StoreError: a record is unreadable.
-    """
+    """Returns the downloaded files by path, without those copied there by hand."""
     records = sorted(cache_dir().glob("*.json"))
     files = (record.with_name(record.name.removesuffix(".json")) for record in records)
     return [_record(file) for file in files if file.is_file()]
@@ -130,11 +126,11 @@ def fetch(
     if os.path.exists(path):
         _check_cached(path, source, file_size, sha256)
         return path
-    by_hand = f"Download {source} by hand and save it as {path}."
+    by_hand = f"Or else: Download {source} by hand and save it as {path}."
     if offline():
         raise StoreError(
-            f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it, "
-            f"or else: {by_hand}"
+            f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it. "
+            f"{by_hand}"
         )
     with _cache_explained(source, path, file_size, by_hand):
         _download(source, path, file_size, sha256, most_bytes)
@@ -142,18 +138,10 @@ def fetch(
 
 
 def latest(url: str, most_bytes: int) -> bytes:
-    """Downloads a small file that may change, each time.
+    """Downloads a small file that may change, each time, and returns its bytes.
 
-    Args:
-        url: str, `http(s)://`.
-        most_bytes: int, more are refused.
-
-    Returns:
-        bytes; those of the last download with `KERAS_VIT_OFFLINE`, and, with a
-        warning, where the network or the server fails.
-
-    Raises:
-        StoreError: it is not available and never was; the cache cannot be written.
+    The copy of the last download is returned with `KERAS_VIT_OFFLINE`, and, with a
+    warning, where the network, the server or the cache fails.
     """
     from zoo.store import transport
 
@@ -164,20 +152,19 @@ def latest(url: str, most_bytes: int) -> bytes:
                 f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
             )
         return copy.read_bytes()
-    with _cache_explained(url, copy, None, ""):
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:
-            part = transport.Part(pathlib.Path(folder, "part"), url)
-            try:
+    beside = {"dir": copy.parent, "prefix": ".latest-"}
+    try:
+        with _cache_explained(url, copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(**beside) as folder:
+                part = transport.Part(pathlib.Path(folder, "part"), url)
                 transport.download(part, None, most_bytes)
                 os.replace(part.path, copy)
-            except transport.TransferError as error:
-                if not copy.is_file():
-                    raise StoreError(str(error)) from error
-                warnings.warn(
-                    f"{error} The copy of the last download is used.", stacklevel=2
-                )
-        return copy.read_bytes()
+    except StoreError as error:
+        if not copy.is_file():
+            raise
+        warnings.warn(f"{error} The copy of the last download is used.", stacklevel=2)
+    return copy.read_bytes()
 
 
 def latest_copy(url: str) -> pathlib.Path:
@@ -275,7 +262,10 @@ def _download(url, path, file_size, sha256, most_bytes):
 
     folder = path.parent / _TRANSFERS
     folder.mkdir(parents=True, exist_ok=True)
-    part = transport.Part(folder / f"{path.name}.part", _mirrored(url))
+    mirror, server = os.environ.get("KERAS_VIT_MIRROR"), url
+    if mirror and url.startswith(f"{_BUCKETS}/"):
+        server = mirror.rstrip("/") + url.removeprefix(_BUCKETS)
+    part = transport.Part(folder / f"{path.name}.part", server)
     _sweep(folder)
     with _locked(url, part):
         if os.path.exists(path):  # by the process that held the lock
@@ -310,55 +300,40 @@ def _keep(part, file):
     part.delete()
 
 
-def _mirrored(url):
-    mirror = os.environ.get("KERAS_VIT_MIRROR")
-    if mirror and url.startswith(_BUCKETS + "/"):
-        return mirror.rstrip("/") + url[len(_BUCKETS) :]
-    return url
-
-
 @contextlib.contextmanager
 def _locked(url, part):
     """Holds the lock of a download; the system releases that of a killed process."""
     import filelock
 
     lock = filelock.FileLock(part.path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=_NOTICE_SECONDS)
-    except filelock.Timeout:
-        waiting = f"Waiting for another process to download {url}"
-        print(printable(waiting), file=sys.stderr)
-        _wait(lock, url, part)
+    seconds, size = _NOTICE_SECONDS, None
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=seconds)
+        except filelock.Timeout as error:
+            if size == part.size:
+                raise StoreError(
+                    f"Another process holds {lock.lock_file} and has received nothing "
+                    f"of {url} for {seconds} seconds: end that process and try again."
+                ) from error
+            if size is None:
+                waiting = f"Waiting for another process to download {url}"
+                print(printable(waiting), file=sys.stderr)
+            seconds, size = _STALL_SECONDS, part.size
     try:
         yield
     finally:
         lock.release()
 
 
-def _wait(lock, url, part):
-    """Waits for a lock as long as its holder receives bytes."""
-    import filelock
-
-    size = None
-    while not lock.is_locked:
-        size, before = part.size, size
-        if size == before:
-            raise StoreError(
-                f"Another process holds {lock.lock_file} and has received nothing of "
-                f"{url} for {_STALL_SECONDS} seconds: end that process and try again."
-            )
-        with contextlib.suppress(filelock.Timeout):
-            lock.acquire(timeout=_STALL_SECONDS)
-
-
 def _sweep(folder):
     """Deletes downloads that were begun long ago and never finished."""
     import filelock
 
-    from zoo.store import transport
+    from zoo.store.part import Part
 
     for note in folder.glob("*.part.json"):
-        part = transport.Part(note.with_suffix(""), "")
+        part = Part(note.with_suffix(""), "")
         lock = filelock.FileLock(part.path.with_suffix(".lock"))
         with contextlib.suppress(FileNotFoundError, filelock.Timeout):
             if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
@@ -367,7 +342,7 @@ def _sweep(folder):
 
 
 @contextlib.contextmanager
-def _cache_explained(url, path, file_size, by_hand):
+def _cache_explained(url, path, file_size=None, by_hand=""):
     """Turns errors of the network and the cache into `StoreError`."""
     from zoo.store import transport
 
@@ -376,7 +351,7 @@ def _cache_explained(url, path, file_size, by_hand):
     except StoreError:
         raise
     except transport.TransferError as error:
-        raise StoreError(f"{error} Or else: {by_hand}") from error
+        raise StoreError(f"{error} {by_hand}".rstrip()) from error
     except OSError as error:
         if error.errno in FULL_DISK:
             size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
