@@ -90,10 +90,10 @@ class ViTConfig:
         transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
-    >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
-    ...                    patch_size=8)
-    >>> config.grid_size((32, 48))
-    (4, 6)
+        >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
+        ...                    patch_size=8)
+        >>> config.grid_size((32, 48))
+        (4, 6)
     """
 
     hidden_size: int | None = None
@@ -123,12 +123,11 @@ class ViTConfig:
         if self.layer_norm_epsilon is not None:
             _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
         self._check_inputs()
-        is_added = self.position_embedding in ("learned", "2d")
-        if not is_added and self.position_embedding_at != "stem":
+        kind, place = self.position_embedding, self.position_embedding_at
+        if kind not in ("learned", "2d") and place != "stem":
             raise ValueError(
-                f"position_embedding={self.position_embedding!r} is not added to "
-                "tokens: leave out "
-                f"position_embedding_at={self.position_embedding_at!r}."
+                f"position_embedding={kind!r} is not added to tokens: leave out "
+                f"position_embedding_at={place!r}."
             )
 
     def _check_sizes(self):
@@ -140,11 +139,9 @@ class ViTConfig:
                 "resnet_stages and resnet_width go with patch_size: pass it as well, "
                 "or leave these to the file."
             )
-        if self.resnet_stages is not None:
-            stages = [
-                positive_int(n, "each of resnet_stages") for n in self.resnet_stages
-            ]
-            self._set("resnet_stages", tuple(stages))
+        if self.is_hybrid:
+            name, stages = "each of resnet_stages", self.resnet_stages
+            self._set("resnet_stages", tuple(positive_int(n, name) for n in stages))
         for name in (*SIZES[:4], "resnet_width"):
             if getattr(self, name) is not None:
                 self._set(name, positive_int(getattr(self, name), name))
@@ -205,10 +202,8 @@ class ViTConfig:
     @property
     def has_released_positions(self) -> bool:
         """Whether its position embeddings are those of released files."""
-        return (self.position_embedding, self.position_embedding_at) == (
-            "learned",
-            "stem",
-        )
+        kind, place = self.position_embedding, self.position_embedding_at
+        return kind == "learned" and place == "stem"
 
     @property
     def is_hybrid(self) -> bool:
@@ -228,11 +223,9 @@ class ViTConfig:
 
     def differences(self, other: ViTConfig) -> dict[str, tuple]:
         """Returns the fields that differ: {name: (this one's value, the other's)}."""
-        return {
-            field.name: (getattr(self, field.name), getattr(other, field.name))
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != getattr(other, field.name)
-        }
+        ours, theirs = vars(self), vars(other)
+        names = [name for name in ours if ours[name] != theirs[name]]
+        return {name: (ours[name], theirs[name]) for name in names}
 
     def with_defaults(self, other: ViTConfig) -> ViTConfig:
         """Returns the config with what is None in it as in another one."""
@@ -240,9 +233,8 @@ class ViTConfig:
         # A patch size means a ResNet of its own, or none.
         resnet = {"resnet_stages", "resnet_width"}
         names = {*missing, *resnet} if self.patch_size is None else {*missing} - resnet
-        return dataclasses.replace(
-            self, **{name: getattr(other, name) for name in names}
-        )
+        given = {name: getattr(other, name) for name in names}
+        return dataclasses.replace(self, **given)
 
     def completed(
         self, of_file: ViTConfig | None = None, source: str = "the weights"
@@ -258,8 +250,8 @@ class ViTConfig:
                 here nor there.
 
         Example:
-        >>> ARCHITECTURES["ViT-B_16"].completed().activation
-        'gelu_tanh'
+            >>> ARCHITECTURES["ViT-B_16"].completed().activation
+            'gelu_tanh'
         """
         known = Semantics() if of_file is None else of_file
         found = self.with_defaults(known)
@@ -293,8 +285,8 @@ class ViTConfig:
             ValueError: the image cannot be cut into whole patches.
 
         Example:
-        >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
-        (14, 14)
+            >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
+            (14, 14)
         """
         height, width = pair(image_size, "image_size")
         # SAME padding: every halving of the ResNet rounds up.
@@ -329,9 +321,9 @@ class ViTConfig:
             class_token: bool, whether there is a class token.
 
         Example:
-        >>> row = ARCHITECTURES["ViT-B_16"]
-        >>> row.count_parameters(image_size=224, classes=1000)
-        86567656
+            >>> row = ARCHITECTURES["ViT-B_16"]
+            >>> row.count_parameters(image_size=224, classes=1000)
+            86567656
         """
         positions = math.prod(self.grid_size(image_size)) + class_token
         return _count(self, positions, classes, representation_size, class_token)
@@ -350,8 +342,8 @@ def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
         **named: values by name.
 
     Example:
-    >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
-    {'layer_norm_epsilon': (1e-12, 1e-06)}
+        >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
+        {'layer_norm_epsilon': (1e-12, 1e-06)}
     """
     computed = _Released(*values, **named)._asdict()
     if nulls := [name for name, value in computed.items() if value is None]:

@@ -63,15 +63,10 @@ _IN_BLOCK = {
     "MlpBlock_3/Dense_0": ("mlp.fc1", "intermediate.dense", "mlp/dense_1"),
     "MlpBlock_3/Dense_1": ("mlp.fc2", "output.dense", "mlp/dense_2"),
 }
-_IN_UNIT = {
-    "conv1": "conv1",
-    "gn1": "norm1",
-    "conv2": "conv2",
-    "gn2": "norm2",
-    "conv3": "conv3",
-    "gn3": "norm3",
-    "conv_proj": "downsample.conv",
-    "gn_proj": "downsample.norm",
+_IN_UNIT = {"conv_proj": "downsample.conv", "gn_proj": "downsample.norm"} | {
+    f"{released}{number}": f"{timm}{number}"
+    for released, timm in (("conv", "conv"), ("gn", "norm"))
+    for number in (1, 2, 3)
 }
 _BLOCKS = (
     "blocks.{block}.",
@@ -132,14 +127,13 @@ def _row(released):
     return Row(released, axes, *(name and name + end for name, end in names))
 
 
-TABLE = tuple(
-    _row(
-        released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/").replace(
-            "block1/unit1/", "block{stage}/unit{unit}/"
-        )
-    )
-    for released in layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
-)
+def _template(released):
+    released = released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/")
+    return released.replace("block1/unit1/", "block{stage}/unit{unit}/")
+
+
+_EVERY_ARRAY = layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
+TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 
 
 class Rearranged:
@@ -231,19 +225,14 @@ def _pattern(template):
 
 
 _PATTERNS = {
-    column: [
-        (row, _pattern(getattr(row, column))) for row in TABLE if getattr(row, column)
-    ]
-    for column in Row._fields
-    if column != "axes"
+    column: [(row, _pattern(row[place])) for row in TABLE if row[place]]
+    for place, column in enumerate(Row._fields)
 }
 
 
 def _shifted(numbers, direction):
-    return {
-        name: number + direction * _RELEASED_START[name]
-        for name, number in numbers.items()
-    }
+    """Returns the numbers in a name as another library counts them."""
+    return {name: n + direction * _RELEASED_START[name] for name, n in numbers.items()}
 
 
 def _third(array, number):

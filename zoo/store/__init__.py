@@ -66,17 +66,14 @@ class CachedFile:
 
 def cache_dir() -> pathlib.Path:
     """Returns the folder of the downloads, which may not exist yet."""
-    cache = os.environ.get("KERAS_VIT_CACHE")
-    if not cache:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        cache = os.path.join(base, "keras_vit")
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    cache = os.environ.get("KERAS_VIT_CACHE") or os.path.join(base, "keras_vit")
     return pathlib.Path(cache).expanduser()
 
 
 def cached() -> list[CachedFile]:
     """Returns the downloaded files by path, without those copied there by hand."""
-    records = sorted(cache_dir().glob("*.json"))
-    files = (record.with_name(record.name.removesuffix(".json")) for record in records)
+    files = (note.with_suffix("") for note in sorted(cache_dir().glob("*.json")))
     return [_record(file) for file in files if file.is_file()]
 
 
@@ -252,8 +249,7 @@ def _check_cached(path, url, file_size, sha256):
             f"{path} has {size} bytes but {record.size} were downloaded from "
             f"{url}: delete it and fetch again."
         )
-    found = record.sha256 if record else None
-    _check_content(path, url, file_size, sha256, found)
+    _check_content(path, url, file_size, sha256, record and record.sha256)
 
 
 def _download(url, path, file_size, sha256, most_bytes):
