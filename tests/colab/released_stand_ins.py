@@ -9,7 +9,6 @@ import numpy as np
 
 import keras_vit
 import zoo
-import zoo
 from zoo.catalog import index_file
 
 # What stands in the index beside `Row`'s own columns is not read.
