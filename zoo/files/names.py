@@ -1,92 +1,23 @@
 """Names and axes of the released arrays in timm, transformers and keras-hub.
 
-One table for reading and writing, one row per layer. PyTorch's libraries store dense
-layers as (outputs, inputs), convolutions as (outputs, inputs, height, width), and
-heads and head size of the attention in one axis; keras-hub stores all as released.
-Every change is an einops pattern, so what is written is read back to the last bit.
+One table for reading and writing, `names.csv`, with one row per layer; [i] stands for
+the i-th third of an array. PyTorch's libraries store dense layers as (outputs, inputs),
+convolutions as (outputs, inputs, height, width), and heads and head size of the
+attention in one axis; keras-hub stores all as released. Every change is an einops
+pattern, so what is written is read back to the last bit.
 """
 
 from __future__ import annotations
 
+import csv
+import pathlib
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from zoo.released_names import (
-    BLOCK,
-    CLASS_TOKEN,
-    OPTIONAL_ARRAYS,
-    OPTIONAL_BLOCK_ARRAYS,
-    POSITION_EMBEDDING,
-    layout,
-)
+from zoo.released_names import BLOCK, OPTIONAL_ARRAYS, OPTIONAL_BLOCK_ARRAYS, layout
 
-_PATCHES = "layers/vi_t_patching_and_embedding"
-_ENCODER = "layers/vi_t_encoder"
-# Released layer or array -> the same in timm, transformers and keras-hub, None where a
-# library has no such array. [i] stands for the i-th third of an array.
-_WHOLE = {
-    CLASS_TOKEN: ("cls_token", "embeddings.cls_token", f"{_PATCHES}/vars/0"),
-    POSITION_EMBEDDING: (
-        "pos_embed",
-        "embeddings.position_embeddings",
-        f"{_PATCHES}/position_embedding/vars/0",
-    ),
-    "embedding": (
-        "patch_embed.proj",
-        "embeddings.patch_embeddings.projection",
-        f"{_PATCHES}/patch_embedding",
-    ),
-    "Transformer/encoder_norm": ("norm", "layernorm", f"{_ENCODER}/layer_norm"),
-    "pre_logits": ("pre_logits.fc", "pooler.dense", "intermediate_layer"),
-    "head": ("head", "classifier", "output_dense"),
-    "conv_root": ("patch_embed.backbone.stem.conv", None, None),
-    "gn_root": ("patch_embed.backbone.stem.norm", None, None),
-}
-_IN_BLOCK = {
-    "LayerNorm_0": ("norm1", "layernorm_before", "layer_norm_1"),
-    **{
-        f"MultiHeadDotProductAttention_1/{name}": (
-            f"attn.qkv[{number}]",
-            f"attention.attention.{name}",
-            f"mha/{name}_dense",
-        )
-        for number, name in enumerate(("query", "key", "value"))
-    },
-    "MultiHeadDotProductAttention_1/out": (
-        "attn.proj",
-        "attention.output.dense",
-        "mha/output_dense",
-    ),
-    "LayerNorm_2": ("norm2", "layernorm_after", "layer_norm_2"),
-    "MlpBlock_3/Dense_0": ("mlp.fc1", "intermediate.dense", "mlp/dense_1"),
-    "MlpBlock_3/Dense_1": ("mlp.fc2", "output.dense", "mlp/dense_2"),
-}
-_IN_UNIT = {"conv_proj": "downsample.conv", "gn_proj": "downsample.norm"} | {
-    f"{released}{number}": f"{timm}{number}"
-    for released, timm in (("conv", "conv"), ("gn", "norm"))
-    for number in (1, 2, 3)
-}
-_BLOCKS = (
-    "blocks.{block}.",
-    "encoder.layer.{block}.",
-    f"{_ENCODER}/encoder_layers/vi_t_encoder_block_{{block}}/",
-)
-_UNITS = "patch_embed.backbone.stages.{stage}.blocks.{unit}."
-_LAYERS = (
-    _WHOLE
-    | {
-        f"{BLOCK}_{{block}}/{released}": tuple(
-            name and prefix + name for prefix, name in zip(_BLOCKS, names, strict=True)
-        )
-        for released, names in _IN_BLOCK.items()
-    }
-    | {
-        f"block{{stage}}/unit{{unit}}/{released}": (_UNITS + timm, None, None)
-        for released, timm in _IN_UNIT.items()
-    }
-)
 _TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
 _KERAS = {"kernel": "/vars/0", "scale": "/vars/0", "bias": "/vars/1"}
 # The axes in PyTorch's libraries and the released ones, by the end of released names.
@@ -115,6 +46,17 @@ class Row(NamedTuple):
     timm: str | None
     transformers: str | None
     keras_hub: str | None
+
+
+def _layers():
+    """Returns {released layer or array: [its name in each library, or None]}."""
+    path = pathlib.Path(__file__).with_name("names.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return {released: [name or None for name in names] for released, *names in rows}
+
+
+_LAYERS = _layers()
 
 
 def _row(released):

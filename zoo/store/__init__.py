@@ -33,6 +33,7 @@ import time
 import warnings
 
 from zoo.files.description import MALFORMED
+from zoo.store.part import Part, TransferError
 from zoo.text import PrintableError, brief, printable
 
 _BUCKETS = "https://storage.googleapis.com"
@@ -40,7 +41,6 @@ _BUCKETS = "https://storage.googleapis.com"
 _SIZE_TOLERANCE = 0.02
 # For files of unknown size; larger than any model that is read here.
 _MOST_BYTES = 20 * 10**9
-_TRANSFERS = ".transfers"
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 # Before a process that waits for another one prints that, and before it gives up where
 # that one receives nothing.
@@ -149,12 +149,11 @@ def latest(url: str, most_bytes: int) -> bytes:
                 f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
             )
         return copy.read_bytes()
-    beside = {"dir": copy.parent, "prefix": ".latest-"}
     try:
         with _cache_explained(url, copy):
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(**beside) as folder:
-                part = transport.Part(pathlib.Path(folder, "part"), url)
+            with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+                part = Part(pathlib.Path(folder, "part"), url)
                 transport.download(part, None, most_bytes)
                 os.replace(part.path, copy)
     except StoreError as error:
@@ -217,7 +216,7 @@ def _cached_path(url):
 
 
 def _record_path(path):
-    return path.with_name(path.name + ".json")
+    return path.with_name(f"{path.name}.json")
 
 
 def _record(path):
@@ -256,12 +255,12 @@ def _download(url, path, file_size, sha256, most_bytes):
     """Downloads a URL beside its final name, checks it and moves it there."""
     from zoo.store import transport
 
-    folder = path.parent / _TRANSFERS
+    folder = path.parent / ".transfers"
     folder.mkdir(parents=True, exist_ok=True)
     mirror, server = os.environ.get("KERAS_VIT_MIRROR"), url
     if mirror and url.startswith(f"{_BUCKETS}/"):
         server = mirror.rstrip("/") + url.removeprefix(_BUCKETS)
-    part = transport.Part(folder / f"{path.name}.part", server)
+    part = Part(folder / f"{path.name}.part", server)
     _sweep(folder)
     with _locked(url, part):
         if os.path.exists(path):  # by the process that held the lock
@@ -283,7 +282,7 @@ def _download(url, path, file_size, sha256, most_bytes):
 
 def _keep(part, file):
     """Moves a checked part to its final name, after its record."""
-    note = part.path.with_name(part.path.name + ".record")
+    note = part.path.with_name(f"{part.path.name}.record")
     record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
     try:
         note.write_text(json.dumps(record))
@@ -326,39 +325,35 @@ def _sweep(folder):
     """Deletes downloads that were begun long ago and never finished."""
     import filelock
 
-    from zoo.store.part import Part
-
     for note in folder.glob("*.part.json"):
         part = Part(note.with_suffix(""), "")
-        lock = filelock.FileLock(part.path.with_suffix(".lock"))
         with contextlib.suppress(FileNotFoundError, filelock.Timeout):
             if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
-                with lock.acquire(timeout=0):
+                with filelock.FileLock(part.path.with_suffix(".lock"), timeout=0):
                     part.delete()
 
 
 @contextlib.contextmanager
 def _cache_explained(url, path, file_size=None, by_hand=""):
     """Turns errors of the network and the cache into `StoreError`."""
-    from zoo.store import transport
-
     try:
         yield
     except StoreError:
         raise
-    except transport.TransferError as error:
+    except TransferError as error:
         raise StoreError(f"{error} {by_hand}".rstrip()) from error
     except OSError as error:
-        if error.errno in FULL_DISK:
-            size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
-            raise StoreError(
-                f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
-                "some space, or set KERAS_VIT_CACHE to a folder on another disk."
-            ) from error
-        raise StoreError(
+        text = (
             f"Cannot write to the cache {path.parent} ({error}): set KERAS_VIT_CACHE "
             "to a folder that can be written."
-        ) from error
+        )
+        if error.errno in FULL_DISK:
+            size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
+            text = (
+                f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
+                "some space, or set KERAS_VIT_CACHE to a folder on another disk."
+            )
+        raise StoreError(text) from error
 
 
 def _check_download(part, url, file_size, sha256, first):

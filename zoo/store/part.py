@@ -9,11 +9,16 @@ import pathlib
 import re
 
 from zoo.files.description import MALFORMED
+from zoo.text import PrintableError
 
 # Where these say that the server decompresses a stored file, its length and checksum
 # are those of the compressed one.
 _ENCODINGS = ("content-encoding", "x-goog-stored-content-encoding")
 _IDENTITIES = ("etag", "last-modified", "x-goog-hash")
+
+
+class TransferError(PrintableError, OSError):
+    """A transfer that failed; its text says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +37,9 @@ class Part:
         """The stored headers, empty where they are damaged or of another URL."""
         with contextlib.suppress(FileNotFoundError, *MALFORMED):
             note = json.loads(self._note.read_text())
-            headers = note["headers"].items()
-            if note["url"] == self.url and all(
-                type(text) is str for _, text in headers
-            ):
-                return dict(headers)
+            headers = dict(note["headers"])
+            are_text = all(type(text) is str for text in headers.values())
+            return headers if are_text and note["url"] == self.url else {}
         return {}
 
     @property

@@ -19,8 +19,7 @@ import tqdm
 import urllib3
 import urllib3.exceptions
 
-from zoo.store.part import Part, content_length
-from zoo.text import PrintableError
+from zoo.store.part import Part, TransferError, content_length
 
 # Attempts after the first; the pauses between them double.
 RETRIES = 4
@@ -41,10 +40,6 @@ _MOST_REDIRECTS = 10
 # Enough to recognise a web page.
 _PAGE_BYTES = 512
 _BUSY = (408, 429, 500, 502, 503, 504)
-
-
-class TransferError(PrintableError, OSError):
-    """A transfer that failed; its text says why and what to do."""
 
 
 class _NoAnswerError(TransferError):
