@@ -157,8 +157,8 @@ class ViTConfig:
             )
 
     def _check_inputs(self):
-        for name in ("input_mean", "input_std"):
-            values = getattr(self, name)
+        mean, std = self.input_mean, self.input_std
+        for name, values in (("input_mean", mean), ("input_std", std)):
             if values is None:
                 continue
             if not isinstance(values, (tuple, list)) or not values:
@@ -168,7 +168,6 @@ class ViTConfig:
             for value in values:
                 _check_number(name, value, positive=name == "input_std")
             self._set(name, tuple(map(float, values)))
-        mean, std = self.input_mean, self.input_std
         if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError(
                 f"input_mean has {len(mean)} channels and input_std has {len(std)}: "
@@ -293,15 +292,15 @@ class ViTConfig:
         sides = [math.ceil(side / self._stem_stride) for side in (height, width)]
         patch = pair(self.patch_size, "patch_size")
         if any(side % step for side, step in zip(sides, patch, strict=True)):
-            nearest = tuple(
-                max(round(side / step), 1) * step
-                for side, step in zip((height, width), self.stride, strict=True)
+            rows, columns = self.stride
+            nearest = (
+                max(round(height / rows), 1) * rows,
+                max(round(width / columns), 1) * columns,
             )
-            step = self.stride[0] if self.stride[0] == self.stride[1] else self.stride
             raise ValueError(
                 f"{name} expects images whose sides are multiples of the patch size "
-                f"{step}, got {height}x{width}: resize the images, or pass "
-                f"image_size={nearest}."
+                f"{rows if rows == columns else self.stride}, got {height}x{width}: "
+                f"resize the images, or pass image_size={nearest}."
             )
         return tuple(side // step for side, step in zip(sides, patch, strict=True))
 

@@ -324,43 +324,39 @@ def write(
 
 
 def _check_name(path, naming, semantics):
-    if naming not in NAMINGS:
-        raise CheckpointError(
-            f"Cannot write {path}: unknown naming {naming!r}, choose from "
-            f"{', '.join(NAMINGS)}."
-        )
-    if naming != "released" and path.name != opening.SAFETENSORS:
-        raise CheckpointError(
-            f"Cannot write {path}: the settings for {naming} go beside it, so its name "
-            f"must be {opening.SAFETENSORS}, in a folder of its own."
-        )
-    if path.suffix not in (".npz", ".safetensors"):
-        raise CheckpointError(
-            f"Cannot write {path}: its name must end in .npz or .safetensors."
-        )
+    reason = ""
     unsaid = semantics.differences(Semantics())
-    if path.suffix == ".npz" and unsaid:
-        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
-        raise CheckpointError(
-            f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
-            "of the released models: write a .safetensors, or pass "
-            "semantics=zoo.semantics.Semantics() for the released models' numbers."
+    if naming not in NAMINGS:
+        reason = f"unknown naming {naming!r}, choose from {', '.join(NAMINGS)}"
+    elif naming != "released" and path.name != opening.SAFETENSORS:
+        reason = (
+            f"the settings for {naming} go beside it, so its name must be "
+            f"{opening.SAFETENSORS}, in a folder of its own"
         )
+    elif path.suffix not in (".npz", ".safetensors"):
+        reason = "its name must end in .npz or .safetensors"
+    elif path.suffix == ".npz" and unsaid:
+        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
+        reason = (
+            f"an .npz cannot say {said}, and would be read as one of the released "
+            "models: write a .safetensors, or pass semantics=zoo.semantics.Semantics() "
+            "for the released models' numbers"
+        )
+    if reason:
+        raise CheckpointError(f"Cannot write {path}: {reason}.")
 
 
 def _whole(path, arrays, grid_size, semantics):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
-    problems, stored = [], {}
-    for name, array in arrays.items():
-        try:
-            array = dialects.to_float32(np.asarray(array))
-            if not np.isfinite(array).all():
-                problems.append(f"{name} holds NaN or infinity")
-        except TypeError as error:
-            problems.append(f"{name} has {error}")
+    stored = {name: np.asarray(array) for name, array in arrays.items()}
+    _refuse(path, dialects.wrong_dtypes(stored))
+    problems = []
+    for name in stored:
+        stored[name] = dialects.to_float32(stored[name])
+        if not np.isfinite(stored[name]).all():
+            problems.append(f"{name} holds NaN or infinity")
         if released_names.is_group_norm(name):
-            array = array.reshape(-1)
-        stored[name] = array
+            stored[name] = stored[name].reshape(-1)
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
     checkpoint = Checkpoint(str(path), stored, grid_size, semantics)

@@ -383,6 +383,10 @@ class TestSettings:
         with pytest.raises(zoo.CheckpointError, match="zoo.read.path, num_heads="):
             zoo.read(path)
         assert zoo.read(path, num_heads=3).num_heads == 3
+        with pytest.raises(
+            zoo.CheckpointError, match="size 48, .* 5 .* num_heads says"
+        ):
+            zoo.read(path, num_heads=5)
 
     @pytest.mark.parametrize(
         ("architecture", "heads"),
