@@ -9,8 +9,7 @@ Environment:
 A download is checked against the length and MD5 that its server sends (Google has no
 MD5 of files uploaded in parts, and their CRC-32C is not computed), what the caller
 expects, and the SHA-256 of the first download. Downloads larger than allowed, and
-redirects from https to http, are refused. `zoo.read` then compares every array of an
-`.npz`, and of a `.safetensors` that `zoo.write` wrote, with its CRC-32.
+redirects from https to http, are refused.
 
 The cache has each file beside its record, `NAME.json`. Its folder `.transfers` has
 unfinished downloads and locks.

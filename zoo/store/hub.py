@@ -15,7 +15,7 @@ import pathlib
 import re
 
 from zoo import store
-from zoo.files import foreign, opening, shards
+from zoo.files import foreign, opening
 from zoo.store import FULL_DISK, StoreError
 
 _SCHEME = "hf://"
@@ -160,7 +160,7 @@ def _choose(files, place):
     """Returns the patterns of the files that hold the arrays."""
     for name in opening.FILES_IN_FOLDERS:
         if name in files:
-            return [name, shards.PATTERN] if name == shards.INDEX else [name]
+            return [name, opening.SHARDS] if name == opening.INDEX else [name]
     wanted = ", ".join(opening.FILES_IN_FOLDERS)
     if pickles := sorted(name for name in files if name.endswith(_PICKLES)):
         raise StoreError(
