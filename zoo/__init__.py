@@ -14,19 +14,16 @@ from zoo import network
 from zoo.catalog import augreg, registry
 from zoo.catalog.labels import LABEL_FILES, class_names
 from zoo.catalog.locate import get, list_models, locate
-from zoo.catalog.model_card import (
-    Accuracy,
-    CatalogError,
-    Citation,
-    Inference,
-    ModelCard,
-)
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.released import default_classifier, default_release, find, releases
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
 from zoo.network import ARCHITECTURES, Architecture, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
+
+from zoo.catalog.model_card import (  # isort: skip
+    Accuracy, CatalogError, Citation, Inference, ModelCard,
+)  # fmt: skip
 
 # Where `Semantics` was before it became a part of `ViTConfig`.
 semantics = sys.modules["zoo.semantics"] = network

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import zoo
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
-# The same examples each time, unless more are asked for.
+# The same examples each time, about a second of them, unless more are asked for.
 fuzz = hypothesis.settings(
     max_examples=int(EXAMPLES or 60),
     derandomize=EXAMPLES is None,
@@ -22,6 +22,7 @@ fuzz = hypothesis.settings(
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
+fuzz_slowly = hypothesis.settings(fuzz, max_examples=int(EXAMPLES or 20))
 BYTES = st.one_of(
     st.binary(min_size=1, max_size=8),
     st.sampled_from(
