@@ -84,10 +84,9 @@ class ViTConfig:
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
 
-    Source:
-        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
-        `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
-        transformers, `vision_transformer_hybrid.py` of timm.
+    Source: ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
+    `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
+    transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
         >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
@@ -334,11 +333,8 @@ Architecture = ViTConfig
 def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
     """Returns a `ViTConfig` without sizes that is as released but for these values.
 
-    `ViTConfig(...)` leaves to the file what is not given.
-
-    Args:
-        *values: of the names of `RELEASED`, in their order.
-        **named: values by name.
+    `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
+    in the order of `RELEASED`.
 
     Example:
         >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())

@@ -8,11 +8,8 @@ Environment:
 
 A download is checked against the length and MD5 that its server sends (Google has no
 MD5 of files uploaded in parts, and their CRC-32C is not computed), what the caller
-expects, and the SHA-256 of the first download. Downloads larger than allowed, and
-redirects from https to http, are refused.
-
-The cache has each file beside its record, `NAME.json`. Its folder `.transfers` has
-unfinished downloads and locks.
+expects, and the SHA-256 of the first download. The cache has each file beside its
+record, `NAME.json`, and unfinished downloads and locks in its folder `.transfers`.
 """
 
 from __future__ import annotations
@@ -380,8 +377,7 @@ def _check_content(path, name, file_size, sha256, found=None):
             f"another file. If {path} exists, delete it and fetch again."
         )
     if sha256 is not None:
-        found = found or digest(path, "sha256")
-        _check_digest(name, "sha256", found, sha256.lower())
+        _check_digest(name, "sha256", found or digest(path, "sha256"), sha256.lower())
 
 
 def digest(path: str | os.PathLike, algorithm: str) -> str:
