@@ -18,7 +18,7 @@ def run_command(name, *arguments):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", argv)
         try:
-            module = runpy.run_module(f"train.{name}.__main__")
+            module = runpy.run_module(f"train.{name}")
             module["main"](flags.FLAGS(argv))
         except (flags.Error, app.UsageError) as error:
             raise SystemExit(str(error)) from error

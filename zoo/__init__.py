@@ -11,18 +11,18 @@ The ground floor: NumPy only, no Keras, no TensorFlow.
 import sys
 
 from zoo import network
-from zoo.catalog import LABEL_FILES, CatalogError, ModelCard, augreg, registry
-from zoo.catalog.labels import class_names
-from zoo.catalog.locate import locate
-from zoo.catalog.model_card import Accuracy, Citation, Inference
+from zoo.catalog import augreg, registry
+from zoo.catalog.labels import LABEL_FILES, class_names
+from zoo.catalog.locate import get, list_models, locate
 from zoo.catalog.registry import PublishedModel
+from zoo.catalog.released import default_classifier, default_release, find, releases
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
 from zoo.network import ARCHITECTURES, Architecture, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
-from zoo.catalog import (  # isort: skip
-    default_classifier, default_release, find, get, list_models, releases,
+from zoo.catalog.model_card import (  # isort: skip
+    Accuracy, CatalogError, Citation, Inference, ModelCard,
 )  # fmt: skip
 
 # Where `Semantics` was before it became a part of `ViTConfig`.

@@ -9,6 +9,7 @@ usage.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import sys
 import zoo
 from keras_vit_start import typed
 from zoo import store
-from zoo.catalog import augreg, cards, facts, registry
+from zoo.catalog import augreg, cards, registry
 from zoo.catalog.locate import fetch_card
 from zoo.files.checkpoint import NAMINGS
 from zoo.text import printable
@@ -43,15 +44,14 @@ def _list(pattern, as_json):
         )
     cached = _cached()
     if as_json:
-        return _print_json(
-            [facts.document(card, _here(card, cached)) for card in found]
-        )
+        return _print_json([_document(card, _here(card, cached)) for card in found])
     rows = []
     for card in found:
         top1 = "" if card.top1 is None else f"{card.top1:.2f}"
         here = "yes" if _here(card, cached) else ""
-        size, side = facts.size(card, digits=0), facts.image_size(card)
-        rows.append((card.handle, size, side, str(card.classes), top1, here))
+        side = "x".join(dict.fromkeys(map(str, _sides(card))))
+        size, classes = _size(card, digits=0), str(card.classes)
+        rows.append((card.handle, size, side, classes, top1, here))
     caption = (
         "top-1: percent, as published: ImageNet, or a published model's own test split."
         " ~: computed. here: on this machine."
@@ -65,27 +65,26 @@ def _info(handle, as_json):
     card = zoo.get(handle)
     here = _here(card, _cached())
     if as_json:
-        return _print_json(facts.document(card, here))
-    return _print_table(facts.lines(card, here))
+        return _print_json(_document(card, here))
+    return _print_table(_facts(card, here))
 
 
 def _download(handles, as_json):
     """Download models and print the paths of their files."""
-    done, failed = [], False
+    done = []
     for handle in handles:
         try:
             card = zoo.get(handle)
-            path = _verified(card)
+            path = str(_verified(card))
         except (zoo.CatalogError, OSError) as error:
             _complain(error)
-            failed = True
             continue
-        done.append({"handle": card.handle, "path": str(path)})
+        done.append({"handle": card.handle, "path": path})
         if not as_json:
-            print(printable(str(path)), flush=True)
+            print(printable(path), flush=True)
     if as_json:
         _print_json(done)
-    return int(failed)
+    return int(len(done) < len(handles))
 
 
 def _verified(card):
@@ -112,7 +111,7 @@ def _verify(handles, as_json):
     else:
         rows = []
         for check in checks:
-            state, size = "ok" if check["ok"] else "bad", facts.mib(check["size"])
+            state, size = "ok" if check["ok"] else "bad", _mib(check["size"])
             rows.append((check["handle"], size, state, check["path"]))
         _print_table(rows, ("handle", "size", "state", "path"))
     for check in bad:
@@ -135,7 +134,7 @@ def _convert(source, destination, naming, num_heads, as_json):
     }
     if as_json:
         return _print_json(written)
-    size = facts.mib(written["size"])
+    size = _mib(written["size"])
     line = f"{destination}: {written['arrays']} arrays, {size}, from {checkpoint.path}"
     print(printable(line))
     return 0
@@ -146,15 +145,95 @@ def _where(as_json):
     files = store.cached()
     size = sum(file.size for file in files)
     cache = str(store.cache_dir())
-    environment = {
-        name: os.environ[name] for name in _ENVIRONMENT if name in os.environ
-    }
+    environment = {n: os.environ[n] for n in _ENVIRONMENT if n in os.environ}
     if as_json:
         found = {"cache": cache, "files": len(files), "size": size}
         return _print_json({**found, "environment": environment})
-    rows = [("cache", cache), ("files", str(len(files))), ("size", facts.mib(size))]
+    rows = [("cache", cache), ("files", str(len(files))), ("size", _mib(size))]
     rows += [(name, environment.get(name, "not set")) for name in _ENVIRONMENT]
     return _print_table(rows)
+
+
+def _mib(size, digits=1):
+    return f"{size / 2**20:,.{digits}f} MiB"
+
+
+def _size(card, digits=1):
+    """Returns the size of a card's file, with `~` where it follows from parameters."""
+    if card.file_size is not None:
+        return _mib(card.file_size, digits)
+    return f"~{_mib(4 * card.parameters, digits)}"
+
+
+def _facts(card, here):
+    """Yields pairs of a fact's name and its text."""
+    sizes = _sizes(card)
+    if sizes.get("resnet_stages") is None:
+        sizes = {name: sizes[name] for name in sizes if "resnet" not in name}
+    yield "handle", card.handle
+    yield "variant", card.variant or "one of its own"
+    yield "architecture", ", ".join(f"{name} {sizes[name]}" for name in sizes)
+    yield "parameters", f"{card.parameters:,}"
+    yield "image size", "{} x {}".format(*_sides(card))
+    yield "classes", str(card.classes)
+    yield from (_released if isinstance(card, zoo.ModelCard) else _published)(card)
+    yield "URL", card.url
+    yield "size", _size(card)
+    yield "here", here or "no"
+    yield "licence", card.licence
+
+
+def _released(card):
+    yield "pooling", card.pooling
+    yield "input range", "{:g} to {:g}, RGB".format(*card.input_range)
+    yield "head", "usable" if card.usable_head else "all zeros"
+    yield "pre_logits", str(card.representation_size or "none")
+    yield "trained on", ", then ".join(card.training_data)
+    yield "paper", f"{card.citation.title}, {card.citation.url}"
+    yield "notes", card.notes or "none"
+    for data_set, metric, value, image_size, source in card.accuracies:
+        at = f" at {image_size}" if image_size else ""
+        yield data_set, f"{value:g}% {metric}{at} ({source})"
+    for field, reason in card.inferred:
+        yield "inferred", f"{field}, {reason}"
+
+
+def _published(card):
+    shown = ", ".join(card.class_names[:10])
+    yield "class names", shown + (", ..." if card.classes > 10 else "")
+    yield "input range", "-1 to 1" + (", RGB" if card.channels == 3 else "")
+    yield "trained on", card.data_set
+    yield "started from", card.base or "random weights"
+    for name, value in card.metrics.items():
+        yield card.data_set, f"{value:.4g} {name}"
+
+
+def _document(card, here):
+    """Returns all of a card as plain data for JSON."""
+    found = dataclasses.asdict(card)
+    names = ["handle", "parameters", "url", "top1"]
+    if isinstance(card, zoo.ModelCard):
+        names += ["input_range", "file", "pooling", "top1_source"]
+        found |= {
+            "semantics": card.semantics.computed,
+            "citation": {**card.citation._asdict(), "url": card.citation.url},
+            "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
+            "inferred": {note.field: note.reason for note in card.inferred},
+        }
+    found |= {name: getattr(card, name) for name in names}
+    return found | {"architecture": _sizes(card), "cached": here}
+
+
+def _sides(card):
+    if isinstance(card, zoo.PublishedModel):
+        return card.image_size
+    return card.image_size, card.image_size
+
+
+def _sizes(card):
+    if isinstance(card, zoo.PublishedModel):
+        return dict(card.architecture)
+    return card.architecture.sizes
 
 
 def _complain(problem):
@@ -204,15 +283,8 @@ def _check(file):
         zoo.fetch(file.path, sha256=file.sha256)
     except zoo.StoreError as problem:
         error = str(problem)
-    return {
-        "handle": _handle(file.url),
-        "url": file.url,
-        "path": str(file.path),
-        "size": file.size,
-        "sha256": file.sha256,
-        "ok": error is None,
-        "error": error,
-    }
+    found = {"handle": _handle(file.url), **dataclasses.asdict(file)}
+    return found | {"path": str(file.path), "ok": error is None, "error": error}
 
 
 def _print_json(document):
@@ -226,15 +298,9 @@ def _print_table(rows, columns=(), caption=None):
     from rich.table import Table
 
     # Narrow, so that the longest handle fits in 80 columns.
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=0,
-        show_header=bool(columns),
-        caption=caption,
-        caption_justify="left",
-    )
+    narrow = {"show_edge": False, "pad_edge": False, "padding": 0}
+    table = Table(box=box.SIMPLE_HEAD, show_header=bool(columns), **narrow)
+    table.caption, table.caption_justify = caption, "left"
     for column in columns or ("", ""):
         justify = "right" if column in _NUMBERS else "left"
         table.add_column(column, justify=justify, overflow="fold")
@@ -267,19 +333,14 @@ def _parser():
 
     def add(run, example):
         # Python -OO leaves out docstrings.
-        summary = (run.__doc__ or run.__name__.lstrip("_")).rstrip(".")
-        summary = summary[0].lower() + summary[1:]
         name = run.__name__.lstrip("_")
-        command = parsers.add_parser(
-            name, help=summary, example=f"{name} {example}".strip()
-        )
+        summary = (run.__doc__ or name).rstrip(".")
+        summary = summary[0].lower() + summary[1:]
+        example = f"{name} {example}".strip()
+        command = parsers.add_parser(name, help=summary, example=example)
         command.set_defaults(run=run)
-        command.add_argument(
-            "--json",
-            dest="as_json",
-            action="store_true",
-            help="print one JSON document",
-        )
+        help = "print one JSON document"
+        command.add_argument("--json", dest="as_json", action="store_true", help=help)
         return command.add_argument
 
     argument = add(_list, "'*augreg*'")
@@ -304,22 +365,7 @@ def _parser():
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command.
-
-    Args:
-        argv: list of str, the arguments; by default those of the process.
-
-    Returns:
-        int, the exit code.
-
-    Raises:
-        SystemExit: after help, or for wrong usage.
-
-    Example:
-        >>> from zoo.__main__ import main
-        >>> main(["info", "vit-b17/sam"])
-        1
-    """
+    """Runs one command."""
     arguments = vars(_parser().parse_args(argv))
     run = arguments.pop("run")
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import functools
 import math
@@ -31,6 +33,7 @@ RELEASED = {
     "resnet_padding": "same",
     "resnet_epsilons": "released",
 }
+_Released = collections.namedtuple("Semantics", RELEASED, defaults=RELEASED.values())
 CHOICES = {
     "activation": ("gelu_tanh", "gelu"),
     "resnet_padding": ("same", "symmetric"),
@@ -59,8 +62,7 @@ class ViTConfig:
             stage of a hybrid's ResNet; empty for the root convolution alone. Read from
             the file only together with `patch_size`.
         resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
-        activation: `"gelu_tanh"` as released, or `"gelu"` for the exact one of the
-            error function.
+        activation: `"gelu_tanh"` as released, or `"gelu"`, the exact one.
         layer_norm_epsilon: float added to the variance, 1e-6 as released.
         resnet_padding: of a hybrid's convolutions and pooling: `"same"` as released,
             which adds odd padding at the bottom and right, or `"symmetric"`.
@@ -72,9 +74,8 @@ class ViTConfig:
             `"relative"` for one per offset between two tokens in each block's
             attention, see `SelfAttention`; or `"none"`.
         position_embedding_at: where `"learned"` and `"2d"` ones are added: `"stem"`
-            for before the dropout that comes before the first block, as released,
-            `"every_layer"` for before each block, of its own, or
-            `"every_layer_shared"` for the same before each block.
+            for before the first dropout, as released, `"every_layer"` for before each
+            block, of its own, or `"every_layer_shared"` for the same before each block.
         input_mean: floats, one per channel of images in [0, 1]; 0.5 as released.
         input_std: floats, one per channel: the arrays of a file take
             (image - mean) / std. Models of `keras_vit` take images in [-1, 1] whatever
@@ -83,17 +84,15 @@ class ViTConfig:
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
 
-    Source:
-        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2. What
-        other sources compute: `models_vit.py` and `models_resnet.py` of the released
-        code, `ViTConfig` of transformers, `vision_transformer_hybrid.py` of timm.
+    Source: ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
+    `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
+    transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
-
-    >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
-    ...                    patch_size=8)
-    >>> config.grid_size((32, 48))
-    (4, 6)
+        >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
+        ...                    patch_size=8)
+        >>> config.grid_size((32, 48))
+        (4, 6)
     """
 
     hidden_size: int | None = None
@@ -123,35 +122,26 @@ class ViTConfig:
         if self.layer_norm_epsilon is not None:
             _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
         self._check_inputs()
-        added = self.position_embedding in ("learned", "2d")
-        if not added and self.position_embedding_at != "stem":
+        kind, place = self.position_embedding, self.position_embedding_at
+        if kind not in ("learned", "2d") and place != "stem":
             raise ValueError(
-                f"position_embedding={self.position_embedding!r} is not added to "
-                "tokens: leave out "
-                f"position_embedding_at={self.position_embedding_at!r}."
+                f"position_embedding={kind!r} is not added to tokens: leave out "
+                f"position_embedding_at={place!r}."
             )
 
     def _check_sizes(self):
         if self.patch_size is not None:
             height, width = pair(self.patch_size, "patch_size")
             self._set("patch_size", height if height == width else (height, width))
-        if self.patch_size is None and (self.is_hybrid or self.resnet_width != 64):
+        elif self.is_hybrid or self.resnet_width != 64:
             raise ValueError(
                 "resnet_stages and resnet_width go with patch_size: pass it as well, "
                 "or leave these to the file."
             )
-        if self.resnet_stages is not None:
-            stages = (
-                positive_int(n, "each of resnet_stages") for n in self.resnet_stages
-            )
-            self._set("resnet_stages", tuple(stages))
-        for name in (
-            "hidden_size",
-            "num_layers",
-            "num_heads",
-            "mlp_dim",
-            "resnet_width",
-        ):
+        if self.is_hybrid:
+            name, stages = "each of resnet_stages", self.resnet_stages
+            self._set("resnet_stages", tuple(positive_int(n, name) for n in stages))
+        for name in (*SIZES[:4], "resnet_width"):
             if getattr(self, name) is not None:
                 self._set(name, positive_int(getattr(self, name), name))
         if self.hidden_size and self.num_heads and self.hidden_size % self.num_heads:
@@ -166,8 +156,8 @@ class ViTConfig:
             )
 
     def _check_inputs(self):
-        for name in ("input_mean", "input_std"):
-            values = getattr(self, name)
+        mean, std = self.input_mean, self.input_std
+        for name, values in (("input_mean", mean), ("input_std", std)):
             if values is None:
                 continue
             if not isinstance(values, (tuple, list)) or not values:
@@ -177,7 +167,6 @@ class ViTConfig:
             for value in values:
                 _check_number(name, value, positive=name == "input_std")
             self._set(name, tuple(map(float, values)))
-        mean, std = self.input_mean, self.input_std
         if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError(
                 f"input_mean has {len(mean)} channels and input_std has {len(std)}: "
@@ -211,10 +200,8 @@ class ViTConfig:
     @property
     def has_released_positions(self) -> bool:
         """Whether its position embeddings are those of released files."""
-        return (self.position_embedding, self.position_embedding_at) == (
-            "learned",
-            "stem",
-        )
+        kind, place = self.position_embedding, self.position_embedding_at
+        return kind == "learned" and place == "stem"
 
     @property
     def is_hybrid(self) -> bool:
@@ -234,21 +221,18 @@ class ViTConfig:
 
     def differences(self, other: ViTConfig) -> dict[str, tuple]:
         """Returns the fields that differ: {name: (this one's value, the other's)}."""
-        return {
-            field.name: (getattr(self, field.name), getattr(other, field.name))
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != getattr(other, field.name)
-        }
+        ours, theirs = vars(self), vars(other)
+        names = [name for name in ours if ours[name] != theirs[name]]
+        return {name: (ours[name], theirs[name]) for name in names}
 
     def with_defaults(self, other: ViTConfig) -> ViTConfig:
         """Returns the config with what is None in it as in another one."""
-        names = {*SIZES, *RELEASED} - {"resnet_stages", "resnet_width"}
-        open_ = {name for name in names if getattr(self, name) is None}
-        if self.patch_size is None:
-            open_ |= {"resnet_stages", "resnet_width"}
-        return dataclasses.replace(
-            self, **{name: getattr(other, name) for name in open_}
-        )
+        missing = [name for name in (*SIZES, *RELEASED) if getattr(self, name) is None]
+        # A patch size means a ResNet of its own, or none.
+        resnet = {"resnet_stages", "resnet_width"}
+        names = {*missing, *resnet} if self.patch_size is None else {*missing} - resnet
+        given = {name: getattr(other, name) for name in names}
+        return dataclasses.replace(self, **given)
 
     def completed(
         self, of_file: ViTConfig | None = None, source: str = "the weights"
@@ -259,22 +243,17 @@ class ViTConfig:
             of_file: `ViTConfig` that a file describes, None without one.
             source: str, what the file is called in an error.
 
-        Returns:
-            `ViTConfig`.
-
         Raises:
-            ValueError: the file computes something else, or a size
-                is given neither here nor there.
+            ValueError: the file computes something else, or a size is given neither
+                here nor there.
 
         Example:
-
-        >>> ARCHITECTURES["ViT-B_16"].completed().activation
-        'gelu_tanh'
+            >>> ARCHITECTURES["ViT-B_16"].completed().activation
+            'gelu_tanh'
         """
         known = Semantics() if of_file is None else of_file
         found = self.with_defaults(known)
-        missing = [name for name in SIZES[:5] if getattr(found, name) is None]
-        if missing:
+        if missing := [name for name in SIZES[:5] if getattr(found, name) is None]:
             raise ValueError(
                 f"The ViTConfig has no {', '.join(missing)}: pass all sizes, or the "
                 "weights of a file that has them."
@@ -300,31 +279,27 @@ class ViTConfig:
             image_size: int or (height, width) in pixels.
             name: str, what the model is called in an error.
 
-        Returns:
-            Tuple (rows, columns).
-
         Raises:
             ValueError: the image cannot be cut into whole patches.
 
         Example:
-
-        >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
-        (14, 14)
+            >>> ARCHITECTURES["ViT-B_16"].grid_size(224)
+            (14, 14)
         """
         height, width = pair(image_size, "image_size")
         # SAME padding: every halving of the ResNet rounds up.
         sides = [math.ceil(side / self._stem_stride) for side in (height, width)]
         patch = pair(self.patch_size, "patch_size")
         if any(side % step for side, step in zip(sides, patch, strict=True)):
-            nearest = tuple(
-                max(round(side / step), 1) * step
-                for side, step in zip((height, width), self.stride, strict=True)
+            rows, columns = self.stride
+            nearest = (
+                max(round(height / rows), 1) * rows,
+                max(round(width / columns), 1) * columns,
             )
-            step = self.stride[0] if self.stride[0] == self.stride[1] else self.stride
             raise ValueError(
                 f"{name} expects images whose sides are multiples of the patch size "
-                f"{step}, got {height}x{width}: resize the images, or pass "
-                f"image_size={nearest}."
+                f"{rows if rows == columns else self.stride}, got {height}x{width}: "
+                f"resize the images, or pass image_size={nearest}."
             )
         return tuple(side // step for side, step in zip(sides, patch, strict=True))
 
@@ -343,17 +318,13 @@ class ViTConfig:
             representation_size: int or None, width of `pre_logits`.
             class_token: bool, whether there is a class token.
 
-        Returns:
-            int.
-
         Example:
-
-        >>> row = ARCHITECTURES["ViT-B_16"]
-        >>> row.count_parameters(image_size=224, classes=1000)
-        86567656
+            >>> row = ARCHITECTURES["ViT-B_16"]
+            >>> row.count_parameters(image_size=224, classes=1000)
+            86567656
         """
-        grid = self.grid_size(image_size)
-        return _count(self, grid, classes, representation_size, class_token)
+        positions = math.prod(self.grid_size(image_size)) + class_token
+        return _count(self, positions, classes, representation_size, class_token)
 
 
 Architecture = ViTConfig
@@ -362,89 +333,58 @@ Architecture = ViTConfig
 def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
     """Returns a `ViTConfig` without sizes that is as released but for these values.
 
-    `ViTConfig(...)` leaves to the file what is not given.
-
-    Args:
-        *values: of the names of `RELEASED`, in their order.
-        **named: values by name.
+    `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
+    in the order of `RELEASED`.
 
     Example:
-
-    >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
-    {'layer_norm_epsilon': (1e-12, 1e-06)}
+        >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
+        {'layer_norm_epsilon': (1e-12, 1e-06)}
     """
-    if len(values) > len(RELEASED):
-        raise TypeError(f"Semantics() takes {len(RELEASED)} values, got {len(values)}.")
-    in_order = dict(zip(RELEASED, values, strict=False))
-    if twice := in_order.keys() & named.keys():
-        raise TypeError(f"Semantics() got {', '.join(sorted(twice))} twice.")
-    given = in_order | named
-    if unknown := given.keys() - RELEASED.keys():
-        raise TypeError(f"Semantics() takes no {', '.join(sorted(unknown))}.")
-    if nulls := [name for name, value in given.items() if value is None]:
+    computed = _Released(*values, **named)._asdict()
+    if nulls := [name for name, value in computed.items() if value is None]:
         raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
-    return ViTConfig(**RELEASED | given)
+    return ViTConfig(**computed)
 
 
 @functools.cache
-def _count(config, grid, classes, representation_size, class_token):
+def _count(config, positions, classes, representation_size, class_token):
     patch_height, patch_width = pair(config.patch_size, "patch_size")
-    # Features of the arrays that have a field of their own are in the config.
-    given = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
-    given["pre_logits"] = representation_size is not None
-    optional = {name for name in given if given[name]}
     sizes = {
         **config.sizes,
         "head_size": config.hidden_size // config.num_heads,
         "patch_height": patch_height,
         "patch_width": patch_width,
         "channels": 3,
-        "positions": math.prod(grid) + class_token,
+        "positions": positions,
         "classes": classes,
         "representation_size": representation_size,
     }
-    arrays = released_names.layout(config.num_layers, config.resnet_stages, optional)
-    return sum(
-        math.prod(released_names.value(symbol, sizes) for symbol in shape)
-        for shape in arrays.values()
-    )
+    # Features of the arrays that have a field of their own are in the config.
+    features = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    features["pre_logits"] = representation_size
+    optional = {name for name in features if features[name]}
+    return released_names.count(sizes, optional)
 
 
 def positive_int(value, name: str, hint: str = "") -> int:
-    """Returns `value` as a positive int; `name` and `hint` begin and end the error.
-
-    Raises:
-        ValueError: it is not one.
-    """
-    number = _positive_or_zero(value)
+    """Returns `value` as a positive int; `name` and `hint` begin and end the error."""
+    try:
+        number = 0 if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except TypeError:
+        number = 0
     if number < 1:
         raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
     return number
 
 
 def pair(size, name: str) -> tuple[int, int]:
-    """Returns an int or a pair as (height, width); `name` begins the error.
-
-    Raises:
-        ValueError: `size` is neither.
-    """
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    sides = tuple(_positive_or_zero(side) for side in sides)
-    if len(sides) != 2 or min(sides) < 1:
-        raise ValueError(
-            f"{name} must be a positive int or a (height, width) pair of them, "
-            f"got {size!r}."
-        )
-    return sides
-
-
-def _positive_or_zero(value):
-    if isinstance(value, (bool, np.bool_)):
-        return 0
-    try:
-        return max(operator.index(value), 0)
-    except TypeError:
-        return 0
+    """Returns an int or a pair as (height, width); `name` begins the error."""
+    sides = size if isinstance(size, (tuple, list)) else (size, size)
+    with contextlib.suppress(ValueError):
+        if len(sides) == 2:
+            return tuple(positive_int(side, name) for side in sides)
+    what = "a positive int or a (height, width) pair of them"
+    raise ValueError(f"{name} must be {what}, got {size!r}.")
 
 
 def _check_number(name, value, positive):

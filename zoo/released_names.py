@@ -9,6 +9,7 @@ Linen API); `zoo.files.dialects` translates the others.
 
 from __future__ import annotations
 
+import math
 import re
 
 CLASS_TOKEN = "cls"
@@ -34,16 +35,17 @@ ENCODER_ARRAYS = {
     "Transformer/encoder_norm/scale": ("hidden_size",),
     "Transformer/encoder_norm/bias": ("hidden_size",),
 }
+_PROJECTION = {
+    "kernel": ("hidden_size", "num_heads", "head_size"),
+    "bias": ("num_heads", "head_size"),
+}
 BLOCK_ARRAYS = {
     "LayerNorm_0/scale": ("hidden_size",),
     "LayerNorm_0/bias": ("hidden_size",),
     **{
-        f"MultiHeadDotProductAttention_1/{name}": shape
+        f"MultiHeadDotProductAttention_1/{projection}/{name}": shape
         for projection in ("query", "key", "value")
-        for name, shape in {
-            f"{projection}/kernel": ("hidden_size", "num_heads", "head_size"),
-            f"{projection}/bias": ("num_heads", "head_size"),
-        }.items()
+        for name, shape in _PROJECTION.items()
     },
     "MultiHeadDotProductAttention_1/out/kernel": (
         "num_heads",
@@ -85,11 +87,7 @@ def is_group_norm(name: str) -> bool:
 
 
 def count_blocks(names) -> int:
-    """Returns how many encoder blocks a set of released names has.
-
-    Raises:
-        ValueError: the numbers have a gap.
-    """
+    """Returns how many encoder blocks a set of released names has."""
     found = {int(m[1]) for m in map(_BLOCK_NAME.match, names) if m}
     _refuse_gaps(found, 0, BLOCK)
     return len(found)
@@ -98,15 +96,7 @@ def count_blocks(names) -> int:
 def count_units(names) -> tuple[int, ...] | None:
     """Returns how many residual units each stage of a hybrid's ResNet has.
 
-    Args:
-        names: iterable of str.
-
-    Returns:
-        A tuple of int, empty where the ResNet is a lone convolution, or None without
-        one.
-
-    Raises:
-        ValueError: the numbers have a gap.
+    It is empty where the ResNet is a lone convolution, and None without one.
     """
     names = list(names)
     stages: dict[int, set[int]] = {}
@@ -124,15 +114,9 @@ def features(names) -> set[str]:
     """Returns the features of `OPTIONAL_ARRAYS` that some of the names belong to."""
     names = set(names)
     in_blocks = {match[2] for match in map(_BLOCK_NAME.match, names) if match}
-    return {
-        feature
-        for table, present in (
-            (OPTIONAL_ARRAYS, names),
-            (OPTIONAL_BLOCK_ARRAYS, in_blocks),
-        )
-        for feature, rows in table.items()
-        if rows.keys() & present
-    }
+    once = {name for name, rows in OPTIONAL_ARRAYS.items() if rows.keys() & names}
+    blocks = OPTIONAL_BLOCK_ARRAYS.items()
+    return once | {name for name, rows in blocks if rows.keys() & in_blocks}
 
 
 def num_prefix_tokens(names) -> int:
@@ -141,16 +125,7 @@ def num_prefix_tokens(names) -> int:
 
 
 def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
-    """Returns the arrays of a network.
-
-    Args:
-        num_layers: int, the number of blocks.
-        resnet_stages: tuple of int, the units of each stage, or None.
-        optional: set of str, the features of `OPTIONAL_ARRAYS` that it has.
-
-    Returns:
-        A dict of released name to shape, sizes as in the tables of this module.
-    """
+    """Returns {released name: shape} of a network, sizes as in the tables above."""
     arrays = dict(EMBEDDING_ARRAYS)
     if resnet_stages is not None:
         # The first stage quadruples the stem's channels, each later one doubles them.
@@ -177,21 +152,7 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
 
 
 def measure(shapes) -> tuple[dict[str, int], list[str]]:
-    """Compares a checkpoint's arrays with the table.
-
-    Args:
-        shapes: dict of released name to the array's shape, a tuple.
-
-    Returns:
-        The value of each named size of the table ("hidden_size", "mlp_dim", ...),
-        and a list of what is wrong: arrays missing, unknown or of the wrong shape.
-
-    Example:
-        >>> from zoo import released_names
-        >>> sizes, problems = released_names.measure({"cls": (1, 1, 8)})
-        >>> sizes, problems[0]
-        ({'hidden_size': 8}, 'missing embedding/kernel')
-    """
+    """Returns the named sizes of a checkpoint's arrays, and a list of what is wrong."""
     try:
         blocks = max(count_blocks(shapes), 1)
         table = layout(blocks, count_units(shapes), features(shapes))
@@ -219,6 +180,12 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
             f"the hidden size {sizes.get('hidden_size')}"
         )
     return sizes, problems
+
+
+def count(sizes: dict, optional) -> int:
+    """Returns how many numbers a network of these sizes has."""
+    arrays = layout(sizes["num_layers"], sizes["resnet_stages"], optional).values()
+    return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 
 
 def value(symbol, sizes: dict) -> int | None:

@@ -6,8 +6,8 @@ import reprlib
 import unicodedata
 
 # Characters of an error message, and of one value in it.
-MOST_OF_MESSAGE = 2000
-MOST_OF_VALUE = 100
+_MOST_OF_MESSAGE = 2000
+_MOST_OF_VALUE = 100
 # Joiners in words and emoji, and marks in Hebrew and Arabic names: they have no width
 # and reorder nothing.
 _JOINERS = "\u200c\u200d\u061c\u200e\u200f"
@@ -16,19 +16,8 @@ _REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
-def printable(text: str, most: int = MOST_OF_MESSAGE, lines: bool = False) -> str:
-    r"""Escapes what a terminal would interpret, and shortens long text in its middle.
-
-    Args:
-        text: str.
-        most: int, characters of the result.
-        lines: bool, whether line breaks are kept.
-
-    Example:
-        >>> from zoo import text
-        >>> print(text.printable("a\x1b[2Jb"))
-        a\x1b[2Jb
-    """
+def printable(text: str, most: int = _MOST_OF_MESSAGE, lines: bool = False) -> str:
+    r"""Escapes control characters, and shortens text to `most` in its middle."""
     end = most // 3
     start = most - end - len(" [...] ")
     if len(text) > most:
@@ -41,18 +30,12 @@ def printable(text: str, most: int = MOST_OF_MESSAGE, lines: bool = False) -> st
 
 
 def brief(value: object) -> str:
-    """Returns the `repr` of a value, at most `MOST_OF_VALUE` characters."""
-    return printable(_repr.repr(value), MOST_OF_VALUE)
+    """Returns the `repr` of a value, at most `_MOST_OF_VALUE` characters."""
+    return printable(_repr.repr(value), _MOST_OF_VALUE)
 
 
 def is_safe(text: str) -> bool:
-    r"""Returns whether text has no control characters, also not those that reorder.
-
-    Example:
-        >>> from zoo import text
-        >>> text.is_safe("Öl, 👩‍🌾"), text.is_safe("a\nb"), text.is_safe("a\u202eb")
-        (True, False, False)
-    """
+    r"""Returns whether text has no control characters, also not those that reorder."""
     return text.isprintable() or not any(
         c in _REORDERING or unicodedata.category(c) in _UNSAFE_CATEGORIES for c in text
     )
@@ -62,12 +45,10 @@ class PrintableError(Exception):
     """Base of this package's errors, whose messages are printable and short."""
 
     def __init__(self, *arguments):
-        super().__init__(
-            *(
-                printable(text, lines=True) if isinstance(text, str) else text
-                for text in arguments
-            )
+        texts = (
+            printable(a, lines=True) if isinstance(a, str) else a for a in arguments
         )
+        super().__init__(*texts)
 
 
 def _harmless(character, lines):
@@ -87,4 +68,4 @@ def _spelled(character):
 
 
 _repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = _repr.maxlong = MOST_OF_VALUE
+_repr.maxstring = _repr.maxother = _repr.maxlong = _MOST_OF_VALUE

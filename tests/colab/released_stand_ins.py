@@ -9,7 +9,6 @@ import numpy as np
 
 import keras_vit
 import zoo
-from zoo import catalog
 from zoo.catalog import index_file
 
 # What stands in the index beside `Row`'s own columns is not read.
@@ -39,7 +38,7 @@ def serve_into(folder):
         head.kernel.assign(rng.normal(size=head.kernel.shape, scale=0.1))
         keras_vit.save_released_weights(model, _place(folder, card.url))
     names = {str(n): [f"n{n:08}", f"class_{n}"] for n in range(1000)}
-    labels = _place(folder, catalog.LABEL_FILES["imagenet2012"])
+    labels = _place(folder, zoo.LABEL_FILES["imagenet2012"])
     labels.write_text(json.dumps(names))
     with open(_place(folder, index_file.INDEX_URL), "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

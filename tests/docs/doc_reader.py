@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 import zoo
-from zoo.catalog import LABEL_FILES
+from zoo.catalog.labels import LABEL_FILES
 from zoo.network import ARCHITECTURES
 from zoo.released_names import (
     BLOCK,

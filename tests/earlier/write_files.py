@@ -123,6 +123,16 @@ def composed():
     )
 
 
+def bit():
+    """BiT, in steps of an eighth: they compress to a fifth."""
+    from keras_vit.models.bit_resnet import BiTConfig
+
+    model = keras_vit.BiTResNet(BiTConfig((1,)), image_size=SIZE, classes=3)
+    randomized(model)
+    model.set_weights([np.round(8 * weight) / 8 for weight in model.get_weights()])
+    return model
+
+
 MODELS = {
     "plain": made,
     "hybrid": lambda: made(HYBRID, image_size=32),
@@ -156,6 +166,7 @@ MODELS = {
     "masked": masked,
     "wrapped": wrapped,
     "composed": composed,
+    "bit": bit,
 }
 
 

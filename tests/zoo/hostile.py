@@ -1,6 +1,6 @@
 """What is done to files of every kind to do harm, and how their reading is watched.
 
-`FUZZ_EXAMPLES=20000 pytest tests/zoo/test_hostile_*.py` looks for half an hour.
+`FUZZ_EXAMPLES=20000 pytest tests/zoo/files/test_hostile_*.py` looks for half an hour.
 """
 
 import os
@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 import zoo
 
 EXAMPLES = os.environ.get("FUZZ_EXAMPLES")
-# The same examples each time, unless more are asked for.
+# The same examples each time, about a second of them, unless more are asked for.
 fuzz = hypothesis.settings(
-    max_examples=int(EXAMPLES or 40),
+    max_examples=int(EXAMPLES or 60),
     derandomize=EXAMPLES is None,
     database=None,
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
+fuzz_slowly = hypothesis.settings(fuzz, max_examples=int(EXAMPLES or 20))
 BYTES = st.one_of(
     st.binary(min_size=1, max_size=8),
     st.sampled_from(
@@ -37,6 +38,37 @@ EDITS = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+def model(size=4):
+    """The arrays of the smallest model that there is."""
+    numbers = np.random.default_rng(0)
+    block = "Transformer/encoderblock_0"
+    attention = f"{block}/MultiHeadDotProductAttention_1"
+    shapes = {
+        "cls": (1, 1, size),
+        "embedding/kernel": (2, 2, 3, size),
+        "embedding/bias": (size,),
+        "Transformer/posembed_input/pos_embedding": (1, 5, size),
+        "Transformer/encoder_norm/scale": (size,),
+        "Transformer/encoder_norm/bias": (size,),
+        "head/kernel": (size, 2),
+        "head/bias": (2,),
+    }
+    for norm in ("LayerNorm_0", "LayerNorm_2"):
+        shapes |= {f"{block}/{norm}/{name}": (size,) for name in ("scale", "bias")}
+    for name in ("query", "key", "value"):
+        shapes[f"{attention}/{name}/kernel"] = (size, 2, size // 2)
+        shapes[f"{attention}/{name}/bias"] = (2, size // 2)
+    shapes[f"{attention}/out/kernel"] = (2, size // 2, size)
+    shapes[f"{attention}/out/bias"] = (size,)
+    for name, sides in (("Dense_0", (size, 8)), ("Dense_1", (8, size))):
+        shapes[f"{block}/MlpBlock_3/{name}/kernel"] = sides
+        shapes[f"{block}/MlpBlock_3/{name}/bias"] = sides[1:]
+    return {
+        name: numbers.normal(size=shape).astype("float32")
+        for name, shape in shapes.items()
+    }
 
 
 def edit(data, where, edits):

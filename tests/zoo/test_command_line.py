@@ -112,6 +112,7 @@ def test_info(capsys):
     output = printed(capsys, "info", "vit-b16/gsam").out
     assert re.search(r"inferred +url, from the names", output)
     assert "resnet" not in output
+    assert len(complaints(printed(capsys, "info", f"{B16}x", code=1).err)) == 1
 
 
 def test_info_has_every_field_as_json(capsys):
@@ -326,10 +327,6 @@ def test_as_a_user():
     done = run("list", "vit-ti16/*", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)) == 2
-    done = run("info", f"{B16}x")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Traceback" not in done.stderr
-    assert run("list", "--color").returncode == 2
 
 
 def test_verify_of_a_file_cut_short(capsys):
@@ -340,7 +337,7 @@ def test_verify_of_a_file_cut_short(capsys):
 
 def test_a_reader_that_has_enough():
     with subprocess.Popen(
-        [sys.executable, "-m", "zoo", "list", "augreg/*", "--json"],
+        [sys.executable, "-m", "zoo", "list", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,

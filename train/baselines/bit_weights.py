@@ -14,8 +14,8 @@ import numpy as np
 import zoo
 from keras_vit.weights.callers import stacklevel
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
-from zoo.files.archive import Archive, CheckpointError, StoredArrays
-from zoo.files.problems import refuse, twins, wrong_dtypes
+from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
+from zoo.files.dialects import wrong_dtypes
 
 _NAMES = "under the names BiT was released with"
 _HEAD = "resnet/head/conv2d"
@@ -150,8 +150,7 @@ class BiTArrays:
         file = Archive(zoo.locate(source))
         self.path = file.path
         parts = {key: file.check(key) for key in file.keys}
-        problems = [*twins(file.keys), *wrong_dtypes(parts)]
-        refuse(self.path, f"a checkpoint of BiT, {_NAMES}", problems)
+        refuse(self.path, f"a checkpoint of BiT, {_NAMES}", wrong_dtypes(parts))
         self.arrays = StoredArrays(parts)
 
     @property

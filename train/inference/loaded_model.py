@@ -22,7 +22,7 @@ from train.inference.heads import has_head
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
-from zoo.catalog.locate import fetch_card
+from zoo.catalog.locate import fetch_card, named
 from zoo.store import hub
 
 # The remedy where the memory is full.
@@ -71,7 +71,7 @@ def load(source, *, image_size=None, features=False):
     """
     path = pathlib.Path(source).expanduser()
     try:
-        card = zoo.catalog.named(source) if isinstance(source, str) else None
+        card = named(source) if isinstance(source, str) else None
         if card is None and path.is_dir() and not (path / registry.CARD).is_file():
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():

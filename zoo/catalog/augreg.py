@@ -93,20 +93,13 @@ def rows(
     finetune: str | None = None,
     image_size: int | None = None,
 ) -> list[Row]:
-    """Returns rows of the index.
+    """Returns rows of the index as `zoo.catalog.index_file.Row`, at least one.
 
-    Args:
-        model: str or None, as for `best`; None does not filter.
-        pretrain: str or None, as for `best`.
-        finetune: str or None, as for `best`.
-        image_size: int or None, of the fine-tuning.
-
-    Returns:
-        A list of `zoo.catalog.index_file.Row`, never empty.
+    The arguments are those of `best`; None does not filter.
 
     Raises:
         CatalogError: there are none; the message lists what there is.
-        StoreError: the index is not available, or in another format.
+        StoreError: as for `best`.
 
     Example:
         >>> import zoo
@@ -141,7 +134,7 @@ def file_names() -> list[str]:
     """Returns the name of every AugReg file, without folder and ``.npz``.
 
     Raises:
-        StoreError: the index is not available, or in another format.
+        StoreError: as for `best`.
 
     Example:
         >>> import zoo
@@ -216,10 +209,8 @@ def card(name: str) -> ModelCard:
             f"{notes[:-1]}; fine-tuned for {row.adapt_steps:g} steps of 512 images "
             f"with learning rate {row.adapt_lr:g}."
         )
-        measured = {
-            "top1": row.adapt_final_test,
-            "validation accuracy": row.adapt_final_val,
-        }
+        top1, validation = row.adapt_final_test, row.adapt_final_val
+        measured = {"top1": top1, "validation accuracy": validation}
     return ModelCard(
         handle=FOLDER + name,
         variant=_known(cards.AUGREG_VARIANTS, name.partition("-")[0], name),

@@ -15,56 +15,9 @@ import urllib.parse
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
 from zoo.network import ARCHITECTURES
 
-# By the folder in the bucket, up to its first plus sign.
-CITATIONS = {
-    "imagenet21k": Citation(
-        key="dosovitskiy2020vit",
-        title="An Image is Worth 16x16 Words: Transformers for Image Recognition at "
-        "Scale",
-        authors="Dosovitskiy, Alexey and Beyer, Lucas and Kolesnikov, Alexander and "
-        "Weissenborn, Dirk and Zhai, Xiaohua and Unterthiner, Thomas and Dehghani, "
-        "Mostafa and Minderer, Matthias and Heigold, Georg and Gelly, Sylvain and "
-        "Uszkoreit, Jakob and Houlsby, Neil",
-        year=2021,
-        arxiv="2010.11929",
-    ),
-    "augreg": Citation(
-        key="steiner2021augreg",
-        title="How to train your ViT? Data, Augmentation, and Regularization in Vision "
-        "Transformers",
-        authors="Steiner, Andreas and Kolesnikov, Alexander and Zhai, Xiaohua and "
-        "Wightman, Ross and Uszkoreit, Jakob and Beyer, Lucas",
-        year=2021,
-        arxiv="2106.10270",
-    ),
-    "sam": Citation(
-        key="chen2021outperform",
-        title="When Vision Transformers Outperform ResNets without Pretraining or "
-        "Strong Data Augmentations",
-        authors="Chen, Xiangning and Hsieh, Cho-Jui and Gong, Boqing",
-        year=2021,
-        arxiv="2106.01548",
-    ),
-    "gsam": Citation(
-        key="zhuang2022gsam",
-        title="Surrogate Gap Minimization Improves Sharpness-Aware Training",
-        authors="Zhuang, Juntang and Gong, Boqing and Yuan, Liangzhe and Cui, Yin and "
-        "Adam, Hartwig and Dvornek, Nicha and Tatikonda, Sekhar and Duncan, James and "
-        "Liu, Ting",
-        year=2022,
-        arxiv="2203.08065",
-    ),
-}
-
 
 def file_url(folder: str, file: str) -> str:
-    """Returns the URL of a file in a folder of the bucket.
-
-    Example:
-        >>> from zoo.catalog import cards
-        >>> cards.file_url("augreg", "index.csv")
-        'https://storage.googleapis.com/vit_models/augreg/index.csv'
-    """
+    """Returns the URL of a file in a folder of the bucket."""
     return f"{BUCKET}/{urllib.parse.quote(f'{folder}/{file}')}"
 
 
@@ -77,17 +30,14 @@ def _rows(name):
 def _card(row):
     variant, release = row["variant"], row["release"]
     folder, _, rest = release.partition("-")
-    if folder == "augreg":
-        data_sets = tuple(rest.split("+"))
-    elif folder.startswith("imagenet"):
-        data_sets = tuple(folder.split("+"))
-    else:
-        data_sets = ("imagenet2012",)
+    trained_on = rest if folder == "augreg" else folder
+    is_sam = not trained_on.startswith("imagenet")
+    data_sets = ("imagenet2012",) if is_sam else tuple(trained_on.split("+"))
     # Their heads are all zeros, and behind a pre_logits layer.
     is_original = release == "imagenet21k"
     width = ARCHITECTURES[variant].hidden_size if is_original else None
     slug = variant.lower().replace("_", "").replace("+", "-")
-    inferred = (note.split(": ", 1) for note in row["inferred"].split(" | ") if note)
+    notes = (note.split(": ", 1) for note in row["inferred"].split(" | ") if note)
     return ModelCard(
         handle=f"{slug}/{release}",
         variant=variant,
@@ -102,10 +52,15 @@ def _card(row):
         file_size=round(float(row["mib"]) * 2**20) if row["mib"] else None,
         accuracies=tuple(_ACCURACIES.get((variant, release), ())),
         notes=row["notes"],
-        inferred=tuple(Inference(field, reason) for field, reason in inferred),
+        inferred=tuple(Inference(field, reason) for field, reason in notes),
     )
 
 
+# By the folder in the bucket, up to its first plus sign.
+CITATIONS = {
+    row.pop("folder"): Citation(**{**row, "year": int(row["year"])})
+    for row in _rows("citations.csv")
+}
 _ACCURACIES = {}
 for _row in _rows("accuracies.csv"):
     _ACCURACIES.setdefault((_row["variant"], _row["release"]), []).append(

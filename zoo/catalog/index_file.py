@@ -38,8 +38,7 @@ class Row(NamedTuple):
         filename: str, the pre-trained file, without ``.npz``.
         adapt_filename: str, the fine-tuned file, without ``.npz``.
 
-    Source:
-        `get_augreg_df` of the released code, which documents the columns.
+    Source: `get_augreg_df` of the released code, which documents the columns.
 
     Example:
         >>> import zoo
@@ -70,11 +69,7 @@ class Index(NamedTuple):
 
 
 def read() -> Index:
-    """Returns the index, downloading it the first time.
-
-    Raises:
-        StoreError: it is not available, or in another format.
-    """
+    """Returns the index, downloading it the first time."""
     path = store.fetch(INDEX_URL, most_bytes=_MOST_BYTES)
     return _parse(path, os.stat(path).st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""What a name, path or URL refers to: `locate` has the order for the whole package."""
+"""Finds the model or file that a name, a path or a URL means."""
 
 from __future__ import annotations
 
@@ -80,10 +80,6 @@ def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel |
     """Returns the card that a text names, None for paths, URLs and AugReg files.
 
     Registries are read only where the text cannot be the path of a file.
-
-    Raises:
-        CatalogError: a registry is damaged.
-        StoreError: a registry is not available.
     """
     if augreg.is_file_name(text):
         return None
@@ -107,9 +103,6 @@ def get(handle: str) -> ModelCard | PublishedModel:
             a published model, the path of its folder, or its place on the Hugging Face
             hub, ``"hf://org/name"``, with which it is downloaded.
 
-    Returns:
-        A `ModelCard`, or a `PublishedModel`.
-
     Raises:
         CatalogError: there is no such handle; the message offers near misses.
         StoreError: the index of the AugReg files, or a registry, is needed and not
@@ -132,11 +125,13 @@ def get(handle: str) -> ModelCard | PublishedModel:
     folder = os.path.expanduser(handle)
     if os.path.isfile(os.path.join(folder, registry.CARD)):
         return registry.read(folder)
-    cards = released.of_slug(handle.partition("/")[0])
-    cards = cards or [card for card in CARDS.values() if card.release == handle][:3]
-    names = {name.lower(): name for name in [*CARDS, *published]}
-    near = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
-    near = [card.handle for card in cards] or [names[name] for name in near]
+    slug = handle.partition("/")[0]
+    near = [name for name in CARDS if slug in released.slugs(CARDS[name])]
+    near = near or [name for name in CARDS if CARDS[name].release == handle][:3]
+    if not near:
+        names = {name.lower(): name for name in [*CARDS, *published]}
+        found = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
+        near = [names[name] for name in found]
     hint = f" Did you mean {either(near)}?" if near else ""
     raise CatalogError(
         f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
@@ -152,13 +147,9 @@ def list_models(pattern: str = "*") -> list[str]:
             with ``augreg/`` lists files of the AugReg index, which is downloaded
             once; others list handles of released files, then of published models.
 
-    Returns:
-        A list of str.
-
     Raises:
         CatalogError: a registry is damaged.
-        StoreError: the index of the AugReg files, or a registry, is needed and not
-            available.
+        StoreError: as for `get`.
 
     Example:
         >>> import zoo

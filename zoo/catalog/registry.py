@@ -100,9 +100,7 @@ class PublishedModel:
         for count in (*self.image_size, *counts):
             if type(count) is not int or not 0 <= count < 2**63:
                 raise ValueError("its sizes are not all integers from 0 on")
-        if not isinstance(self.architecture, dict) or not isinstance(
-            self.metrics, dict
-        ):
+        if not all(isinstance(v, dict) for v in (self.architecture, self.metrics)):
             raise ValueError("its architecture and metrics are not both tables")
         texts = [self.name, self.weights, self.sha256, self.data_set, self.licence]
         texts += [*self.class_names, *self.architecture, *self.metrics]
@@ -204,10 +202,11 @@ def models() -> dict[str, PublishedModel]:
         {'flowers-vit-ti16': PublishedModel(...)}
     """
     found: dict[str, PublishedModel] = {}
-    for place in os.environ.get(VARIABLE, "").split(","):
-        if place.strip():
-            for model in _models_in(place.strip()):
-                found.setdefault(model.name, model)
+    places = [place.strip() for place in os.environ.get(VARIABLE, "").split(",")]
+    for place in filter(None, places):
+        is_url = place.startswith(("http://", "https://"))
+        for model in _served(place.rstrip("/")) if is_url else _local(place):
+            found.setdefault(model.name, model)
     return found
 
 
@@ -229,7 +228,7 @@ def write_index(folder: str | os.PathLike) -> None:
         ['registry.json']
     """
     folder = os.path.expanduser(folder)
-    cards = [_document(model) for model in _models_in(folder)]
+    cards = [_document(model) for model in _local(folder)]
     text = json.dumps({"format": _FORMAT, "models": cards}, indent=1)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as beside:
         part = os.path.join(beside, INDEX)
@@ -237,13 +236,7 @@ def write_index(folder: str | os.PathLike) -> None:
         os.replace(part, os.path.join(folder, INDEX))
 
 
-def _models_in(place: str) -> Iterator[PublishedModel]:
-    if place.startswith(("http://", "https://")):
-        return _served(place.rstrip("/"))
-    return _local(place)
-
-
-def _local(place):
+def _local(place: str) -> Iterator[PublishedModel]:
     root = pathlib.Path(place).expanduser()
     if not root.is_dir():
         raise store.StoreError(
@@ -272,9 +265,8 @@ def _served(base):
         index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
-        documents = list(index["models"])
-        names = [document["name"] for document in documents]
-        for name in names:
+        documents = [(document["name"], document) for document in index["models"]]
+        for name, _ in documents:
             if not is_name(name):
                 raise ValueError(f"{brief(name)} is not a valid name of a model")
     except store.StoreError as error:
@@ -287,7 +279,7 @@ def _served(base):
             f"or have its owner publish again; offline, delete the copy "
             f"{store.latest_copy(url)}."
         ) from error
-    for name, document in zip(names, documents, strict=True):
+    for name, document in documents:
         yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
 
 

@@ -23,28 +23,25 @@ from zoo.catalog.cards import CARDS
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
+# By handle, and by variant and release; both may end in the image size.
+_HANDLES: dict[str, ModelCard] = {}
+_RELEASES: dict[tuple[str, str], ModelCard] = {}
+
+
+def slugs(card: ModelCard) -> list[str]:
+    """Returns the short names of a card's variant, which begin its handles."""
+    slug = card.handle.partition("/")[0]
+    return [slug, slug.removesuffix(GAP_SUFFIX)]
 
 
 def by_handle(handle: str) -> ModelCard | None:
-    """Returns the card of a handle, or None."""
-    slug, _, release = handle.partition("/")
-    return _match(of_slug(slug), release)
-
-
-def of_slug(slug: str) -> list[ModelCard]:
-    """Returns the cards whose handles begin with a variant's short name."""
-    found = []
-    for card in CARDS.values():
-        own = card.handle.partition("/")[0]
-        if slug in (own, own.removesuffix(GAP_SUFFIX)):
-            found.append(card)
-    return found
+    """Returns the card of a handle, with or without its image size, or None."""
+    return _HANDLES.get(handle)
 
 
 def of_variant(variant: str, release: str) -> ModelCard | None:
     """Returns the card of a variant in a release, or None."""
-    cards = [card for card in CARDS.values() if card.variant == variant]
-    return _match(cards, release)
+    return _RELEASES.get((variant, release))
 
 
 def is_release(text: str) -> bool:
@@ -52,7 +49,7 @@ def is_release(text: str) -> bool:
 
     Handles (``vit-b16/sam``) and paths are not release names.
     """
-    return any(_match([card], text) is not None for card in CARDS.values())
+    return any(release == text for _, release in _RELEASES)
 
 
 def find(variant: str, release: str) -> ModelCard:
@@ -63,9 +60,6 @@ def find(variant: str, release: str) -> ModelCard:
         release: str, a name that `releases` gives, which means the recommended
             resolution, or that name followed by a resolution, as in ``"sam-224"``. Or
             the name of an AugReg file of that variant.
-
-    Returns:
-        A `ModelCard`.
 
     Raises:
         CatalogError: an unknown variant, or one that is not in that release; the
@@ -97,9 +91,6 @@ def releases(variant: str) -> tuple[str, ...]:
     Args:
         variant: str, e.g. ``"ViT-B_16"``.
 
-    Returns:
-        A tuple of str.
-
     Raises:
         CatalogError: nothing was released under that name.
 
@@ -120,34 +111,28 @@ def releases(variant: str) -> tuple[str, ...]:
 def default_classifier(variant: str) -> str:
     """Returns the release of a variant with a head of ImageNet's classes.
 
-    Args:
-        variant: str, e.g. ``"ViT-S_16"``.
-
-    Returns:
-        ``"augreg-imagenet21k+imagenet2012"`` if the variant is in it, else
-        ``"imagenet21k+imagenet2012"``; that of `default_release` for the two variants
-        without such a head (H/14, R26+B/32).
-
-    Raises:
-        CatalogError: nothing was released under that name.
+    It is ``"augreg-imagenet21k+imagenet2012"`` if the variant is in it, else
+    ``"imagenet21k+imagenet2012"``; that of `default_release` for the two variants
+    without such a head (H/14, R26+B/32). Argument and errors are those of `releases`.
 
     Example:
         >>> import zoo
         >>> zoo.default_classifier("ViT-S_16")
         'augreg-imagenet21k+imagenet2012'
     """
-    wanted = ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012")
-    return _first_of(wanted, variant) or default_release(variant)
+    for release in ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012"):
+        if release in releases(variant):
+            return release
+    return default_release(variant)
 
 
 def default_release(variant: str) -> str:
     """Returns the pre-trained release to fine-tune a variant from.
 
+    It is ``"imagenet21k"`` if the variant is in it, else ``"augreg-imagenet21k"``.
+
     Args:
         variant: str, e.g. ``"ViT-S_16"``.
-
-    Returns:
-        ``"imagenet21k"`` if the variant is in it, else ``"augreg-imagenet21k"``.
 
     Raises:
         CatalogError: the variant was not released pre-trained on ImageNet-21k.
@@ -157,27 +142,17 @@ def default_release(variant: str) -> str:
         >>> zoo.default_release("ViT-S_16")
         'augreg-imagenet21k'
     """
-    found = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
-    if found is None:
-        raise CatalogError(
-            f"{variant} was not pre-trained on ImageNet-21k: choose "
-            f"{either(releases(variant))}."
-        )
-    return found
+    for release in ("imagenet21k", "augreg-imagenet21k"):
+        if release in releases(variant):
+            return release
+    raise CatalogError(
+        f"{variant} was not pre-trained on ImageNet-21k: choose "
+        f"{either(releases(variant))}."
+    )
 
 
-def _first_of(wanted, variant):
-    names = releases(variant)
-    return next((name for name in wanted if name in names), None)
-
-
-def _match(cards, release):
-    """Returns the card of a release, or of `<release>-<image size>`, or None."""
-    name, _, size = release.rpartition("-")
-    for card in cards:
-        if card.release == release:
-            return card
-    for card in cards:
-        if card.release == name and str(card.image_size) == size:
-            return card
-    return None
+for _card in CARDS.values():
+    for _release in (_card.release, f"{_card.release}-{_card.image_size}"):
+        _RELEASES.setdefault((_card.variant, _release), _card)
+        for _slug in slugs(_card):
+            _HANDLES.setdefault(f"{_slug}/{_release}", _card)

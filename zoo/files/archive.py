@@ -1,4 +1,4 @@
-"""Reader of `.npz` files, and what the readers of all kinds of files share.
+"""Safe reader of `.npz` files, and the base class of the readers of other formats.
 
 Arrays stay in the file until they are used. Every byte is checked once before the first
 array is used, and nothing is ever unpickled.
@@ -13,7 +13,6 @@ import os
 import struct
 import threading
 import tokenize
-import types
 import weakref
 import zipfile
 import zlib
@@ -56,10 +55,20 @@ _OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
 _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
 _LONGEST_NAME = 1000
+_MOST_LISTED = 20
 
 
 class CheckpointError(PrintableError, ValueError):
     """A file that is not a checkpoint, is damaged, or has unexpected arrays."""
+
+
+def refuse(path, what: str, problems: list[str]) -> None:
+    """Raises a `CheckpointError` that lists the problems, if there are any."""
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems[:_MOST_LISTED])
+        more = len(problems) - _MOST_LISTED
+        rest = f"\n  and {more} more" if more > 0 else ""
+        raise CheckpointError(f"{path} is not {what}:{listed}{rest}")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,11 +101,7 @@ class StoredArray:
 
 
 class StoredArrays(Mapping):
-    """Float32 arrays by name, each read from its file every time it is accessed.
-
-    Args:
-        parts: dict of name to `StoredArray` or float array.
-    """
+    """Float32 arrays by name, each read from its file every time it is accessed."""
 
     def __init__(self, parts):
         self._parts = parts
@@ -114,7 +119,7 @@ class StoredArrays(Mapping):
         return len(self._parts)
 
     def only(self, names) -> StoredArrays:
-        """Returns those of some names, without reading any."""
+        """Returns the arrays of some names, without reading any."""
         return StoredArrays({name: self._parts[name] for name in names})
 
     @property
@@ -124,19 +129,14 @@ class StoredArrays(Mapping):
 
 
 class OpenFile:
-    """An open file of arrays; it is closed together with the last of its arrays.
-
-    Raises:
-        CheckpointError: there is no such file.
-    """
-
-    metadata: Mapping[str, str] = types.MappingProxyType({})
-    # What a reader found in the file, and the CRC-32 of each array where it has them.
-    _arrays: Mapping[str, StoredArray | np.ndarray] = types.MappingProxyType({})
-    _checksums: Mapping[str, int] = types.MappingProxyType({})
+    """An open file of arrays; it is closed together with the last of its arrays."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = os.fspath(path)
+        self.metadata: dict[str, str] = {}
+        # What a reader found in the file, and the CRC-32 of each array where it has it.
+        self._arrays: dict[str, StoredArray | np.ndarray] = {}
+        self._checksums: dict[str, int] = {}
         if not os.path.isfile(path):
             raise CheckpointError(
                 f"There is no checkpoint file {path}: check the path, or download one "
@@ -153,11 +153,7 @@ class OpenFile:
         return list(self._arrays)
 
     def check(self, key: str) -> StoredArray | np.ndarray:
-        """Returns an array after reading all of it.
-
-        Raises:
-            CheckpointError: it holds NaN or infinity, or has another CRC-32.
-        """
+        """Returns an array after reading all of it and comparing its CRC-32, if any."""
         array, expected = self._arrays[key], self._checksums.get(key)
         checksum, finite = self._scan(array, None if expected is None else 0)
         if checksum != expected:
@@ -167,11 +163,7 @@ class OpenFile:
         return array
 
     def read_into(self, data: np.ndarray, offset: int) -> None:
-        """Fills a uint8 array with the bytes from an offset on.
-
-        Raises:
-            CheckpointError: the file was changed since it was opened.
-        """
+        """Fills a uint8 array with the bytes from an offset on."""
         with self._lock:
             self._file.seek(offset)
             whole = self._file.readinto(data) == data.size
@@ -186,18 +178,15 @@ class OpenFile:
             raise ValueError(f"an array is called {name[:99]!a}")
 
     def _scan(self, array, checksum=None):
-        """Reads an array; returns its CRC-32 and whether it holds no NaN or infinity.
-
-        Args:
-            array: array, or a `StoredArray` of this file.
-            checksum: int, CRC-32 of what precedes it; None computes none.
-        """
+        """Returns the CRC-32 of a checksum and an array, and whether it is finite."""
         blocks = [array] if isinstance(array, np.ndarray) else self._blocks(array)
         finite = True
         for block in blocks:
             if checksum is not None:
                 checksum = zlib.crc32(block, checksum)
-            finite = finite and _all_finite(block, array.dtype)
+            if array.dtype.str in _WEIGHTS:
+                numbers = dialects.to_float32(block.view(array.dtype))
+                finite = finite and bool(np.isfinite(numbers).all())
         return checksum, finite
 
     def _refuse_checksum(self, what):
@@ -263,19 +252,11 @@ class _Directory:
 
 
 class Archive(OpenFile):
-    """An open `.npz` file.
-
-    Raises:
-        CheckpointError: there is no such file, it is not an `.npz` or it is damaged.
-
-    Example:
-        >>> from zoo.files.archive import Archive
-        >>> len(Archive("tests/goldens/token.npz").keys)
-        56
-    """
+    """An open `.npz` file."""
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
+        self._members: dict[str, tuple[zipfile.ZipInfo, int]] = {}
         start = self._file.read(4)
         if not start.startswith(b"PK"):
             raise CheckpointError(f"{path} {_what_else(start)}")
@@ -291,33 +272,31 @@ class Archive(OpenFile):
             unpacked = sum(member.file_size for member in members)
             if unpacked > MOST_UNPACKED * size:
                 raise ValueError(f"{size} bytes hold {unpacked}")
-            self._members, end = {}, 0
+            end = 0
             for member in members:
                 self._check_name(member.filename)
                 # Else the same bytes could be unpacked again and again.
                 if member.header_offset < end:
                     raise ValueError(f"{member.filename} overlaps another array")
-                start = self._start(member)
+                # The header before its bytes repeats the name, at a length of its own.
+                self._file.seek(member.header_offset + 26)
+                sizes = struct.unpack("<HH", self._file.read(4))
+                start = member.header_offset + 30 + sum(sizes)
                 end = start + member.compress_size
-                self._members[member.filename.removesuffix(".npy")] = member, start
+                key = member.filename.removesuffix(".npy")
+                if key in self._members:
+                    raise ValueError(f"two arrays are called {key}")
+                self._members[key] = member, start
 
     @property
     def keys(self) -> list[str]:
-        """The names of the arrays, with duplicates."""
-        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+        """The names of the arrays."""
+        return list(self._members)
 
     def check(self, key: str, *, finite: bool = True) -> StoredArray | np.ndarray:
-        """Checks every byte of an array.
+        """Returns an array after reading all of it, as an array if it is compressed.
 
-        Args:
-            key: str, one of `keys`.
-            finite: bool, whether NaN and infinity are refused.
-
-        Returns:
-            A `StoredArray`; the array itself if it is compressed or in Fortran order.
-
-        Raises:
-            CheckpointError: it is damaged, pickled, or not an array.
+        NaN and infinity are refused where `finite` is true.
         """
         member, start = self._members[key]
         with self._damage_explained():
@@ -376,12 +355,6 @@ class Archive(OpenFile):
             raise ValueError(f"{key} holds {header[2]}")
         return header
 
-    def _start(self, member):
-        """Returns the offset of a member's bytes, from the header before them."""
-        self._file.seek(member.header_offset + 26)
-        name_size, extra_size = struct.unpack("<HH", self._file.read(4))
-        return member.header_offset + 30 + name_size + extra_size
-
 
 def _what_else(start):
     """Describes a file of an unsupported kind by its first bytes."""
@@ -396,10 +369,3 @@ def _what_else(start):
         f"is neither an .npz file nor .safetensors or .h5 (it starts with {start!r}): "
         "check the path, and if it was downloaded, delete it and download it again."
     )
-
-
-def _all_finite(data, dtype):
-    """Returns whether bytes or an array of weights hold no NaN or infinity."""
-    if dtype.str not in _WEIGHTS:
-        return True
-    return bool(np.isfinite(dialects.to_float32(data.view(dtype))).all())

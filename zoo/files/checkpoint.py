@@ -1,8 +1,6 @@
-"""Reading and writing checkpoints under the released names.
+"""Reading and writing checkpoints of any library, under the released names.
 
-Whatever file, library or dialect they come from, `read` gives the same arrays under
-the same names, says what the source computes with them, and accounts for every key.
-Nothing is ever unpickled.
+Every key of a file is accounted for, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ import numpy as np
 
 from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
-from zoo.files.archive import CheckpointError, StoredArrays
+from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
-from zoo.files.problems import refuse, twins, wrong_dtypes
 from zoo.network import SIZES, Semantics, ViTConfig
 from zoo.text import brief
 
@@ -73,27 +70,23 @@ class Checkpoint:
         if not isinstance(self.arrays, StoredArrays):
             object.__setattr__(self, "arrays", StoredArrays(self.arrays))
         _refuse(self.path, self._measured[1])
-        grid = self.stored_grid
-        if self.num_positions < 1:
-            _refuse(self.path, ["the position embedding has no rows for patches"])
-        if grid is not None and (
-            len(grid) != 2 or min(grid) < 1 or math.prod(grid) != self.num_positions
-        ):
-            problem = f"a grid of {grid} patches for {self.num_positions} positions"
-            _refuse(self.path, [problem])
-        given = {
-            name: size
-            for name, size in self.semantics.sizes.items()
-            if size is not None and name != "resnet_width"
-        }
-        if not self.semantics.has_released_positions:
-            problem = "files have learned position embeddings, added at the stem"
-            _refuse(self.path, [f"{problem}: leave position_embedding out"])
-        object.__setattr__(self, "semantics", self.semantics.semantics)
+        grid, rows, stated = self.stored_grid, self.num_positions, self.semantics
+        problems = []
+        if rows < 1:
+            problems.append("the position embedding has no rows for patches")
+        if grid and (len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows):
+            problems.append(f"a grid of {grid} patches for {rows} positions")
+        if not stated.has_released_positions:
+            problems.append(
+                "files have learned position embeddings, added at the stem: leave "
+                "position_embedding out"
+            )
+        _refuse(self.path, problems)
+        object.__setattr__(self, "semantics", stated.semantics)
         problems = [
             f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
-            for name, size in given.items()
-            if size != self.config.sizes[name]
+            for name, size in stated.sizes.items()
+            if name != "resnet_width" and size not in (None, self.config.sizes[name])
         ]
         _refuse(self.path, problems)
 
@@ -105,10 +98,6 @@ class Checkpoint:
     @functools.cached_property
     def _measured(self):
         return released_names.measure(self.shapes)
-
-    @property
-    def _sizes(self):
-        return self._measured[0]
 
     @functools.cached_property
     def config(self) -> ViTConfig:
@@ -131,7 +120,8 @@ class Checkpoint:
     @property
     def patch_size(self) -> tuple[int, int]:
         """(height, width) of the embedding's kernel, in pixels or stem cells."""
-        return self._sizes["patch_height"], self._sizes["patch_width"]
+        sizes, _ = self._measured
+        return sizes["patch_height"], sizes["patch_width"]
 
     @property
     def class_token(self) -> bool:
@@ -146,7 +136,7 @@ class Checkpoint:
     @property
     def num_positions(self) -> int:
         """Rows of the position embedding for patches."""
-        return self._sizes["positions"] - self.num_prefix_tokens
+        return self._measured[0]["positions"] - self.num_prefix_tokens
 
     @property
     def grid_size(self) -> tuple[int, int] | None:
@@ -166,10 +156,8 @@ class Checkpoint:
     @property
     def zero_head(self) -> bool:
         """Whether there is a head and all of it is zero."""
-        names = released_names.HEAD_ARRAYS
-        return self.classes is not None and not any(
-            self.arrays[name].any() for name in names
-        )
+        names = released_names.HEAD_ARRAYS if self.classes is not None else ()
+        return bool(names) and not any(self.arrays[name].any() for name in names)
 
     def without_head(self) -> Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
@@ -231,8 +219,7 @@ def read(
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, said, wrong = foreign.read(file, library, num_heads)
-    problems = [*twins(file.keys), *wrong, *wrong_dtypes(parts)]
-    _refuse(file.path, problems, library)
+    _refuse(file.path, [*wrong, *dialects.wrong_dtypes(parts)], library)
     semantics = (semantics or ViTConfig()).with_defaults(said.config.semantics)
     return Checkpoint(file.path, StoredArrays(parts), said.grid_size, semantics)
 
@@ -255,7 +242,7 @@ def _read_released(file):
             if released in parts:
                 problems.append(f"two arrays for {released}, one is {key}")
             parts[released] = part
-    if dialects.has_positions_of_patches_alone(chosen):
+    if dialects.TOP_LEVEL_POSITION_EMBEDDING in chosen.values():
         dialects.add_prefix_positions(parts)
     said = description.from_metadata(file.metadata, file.path)
     return parts, said or Description(grid_size=grid), problems
@@ -312,16 +299,12 @@ def write(
     said = Description(known, checkpoint.grid_size)
     files = {}
     if naming == "released":
-        stored = {
-            name: array.reshape(1, 1, 1, -1)
-            if released_names.is_group_norm(name)
-            else array
-            for name, array in checkpoint.arrays.items()
-        }
+        stored = dict(checkpoint.arrays)
+        for name in filter(released_names.is_group_norm, stored):
+            stored[name] = stored[name].reshape(1, 1, 1, -1)
     else:
         try:
-            files = foreign.settings(naming, checkpoint)
-            stored = foreign.arrays(naming, checkpoint)
+            stored, files = foreign.written(naming, checkpoint)
         except ValueError as error:
             raise CheckpointError(f"Cannot write {path}: {error}.") from error
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
@@ -341,43 +324,39 @@ def write(
 
 
 def _check_name(path, naming, semantics):
-    if naming not in NAMINGS:
-        raise CheckpointError(
-            f"Cannot write {path}: unknown naming {naming!r}, choose from "
-            f"{', '.join(NAMINGS)}."
-        )
-    if naming != "released" and path.name != opening.SAFETENSORS:
-        raise CheckpointError(
-            f"Cannot write {path}: the settings for {naming} go beside it, so its name "
-            f"must be {opening.SAFETENSORS}, in a folder of its own."
-        )
-    if path.suffix not in (".npz", ".safetensors"):
-        raise CheckpointError(
-            f"Cannot write {path}: its name must end in .npz or .safetensors."
-        )
+    reason = ""
     unsaid = semantics.differences(Semantics())
-    if path.suffix == ".npz" and unsaid:
-        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
-        raise CheckpointError(
-            f"Cannot write {path}: an .npz cannot say {said}, and would be read as one "
-            "of the released models: write a .safetensors, or pass "
-            "semantics=zoo.semantics.Semantics() for the released models' numbers."
+    if naming not in NAMINGS:
+        reason = f"unknown naming {naming!r}, choose from {', '.join(NAMINGS)}"
+    elif naming != "released" and path.name != opening.SAFETENSORS:
+        reason = (
+            f"the settings for {naming} go beside it, so its name must be "
+            f"{opening.SAFETENSORS}, in a folder of its own"
         )
+    elif path.suffix not in (".npz", ".safetensors"):
+        reason = "its name must end in .npz or .safetensors"
+    elif path.suffix == ".npz" and unsaid:
+        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
+        reason = (
+            f"an .npz cannot say {said}, and would be read as one of the released "
+            "models: write a .safetensors, or pass semantics=zoo.semantics.Semantics() "
+            "for the released models' numbers"
+        )
+    if reason:
+        raise CheckpointError(f"Cannot write {path}: {reason}.")
 
 
 def _whole(path, arrays, grid_size, semantics):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
-    problems, stored = [], {}
-    for name, array in arrays.items():
-        try:
-            array = dialects.to_float32(np.asarray(array))
-            if not np.isfinite(array).all():
-                problems.append(f"{name} holds NaN or infinity")
-        except TypeError as error:
-            problems.append(f"{name} has {error}")
+    stored = {name: np.asarray(array) for name, array in arrays.items()}
+    _refuse(path, dialects.wrong_dtypes(stored))
+    problems = []
+    for name in stored:
+        stored[name] = dialects.to_float32(stored[name])
+        if not np.isfinite(stored[name]).all():
+            problems.append(f"{name} holds NaN or infinity")
         if released_names.is_group_norm(name):
-            array = array.reshape(-1)
-        stored[name] = array
+            stored[name] = stored[name].reshape(-1)
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
     checkpoint = Checkpoint(str(path), stored, grid_size, semantics)

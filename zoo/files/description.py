@@ -1,14 +1,15 @@
-"""What is known of a checkpoint besides its arrays, and where it is written."""
+"""What settings and headers say of a checkpoint besides its arrays."""
 
 from __future__ import annotations
 
 import json
 import os
 import pathlib
+import re
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import ARCHITECTURES, RELEASED, ViTConfig
+from zoo.network import RELEASED, ViTConfig
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -26,13 +27,7 @@ MALFORMED = (
 
 
 class Description(NamedTuple):
-    """What the arrays of a file do not say.
-
-    Args:
-        config: `ViTConfig` of what is known: what is computed, and the number of heads.
-        grid_size: (height, width) in patches, or None.
-        class_token_position: bool, whether the class token has a position of its own.
-    """
+    """What the arrays of a file do not say; `config` may have the number of heads."""
 
     config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
@@ -40,11 +35,7 @@ class Description(NamedTuple):
 
 
 def network_of(num_heads=None, **computed) -> ViTConfig:
-    """Returns the `ViTConfig` of a file's settings, where null is not a value.
-
-    Raises:
-        ValueError: a setting is null, or not one of its choices.
-    """
+    """Returns the `ViTConfig` of a file's settings, where null is not a value."""
     if nulls := [name for name, value in computed.items() if value is None]:
         raise ValueError(f"{', '.join(nulls)} is null")
     return ViTConfig(num_heads=num_heads, **computed)
@@ -61,24 +52,17 @@ def to_metadata(description: Description) -> dict[str, str]:
 
 
 def from_metadata(metadata, path) -> Description | None:
-    """Returns the description in a header, None where it has no entry of ours.
-
-    Raises:
-        CheckpointError: the entry is not as `to_metadata` writes it.
-    """
+    """Returns the description in a header, None where it has no entry of ours."""
     if METADATA_KEY not in metadata:
         return None
     try:
         entry = json.loads(metadata[METADATA_KEY])
         computed = entry.pop("semantics")
         heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
-        known = [
-            name for name in computed if name in RELEASED and computed[name] is not None
-        ]
-        if unknown := [*entry, *(computed.keys() - set(known))]:
+        if unknown := [*entry, *(computed.keys() - RELEASED.keys())]:
             raise ValueError(f"unknown {', '.join(unknown)}")
         grid = None if grid is None else tuple(grid)
-        found = Description(ViTConfig(num_heads=heads, **computed), grid)
+        found = Description(network_of(heads, **computed), grid)
         check_grid(grid)
     except MALFORMED as error:
         raise CheckpointError(
@@ -99,21 +83,8 @@ def check_grid(grid) -> None:
             raise ValueError(f"{brief(number)} is not a positive int")
 
 
-def papers_heads(hidden_size, num_layers, mlp_dim) -> int | None:
-    """Returns the heads of the released models of these sizes, None for other sizes."""
-    sizes = (hidden_size, num_layers, mlp_dim)
-    for known in ARCHITECTURES.values():
-        if (known.hidden_size, known.num_layers, known.mlp_dim) == sizes:
-            return known.num_heads
-    return None
-
-
 def read_json(file: os.PathLike) -> dict:
-    """Reads a file of settings beside a checkpoint; {} where there is none.
-
-    Raises:
-        CheckpointError: it is not a JSON table.
-    """
+    """Reads a file of settings beside a checkpoint; {} where there is none."""
     file = pathlib.Path(file)
     if not file.is_file():
         return {}
@@ -128,17 +99,8 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
-def check_sizes(file, settings: dict, sizes: dict) -> None:
-    """Makes sure that settings are those of the arrays beside them.
-
-    Args:
-        file: path of the settings.
-        settings: dict, in which a size may be missing.
-        sizes: dict of the settings' names to the arrays' sizes.
-
-    Raises:
-        CheckpointError: a size differs.
-    """
+def check_sizes(file, settings: dict, **sizes) -> None:
+    """Refuses settings that have other sizes than the arrays; a size may be missing."""
     differences = [
         f"{name} {brief(settings[name])} (the arrays have {size})"
         for name, size in sizes.items()
@@ -152,12 +114,7 @@ def check_sizes(file, settings: dict, sizes: dict) -> None:
 
 
 def grid_of(image_size, patch_size) -> tuple[int, int] | None:
-    """Returns the (height, width) in patches of settings, None where one is missing.
-
-    Args:
-        image_size: int or list of (height, width), or None.
-        patch_size: int or sequence of (height, width), or None.
-    """
+    """Returns the (height, width) in patches, None without one of the sizes."""
     if image_size is None or patch_size is None:
         return None
     (height, width), (rows, columns) = (
@@ -167,15 +124,10 @@ def grid_of(image_size, patch_size) -> tuple[int, int] | None:
     return height // rows, width // columns
 
 
-def explain(keys, reasons: dict) -> list[str]:
-    """Returns why a checkpoint with these keys computes something else.
-
-    Args:
-        keys: iterable of str.
-        reasons: dict of compiled patterns, searched in each key, to reasons.
-    """
+def explain(keys, reasons: dict[str, str]) -> list[str]:
+    """Returns the reasons whose patterns some key has: why it is another network."""
     found = (
-        (reason, next(filter(pattern.search, keys), None))
+        (reason, next(filter(re.compile(pattern).search, keys), None))
         for pattern, reason in reasons.items()
     )
     return [f"{reason} ({key})" for reason, key in found if key is not None]

@@ -1,4 +1,4 @@
-"""Dialects of the released names, translated to those of the `.npz` files.
+"""Other spellings of the released names, translated to those of the `.npz` files.
 
 Three layers, undone from the outside in: a prefix around the model (a training
 state, a two-tower model), other module names (Flax Linen), and other arrangements of
@@ -28,24 +28,15 @@ _LINEN_MODULES = {
 }
 # More would be no model, but a part of memory for each.
 _MOST_BLOCKS = 1000
-_TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
+# Of patches alone: its writers added the class token's row to the token itself.
+TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Chooses the arrays of the model among the keys of a file.
+    """Returns {key: name} of the model's arrays in a file, and a list of unknown keys.
 
-    Args:
-        keys: iterable of str, every key of the file.
-
-    Returns:
-        A dict of key to its name without prefix and with released module names, and a
-        list of unknown keys. Keys that are known to be something else (optimizer
-        state, a text tower) are in neither.
-
-    Example:
-        >>> from zoo.files import dialects
-        >>> dialects.select(["opt/target/cls", "opt/state/step", "epoch"])
-        ({'opt/target/cls': 'cls'}, ['epoch'])
+    Names have no prefix and the released module names. Keys that are known to be
+    something else (optimizer state, a text tower) are in neither.
     """
     keys = list(keys)
     # The last row, the empty prefix, fits every file.
@@ -61,15 +52,7 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
 
 
 def arrange(name, array) -> dict:
-    """Splits and reshapes one array as the released files have it.
-
-    Args:
-        name: str, as `select` returns it.
-        array: the array under that name, or a `zoo.files.archive.StoredArray`.
-
-    Returns:
-        A dict of released name to array: one per block for stacked blocks, else one.
-    """
+    """Returns {released name: array} of one array, several of stacked blocks."""
     stack = f"{released_names.BLOCK}/"
     if name.startswith(stack) and array.ndim and array.shape[0] <= _MOST_BLOCKS:
         rest = name[len(stack) :]
@@ -77,19 +60,11 @@ def arrange(name, array) -> dict:
             f"{released_names.BLOCK}_{block}/{rest}": part
             for block, part in enumerate(array)
         }
-    if name == _TOP_LEVEL_POSITION_EMBEDDING:
+    if name == TOP_LEVEL_POSITION_EMBEDDING:
         return {released_names.POSITION_EMBEDDING: array}
     if released_names.is_group_norm(name) and array.shape[:-1] == (1, 1, 1):
         return {name: array.reshape(array.shape[-1:])}
     return {name: array}
-
-
-def has_positions_of_patches_alone(chosen) -> bool:
-    """Returns whether the names are of the dialect without positions of other tokens.
-
-    Its writers added the class token's row to the token itself and dropped it.
-    """
-    return _TOP_LEVEL_POSITION_EMBEDDING in chosen.values()
 
 
 def add_prefix_positions(arrays: dict) -> None:
@@ -103,12 +78,9 @@ def add_prefix_positions(arrays: dict) -> None:
 
 
 def to_float32(array: np.ndarray) -> np.ndarray:
-    """Returns a float32, float16 or bfloat16 array as float32.
+    """Returns a float32, float16 or bfloat16 array as float32; others are a TypeError.
 
     NumPy reads bfloat16 as void of two bytes.
-
-    Raises:
-        TypeError: another dtype.
     """
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         # bfloat16 is the upper half of a float32.
@@ -117,6 +89,17 @@ def to_float32(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "f" and array.dtype.itemsize <= 4:
         return array.astype(np.float32, copy=False)
     raise TypeError(f"dtype {array.dtype}, not float32, float16 or bfloat16")
+
+
+def wrong_dtypes(arrays: dict) -> list[str]:
+    """Returns a problem for each array that `to_float32` refuses."""
+    problems = []
+    for name, array in arrays.items():
+        try:
+            to_float32(np.empty(0, array.dtype))
+        except TypeError as error:
+            problems.append(f"{name} has {error}")
+    return problems
 
 
 def _released_module(name):

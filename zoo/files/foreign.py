@@ -10,11 +10,16 @@ from zoo import released_names
 from zoo.files import description, dialects, keras_hub, names, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
+from zoo.network import ARCHITECTURES
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
 LIBRARIES = {library.COLUMN: library for library in (timm, transformers, keras_hub)}
 WRITTEN = ("timm", "transformers")
+_PAPERS_HEADS = {
+    (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
+    for row in ARCHITECTURES.values()
+}
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
@@ -23,25 +28,17 @@ BESIDE = tuple(
 
 def recognise(keys) -> str | None:
     """Returns the library that names arrays so, None for the released dialects."""
-    found = (name for name, library in LIBRARIES.items() if library.matches(keys))
-    return next(found, None)
+    for name, library in LIBRARIES.items():
+        if any(map(library.KEYS.search, keys)):
+            return name
+    return None
 
 
 def read(file, library: str, num_heads: int | None = None):
-    """Reads an open file of another library.
+    """Reads an open file of another library; `num_heads` if the file does not state it.
 
-    Args:
-        file: `zoo.files.archive.OpenFile`.
-        library: str, as `recognise` returns it.
-        num_heads: int, for files that do not state it.
-
-    Returns:
-        A dict of released name to array, read when it is used; a `Description` of the
-        rest; and a list of problems with the arrays.
-
-    Raises:
-        CheckpointError: the settings beside the file cannot be read or computed, or
-            the number of heads is not known.
+    Returns {released name: array, read when it is used}, a `Description` of the rest,
+    and a list of problems with the arrays.
     """
     module = LIBRARIES[library]
     holders = dict.fromkeys(file.keys, file)
@@ -75,13 +72,21 @@ def read(file, library: str, num_heads: int | None = None):
     heads = said.config.num_heads or num_heads
     if heads is None and library == keras_hub.COLUMN:
         heads = keras_hub.num_heads(arrays)
-    heads = heads or description.papers_heads(
-        sizes["hidden_size"], sizes["num_layers"], sizes["mlp_dim"]
+    hidden_size = sizes["hidden_size"]
+    heads = heads or _PAPERS_HEADS.get(
+        (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
     )
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass it as "
             "zoo.read(path, num_heads=...), or keep the config.json beside the file."
+        )
+    if heads < 1 or hidden_size % heads:
+        stated = said.config.num_heads is not None
+        source = "its header or settings say" if stated else "num_heads says"
+        raise CheckpointError(
+            f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
+            f"multiple of the {heads} attention heads that {source}: correct that."
         )
     parts, problems = names.to_released(library, arrays, heads)
     if not problems and sizes["class_token"]:
@@ -129,16 +134,9 @@ def _add_position(parts, said):
     return []
 
 
-def settings(library: str, checkpoint) -> dict[str, str]:
-    """Returns the files of settings that a library of `WRITTEN` needs, {name: text}.
-
-    Raises:
-        ValueError: the library has no such model.
-    """
-    return LIBRARIES[library].settings(checkpoint)
-
-
-def arrays(library: str, checkpoint) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's arrays under the keys of a library of `WRITTEN`."""
-    found = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
-    return LIBRARIES[library].file_names(found)
+def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Returns a checkpoint's arrays by their keys, and the files of settings."""
+    module = LIBRARIES[library]
+    settings = module.settings(checkpoint)
+    arrays = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
+    return module.file_names(arrays), settings

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
-
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -17,18 +15,12 @@ _DEEPEST = 20
 
 
 class H5(OpenFile):
-    """An open `.h5` file.
-
-    Raises:
-        CheckpointError: there is no such file, it is of another kind, damaged, or
-            holds anything but plain arrays.
-    """
+    """An open `.h5` file."""
 
     def __init__(self, path: str | os.PathLike):
         import h5py
 
         super().__init__(path)
-        self._arrays: dict[str, StoredArray | np.ndarray] = {}
 
         def visit(name, item):
             if not isinstance(name, str):
@@ -40,13 +32,9 @@ class H5(OpenFile):
             if isinstance(item, h5py.Dataset):
                 self._add(name, item)
 
-        with self._damage_explained():
-            try:
-                with h5py.File(path, "r") as file:
-                    # Links to other places are not visited.
-                    file.visititems(visit)
-            except (KeyError, TypeError) as error:
-                raise ValueError(error) from error
+        with self._damage_explained(), h5py.File(path, "r") as file:
+            # Links to other places are not visited.
+            file.visititems(visit)
 
     def _add(self, name, dataset):
         dtype = dataset.dtype

@@ -21,7 +21,7 @@ _CONVERTERS = ("preprocessor.json", "image_converter.json")
 _TASK = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
-_PATCHES = "layers/vi_t_patching_and_embedding/"
+KEYS = re.compile("layers/vi_t_patching_and_embedding/")
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
 # Of training, where the model was compiled or has dropout.
@@ -29,11 +29,6 @@ _TRAINING = re.compile(r"(.*/)?(optimizer|seed_generator|metrics|loss_tracker)/"
 _PRIVATE = re.compile(r"(?<=/mha/)_(?=\w+_dense/)")
 # The last dense layer is the head; one before it is the intermediate one.
 _DENSE = re.compile(r"(?:.*/)?layers/dense(_1)?/vars/([01])")
-
-
-def matches(keys) -> bool:
-    """Returns whether keys are those of this library."""
-    return any(_PATCHES in key for key in keys)
 
 
 def companion(file) -> H5 | None:
@@ -78,16 +73,7 @@ def num_heads(arrays: dict) -> int:
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
-    """Returns what a preset's settings say, keras-hub's defaults elsewhere.
-
-    Args:
-        folder: of the file.
-        sizes: dict of the arrays' sizes.
-
-    Raises:
-        CheckpointError: the settings are of another model, or ask for what is not
-            computed here.
-    """
+    """Returns what a preset's settings say, keras-hub's defaults elsewhere."""
     file = folder / _CONFIG
     config = description.read_json(file)
     if "class_name" in config:
@@ -103,11 +89,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     description.check_sizes(
         file,
         config,
-        {
-            "hidden_dim": sizes["hidden_size"],
-            "num_layers": sizes["num_layers"],
-            "mlp_dim": sizes["mlp_dim"],
-        },
+        hidden_dim=sizes["hidden_size"],
+        num_layers=sizes["num_layers"],
+        mlp_dim=sizes["mlp_dim"],
     )
     task = description.read_json(folder / _TASK).get("config", {})
     pooled = task.get("pooling", "token")
@@ -118,20 +102,19 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             "not supported."
         )
     mean, std = _inputs(folder)
-    epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+    network = description.network_of(
+        activation=DEFAULTS.activation,
+        layer_norm_epsilon=config.get(
+            "layer_norm_epsilon", DEFAULTS.layer_norm_epsilon
+        ),
+        input_mean=mean,
+        input_std=std,
+    )
     shape = config.get("image_shape")
     if shape is not None:
         height, width, _ = shape
         shape = (height, width)
-    return Description(
-        description.network_of(
-            activation=DEFAULTS.activation,
-            layer_norm_epsilon=epsilon,
-            input_mean=mean,
-            input_std=std,
-        ),
-        description.grid_of(shape, config.get("patch_size")),
-    )
+    return Description(network, description.grid_of(shape, config.get("patch_size")))
 
 
 def _inputs(folder):

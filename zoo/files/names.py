@@ -1,97 +1,23 @@
 """Names and axes of the released arrays in timm, transformers and keras-hub.
 
-One table for reading and writing, one row per layer. PyTorch's libraries store dense
-layers as (outputs, inputs), convolutions as (outputs, inputs, height, width), and
-heads and head size of the attention in one axis; keras-hub stores all as released.
-Every change is an einops pattern, so what is written is read back to the last bit.
+One table for reading and writing, `names.csv`, with one row per layer; [i] stands for
+the i-th third of an array. PyTorch's libraries store dense layers as (outputs, inputs),
+convolutions as (outputs, inputs, height, width), and heads and head size of the
+attention in one axis; keras-hub stores all as released. Every change is an einops
+pattern, so what is written is read back to the last bit.
 """
 
 from __future__ import annotations
 
+import csv
+import pathlib
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from zoo.released_names import (
-    BLOCK,
-    CLASS_TOKEN,
-    OPTIONAL_ARRAYS,
-    OPTIONAL_BLOCK_ARRAYS,
-    POSITION_EMBEDDING,
-    layout,
-)
+from zoo.released_names import BLOCK, OPTIONAL_ARRAYS, OPTIONAL_BLOCK_ARRAYS, layout
 
-_PATCHES = "layers/vi_t_patching_and_embedding"
-_ENCODER = "layers/vi_t_encoder"
-# Released layer or array -> the same in timm, transformers and keras-hub, None where a
-# library has no such array. [i] stands for the i-th third of an array.
-_WHOLE = {
-    CLASS_TOKEN: ("cls_token", "embeddings.cls_token", f"{_PATCHES}/vars/0"),
-    POSITION_EMBEDDING: (
-        "pos_embed",
-        "embeddings.position_embeddings",
-        f"{_PATCHES}/position_embedding/vars/0",
-    ),
-    "embedding": (
-        "patch_embed.proj",
-        "embeddings.patch_embeddings.projection",
-        f"{_PATCHES}/patch_embedding",
-    ),
-    "Transformer/encoder_norm": ("norm", "layernorm", f"{_ENCODER}/layer_norm"),
-    "pre_logits": ("pre_logits.fc", "pooler.dense", "intermediate_layer"),
-    "head": ("head", "classifier", "output_dense"),
-    "conv_root": ("patch_embed.backbone.stem.conv", None, None),
-    "gn_root": ("patch_embed.backbone.stem.norm", None, None),
-}
-_IN_BLOCK = {
-    "LayerNorm_0": ("norm1", "layernorm_before", "layer_norm_1"),
-    **{
-        f"MultiHeadDotProductAttention_1/{name}": (
-            f"attn.qkv[{number}]",
-            f"attention.attention.{name}",
-            f"mha/{name}_dense",
-        )
-        for number, name in enumerate(("query", "key", "value"))
-    },
-    "MultiHeadDotProductAttention_1/out": (
-        "attn.proj",
-        "attention.output.dense",
-        "mha/output_dense",
-    ),
-    "LayerNorm_2": ("norm2", "layernorm_after", "layer_norm_2"),
-    "MlpBlock_3/Dense_0": ("mlp.fc1", "intermediate.dense", "mlp/dense_1"),
-    "MlpBlock_3/Dense_1": ("mlp.fc2", "output.dense", "mlp/dense_2"),
-}
-_IN_UNIT = {
-    "conv1": "conv1",
-    "gn1": "norm1",
-    "conv2": "conv2",
-    "gn2": "norm2",
-    "conv3": "conv3",
-    "gn3": "norm3",
-    "conv_proj": "downsample.conv",
-    "gn_proj": "downsample.norm",
-}
-_BLOCKS = (
-    "blocks.{block}.",
-    "encoder.layer.{block}.",
-    f"{_ENCODER}/encoder_layers/vi_t_encoder_block_{{block}}/",
-)
-_UNITS = "patch_embed.backbone.stages.{stage}.blocks.{unit}."
-_LAYERS = (
-    _WHOLE
-    | {
-        f"{BLOCK}_{{block}}/{released}": tuple(
-            name and prefix + name for prefix, name in zip(_BLOCKS, names, strict=True)
-        )
-        for released, names in _IN_BLOCK.items()
-    }
-    | {
-        f"block{{stage}}/unit{{unit}}/{released}": (_UNITS + timm, None, None)
-        for released, timm in _IN_UNIT.items()
-    }
-)
 _TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
 _KERAS = {"kernel": "/vars/0", "scale": "/vars/0", "bias": "/vars/1"}
 # The axes in PyTorch's libraries and the released ones, by the end of released names.
@@ -111,12 +37,8 @@ _PARTS = 3
 class Row(NamedTuple):
     """One array under every name it has, None where a library has no such array.
 
-    Args:
-        released: str; numbers in names are {block}, {stage} and {unit}.
-        axes: str, an einops pattern from PyTorch's axes to the released ones, or "".
-        timm: str or None; with [i] it is the i-th third of an array.
-        transformers: str or None.
-        keras_hub: str or None.
+    Numbers in names are {block}, {stage} and {unit}; [i] means the i-th third of an
+    array. `axes` is an einops pattern from PyTorch's axes to the released ones, or "".
     """
 
     released: str
@@ -124,6 +46,17 @@ class Row(NamedTuple):
     timm: str | None
     transformers: str | None
     keras_hub: str | None
+
+
+def _layers():
+    """Returns {released layer or array: [its name in each library, or None]}."""
+    path = pathlib.Path(__file__).with_name("names.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return {released: [name or None for name in names] for released, *names in rows}
+
+
+_LAYERS = _layers()
 
 
 def _row(released):
@@ -136,27 +69,17 @@ def _row(released):
     return Row(released, axes, *(name and name + end for name, end in names))
 
 
-TABLE = tuple(
-    _row(
-        released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/").replace(
-            "block1/unit1/", "block{stage}/unit{unit}/"
-        )
-    )
-    for released in layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
-)
+def _template(released):
+    released = released.replace(f"{BLOCK}_0/", f"{BLOCK}_{{block}}/")
+    return released.replace("block1/unit1/", "block{stage}/unit{unit}/")
+
+
+_EVERY_ARRAY = layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
+TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 
 
 class Rearranged:
-    """An array with its axes changed by an einops pattern when it is read.
-
-    Args:
-        source: array, or `zoo.files.archive.StoredArray`.
-        pattern: str.
-        num_heads: int, the size of the axis "head".
-
-    Raises:
-        ValueError: the array has not these axes.
-    """
+    """An array with its axes changed by an einops pattern when it is read."""
 
     def __init__(self, source, pattern: str, num_heads: int):
         import einops
@@ -168,15 +91,9 @@ class Rearranged:
         try:
             self.shape = einops.rearrange(stand_in, pattern, **self._sizes).shape
         except einops.EinopsError as error:
-            heads = f", of {num_heads} heads" if self._sizes else ""
-            raise ValueError(
-                f"expected the axes {pattern.partition(' -> ')[0]}{heads}"
-            ) from error
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
+            axes = pattern.partition(" -> ")[0]
+            raise ValueError(f"expected the axes {axes}") from error
+        self.ndim = len(self.shape)
 
     def __array__(self, dtype=None, copy=None):
         import einops
@@ -186,17 +103,7 @@ class Rearranged:
 
 
 def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[str]]:
-    """Gives arrays their released names and axes.
-
-    Args:
-        column: `"timm"`, `"transformers"` or `"keras_hub"`.
-        arrays: dict of that library's name to array or `zoo.files.archive.StoredArray`.
-        num_heads: int.
-
-    Returns:
-        A dict of released name to array, each read when it is used, and a list of
-        problems: unknown names and arrays of other axes.
-    """
+    """Returns arrays under their released names and axes, and a list of problems."""
     found, problems = {}, []
     for name, array in arrays.items():
         rows = list(_rows(column, name))
@@ -216,16 +123,7 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
 
 
 def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
-    """Gives released arrays the names and axes of another library.
-
-    Args:
-        column: `"timm"` or `"transformers"`.
-        arrays: mapping of released name to array.
-        num_heads: int.
-
-    Raises:
-        ValueError: the library has no such array.
-    """
+    """Returns released arrays under the names and axes of another library."""
     found: dict[str, object] = {}
     for released, array in arrays.items():
         name = foreign_name(column, released)
@@ -247,13 +145,7 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
 
 
 def foreign_name(column: str, released: str) -> str | None:
-    """Returns the array in another library that holds a released one, None if none.
-
-    Example:
-        >>> from zoo.files import names
-        >>> names.foreign_name("timm", "Transformer/encoderblock_3/LayerNorm_0/scale")
-        'blocks.3.norm1.weight'
-    """
+    """Returns a library's name of the array that holds a released one, or None."""
     for row, numbers in _rows("released", released):
         name = getattr(row, column)
         return name and _PART.sub("", name).format(**_shifted(numbers, -1))
@@ -275,19 +167,14 @@ def _pattern(template):
 
 
 _PATTERNS = {
-    column: [
-        (row, _pattern(getattr(row, column))) for row in TABLE if getattr(row, column)
-    ]
-    for column in Row._fields
-    if column != "axes"
+    column: [(row, _pattern(row[place])) for row in TABLE if row[place]]
+    for place, column in enumerate(Row._fields)
 }
 
 
 def _shifted(numbers, direction):
-    return {
-        name: number + direction * _RELEASED_START[name]
-        for name, number in numbers.items()
-    }
+    """Returns the numbers in a name as another library counts them."""
+    return {name: n + direction * _RELEASED_START[name] for name, n in numbers.items()}
 
 
 def _third(array, number):

@@ -1,32 +1,30 @@
-"""Opens a checkpoint file of any kind, or the one in a folder."""
+"""Opens a checkpoint: a file of any kind, that of a folder, or those of an index."""
 
 from __future__ import annotations
 
 import os
+import pathlib
+import re
 
-from zoo.files import h5, safetensors, shards
-from zoo.files.archive import Archive, CheckpointError, OpenFile
+from zoo.files import description, h5, safetensors
+from zoo.files.archive import Archive, CheckpointError, OpenFile, StoredArray
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
-# The name that timm and transformers expect.
+# The names that timm and transformers expect and write.
 SAFETENSORS = "model.safetensors"
-_MOST_LISTED = 10
-FILES_IN_FOLDERS = (SAFETENSORS, shards.INDEX, "model.npz", "model.weights.h5")
+INDEX = "model.safetensors.index.json"
+SHARDS = "model-*-of-*.safetensors"
+FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
+# A file beside the index: never a path, which could lead anywhere.
+_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_MOST_LISTED = 20
 
 
-def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
-    """Opens a file, or the one in a folder; its first bytes decide on the kind.
-
-    Raises:
-        CheckpointError: there is no such file, a folder holds none or several, or it is
-            of another kind or damaged.
-    """
+def open_file(path: str | os.PathLike) -> OpenFile | Shards:
+    """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
-        found = [
-            os.path.join(path, name)
-            for name in FILES_IN_FOLDERS
-            if os.path.isfile(os.path.join(path, name))
-        ]
+        files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
+        found = [file for file in files if os.path.isfile(file)]
         if len(found) != 1:
             held = sorted(os.listdir(path))[:_MOST_LISTED]
             raise CheckpointError(
@@ -41,6 +39,80 @@ def open_file(path: str | os.PathLike) -> OpenFile | shards.Shards:
             return safetensors.Safetensors(path)
         if h5.is_h5(path):
             return h5.H5(path)
-        if shards.is_index(path):
-            return shards.Shards(path)
+        with open(path, "rb") as file:
+            # An index is JSON, as no file of arrays begins.
+            is_index = file.read(1) == b"{"
+        if is_index:
+            return Shards(path)
     return Archive(path)
+
+
+class Shards:
+    """The open files of one checkpoint, with the interface of `Safetensors`.
+
+    Source: `save_pretrained(folder, max_shard_size=...)` of transformers.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = os.fspath(path)
+        self._places = _places(self.path)
+        folder = pathlib.Path(path).parent
+        names = sorted(set(self._places.values()))
+        self._refuse(
+            f"{name} is not beside it"
+            for name in names
+            if not os.path.isfile(folder / name)
+        )
+        self._files = {name: safetensors.Safetensors(folder / name) for name in names}
+        self._refuse(self._misplaced())
+        self.metadata: dict[str, str] = {}
+        for name, file in self._files.items():
+            for entry, text in file.metadata.items():
+                if self.metadata.setdefault(entry, text) != text:
+                    self._refuse([f"the header of {name} says another {entry}"])
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return list(self._places)
+
+    def check(self, key: str) -> StoredArray:
+        """Returns an array, checked as in `Safetensors.check`."""
+        return self._files[self._places[key]].check(key)
+
+    def _misplaced(self):
+        """Yields the differences between the index and the files."""
+        held = {(key, name) for name, file in self._files.items() for key in file.keys}
+        places = self._places.items()
+        for key, name in sorted(places - held):
+            yield f"{name} does not hold {key}"
+        for key, name in sorted(held - places):
+            place = self._places.get(key)
+            where = f"places in {place}" if place else "does not name"
+            yield f"{name} holds {key}, which it {where}"
+
+    def _refuse(self, problems):
+        if problems := list(problems):
+            more = len(problems) - _MOST_LISTED
+            listed = "; ".join(problems[:_MOST_LISTED])
+            raise CheckpointError(
+                f"{self.path} is not the index of the files beside it: {listed}"
+                f"{f'; and {more} more' if more > 0 else ''}. Download or save all of "
+                "them again."
+            )
+
+
+def _places(path):
+    places = description.read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CheckpointError(
+            f"{path} is not the index of a checkpoint, whose weight_map says which "
+            "file holds which array: pass the file that holds the arrays."
+        )
+    for name in places.values():
+        if not isinstance(name, str) or not _FILE.fullmatch(name):
+            raise CheckpointError(
+                f"{path} names {name!r}, which is not a file beside it, and nothing "
+                "else is read: save the checkpoint again."
+            )
+    return places

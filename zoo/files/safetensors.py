@@ -1,11 +1,8 @@
-"""Reader and writer of `.safetensors` files.
+"""Reader and writer of `.safetensors` files that bounds headers and adds checksums.
 
-The library `safetensors` 0.8 does not replace it: without ml_dtypes its NumPy API has
-no bfloat16, of two arrays of one name it keeps one, and it takes 450 MB for a header of
-22 MB; here headers are bounded, duplicates refused and checksums compared.
-
-The format is a JSON header with the place of each array, followed by their bytes. It
-has no checksums. `write` adds them to the metadata, which other readers ignore:
+Why not the library of that name: decisions in docs/design.md. The format is a JSON
+header with the place of each array, followed by their bytes. It has no checksums.
+`write` adds them to the metadata, which other readers ignore:
 
 - `keras_vit_crc32`: a JSON table of each array's name to the CRC-32 of its bytes;
 - `keras_vit_header_crc32`: the CRC-32 of the places of all arrays and of our metadata,
@@ -57,9 +54,6 @@ _CHECKSUM = re.compile("[0-9a-f]{8}")
 class Safetensors(OpenFile):
     """An open `.safetensors` file.
 
-    Raises:
-        CheckpointError: there is no such file, it is of another kind or damaged.
-
     Source: https://github.com/huggingface/safetensors#format.
     """
 
@@ -81,7 +75,12 @@ class Safetensors(OpenFile):
             if not isinstance(header, dict):
                 raise ValueError("its header is not a table")
             self._checksums = self._read_checksums(header)
-            self.metadata = _metadata(header.pop(_METADATA, {}))
+            self.metadata = header.pop(_METADATA, {})
+            are_text = isinstance(self.metadata, dict) and all(
+                isinstance(value, str) for value in self.metadata.values()
+            )
+            if not are_text:
+                raise ValueError("its metadata are not all text")
             start = _LENGTH_BYTES + length
             self._arrays = {
                 name: self._stored(name, entry, start) for name, entry in header.items()
@@ -98,7 +97,8 @@ class Safetensors(OpenFile):
         if _CHECKSUMS in metadata and not (
             isinstance(checksums, dict)
             and arrays <= set(checksums)
-            and all(_is_checksum(text) for text in checksums.values())
+            and all(isinstance(text, str) for text in checksums.values())
+            and all(map(_CHECKSUM.fullmatch, checksums.values()))
         ):
             self._refuse_checksum("its list of checksums")
         expected = metadata.get(_HEADER_CHECKSUM, _header_checksum(header))
@@ -120,7 +120,7 @@ class Safetensors(OpenFile):
             )
         dtype = np.dtype(_DTYPES[entry["dtype"]])
         shape, offsets = entry["shape"], entry["data_offsets"]
-        if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
+        if not (_are_counts(shape) and _are_counts(offsets)) or len(offsets) != 2:
             raise ValueError(
                 f"{name} has shape {shape!s:.99} and place {offsets!s:.99}"
             )
@@ -203,19 +203,8 @@ def _without_twins(pairs):
     return table
 
 
-def _metadata(table):
-    values = table.values() if isinstance(table, dict) else [None]
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError("its metadata are not all text")
-    return table
-
-
-def _is_checksum(text):
-    return isinstance(text, str) and _CHECKSUM.fullmatch(text)
-
-
-def _counts(numbers):
-    """Returns whether these are few, not negative and below 2^63."""
+def _are_counts(numbers):
+    """Returns whether these are few integers, not negative and below 2^63."""
     return (
         isinstance(numbers, list)
         and len(numbers) <= _MOST_AXES

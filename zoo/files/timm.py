@@ -18,21 +18,18 @@ _CONFIG = "config.json"
 BESIDE = (_CONFIG,)
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
-_OURS = re.compile(r"patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.")
+KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
 _REASONS = {
-    re.compile(pattern): reason
-    for pattern, reason in {
-        r"^dist_token$": "it is a distilled DeiT, with a second token; only plain DeiT "
-        "is read",
-        r"\.ls[12]\.|\.gamma_[12]$": "it has LayerScale, which is not computed",
-        r"^reg_token$": "it has register tokens, which are not read",
-        r"^fc_norm\.": "it normalises after pooling, which is not computed",
-        r"^norm_pre\.": "it normalises before its blocks, which is not computed",
-        r"^attn_pool\.": "it pools with attention, which is not computed",
-        r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
-        r"rel_pos|freqs": "its positions are not learned by addition alone",
-        r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
-    }.items()
+    r"^dist_token$": "it is a distilled DeiT, with a second token; only plain DeiT is "
+    "read",
+    r"\.ls[12]\.|\.gamma_[12]$": "it has LayerScale, which is not computed",
+    r"^reg_token$": "it has register tokens, which are not read",
+    r"^fc_norm\.": "it normalises after pooling, which is not computed",
+    r"^norm_pre\.": "it normalises before its blocks, which is not computed",
+    r"^attn_pool\.": "it pools with attention, which is not computed",
+    r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
+    r"rel_pos|freqs": "its positions are not learned by addition alone",
+    r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
 }
 # Those that compute what the arrays and the rest of the settings tell, no more.
 _ARCHITECTURES = re.compile(
@@ -56,29 +53,14 @@ _HYBRIDS = {
 }
 
 
-def matches(keys) -> bool:
-    """Returns whether keys are those of this library."""
-    return any(_OURS.match(key) for key in keys)
-
-
 def select(keys) -> tuple[dict[str, str], list[str]]:
     """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
-    keys = list(keys)
     chosen = {key: _LONE_STEM.sub(_STEM, key) for key in keys}
     return chosen, description.explain(keys, _REASONS)
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
-    """Returns what the settings beside a file say, timm's defaults elsewhere.
-
-    Args:
-        folder: of the file.
-        sizes: dict of the arrays' sizes, as `foreign.read` collects them.
-
-    Raises:
-        CheckpointError: the settings are of another model, or ask for what is not
-            computed here.
-    """
+    """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
     config = description.read_json(file)
     if "architecture" not in config:
@@ -90,8 +72,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         )
     arguments = config.get("model_args", {})
     inputs = config.get("pretrained_cfg", {})
-    description.check_sizes(file, config, {"num_features": sizes["hidden_size"]})
-    description.check_sizes(file, arguments, {"depth": sizes["num_layers"]})
+    description.check_sizes(file, config, num_features=sizes["hidden_size"])
+    description.check_sizes(file, arguments, depth=sizes["num_layers"])
     activation = arguments.pop("act_layer", None)
     no_embed_class = bool(arguments.pop("no_embed_class", False))
     pooled = arguments.pop("global_pool", config.get("global_pool"))
@@ -109,31 +91,21 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
-    patch_size = (sizes["patch_height"], sizes["patch_width"])
-    return Description(
-        description.network_of(
-            num_heads=arguments.get(
-                "num_heads", _HEADS.get(config.get("architecture"))
-            ),
-            activation=_ACTIVATIONS[activation],
-            layer_norm_epsilon=DEFAULTS.layer_norm_epsilon,
-            input_mean=inputs.get("mean", DEFAULTS.input_mean),
-            input_std=inputs.get("std", DEFAULTS.input_std),
-            resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
-        ),
-        None
-        if sizes["hybrid"]
-        else description.grid_of(arguments.get("img_size"), patch_size),
-        class_token_position=not no_embed_class,
+    network = description.network_of(
+        num_heads=arguments.get("num_heads", _HEADS.get(config.get("architecture"))),
+        activation=_ACTIVATIONS[activation],
+        layer_norm_epsilon=DEFAULTS.layer_norm_epsilon,
+        input_mean=inputs.get("mean", DEFAULTS.input_mean),
+        input_std=inputs.get("std", DEFAULTS.input_std),
+        resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
     )
+    patch_size = (sizes["patch_height"], sizes["patch_width"])
+    grid = description.grid_of(arguments.get("img_size"), patch_size)
+    return Description(network, None if sizes["hybrid"] else grid, not no_embed_class)
 
 
 def settings(checkpoint) -> dict[str, str]:
-    """Returns {name: text} of the files that `create_model("local-dir:...")` needs.
-
-    Raises:
-        ValueError: timm has no such model.
-    """
+    """Returns {name: text} of the files that `create_model("local-dir:...")` needs."""
     semantics, stages = checkpoint.semantics, checkpoint.resnet_stages
     if checkpoint.representation_size is not None:
         raise ValueError("timm has no model with pre_logits: leave the arrays out")
@@ -152,6 +124,8 @@ def settings(checkpoint) -> dict[str, str]:
             raise ValueError("timm's hybrids have no symmetric padding")
     hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
     image_size = list(checkpoint.image_size)
+    # Rounding down, timm turns a ratio into `mlp_dim`.
+    ratio, rest = divmod(checkpoint.mlp_dim, hidden_size)
     arguments = {
         "img_size": image_size,
         "patch_size": checkpoint.config.patch_size,
@@ -159,18 +133,18 @@ def settings(checkpoint) -> dict[str, str]:
         "embed_dim": hidden_size,
         "depth": checkpoint.num_layers,
         "num_heads": checkpoint.num_heads,
-        "mlp_ratio": _ratio(checkpoint.mlp_dim, hidden_size),
+        "mlp_ratio": (checkpoint.mlp_dim + 0.5) / hidden_size if rest else ratio,
         "act_layer": semantics.activation,
     }
-    pooled = "token"
+    pooled, first_convolution = "token", "patch_embed.proj"
+    if stages is not None:
+        first_convolution = f"patch_embed.backbone.{'stem.' if stages else ''}conv"
     if not checkpoint.class_token:
         pooled = "avg"
         arguments |= {"class_token": False, "global_pool": pooled, "fc_norm": False}
     classes = checkpoint.classes or 0
     config = {
-        "architecture": _HYBRIDS[stages]
-        if stages is not None
-        else "vit_base_patch16_224",
+        "architecture": _HYBRIDS.get(stages, "vit_base_patch16_224"),
         "num_classes": classes,
         "num_features": hidden_size,
         "global_pool": pooled,
@@ -181,7 +155,7 @@ def settings(checkpoint) -> dict[str, str]:
             "fixed_input_size": True,
             "mean": semantics.input_mean,
             "std": semantics.input_std,
-            "first_conv": _first_convolution(stages),
+            "first_conv": first_convolution,
             "classifier": "head",
         },
     }
@@ -195,15 +169,3 @@ def file_names(arrays: dict) -> dict:
     return {
         name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
     }
-
-
-def _first_convolution(stages):
-    if stages is None:
-        return "patch_embed.proj"
-    return "patch_embed.backbone.stem.conv" if stages else "patch_embed.backbone.conv"
-
-
-def _ratio(mlp_dim, hidden_size):
-    """The ratio that timm, rounding down, turns into `mlp_dim`."""
-    whole, rest = divmod(mlp_dim, hidden_size)
-    return whole if not rest else (mlp_dim + 0.5) / hidden_size

@@ -18,7 +18,7 @@ _CONFIG = "config.json"
 _PREPROCESSOR = "preprocessor_config.json"
 BESIDE = (_CONFIG, _PREPROCESSOR)
 # The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
-_PROJECTION = re.compile(
+KEYS = re.compile(
     r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$"
 )
 _ACTIVATIONS = {
@@ -29,41 +29,32 @@ _ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
 }
 # The names that transformers 5 has in memory; in files it writes the older ones.
-_RENAMED = (
-    (re.compile(r"^layers\."), "encoder.layer."),
-    (re.compile(r"\.attention\.q_proj\."), ".attention.attention.query."),
-    (re.compile(r"\.attention\.k_proj\."), ".attention.attention.key."),
-    (re.compile(r"\.attention\.v_proj\."), ".attention.attention.value."),
-    (re.compile(r"\.attention\.o_proj\."), ".attention.output.dense."),
-    (re.compile(r"\.mlp\.fc1\."), ".intermediate.dense."),
-    (re.compile(r"\.mlp\.fc2\."), ".output.dense."),
-)
+_RENAMED = {
+    r"^layers\.": "encoder.layer.",
+    r"\.attention\.q_proj\.": ".attention.attention.query.",
+    r"\.attention\.k_proj\.": ".attention.attention.key.",
+    r"\.attention\.v_proj\.": ".attention.attention.value.",
+    r"\.attention\.o_proj\.": ".attention.output.dense.",
+    r"\.mlp\.fc1\.": ".intermediate.dense.",
+    r"\.mlp\.fc2\.": ".output.dense.",
+}
 # Of masked image modelling; no other network has a use for them.
 _PRETRAINING = re.compile(r"(vit\.)?embeddings\.mask_token$|decoder\.")
 _REASONS = {
-    re.compile(pattern): reason
-    for pattern, reason in {
-        r"distillation_token|distillation_classifier": "it is a distilled DeiT, with a "
-        "second token; of DeiT, only timm's plain ones are read",
-        r"layer_scale[12]\.|\.lambda_[12]$": "it has LayerScale, which is not computed",
-        r"embeddings\.register_tokens$": "it has register tokens, which are not read",
-        r"relative_position": "its positions are not learned by addition alone",
-        r"pre_layrnorm\.": "it normalises before its blocks, which is not computed",
-        r"head\.probe$": "it pools with attention, which is not computed",
-        r"\.patch_embedding\.": "it is the image tower of CLIP or SigLIP",
-    }.items()
+    r"distillation_token|distillation_classifier": "it is a distilled DeiT, with a "
+    "second token; of DeiT, only timm's plain ones are read",
+    r"layer_scale[12]\.|\.lambda_[12]$": "it has LayerScale, which is not computed",
+    r"embeddings\.register_tokens$": "it has register tokens, which are not read",
+    r"relative_position": "its positions are not learned by addition alone",
+    r"pre_layrnorm\.": "it normalises before its blocks, which is not computed",
+    r"head\.probe$": "it pools with attention, which is not computed",
+    r"\.patch_embedding\.": "it is the image tower of CLIP or SigLIP",
 }
-
-
-def matches(keys) -> bool:
-    """Returns whether keys are those of this library."""
-    return any(_PROJECTION.search(key) for key in keys)
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
     """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
     chosen = {}
-    keys = list(keys)
     classifies = any(key.startswith("classifier.") for key in keys)
     for key in keys:
         name = key.removeprefix("vit.")
@@ -71,23 +62,14 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
         unused = classifies and name.startswith("pooler.")
         if unused or _PRETRAINING.match(key):
             continue
-        for pattern, replacement in _RENAMED:
-            name = pattern.sub(replacement, name)
+        for pattern, replacement in _RENAMED.items():
+            name = re.sub(pattern, replacement, name)
         chosen[key] = name
     return chosen, description.explain(keys, _REASONS)
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
-    """Returns what the settings beside a file say, transformers' defaults elsewhere.
-
-    Args:
-        folder: of the file.
-        sizes: dict of the arrays' sizes, as `foreign.read` collects them.
-
-    Raises:
-        CheckpointError: the settings are of another model, or ask for what is not
-            computed here.
-    """
+    """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
     config = description.read_json(file)
     if "model_type" not in config:
@@ -100,11 +82,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     description.check_sizes(
         file,
         config,
-        {
-            "hidden_size": sizes["hidden_size"],
-            "num_hidden_layers": sizes["num_layers"],
-            "intermediate_size": sizes["mlp_dim"],
-        },
+        hidden_size=sizes["hidden_size"],
+        num_hidden_layers=sizes["num_layers"],
+        intermediate_size=sizes["mlp_dim"],
     )
     activation = config.get("hidden_act", "gelu")
     if activation not in _ACTIVATIONS:
@@ -117,17 +97,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR)
-    epsilon = config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon)
-    return Description(
-        description.network_of(
-            num_heads=config.get("num_attention_heads", 12 if config else None),
-            activation=_ACTIVATIONS[activation],
-            layer_norm_epsilon=epsilon,
-            input_mean=mean,
-            input_std=std,
-        ),
-        description.grid_of(config.get("image_size"), config.get("patch_size")),
+    network = description.network_of(
+        num_heads=config.get("num_attention_heads", 12 if config else None),
+        activation=_ACTIVATIONS[activation],
+        layer_norm_epsilon=config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon),
+        input_mean=mean,
+        input_std=std,
     )
+    grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
+    return Description(network, grid)
 
 
 def _inputs(file):
@@ -144,23 +122,17 @@ def _inputs(file):
 
 
 def settings(checkpoint) -> dict[str, str]:
-    """Returns {name: text} of the files that `from_pretrained` needs.
-
-    Raises:
-        ValueError: transformers has no such model.
-    """
+    """Returns {name: text} of the files that `from_pretrained` needs."""
     if checkpoint.resnet_stages is not None:
         raise ValueError("transformers has no hybrid models")
     if not checkpoint.class_token:
         raise ValueError("transformers has no models without a class token")
-    classes = checkpoint.classes
+    classes, semantics = checkpoint.classes, checkpoint.semantics
     if classes is not None and checkpoint.representation_size is not None:
         raise ValueError(
             "transformers has no model with pre_logits before its head: leave the "
             "arrays of one of them out"
         )
-    semantics = checkpoint.semantics
-    activations = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
     height, width = checkpoint.image_size
     config = {
         "architectures": [
@@ -171,7 +143,7 @@ def settings(checkpoint) -> dict[str, str]:
         "num_hidden_layers": checkpoint.num_layers,
         "num_attention_heads": checkpoint.num_heads,
         "intermediate_size": checkpoint.mlp_dim,
-        "hidden_act": activations[semantics.activation],
+        "hidden_act": "gelu" if semantics.activation == "gelu" else "gelu_pytorch_tanh",
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.02,

@@ -8,12 +8,8 @@ Environment:
 
 A download is checked against the length and MD5 that its server sends (Google has no
 MD5 of files uploaded in parts, and their CRC-32C is not computed), what the caller
-expects, and the SHA-256 of the first download. Downloads larger than allowed, and
-redirects from https to http, are refused. `zoo.read` then compares every array of an
-`.npz`, and of a `.safetensors` that `zoo.write` wrote, with its CRC-32.
-
-The cache has each file beside its record, `NAME.json`. Its folder `.transfers` has
-unfinished downloads and locks.
+expects, and the SHA-256 of the first download. The cache has each file beside its
+record, `NAME.json`, and unfinished downloads and locks in its folder `.transfers`.
 """
 
 from __future__ import annotations
@@ -33,6 +29,7 @@ import time
 import warnings
 
 from zoo.files.description import MALFORMED
+from zoo.store.part import Part, TransferError
 from zoo.text import PrintableError, brief, printable
 
 _BUCKETS = "https://storage.googleapis.com"
@@ -40,10 +37,9 @@ _BUCKETS = "https://storage.googleapis.com"
 _SIZE_TOLERANCE = 0.02
 # For files of unknown size; larger than any model that is read here.
 _MOST_BYTES = 20 * 10**9
-_TRANSFERS = ".transfers"
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-# Before a process that waits for another one says so, and before it gives up where
-# nothing is received.
+# Before a process that waits for another one prints that, and before it gives up where
+# that one receives nothing.
 _NOTICE_SECONDS = 3
 _STALL_SECONDS = 600
 # Unfinished downloads older than this are deleted.
@@ -66,21 +62,14 @@ class CachedFile:
 
 def cache_dir() -> pathlib.Path:
     """Returns the folder of the downloads, which may not exist yet."""
-    cache = os.environ.get("KERAS_VIT_CACHE")
-    if not cache:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        cache = os.path.join(base, "keras_vit")
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    cache = os.environ.get("KERAS_VIT_CACHE") or os.path.join(base, "keras_vit")
     return pathlib.Path(cache).expanduser()
 
 
 def cached() -> list[CachedFile]:
-    """Returns the downloaded files by path; files copied there by hand are not listed.
-
-    Raises:
-        StoreError: a record is unreadable.
-    """
-    records = sorted(cache_dir().glob("*.json"))
-    files = (record.with_name(record.name.removesuffix(".json")) for record in records)
+    """Returns the downloaded files by path, without those copied there by hand."""
+    files = (note.with_suffix("") for note in sorted(cache_dir().glob("*.json")))
     return [_record(file) for file in files if file.is_file()]
 
 
@@ -130,11 +119,11 @@ def fetch(
     if os.path.exists(path):
         _check_cached(path, source, file_size, sha256)
         return path
-    by_hand = f"Download {source} by hand and save it as {path}."
+    by_hand = f"Or else: Download {source} by hand and save it as {path}."
     if offline():
         raise StoreError(
-            f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it, "
-            f"or else: {by_hand}"
+            f"{source} is not in the cache and KERAS_VIT_OFFLINE is set: unset it. "
+            f"{by_hand}"
         )
     with _cache_explained(source, path, file_size, by_hand):
         _download(source, path, file_size, sha256, most_bytes)
@@ -142,18 +131,10 @@ def fetch(
 
 
 def latest(url: str, most_bytes: int) -> bytes:
-    """Downloads a small file that may change, each time.
+    """Downloads a small file that may change, each time, and returns its bytes.
 
-    Args:
-        url: str, `http(s)://`.
-        most_bytes: int, more are refused.
-
-    Returns:
-        bytes; those of the last download with `KERAS_VIT_OFFLINE`, and, with a
-        warning, where the network or the server fails.
-
-    Raises:
-        StoreError: it is not available and never was; the cache cannot be written.
+    The copy of the last download is returned with `KERAS_VIT_OFFLINE`, and, with a
+    warning, where the network, the server or the cache fails.
     """
     from zoo.store import transport
 
@@ -164,20 +145,18 @@ def latest(url: str, most_bytes: int) -> bytes:
                 f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
             )
         return copy.read_bytes()
-    with _cache_explained(url, copy, None, ""):
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=copy.parent, prefix=".latest-") as folder:
-            part = transport.Part(pathlib.Path(folder, "part"), url)
-            try:
+    try:
+        with _cache_explained(url, copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+                part = Part(pathlib.Path(folder, "part"), url)
                 transport.download(part, None, most_bytes)
                 os.replace(part.path, copy)
-            except transport.TransferError as error:
-                if not copy.is_file():
-                    raise StoreError(str(error)) from error
-                warnings.warn(
-                    f"{error} The copy of the last download is used.", stacklevel=2
-                )
-        return copy.read_bytes()
+    except StoreError as error:
+        if not copy.is_file():
+            raise
+        warnings.warn(f"{error} The copy of the last download is used.", stacklevel=2)
+    return copy.read_bytes()
 
 
 def latest_copy(url: str) -> pathlib.Path:
@@ -233,7 +212,7 @@ def _cached_path(url):
 
 
 def _record_path(path):
-    return path.with_name(path.name + ".json")
+    return path.with_name(f"{path.name}.json")
 
 
 def _record(path):
@@ -265,17 +244,19 @@ def _check_cached(path, url, file_size, sha256):
             f"{path} has {size} bytes but {record.size} were downloaded from "
             f"{url}: delete it and fetch again."
         )
-    found = record.sha256 if record else None
-    _check_content(path, url, file_size, sha256, found)
+    _check_content(path, url, file_size, sha256, record and record.sha256)
 
 
 def _download(url, path, file_size, sha256, most_bytes):
     """Downloads a URL beside its final name, checks it and moves it there."""
     from zoo.store import transport
 
-    folder = path.parent / _TRANSFERS
+    folder = path.parent / ".transfers"
     folder.mkdir(parents=True, exist_ok=True)
-    part = transport.Part(folder / f"{path.name}.part", _mirrored(url))
+    mirror, server = os.environ.get("KERAS_VIT_MIRROR"), url
+    if mirror and url.startswith(f"{_BUCKETS}/"):
+        server = mirror.rstrip("/") + url.removeprefix(_BUCKETS)
+    part = Part(folder / f"{path.name}.part", server)
     _sweep(folder)
     with _locked(url, part):
         if os.path.exists(path):  # by the process that held the lock
@@ -297,7 +278,7 @@ def _download(url, path, file_size, sha256, most_bytes):
 
 def _keep(part, file):
     """Moves a checked part to its final name, after its record."""
-    note = part.path.with_name(part.path.name + ".record")
+    note = part.path.with_name(f"{part.path.name}.record")
     record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
     try:
         note.write_text(json.dumps(record))
@@ -310,84 +291,65 @@ def _keep(part, file):
     part.delete()
 
 
-def _mirrored(url):
-    mirror = os.environ.get("KERAS_VIT_MIRROR")
-    if mirror and url.startswith(_BUCKETS + "/"):
-        return mirror.rstrip("/") + url[len(_BUCKETS) :]
-    return url
-
-
 @contextlib.contextmanager
 def _locked(url, part):
     """Holds the lock of a download; the system releases that of a killed process."""
     import filelock
 
     lock = filelock.FileLock(part.path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=_NOTICE_SECONDS)
-    except filelock.Timeout:
-        waiting = f"Waiting for another process to download {url}"
-        print(printable(waiting), file=sys.stderr)
-        _wait(lock, url, part)
+    seconds, size = _NOTICE_SECONDS, None
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=seconds)
+        except filelock.Timeout as error:
+            if size == part.size:
+                raise StoreError(
+                    f"Another process holds {lock.lock_file} and has received nothing "
+                    f"of {url} for {seconds} seconds: end that process and try again."
+                ) from error
+            if size is None:
+                waiting = f"Waiting for another process to download {url}"
+                print(printable(waiting), file=sys.stderr)
+            seconds, size = _STALL_SECONDS, part.size
     try:
         yield
     finally:
         lock.release()
 
 
-def _wait(lock, url, part):
-    """Waits for a lock as long as its holder receives bytes."""
-    import filelock
-
-    size = None
-    while not lock.is_locked:
-        size, before = part.size, size
-        if size == before:
-            raise StoreError(
-                f"Another process holds {lock.lock_file} and has received nothing of "
-                f"{url} for {_STALL_SECONDS} seconds: end that process and try again."
-            )
-        with contextlib.suppress(filelock.Timeout):
-            lock.acquire(timeout=_STALL_SECONDS)
-
-
 def _sweep(folder):
     """Deletes downloads that were begun long ago and never finished."""
     import filelock
 
-    from zoo.store import transport
-
     for note in folder.glob("*.part.json"):
-        part = transport.Part(note.with_suffix(""), "")
-        lock = filelock.FileLock(part.path.with_suffix(".lock"))
+        part = Part(note.with_suffix(""), "")
         with contextlib.suppress(FileNotFoundError, filelock.Timeout):
             if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
-                with lock.acquire(timeout=0):
+                with filelock.FileLock(part.path.with_suffix(".lock"), timeout=0):
                     part.delete()
 
 
 @contextlib.contextmanager
-def _cache_explained(url, path, file_size, by_hand):
+def _cache_explained(url, path, file_size=None, by_hand=""):
     """Turns errors of the network and the cache into `StoreError`."""
-    from zoo.store import transport
-
     try:
         yield
     except StoreError:
         raise
-    except transport.TransferError as error:
-        raise StoreError(f"{error} Or else: {by_hand}") from error
+    except TransferError as error:
+        raise StoreError(f"{error} {by_hand}".rstrip()) from error
     except OSError as error:
-        if error.errno in FULL_DISK:
-            size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
-            raise StoreError(
-                f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
-                "some space, or set KERAS_VIT_CACHE to a folder on another disk."
-            ) from error
-        raise StoreError(
+        text = (
             f"Cannot write to the cache {path.parent} ({error}): set KERAS_VIT_CACHE "
             "to a folder that can be written."
-        ) from error
+        )
+        if error.errno in FULL_DISK:
+            size = f" ({file_size / 2**20:.0f} MiB)" if file_size else ""
+            text = (
+                f"The disk is full: {url}{size} does not fit in {path.parent}. Free "
+                "some space, or set KERAS_VIT_CACHE to a folder on another disk."
+            )
+        raise StoreError(text) from error
 
 
 def _check_download(part, url, file_size, sha256, first):
@@ -415,8 +377,7 @@ def _check_content(path, name, file_size, sha256, found=None):
             f"another file. If {path} exists, delete it and fetch again."
         )
     if sha256 is not None:
-        found = found or digest(path, "sha256")
-        _check_digest(name, "sha256", found, sha256.lower())
+        _check_digest(name, "sha256", found or digest(path, "sha256"), sha256.lower())
 
 
 def digest(path: str | os.PathLike, algorithm: str) -> str:

@@ -9,12 +9,13 @@ run code.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import re
 
 from zoo import store
-from zoo.files import foreign, opening, shards
+from zoo.files import foreign, opening
 from zoo.store import FULL_DISK, StoreError
 
 _SCHEME = "hf://"
@@ -62,31 +63,23 @@ def fetch(handle: str) -> pathlib.Path:
         >>> from zoo.store import hub
         >>> hub.fetch("hf://google/vit-base-patch16-224")  # doctest: +SKIP
     """
-    name, at, revision = handle.removeprefix(_SCHEME).partition("@")
-    repository = _repository(name)
+    repository, at, revision = handle.removeprefix(_SCHEME).partition("@")
+    _check_name(repository)
     if at and not _REVISION.fullmatch(revision):
         raise StoreError(
             f"Cannot download {handle!r}: {revision!r} is not a branch, tag or commit."
         )
     library = _library()
-    offline = store.offline()
+    download = functools.partial(
+        library.snapshot_download, repository, local_files_only=store.offline()
+    )
     with _explained(f"download {handle}", repository):
         # The settings first: arrays without them would be taken for another model's.
-        folder = library.snapshot_download(
-            repository,
-            revision=revision or None,
-            allow_patterns=list(_BESIDE),
-            local_files_only=offline,
-        )
+        folder = download(revision=revision or None, allow_patterns=list(_BESIDE))
         commit = os.path.basename(folder)
         listing = library.get_cached_repo_tree(repository, revision=commit)
         chosen = _choose([file.path for file in listing], handle)
-        folder = library.snapshot_download(
-            repository,
-            revision=commit,
-            allow_patterns=[*_BESIDE, *chosen],
-            local_files_only=offline,
-        )
+        folder = download(revision=commit, allow_patterns=[*_BESIDE, *chosen])
     return pathlib.Path(folder)
 
 
@@ -135,7 +128,7 @@ def push(
 
 def check_push(repository: str) -> None:
     """Raises `StoreError` where `push` could not work: the name, library or login."""
-    _repository(repository)
+    _check_name(repository)
     if _library().get_token() is None:
         raise StoreError(
             f"Cannot upload to {repository}: nobody is logged in to the hub, {_LOG_IN} "
@@ -143,13 +136,12 @@ def check_push(repository: str) -> None:
         )
 
 
-def _repository(name):
+def _check_name(name):
     if not _REPOSITORY.fullmatch(name):
         raise StoreError(
             f"{name!r} is not a model of the hub: expected org/name, as in "
             f"{_SCHEME}google/vit-base-patch16-224."
         )
-    return name
 
 
 def _library():
@@ -168,10 +160,9 @@ def _choose(files, place):
     """Returns the patterns of the files that hold the arrays."""
     for name in opening.FILES_IN_FOLDERS:
         if name in files:
-            return [name, shards.PATTERN] if name == shards.INDEX else [name]
+            return [name, opening.SHARDS] if name == opening.INDEX else [name]
     wanted = ", ".join(opening.FILES_IN_FOLDERS)
-    pickles = sorted(name for name in files if name.endswith(_PICKLES))
-    if pickles:
+    if pickles := sorted(name for name in files if name.endswith(_PICKLES)):
         raise StoreError(
             f"{place} has only {', '.join(pickles[:_MOST_LISTED])}, and a pickle can "
             f"run code when it is read: convert it to one of {wanted}, for one with "
@@ -210,14 +201,11 @@ def _reason(error, repository):
     # GatedRepoError comes first: it is a RepositoryNotFoundError.
     reasons = {
         errors.GatedRepoError: f"it is gated: ask for access at {page}, and {_LOG_IN}.",
-        errors.RepositoryNotFoundError: (
-            f"there is no {page}, or it is private: check the name, and if it is "
-            f"private, {_LOG_IN}."
-        ),
+        errors.RepositoryNotFoundError: f"there is no {page}, or it is private: check "
+        f"the name, and if it is private, {_LOG_IN}.",
         errors.HFValidationError: said,
-        errors.RevisionNotFoundError: (
-            f"it has no such revision: choose one of {page}/commits/main."
-        ),
+        errors.RevisionNotFoundError: "it has no such revision: choose one of "
+        f"{page}/commits/main.",
         errors.LocalEntryNotFoundError: offline,
         errors.CachedRepoTreeNotFoundError: offline,
         errors.OfflineModeIsEnabled: offline,
@@ -229,12 +217,12 @@ def _reason(error, repository):
         if error.response.status_code in (401, 403):
             return f"the token may not do that ({said}): {_LOG_IN} to another."
         return f"the hub refused it ({said}): try again later."
-    cache = constants.HF_HUB_CACHE
-    if isinstance(error, OSError) and error.errno in FULL_DISK:
+    number, cache = getattr(error, "errno", None), constants.HF_HUB_CACHE
+    if number in FULL_DISK:
         return (
             f"the disk is full: free some space in {cache}, or set HF_HOME to a folder "
             "on another disk."
         )
-    if isinstance(error, OSError) and error.errno is not None:
+    if number is not None:
         return f"{said}: check {cache}, or set HF_HOME to a folder that can be written."
     return f"{type(error).__name__}: {said}. Check the network and try again."

@@ -7,12 +7,8 @@ however long it is. Nor are the redirects of requests, for the same reason.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
-import json
-import pathlib
 import queue
-import re
 import threading
 import time
 import urllib.parse
@@ -23,8 +19,7 @@ import tqdm
 import urllib3
 import urllib3.exceptions
 
-from zoo.files.description import MALFORMED
-from zoo.text import PrintableError
+from zoo.store.part import Part, TransferError, content_length
 
 # Attempts after the first; the pauses between them double.
 RETRIES = 4
@@ -45,112 +40,18 @@ _MOST_REDIRECTS = 10
 # Enough to recognise a web page.
 _PAGE_BYTES = 512
 _BUSY = (408, 429, 500, 502, 503, 504)
-# Where these say that the server decompresses a stored file, its length and checksum
-# are those of the compressed one.
-_ENCODINGS = ("content-encoding", "x-goog-stored-content-encoding")
-_IDENTITIES = ("etag", "last-modified", "x-goog-hash")
-
-
-class TransferError(PrintableError, OSError):
-    """A transfer that failed; its text says why and what to do."""
 
 
 class _NoAnswerError(TransferError):
     """The first byte did not come in time."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A partly downloaded file, and beside it the headers of its first response.
-
-    Args:
-        path: `pathlib.Path` of the bytes.
-        url: str, where they come from.
-    """
-
-    path: pathlib.Path
-    url: str
-
-    @property
-    def size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The stored headers, empty where they are damaged or of another URL."""
-        with contextlib.suppress(FileNotFoundError, *MALFORMED):
-            note = json.loads(self._note.read_text())
-            headers = note["headers"].items()
-            if note["url"] == self.url and all(
-                type(text) is str for _, text in headers
-            ):
-                return dict(headers)
-        return {}
-
-    @property
-    def length(self) -> int | None:
-        """Bytes of the whole file, None where the server did not say."""
-        return _length(self.headers)
-
-    @property
-    def md5s(self) -> list[str]:
-        """The base64 MD5 sums that the server sent; one or none."""
-        headers = self.headers
-        hashes = "" if _is_encoded(headers) else headers.get("x-goog-hash", "")
-        return re.findall(r"md5=([\w+/=]+)", hashes)
-
-    @property
-    def validator(self) -> str | None:
-        """The `If-Range` value with which a server resumes only the same file."""
-        etag = self.headers.get("etag")
-        strong = etag if etag and not etag.startswith("W/") else None
-        return strong or self.headers.get("last-modified")
-
-    @property
-    def is_resumable(self) -> bool:
-        return self.validator is not None and self.length is not None
-
-    def begin(self, headers) -> None:
-        """Deletes the bytes and stores the headers of a new response."""
-        self.delete()
-        names = ("content-length", *_ENCODINGS, *_IDENTITIES)
-        kept = {name: headers[name] for name in names if name in headers}
-        self._note.write_text(json.dumps({"url": self.url, "headers": kept}))
-
-    def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
-
-    @property
-    def _note(self):
-        return self.path.with_name(self.path.name + ".json")
-
-
-def _length(headers):
-    length = headers.get("content-length", "")
-    whole = re.fullmatch(r"[0-9]{1,18}", length) and not _is_encoded(headers)
-    return int(length) if whole else None
-
-
-def _is_encoded(headers):
-    return any(headers.get(name, "identity") != "identity" for name in _ENCODINGS)
-
-
 def download(part: Part, label: str | None, most_bytes: int) -> None:
     """Completes a part, resuming it if the server supports that.
 
-    After a failure, the bytes so far stay in the part.
-
-    Args:
-        part: `Part`.
-        label: str, of the progress bar on stderr; None shows none.
-        most_bytes: int; a server that promises or sends more is left at once, and the
-            part is deleted.
-
-    Raises:
-        TransferError: no network; the server refuses, sends a web page or too many
-            bytes, keeps breaking off or is too slow, or redirects https to http.
-        OSError: the part cannot be written.
+    After a failure, the bytes so far stay in the part; it is deleted where the server
+    promises or sends more than `most_bytes`. `label` is that of the progress bar on
+    stderr, None shows none.
     """
     furthest, failures = part.size, 0
     while True:
@@ -185,7 +86,9 @@ def _resume(part, label, most_bytes):
         return None  # complete, and then the process was killed
     with _request_rest(part) as response:
         blocks = response.blocks()
-        whole = part.length if response.status == 206 else _length(response.headers)
+        whole = (
+            part.length if response.status == 206 else content_length(response.headers)
+        )
         if whole is not None and whole > most_bytes:
             _refuse_size(part, most_bytes)
         try:
@@ -194,7 +97,11 @@ def _resume(part, label, most_bytes):
                 while len(start) < _PAGE_BYTES and (block := next(blocks, b"")):
                     start += block
                 # Before the bytes of an earlier response are dropped.
-                _refuse_page(part.url, start)
+                if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+                    raise TransferError(
+                        f"The server sent a web page instead of {part.url}: log in if "
+                        "the network asks for it, or check the URL."
+                    )
                 part.begin(response.headers)
                 blocks = itertools.chain([start], blocks)
             _append(part, blocks, label, most_bytes)
@@ -238,28 +145,12 @@ def _request_rest(part):
     if part.is_resumable and 0 < part.size < part.length:
         span = {"Range": f"bytes={part.size}-", "If-Range": part.validator}
         response = _get(part.url, span)
-        if _continues(response, part):
+        if response.status == 206 and part.continues(response.headers):
             return response
         if response.status not in (206, 416):
             return _accept(response)
         response.close()
     return _accept(_get(part.url, {}))
-
-
-def _continues(response, part):
-    """Whether a response holds the bytes that follow those of the part."""
-    headers = response.headers
-    return (
-        response.status == 206
-        and headers.get("content-encoding", "identity") == "identity"
-        and re.fullmatch(
-            rf"bytes {part.size}-[0-9]+/{part.length}", headers.get("content-range", "")
-        )
-        and all(
-            headers.get(name, part.headers.get(name)) == part.headers.get(name)
-            for name in _IDENTITIES
-        )
-    )
 
 
 def _accept(response):
@@ -275,14 +166,6 @@ def _accept(response):
     raise TransferError(
         f"The server refused {response.url} with status {status} ({why}): {remedy}."
     )
-
-
-def _refuse_page(url, start):
-    if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        raise TransferError(
-            f"The server sent a web page instead of {url}: log in if the network asks "
-            "for it, or check the URL."
-        )
 
 
 def _get(url, headers):
@@ -309,23 +192,17 @@ def _get(url, headers):
             ) from error
         except (requests.ConnectionError, requests.Timeout) as error:
             if last or time.monotonic() + pause >= deadline:
-                raise _no_connection(url, error, attempt) from error
+                what = f"The connection to {urllib.parse.urlsplit(url).netloc} failed"
+                remedy = "the network and try again"
+                if isinstance(error, requests.exceptions.ProxyError):
+                    what = f"The proxy gave no connection to {url}"
+                    remedy = "HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+                raise TransferError(
+                    f"{what}, {attempt} times ({error}): check {remedy}."
+                ) from error
             time.sleep(pause)
         except (requests.RequestException, ValueError) as error:
             raise TransferError(f"Cannot ask for {url} ({error}): check it.") from error
-
-
-def _no_connection(url, error, attempts):
-    if isinstance(error, requests.exceptions.ProxyError):
-        return TransferError(
-            f"The proxy gave no connection to {url} ({error}): check HTTPS_PROXY, "
-            "HTTP_PROXY and NO_PROXY."
-        )
-    host = urllib.parse.urlsplit(url).netloc
-    return TransferError(
-        f"The connection to {host} failed, {attempts} times ({error}): check the "
-        "network and try again."
-    )
 
 
 def _retry_after(headers):
@@ -343,11 +220,6 @@ class _Response:
 
     DNS, connecting, headers and the ends of chunks can each take for ever, a byte at a
     time, so that no timeout of a socket bounds them; here the thread is abandoned.
-
-    Args:
-        url: str.
-        headers: dict, of the request.
-        deadline: float, of `time.monotonic`, for the first byte of the body.
     """
 
     def __init__(self, url, headers, deadline):
@@ -473,11 +345,7 @@ class _Session(requests.Session):
         return
 
     def follow(self, url, headers):
-        """Returns the response where the redirects end, its body unread.
-
-        Raises:
-            TransferError: one leads from https to anything less, or they do not end.
-        """
+        """Returns the response where the redirects end, its body unread."""
         for _ in range(_MOST_REDIRECTS + 1):
             response = self.get(url, headers=headers, stream=True, timeout=TIMEOUTS)
             target = super().get_redirect_target(response)

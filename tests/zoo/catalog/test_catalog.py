@@ -5,7 +5,6 @@ import urllib.parse
 import pytest
 
 import zoo
-from zoo import catalog
 
 CARDS = [zoo.get(handle) for handle in zoo.list_models()]
 VARIANTS = {
@@ -265,7 +264,7 @@ def test_errors_say_what_there_is():
 
 
 def test_label_files():
-    assert set(catalog.LABEL_FILES) == {
+    assert set(zoo.LABEL_FILES) == {
         "imagenet2012",
         "imagenet21k_ids",
         "imagenet21k_lemmas",

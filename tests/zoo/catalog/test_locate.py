@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import zoo
-from zoo import catalog, store
-from zoo.catalog import registry
+from zoo import store
+from zoo.catalog import locate, registry, released
 from zoo.store import transport
 
 
@@ -65,7 +65,7 @@ def test_files_need_no_registry(here, goldens):
     for name in ("tiny.npz", "tiny.safetensors", "tiny"):
         shutil.copy(goldens / "token.npz", here / name)
         assert zoo.locate(name) == pathlib.Path(name)
-    assert not catalog.named("tiny.keras")
+    assert not locate.named("tiny.keras")
     assert zoo.read(zoo.locate("tiny.npz")).classes == 10
     with pytest.raises(zoo.StoreError, match="registry of KERAS_VIT_REGISTRY cannot"):
         zoo.locate("published")
@@ -74,9 +74,9 @@ def test_files_need_no_registry(here, goldens):
 def test_a_file_goes_before_a_published_model_called_so(here, monkeypatch):
     published = dict.fromkeys(("best.npz", "best"), "its card")
     monkeypatch.setattr(registry, "models", lambda: published)
-    assert catalog.named("best")
+    assert locate.named("best")
     (here / "best").mkdir()
-    assert catalog.named("best")
+    assert locate.named("best")
     (here / "best").rmdir()
     for name in published:
         (here / name).touch()
@@ -112,8 +112,8 @@ def test_paths_that_are_not_there(tmp_path):
 
 
 def test_what_is_a_name():
-    assert catalog.named("vit-b16/sam") and catalog.named("vit-b16/gsam")
+    assert locate.named("vit-b16/sam") and locate.named("vit-b16/gsam")
     for text in ("sam", "./vit-b16/sam", "vit-b16/none", "", "/", "own.npz"):
-        assert not catalog.named(text)
-    assert catalog.is_release("imagenet21k+imagenet2012-224")
-    assert not catalog.is_release("imagenet") and not catalog.is_release("")
+        assert not locate.named(text)
+    assert released.is_release("imagenet21k+imagenet2012-224")
+    assert not released.is_release("imagenet") and not released.is_release("")

@@ -274,19 +274,6 @@ class TestSafetensors:
         with pytest.raises(zoo.CheckpointError, match="two arrays are called a"):
             zoo.read(path)
 
-    def test_random_damage_never_escapes_as_another_error(self, tmp_path):
-        whole = np.frombuffer(write(tmp_path).read_bytes(), "uint8")
-        (tmp_path / "config.json").unlink()
-        path, rng = tmp_path / "a.safetensors", np.random.default_rng(0)
-        for _ in range(150):
-            damaged = whole.copy()
-            damaged[rng.integers(4000)] ^= rng.integers(1, 256, dtype="uint8")
-            path.write_bytes(damaged[: rng.choice([len(whole), 3000])].tobytes())
-            try:
-                zoo.read(path)
-            except zoo.CheckpointError:
-                continue
-
     @pytest.mark.parametrize("text", ["{", "[]", '{"semantics": {}}', '{"a": 1}'])
     def test_an_entry_of_ours_that_cannot_be_read(self, text, tmp_path):
         table, data = header(write(tmp_path))
@@ -332,21 +319,6 @@ class TestH5:
             with pytest.raises(zoo.CheckpointError, match="'a', which is not a plain"):
                 zoo.read(path)
 
-    def test_random_damage_never_escapes_as_another_error(self, h5py, tmp_path):
-        path, rng = tmp_path / "a.h5", np.random.default_rng(0)
-        with h5py.File(path, "w") as file:
-            for name in ("a/vars/0", "b/c/vars/0", "b/c/vars/1"):
-                file[name] = np.ones((4, 5), "float32")
-        whole = np.frombuffer(path.read_bytes(), "uint8")
-        for _ in range(150):
-            damaged = whole.copy()
-            damaged[rng.integers(8, len(whole))] ^= rng.integers(1, 256, dtype="uint8")
-            path.write_bytes(damaged.tobytes())
-            try:
-                zoo.read(path)
-            except zoo.CheckpointError:
-                continue
-
 
 class TestSettings:
     """The files beside the arrays."""
@@ -375,7 +347,8 @@ class TestSettings:
             (
                 "transformers",
                 {"num_attention_heads": 5},
-                "axes .head size. inputs, of 5 heads",
+                "hidden size 48, which is not a multiple of the 5 attention heads that "
+                "its header or settings say",
             ),
             ("transformers", {"num_attention_heads": "3"}, "cannot be read"),
             ("transformers", {"layer_norm_eps": -1}, "cannot be read"),
@@ -410,6 +383,10 @@ class TestSettings:
         with pytest.raises(zoo.CheckpointError, match="zoo.read.path, num_heads="):
             zoo.read(path)
         assert zoo.read(path, num_heads=3).num_heads == 3
+        with pytest.raises(
+            zoo.CheckpointError, match="size 48, .* 5 .* num_heads says"
+        ):
+            zoo.read(path, num_heads=5)
 
     @pytest.mark.parametrize(
         ("architecture", "heads"),

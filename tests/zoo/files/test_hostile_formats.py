@@ -12,7 +12,7 @@ import h5py
 import hypothesis
 import numpy as np
 import pytest
-from hostile import EDITS, check_refused, edit, fuzz, read_in_little_memory
+from hostile import EDITS, check_refused, edit, fuzz, fuzz_slowly, read_in_little_memory
 from hypothesis import strategies as st
 
 import zoo
@@ -490,7 +490,7 @@ DATASETS = st.fixed_dictionaries(
 )
 
 
-@fuzz
+@fuzz_slowly
 @hypothesis.given(
     st.dictionaries(
         st.one_of(

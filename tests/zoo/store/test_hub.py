@@ -1,10 +1,12 @@
 """The Hugging Face hub, as a server on this machine plays it.
 
 `huggingface_hub` reads its environment when it is imported: calls are made in a process
-that all tests share, and in one of its own where a test has another environment.
+that all tests share, one for each environment.
 """
 
+import contextlib
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -23,7 +25,7 @@ pytest.importorskip("huggingface_hub", reason="it speaks to the hub")
 
 GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 HANDLE = "hf://somebody/vit"
-# Starts a process of its own, which keeps nothing in memory from earlier calls.
+# A process of its own, which keeps nothing in memory of what the others fetched.
 OWN = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 WORKER = """
 import json, os, sys
@@ -73,8 +75,8 @@ def home(home_of_all):
 
 
 @pytest.fixture(scope="module")
-def start(hub_of_all, home_of_all):
-    """Starts a worker in an environment."""
+def worker(hub_of_all, home_of_all):
+    """Gives the process of an environment, which is started once."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -82,56 +84,47 @@ def start(hub_of_all, home_of_all):
         and not name.lower().endswith("_proxy")
     }
 
+    inherited |= {
+        "HF_HOME": str(home_of_all),
+        "HF_ENDPOINT": hub_of_all.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+
+    @functools.cache
     def start(environment):
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", WORKER],
-            env={
-                **inherited,
-                "HF_HOME": str(home_of_all),
-                "HF_ENDPOINT": hub_of_all.url,
-                "HF_HUB_DISABLE_XET": "1",
-                "HF_HUB_DISABLE_TELEMETRY": "1",
-                **environment,
-            },
+            env=inherited | dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        return ends.enter_context(process)
 
-    return start
-
-
-@pytest.fixture(scope="module")
-def worker(start):
-    with start({}) as process:
-        yield process
-        process.stdin.close()
+    with contextlib.ExitStack() as ends:
+        yield start
 
 
 @pytest.fixture
-def call(worker, start, server, home):
+def call(worker, server, home):
     """Calls a function of zoo.store.hub; gives its result, or raises its error."""
-
-    def ask(process, *question):
-        print(json.dumps(question), file=process.stdin, flush=True)
-        for line in process.stdout:
-            if line.startswith("ANSWER "):
-                return json.loads(line.removeprefix("ANSWER "))
-        raise AssertionError("the worker ended")
 
     def call(name, *args, environment=(), **kwargs):
         environment = dict(environment)
+        # These are read at each call.
+        fixed = environment.keys() - {"HF_TOKEN", "KERAS_VIT_OFFLINE"}
+        process = worker(frozenset((name, environment[name]) for name in fixed))
         question = (name, args, kwargs, environment)
-        if environment.keys() <= {"HF_TOKEN", "KERAS_VIT_OFFLINE"}:
-            kind, text = ask(worker, *question)
-        else:
-            with start(environment) as process:
-                kind, text = ask(process, *question)
-                process.stdin.close()
-        if kind == "ERROR":
-            raise zoo.StoreError(text)
-        return text
+        print(json.dumps(question), file=process.stdin, flush=True)
+        for line in process.stdout:
+            if line.startswith("ANSWER "):
+                kind, text = json.loads(line.removeprefix("ANSWER "))
+                if kind == "ERROR":
+                    raise zoo.StoreError(text)
+                return text
+        raise AssertionError("the worker ended")
 
     return call
 
@@ -266,11 +259,12 @@ class TestFetch:
         "environment", [{"KERAS_VIT_OFFLINE": "1"}, {"HF_HUB_OFFLINE": "1"}]
     )
     def test_offline(self, environment, server, call, model):
-        serve(server, model)
+        # Another commit than in the other tests, which the process still knows.
+        serve(server, model | {"README.md": repr(environment).encode()})
         with pytest.raises(zoo.StoreError, match="OFFLINE is set: unset it"):
             call("fetch", HANDLE, environment=environment)
         assert server.requests == []
-        folder = call("fetch", HANDLE, environment=OWN)
+        folder = call("fetch", HANDLE)
         server.requests.clear()
         again = {**OWN, **environment}
         assert call("fetch", HANDLE, environment=again) == folder
@@ -285,11 +279,11 @@ class TestFetch:
             call("fetch", HANDLE, environment={"KERAS_VIT_OFFLINE": "1"})
 
     def test_no_network(self, server, call, model):
-        serve(server, model)
+        serve(server, model | {"README.md": b"no network"})
         unreachable = {"HF_ENDPOINT": "http://127.0.0.1:9"}
         with pytest.raises(zoo.StoreError, match="Connect.*Check the network"):
             call("fetch", HANDLE, environment=unreachable)
-        folder = call("fetch", HANDLE, environment=OWN)
+        folder = call("fetch", HANDLE)
         assert call("fetch", HANDLE, environment=unreachable) == folder
 
     def test_a_hub_out_of_order(self, server, call):
