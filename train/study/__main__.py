@@ -29,6 +29,12 @@ from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 from train.study import kinds  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = (
+    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
+    "tensorboard",
+    "yaml",
+)
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining",
     "that of the data set",
@@ -94,7 +100,7 @@ flags.DEFINE_string(
 
 def main(argv):
     """Makes the runs of the study that the command line describes."""
-    recipe_flags.check(argv, "study")
+    recipe_flags.check(argv, "study", PACKAGES)
     from train.study import report, studies
 
     given = flags.FLAGS
