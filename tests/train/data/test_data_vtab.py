@@ -98,7 +98,7 @@ def instead(monkeypatch, stand_in):
         monkeypatch.setattr(vtab, name, count)
     for name, task in TASKS.items():
         changes = {"dataset": "stand_in:1.*.*"}
-        if task.features == ("label",):
+        if task.feature == "label":
             changes["classes"] = 7
         monkeypatch.setitem(TASKS, name, dataclasses.replace(task, **changes))
     return stand_in
@@ -147,7 +147,7 @@ def expected_label(name, values):
         return int(np.floor(values["label_x_position"] / 2.0))
     if name == "dsprites_orientation":
         return int(np.floor(values["label_orientation"] / 2.5))
-    return values[TASKS[name].features[0]]
+    return values[TASKS[name].feature]
 
 
 SPLITS = {
@@ -178,7 +178,7 @@ LIKE = {
 
 @pytest.mark.parametrize("name", LIKE)
 def test_tasks_with_the_splits_and_labels_of_others(name):
-    fields = ("train", "validation", "test", "features", "label", "names", "levels")
+    fields = ("train", "validation", "test", "feature", "label", "names", "levels")
     task, other = TASKS[name], TASKS[LIKE[name]]
     assert [getattr(task, f) for f in fields] == [getattr(other, f) for f in fields]
 
@@ -283,7 +283,7 @@ def test_the_table_agrees_with_tfds(tmp_path, name):
     features = tfds.builder(task.dataset, data_dir=tmp_path).info.features
     assert isinstance(features["image"], tfds.features.Image)
     if task.names is None:
-        assert features[task.features[0]].num_classes == task.classes
+        assert features[task.feature].num_classes == task.classes
     else:
         assert len(task.names) == task.classes
     if name == "kitti_distance":

@@ -10,11 +10,7 @@ _TEST_EXAMPLES = 360
 
 
 def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
-    """Loads 1,797 digits of 8x8 pixels, 1,437 to train on and 360 to test on.
-
-    Gray levels 0..16 become 0..255; both hold-outs are stratified and fixed.
-    """
-    del data_dir, skip_corrupt
+    """Loads 1,797 digits of 8x8 pixels, 360 of them to test on; 0..16 become 0..255."""
     try:
         from sklearn import datasets
     except ImportError as error:

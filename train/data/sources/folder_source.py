@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from train.data.registry import PARTS
 from train.data.sources.splits import DataError, Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from train.data.transforms.decoding import reads_heic
@@ -17,12 +18,7 @@ HEIC_ENDINGS = (".heic", ".heif", ".hif")
 # Files of operating systems, which need no mention.
 _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 # Names of subfolders, and the part that each is.
-_PARTS = {
-    "train": "train",
-    "validation": "validation",
-    "val": "validation",
-    "test": "test",
-}
+_PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
     f"expected one folder per class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
     "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
@@ -35,18 +31,8 @@ _TEST_SHARE = 5
 def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
-    Files are taken in sorted order. Other files and folders are ignored, and listed in
-    `Source.ignored` unless they are hidden. In `class/*.jpg` a fixed fifth of the
-    images of each class, one at least, is the test split. The validation split is the
-    folder `validation` or `val` (which is the test where there is no `test`), and
-    where there is none, a fixed stratified part of `train`.
-
-    Raises:
-        DataError: when the folder is not laid out like this, a name has line breaks or
-            is not UTF-8, the parts differ in classes, a class has no image or a single
-            one of which none is left for the test, or the fraction is unusable.
+    docs/data.md has the rules. Files are taken in sorted order.
     """
-    del data_dir, skip_corrupt
     folder = Path(dataset).expanduser()
     if not folder.is_dir():
         raise DataError(
@@ -152,31 +138,25 @@ def _held_out(folder, files):
 
 def _list_images(folder, ignored):
     """Returns `{class name: sorted image paths}`; appends the rest to `ignored`."""
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}: {LAYOUT}")
     endings = image_endings()
     files = {}
-    unused = {}
     for entry in entries(folder):
         if not entry.is_dir():
             ignored.append(entry)
             continue
         check_name(entry.name, str(entry))
-        files[entry.name] = []
-        unused[entry.name] = []
+        images, others = [], []
         for path in entries(entry):
-            if path.suffix.lower() in endings and path.is_file():
-                check_name(path.name, str(path))
-                files[entry.name].append(str(path))
-            else:
-                unused[entry.name].append(path)
-        ignored += unused[entry.name]
+            is_image = path.suffix.lower() in endings and path.is_file()
+            (images if is_image else others).append(path)
+        if not images:
+            raise DataError(f"{entry} has no images: {LAYOUT}{heic_remedy(others)}")
+        for path in images:
+            check_name(path.name, str(path))
+        files[entry.name] = list(map(str, images))
+        ignored += others
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")
-    for name, paths in files.items():
-        if not paths:
-            remedy = heic_remedy(unused[name])
-            raise DataError(f"{folder / name} has no images: {LAYOUT}{remedy}")
     return files
 
 

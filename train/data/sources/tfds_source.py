@@ -3,14 +3,17 @@
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.pieces import RecordFile, cut, find_offsets, interleaved
+from train.data.sources.record_ranges import (
+    RecordFile,
+    cut,
+    find_offsets,
+    interleaved,
+)
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
 
@@ -26,12 +29,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     `train[:98%]` and `train[98%:]` (vision_transformer, configs/common.py). The test
     split is "test", or "validation" where "test" is missing or has no labels (as in
     imagenet2012).
-
-    Raises:
-        DataError: when the name is unknown, the data cannot be prepared or are not an
-            image classification, or when the fraction is unusable.
     """
-    del skip_corrupt
     builder = open_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
     splits = builder.info.splits
@@ -42,9 +40,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
 
     def split(instruction):
-        return tfds_split(
-            builder, dataset, instruction, image, (label,), lambda found: found[label]
-        )
+        return tfds_split(builder, dataset, instruction, image, label)
 
     tests = (split(part) for part in ("test", "validation") if part in splits)
     test = next((part for part in tests if _is_labelled(part)), None)
@@ -65,11 +61,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def open_builder(dataset: str, data_dir: str | Path | None):
-    """Returns the `tfds.core.DatasetBuilder` of a data set, prepared.
-
-    Raises:
-        DataError: when the name is unknown or the data cannot be prepared.
-    """
+    """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -140,52 +132,48 @@ def _check_features(builder, dataset):
 
 
 def tfds_split(
-    builder,
-    dataset: str,
-    instruction: str,
-    image: str,
-    label_features: Sequence[str],
-    label: Callable[[Mapping[str, Any]], tf.Tensor],
-    read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    builder, dataset, instruction, image, label_feature, label=None, read=tf.identity
 ) -> Split:
     """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
-    `image` is the name of a feature; `label` turns the features of an example named
-    `label_features` into its label. `dataset` is for messages, `read` as in `Split`.
+    `image` and `label_feature` are names of features; `label` turns the features of an
+    example into its label, None where that is one. `dataset` is for messages, `read` as
+    in `Split`.
     """
     import tensorflow_datasets as tfds
 
     name = f"{dataset} {instruction}"
     decoders = tfds.decode.PartialDecoding(
-        dict.fromkeys((image, *label_features), True),
+        {image: True, label_feature: True},
         decoders={image: tfds.decode.SkipDecoding()},
     )
-    # Shared by `records` and `pieces`, so that an index means one example in both.
+    # Shared by `records` and `ranges`, so that an index means one example in both.
     order = {
         "cycle_length": 1 if builder.info.disable_shuffling else _FILES_AT_ONCE,
         "block_length": _BLOCK,
     }
 
-    def records():
-        examples = builder.as_dataset(
-            split=instruction,
-            shuffle_files=False,
-            decoders=decoders,
-            read_config=tfds.ReadConfig(
-                # The training pipeline caches and prefetches by itself.
-                try_autocache=False,
-                skip_prefetch=True,
-                **{f"interleave_{name}": number for name, number in order.items()},
-            ),
-        )
-        return examples.map(lambda example: (example[image], label(example)))
+    def pair(example):
+        return example[image], label(example) if label else example[label_feature]
 
-    def pieces():
+    def records():
+        # The training pipeline caches and prefetches by itself.
+        config = tfds.ReadConfig(
+            try_autocache=False,
+            skip_prefetch=True,
+            **{f"interleave_{name}": number for name, number in order.items()},
+        )
+        return builder.as_dataset(
+            split=instruction, decoders=decoders, read_config=config
+        ).map(pair)
+
+    def ranges():
         features = decoders.extract_features(builder.info.features)
 
         def parsed(index, record):
-            example = features.deserialize_example(record, decoders=decoders.decoders)
-            return example[image], label(example)
+            return pair(
+                features.deserialize_example(record, decoders=decoders.decoders)
+            )
 
         files = list(_record_files(builder, instruction))
         return cut(files, parsed, interleaved([file.take for file in files], **order))
@@ -198,7 +186,7 @@ def tfds_split(
         records=records,
         read=read,
         locate=lambda index, record: f"example {index} of {name}",
-        pieces=pieces if is_tfrecord else None,
+        ranges=ranges if is_tfrecord else None,
         # As TFDS itself decodes, and so as published.
         honour_exif=False,
     )

@@ -31,10 +31,9 @@ _FEW_TRAIN, _FEW_VALIDATION = 800, 200
 class Task:
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
-    VTAB-1k takes the first 800 examples of `train` and the first 200 of `validation`.
-    `label` turns the `features` of an example, by name, into its label; None where that
-    is the feature. `names` is None for the names of TFDS, `meaning` says what the label
-    is, and pixels are multiplied by `levels`.
+    `label` turns an example with the `feature` into its label; None where that is the
+    feature. `names` is None for the names of TFDS, `meaning` says what the label is,
+    and pixels are multiplied by `levels`.
     """
 
     group: str
@@ -43,50 +42,44 @@ class Task:
     train: tuple[str, int, int] = ("train", 0, 100)
     validation: tuple[str, int, int] = ("validation", 0, 100)
     test: tuple[str, int, int] = ("test", 0, 100)
-    features: tuple[str, ...] = ("label",)
+    feature: str = "label"
     label: Callable[[Mapping[str, Any]], tf.Tensor] | None = None
     names: tuple[str, ...] | None = None
     meaning: str = "the class"
     levels: int = 1
 
 
-def interval(value: tf.Tensor, bounds: tuple[float, ...]) -> tf.Tensor:
-    """Returns the number of the interval of a value, which has its upper bound.
-
-    Example:
-
-    >>> [int(interval(tf.constant(d), (0.0, 8.0, 8.5))) for d in (7.9, 8.0, 8.1, 9.0)]
-    [0, 0, 1, 2]
-    """
+def interval(value, bounds):
+    """Returns the number of the interval of a value, which has its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
 
 
-def clevr_count(example: Mapping[str, Any]) -> tf.Tensor:
+def clevr_count(example):
     """Returns the label of the number of objects, 3 to 10."""
     return tf.size(example["objects"]["size"], tf.int64) - 3
 
 
-def clevr_distance(example: Mapping[str, Any]) -> tf.Tensor:
+def clevr_distance(example):
     """Returns the label of the distance of the closest object."""
     distances = example["objects"]["pixel_coords"][:, 2]
     return interval(tf.reduce_min(distances), CLEVR_BOUNDS)
 
 
-def kitti_distance(example: Mapping[str, Any]) -> tf.Tensor:
+def kitti_distance(example):
     """Returns the label of the distance of the closest car, van or truck."""
     is_vehicle = example["objects"]["type"] < 3
     metres = tf.boolean_mask(example["objects"]["location"][:, 2], is_vehicle)
     return interval(tf.reduce_min(tf.concat([metres, [1000.0]], 0)), KITTI_BOUNDS)
 
 
-def bucket(feature: str, values: int, classes: int = 16) -> dict[str, Any]:
+def bucket(feature, values, classes=16):
     """Returns the fields of a task whose label is a number, binned to classes."""
     buckets = np.arange(values) * classes // values
     members = [np.flatnonzero(buckets == number) for number in range(classes)]
     return {
         "classes": classes,
-        "features": (feature,),
+        "feature": feature,
         "label": lambda example: example[feature] * classes // values,
         "names": tuple(f"{group[0]} to {group[-1]}" for group in members),
     }
@@ -140,7 +133,7 @@ TASKS = {
         "structured",
         **_CLEVR,
         classes=8,
-        features=("objects",),
+        feature="objects",
         label=clevr_count,
         names=tuple(f"{count} objects" for count in range(3, 11)),
         meaning="the number of objects",
@@ -149,7 +142,7 @@ TASKS = {
         "structured",
         **_CLEVR,
         classes=6,
-        features=("objects",),
+        feature="objects",
         label=clevr_distance,
         names=(
             "to 8",
@@ -180,21 +173,21 @@ TASKS = {
         "structured",
         **_NORB,
         classes=18,
-        features=("label_azimuth",),
+        feature="label_azimuth",
         meaning="the direction of the camera",
     ),
     "smallnorb_elevation": Task(
         "structured",
         **_NORB,
         classes=9,
-        features=("label_elevation",),
+        feature="label_elevation",
         meaning="the height of the camera",
     ),
     "kitti_distance": Task(
         "structured",
         "kitti:3.*.*",
         4,
-        features=("objects",),
+        feature="objects",
         label=kitti_distance,
         names=("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
         meaning="the distance of the closest car, van or truck",
@@ -213,14 +206,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     numbers that the benchmark reports; any other fraction gives the benchmark's own
     validation split, 200 examples for VTAB-1k.
 
-    Raises:
-        DataError: when there is no such task, or its data are not available or not
-            as the benchmark has them.
-
     Source: A Large-scale Study of Representation Learning with the Visual Task
     Adaptation Benchmark (Zhai et al. 2019), section 3 and appendix A.
     """
-    del skip_corrupt
     benchmark, _, name = dataset.partition("/")
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=3, cutoff=0.4)
@@ -230,12 +218,10 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
     task = TASKS[name]
     builder = open_builder(task.dataset, data_dir)
-    few = benchmark == "vtab"
-    train = _instruction(builder, task, "train", _FEW_TRAIN if few else None)
-    validation = _instruction(
-        builder, task, "validation", _FEW_VALIDATION if few else None
-    )
-    names = task.names or tuple(builder.info.features[task.features[0]].names)
+    few = (_FEW_TRAIN, _FEW_VALIDATION) if benchmark == "vtab" else (None, None)
+    train = _instruction(builder, task, "train", few[0])
+    validation = _instruction(builder, task, "validation", few[1])
+    names = task.names or tuple(builder.info.features[task.feature].names)
     if len(names) != task.classes:
         raise DataError(
             f"{task.dataset} has {len(names)} classes, but VTAB {task.classes}: "
@@ -246,14 +232,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         return tf.io.decode_png(record, channels=1) * task.levels
 
     def split(instruction):
+        read = brighter if task.levels > 1 else tf.identity
         return tfds_split(
-            builder,
-            task.dataset,
-            instruction,
-            "image",
-            task.features,
-            task.label or (lambda example: example[task.features[0]]),
-            brighter if task.levels > 1 else tf.identity,
+            builder, task.dataset, instruction, "image", task.feature, task.label, read
         )
 
     return Source(
@@ -266,7 +247,7 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def _instruction(builder, task, part, count):
-    """Returns the TFDS instruction of a part, or of its first examples."""
+    """Returns the TFDS instruction of a part, or of its first `count` examples."""
     name, first, last = getattr(task, part)
     if name not in builder.info.splits:
         raise DataError(

@@ -30,15 +30,9 @@ def decode_image(
     image, which are those of the released code (TensorFlow's decoder with its default,
     fast transform). Damage outside of a window goes unnoticed.
 
-    Args:
-        image: Scalar string, the bytes of a file; or pixels, `(height, width, 1)` or
-            `(height, width, 3)`, which stay as they are.
-        choose_window: Chooses the window of the upright image; None for all of it.
-        honour_exif: Whether JPEG and PNG are turned as their EXIF orientation says; the
-            formats that Pillow decodes always are.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the bytes are not such an image.
+    Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
+    is one of the upright image, None for all of it. `honour_exif` is about JPEG and
+    PNG: the formats that Pillow decodes are always turned upright.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
@@ -139,7 +133,8 @@ def _pillow_pixels(encoded):
     try:
         with Image.open(file, formats=formats) as image:
             return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # Damaged files raise OSError, SyntaxError, struct.error and more. An exception
-    # would leave eager code and graphs as different errors.
+    # Pillow's decoders raise what damaged bytes lead their code into: OSError,
+    # SyntaxError, struct.error, DecompressionBombError and more. All mean no image, and
+    # leaving here they would be other errors in graphs than in eager code.
     except Exception:
         return np.zeros((0, 0, 3), np.uint8)

@@ -18,11 +18,7 @@ _JPEG_MARKER = b"Exif\0\0"
 
 
 def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
-    """Whether a JPEG may have EXIF: a quick test, mostly false without a camera.
-
-    Args:
-        jpeg: Scalar string, the bytes of a file, as in all of this module.
-    """
+    """Whether a JPEG, a scalar string, may have EXIF: a quick test, mostly false."""
     # Nothing but JFIF's header is before the tables: inside of EXIF these two bytes
     # would be a count of 56,319 or more entries.
     start = tf.minimum(20, tf.strings.length(jpeg))
@@ -69,7 +65,8 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
 def _of_tiff(tiff):
     """Reads the first directory of a TIFF file, which is what EXIF is."""
     # What is cut short reads as zeros.
-    content = tf.pad(_bytes(tiff), [[0, 8]])
+    content = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int32)
+    content = tf.pad(content, [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
     def short(first, second):
@@ -136,7 +133,3 @@ def _flips(turn):
 
 def _split(text, marker):
     return tf.raw_ops.StringSplitV2(input=text[None], sep=marker).values
-
-
-def _bytes(text):
-    return tf.cast(tf.io.decode_raw(text, tf.uint8), tf.int32)

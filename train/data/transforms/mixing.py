@@ -8,6 +8,7 @@ so that their number changes nothing.
 import tensorflow as tf
 
 from train.data.registry import Augmentation
+from train.data.transforms.image_ops import rectangle
 
 
 def mix(
@@ -69,19 +70,16 @@ def cutmix(
 
     All images of a batch share one rectangle of their aspect, around any pixel; it has
     the part of the area that Beta(alpha, alpha) leaves, less what lies outside. Labels
-    are averaged by the area that is left.
+    are averaged by the area that is left. Images may have any dtype.
 
     Args:
-        images: `(batch, height, width, channels)`.
-        labels: Float `(batch, classes)`, whose rows sum to one.
+        images: See `mixup`.
+        labels: See `mixup`.
         alpha: 1 in the paper; 0 leaves the batch as it is.
         seed: Integers `(2,)`; the rectangle is a function of it.
 
     Returns:
-        Images and labels, of their shapes and dtypes.
-
-    Raises:
-        ValueError: for labels that are not rows of numbers, or a negative alpha.
+        As `mixup`, which raises the same errors.
 
     Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
     Features, section 3.1 and appendix A; the partner as in `mixup`.
@@ -97,19 +95,11 @@ def cutmix(
         return images, labels
     share_seed, *place_seeds = tf.unstack(tf.random.split(seed, 3))
     cut = tf.sqrt(1.0 - _draw_share(alpha, share_seed))
-    inside = []
-    for axis, place_seed in enumerate(place_seeds, start=1):
-        side = tf.shape(images)[axis]
-        centre = tf.random.stateless_uniform(
-            (), place_seed, maxval=side, dtype=tf.int32
-        )
-        half = tf.cast(cut * tf.cast(side, cut.dtype), tf.int32) // 2
-        places = tf.range(side)
-        inside.append((places >= centre - half) & (places < centre + half))
-    rows, columns = inside
-    rectangle = rows[:, None] & columns[None, :]
-    left = 1.0 - tf.reduce_mean(tf.cast(rectangle, tf.float64))
-    mixed = tf.where(rectangle[:, :, None], tf.roll(images, 1, axis=0), images)
+    sides = tf.unstack(tf.shape(images)[1:3])
+    halves = [tf.cast(cut * tf.cast(side, cut.dtype), tf.int32) // 2 for side in sides]
+    inside = rectangle(sides, halves, place_seeds)
+    left = 1.0 - tf.reduce_mean(tf.cast(inside, tf.float64))
+    mixed = tf.where(inside[:, :, None], tf.roll(images, 1, axis=0), images)
     return mixed, _average(labels, left)
 
 

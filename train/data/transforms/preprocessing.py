@@ -20,14 +20,8 @@ _ASPECT_RATIOS = (0.75, 1.33)
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """Resizes the whole image without keeping its aspect: the released evaluation.
 
-    Bilinear between half-pixel centres, without antialias.
-
-    Args:
-        image: `(height, width, channels)` or a batch of such, any numeric dtype.
-        size: The new `(height, width)`.
-
-    Returns:
-        float32 `(*size, channels)`, or a batch of such, in the range of `image`.
+    Bilinear between half-pixel centres, without antialias: an image or a batch of any
+    dtype to float32 `(*size, channels)` in the same range.
     """
 
     def resize(image):
@@ -45,12 +39,7 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
 def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Chooses 5 % to 100 % of the area of an image, at an aspect of 0.75 to 1.33.
 
-    Args:
-        shape: The image's, int32 `(3,)`.
-        seed: Integers `(2,)`; the window is a function of it.
-
-    Returns:
-        int32 `(4,)`: top, left, height and width.
+    Of an image of int32 `shape` `(3,)`: top, left, height and width, int32 `(4,)`.
     """
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
@@ -87,7 +76,6 @@ def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.T
 
 def resize_only(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
     """Resizes as evaluation does: the training "crop" without any crop."""
-    del seed
     return squash(decode(None), size)
 
 
