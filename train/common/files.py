@@ -111,9 +111,8 @@ def whole_folder(path):
             new, old = beside / "new", beside / "old"
             new.mkdir()
             yield new
-            for written in new.rglob("*"):
-                if written.is_file():
-                    _to_disk(written)
+            for name in file_names(new):
+                _to_disk(new / name)
             try:
                 # Only an empty folder can be replaced in one step.
                 if path.exists():

@@ -84,10 +84,8 @@ def training_batches(
 
     Every epoch has every example once, in an order of its own. Order, crops and
     augmentation are functions of the seed and the example's number alone: batches from
-    `start_step` on are those that a run from the beginning has there. Up to 50,000
-    undecoded examples and all that are in memory are shuffled as a whole; of larger
-    data these undecoded records go through a buffer of 50,000, filled
-    from ranges all over the files in a random order, where the split has such.
+    `start_step` on are those that a run from the beginning has there. docs/data.md has
+    how the examples of each kind of data are shuffled.
 
     Args:
         split: The examples.
@@ -107,8 +105,7 @@ def training_batches(
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
         int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
-        with several devices the batches of one after the other,
-        each with its part of the examples.
+        with several devices the parts of one after the other.
 
     Raises:
         ValueError: for an unknown crop, a batch size below 1 or a negative step.
@@ -241,22 +238,13 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
-    Several devices always get batches of one size: the last is filled up with examples
-    of label `NO_LABEL`, which do not count.
-
-    Args:
-        split: The examples.
-        image_size: `(height, width)` of the batches.
-        batch_size: Examples per batch.
-        finish: As in `training_batches`; its integers are the same every time.
-        share: What this host prepares of every batch.
+    The arguments are those of `training_batches`; the integers of `finish` are the same
+    every time. Several devices always get batches of one size: the last is filled up
+    with examples of label `NO_LABEL`, which do not count.
 
     Returns:
         `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
         int32 `(<= batch_size,)`.
-
-    Raises:
-        ValueError: for a batch size below 1.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
@@ -292,13 +280,8 @@ def samples(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Prepares a few examples for pictures, as for evaluation.
 
-    They are evenly spaced, for a split often has its classes in order.
-
-    Args:
-        split: The examples.
-        count: How many to take; all of a split that has fewer.
-        image_size: `(height, width)` of the images.
-        **settings: Of `evaluation_batches`.
+    They are evenly spaced, for a split often has its classes in order; at most `count`.
+    The other arguments are those of `evaluation_batches`.
 
     Returns:
         Their places in the split, images and labels.
@@ -319,12 +302,8 @@ def training_samples(
     """Prepares what a run sees first, for a picture of crops and augmentation.
 
     These are the very images that `training_batches` begins with. Mixed images alone
-    may have other partners, as the batch to choose them from is smaller.
-
-    Args:
-        split: The examples.
-        count: How many to take; all of a split that has fewer.
-        **settings: Of `training_batches`: `image_size`, `seed` and so on.
+    may have other partners, as the batch to choose them from is smaller. At most
+    `count` are taken; the other arguments are those of `training_batches`.
 
     Returns:
         Images and labels, as a batch of `training_batches` has them.

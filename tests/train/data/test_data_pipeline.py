@@ -16,8 +16,9 @@ from train.data.pipeline import (
     training_batches,
     training_samples,
 )
-from train.data.sources import DataError, Split, load, pieces
+from train.data.sources import DataError, Split, load, record_ranges
 from train.data.sources.splits import in_memory, pick
+from train.data.transforms import image_ops
 
 TFDS_DIR = Path(__file__).parents[4] / "shared" / "tfds"
 OPTIONS = {"image_size": (6, 5), "batch_size": 4, "seed": 7}
@@ -191,9 +192,9 @@ def test_a_list_in_memory_is_mixed_as_a_whole():
 
 
 def test_one_file_of_sorted_records_is_mixed_as_a_whole(monkeypatch, tmp_path):
-    # 200,000 examples have as many buffers, and more pieces in one.
+    # 200,000 examples have as many buffers, and more ranges in one.
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 2_500)
-    monkeypatch.setattr(pieces, "RECORDS", 1)
+    monkeypatch.setattr(record_ranges, "RECORDS", 1)
     split = sorted_files(tmp_path, np.arange(10_000))
     assert_mixed(split, [0, 10])
 
@@ -299,7 +300,10 @@ AUGMENTATIONS = {
 
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
-def test_augmentation_resumes_exactly_and_on_any_devices(name):
+def test_augmentation_resumes_exactly_and_on_any_devices(name, monkeypatch):
+    # Those of keras-cv, which are long to trace, have tests of their own.
+    few = (image_ops.invert, image_ops.brightness, image_ops.cutout)
+    monkeypatch.setattr(image_ops, "OPS", few)
     split = numbered_split(10)
     options = {**OPTIONS, "augmentation": AUGMENTATIONS[name], "classes": 10}
     whole = take(training_batches(split, **options), 4)

@@ -8,7 +8,7 @@ from PIL import Image
 from train.data import pipeline
 from train.data.pipeline import evaluation_batches, training_batches
 from train.data.sources import DataError, find_corrupt, load
-from train.data.sources.pieces import find_offsets, offsets_of
+from train.data.sources.record_ranges import find_offsets, offsets_of
 
 
 def png(number):

@@ -1,4 +1,6 @@
-import dataclasses
+import functools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,7 +102,7 @@ def instead(monkeypatch, stand_in):
         changes = {"dataset": "stand_in:1.*.*"}
         if task.feature == "label":
             changes["classes"] = 7
-        monkeypatch.setitem(TASKS, name, dataclasses.replace(task, **changes))
+        monkeypatch.setitem(TASKS, name, task._replace(**changes))
     return stand_in
 
 
@@ -274,13 +276,20 @@ def test_coarse_names():
     assert TASKS["dsprites_orientation"].names[-1] == "38 to 39"
 
 
+@functools.cache
+def features_of(dataset):
+    import tensorflow_datasets as tfds
+
+    return tfds.builder(dataset, data_dir="/nowhere").info.features
+
+
 @pytest.mark.parametrize("name", TASKS)
-def test_the_table_agrees_with_tfds(tmp_path, name):
+def test_the_table_agrees_with_tfds(name):
     """Names, versions, features and class counts, by TFDS's own definitions."""
     import tensorflow_datasets as tfds
 
     task = TASKS[name]
-    features = tfds.builder(task.dataset, data_dir=tmp_path).info.features
+    features = features_of(task.dataset)
     assert isinstance(features["image"], tfds.features.Image)
     if task.names is None:
         assert features[task.feature].num_classes == task.classes
@@ -292,6 +301,27 @@ def test_the_table_agrees_with_tfds(tmp_path, name):
         assert features["label_x_position"].num_classes == 32
     if name == "dsprites_orientation":
         assert features["label_orientation"].num_classes == 40
+
+
+def test_the_docs_have_the_table():
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \| `(.*?)` \| (.*) \|$", page)
+    documented = {
+        name: (group, data, *rest.split(" | ")) for name, group, data, rest in rows
+    }
+
+    def part(split, first, last):
+        return split if (first, last) == (0, 100) else f"{split} {first}-{last}%"
+
+    assert {name: row[:6] for name, row in documented.items()} == {
+        name: (
+            task.group,
+            task.dataset,
+            *(part(*span) for span in (task.train, task.validation, task.test)),
+            str(task.classes),
+        )
+        for name, task in TASKS.items()
+    }
 
 
 def test_groups():
@@ -323,7 +353,7 @@ def test_unknown_task(tmp_path):
 
 
 def test_data_with_other_classes(instead, monkeypatch):
-    task = dataclasses.replace(TASKS["dtd"], classes=47)
+    task = TASKS["dtd"]._replace(classes=47)
     monkeypatch.setitem(TASKS, "dtd", task)
     with pytest.raises(DataError, match="has 7 classes, but VTAB 47"):
         load("vtab/dtd", instead)
@@ -337,7 +367,7 @@ def test_data_with_other_classes(instead, monkeypatch):
     ],
 )
 def test_data_with_other_splits(instead, monkeypatch, changes, message):
-    monkeypatch.setitem(TASKS, "dtd", dataclasses.replace(TASKS["dtd"], **changes))
+    monkeypatch.setitem(TASKS, "dtd", TASKS["dtd"]._replace(**changes))
     with pytest.raises(DataError, match=message):
         load("vtab/dtd", instead)
 

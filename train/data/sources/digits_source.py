@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import DataError, Source, in_memory
+from train.data.sources.splits import Source, in_memory
 from train.data.sources.subset import hold_out, validation_size
 
 _TEST_EXAMPLES = 360
@@ -11,13 +11,8 @@ _TEST_EXAMPLES = 360
 
 def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads 1,797 digits of 8x8 pixels, 360 of them to test on; 0..16 become 0..255."""
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise DataError(
-            'the data set "digits" comes with scikit-learn, which is not installed: '
-            "pip install scikit-learn"
-        ) from error
+    from sklearn import datasets
+
     digits = datasets.load_digits()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
     labels = digits.target.astype(np.int32)

@@ -1,7 +1,5 @@
 """A user's own images in folders, one per class."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,11 +51,11 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         names = {"train": str(folder), "test": f"the test part of {folder}"}
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
-    source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
-    return replace(source, ignored=ignored_names(folder, ignored))
+    ignored = ignored_names(folder, ignored)
+    return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
 
 
-def entries(folder: Path) -> list[Path]:
+def entries(folder):
     """Returns what is in a folder and not hidden, sorted."""
     return sorted(
         path
@@ -66,7 +64,7 @@ def entries(folder: Path) -> list[Path]:
     )
 
 
-def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+def ignored_names(folder, paths):
     """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
         printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
@@ -74,12 +72,12 @@ def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
     )
 
 
-def image_endings() -> tuple[str, ...]:
+def image_endings():
     """Returns the endings of files that can be decoded, in lower case."""
     return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
 
 
-def heic_remedy(names: Iterable[str]) -> str:
+def heic_remedy(names):
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
     if not is_heic or reads_heic():

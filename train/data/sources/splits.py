@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from train.common.errors import RunError
 from train.data.sources.record_ranges import RecordRanges, keep
-from train.data.transforms.decoding import ChooseWindow, decode_image
+from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 
 CORES = os.cpu_count()
@@ -56,10 +56,9 @@ class Split:
     def labels(self) -> np.ndarray:
         """Returns the label of every example; no image is decoded.
 
-        Where they are not known, all records are read, once.
-
         Returns:
-            Integers `(num_examples,)`, in the order of `records`.
+            Integers `(num_examples,)`, in the order of `records`, which are read once
+            where the labels are not known.
         """
         # A copy by `dataclasses.replace` may have fewer examples.
         known = self.known_labels
@@ -81,18 +80,16 @@ class Split:
         """
         return np.bincount(self.labels(), minlength=classes)
 
-    def decode(
-        self, record: tf.Tensor, choose_window: ChooseWindow | None = None
-    ) -> tf.Tensor:
+    def decode(self, record: tf.Tensor, choose_window=None) -> tf.Tensor:
         """Turns one record tensor into a uint8 `(height, width, 3)` image.
 
         Args:
             record: Of `records`.
-            choose_window: None for the whole image; see `decode_image`.
+            choose_window: Turns the image's shape, int32 `(3,)`, into top, left, height
+                and width, int32 `(4,)`; None for the whole image.
         """
-        return decode_image(
-            self.read(record), choose_window, honour_exif=self.honour_exif
-        )
+        image = self.read(record)
+        return decode_image(image, choose_window, honour_exif=self.honour_exif)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from train.data.sources.splits import DataError, Source, pick
 _SEED = 0
 
 
-def divide(name, class_names, parts, validation_fraction, layout) -> Source:
+def divide(name, class_names, parts, fraction, layout, ignored=()) -> Source:
     """Makes a source of the `Split`s "train" and some of "validation" and "test".
 
     "validation" is the test where there is no other, as in ImageNet. Otherwise it is
@@ -23,15 +23,16 @@ def divide(name, class_names, parts, validation_fraction, layout) -> Source:
         raise DataError(f"{name} has nothing for {lacking}: {layout}")
     train, validation = parts["train"], None
     if "test" in parts and "validation" in parts:
-        validation = parts["validation"] if validation_fraction else None
-    elif count := validation_size(train.name, train.num_examples, validation_fraction):
+        validation = parts["validation"] if fraction else None
+    elif count := validation_size(train.name, train.num_examples, fraction):
         kept, held = hold_out(train.labels(), count)
         validation = replace(
             pick(train, held), name=f"the validation part of {train.name}"
         )
         train = pick(train, kept)
     test = parts.get("test") or parts["validation"]
-    return Source(name, tuple(class_names), train, validation, test)
+    names = tuple(class_names)
+    return Source(name, names, train, validation, test, ignored=ignored)
 
 
 def validation_size(name, num_examples, fraction):

@@ -42,8 +42,12 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     def split(instruction):
         return tfds_split(builder, dataset, instruction, image, label)
 
+    def is_labelled(split):
+        _, label = next(iter(split.records().take(1)))
+        return int(label) != _UNLABELLED
+
     tests = (split(part) for part in ("test", "validation") if part in splits)
-    test = next((part for part in tests if _is_labelled(part)), None)
+    test = next(filter(is_labelled, tests), None)
     if test is None:
         raise DataError(
             f"{dataset} has no labelled test or validation split, only "
@@ -62,13 +66,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 def open_builder(dataset: str, data_dir: str | Path | None):
     """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise DataError(
-            f'the data set "{dataset}" is read with TensorFlow Datasets, which is not '
-            "installed: pip install tensorflow-datasets"
-        ) from error
+    import tensorflow_datasets as tfds
 
     if data_dir is not None:
         data_dir = str(Path(data_dir).expanduser())
@@ -218,8 +216,3 @@ def _offsets(path, count):
             f"have {count}; prepare or copy it again"
         )
     return offsets
-
-
-def _is_labelled(split):
-    _, label = next(iter(split.records().take(1)))
-    return int(label) != _UNLABELLED

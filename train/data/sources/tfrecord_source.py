@@ -1,6 +1,5 @@
 """TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
-from train.data.registry import PARTS, record_files
+from train.data.registry import record_files
 from train.data.sources.folder_source import entries, ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import DataError, Source, Split, check_name
@@ -42,30 +41,25 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
     files = record_files(folder, pattern)
     if not files:
         raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
-    contents = _read(files)
-    for part, paths in files.items():
-        if not any(len(contents[path].labels) for path in paths):
+    paths = [path for part in files.values() for path in part]
+    contents = _read(paths)
+    for part in files:
+        if not any(len(contents[path].labels) for path in files[part]):
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
     _check_labels(contents, names)
     splits = {
-        part: _split(f"{dataset} {part}", files[part], contents)
-        for part in PARTS
-        if part in files
+        part: _split(f"{dataset} {part}", [contents[path] for path in files[part]])
+        for part in files
     }
-    used = {_CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
-    ignored = [
-        path
-        for path in entries(folder)
-        if path.match(pattern) and path.name not in used
-    ]
-    source = divide(dataset, names, splits, validation_fraction, LAYOUT)
-    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+    used = {folder / _CLASS_NAMES, *paths}
+    others = [path for path in entries(folder) if path.match(pattern)]
+    ignored = ignored_names(folder, [path for path in others if path not in used])
+    return divide(dataset, names, splits, validation_fraction, LAYOUT, ignored)
 
 
-def _read(files):
+def _read(paths):
     """Returns what is in each file, and checks every record."""
-    paths = [path for part in files.values() for path in part]
     size = sum(path.stat().st_size for path in paths)
     bar = progress_bar(
         total=size,
@@ -196,10 +190,10 @@ def _check_labels(contents, names):
             )
 
 
-def _split(name, paths, contents):
+def _split(name, contents):
     feature = {IMAGE: tf.io.FixedLenFeature((), tf.string)}
-    labels = np.concatenate([contents[path].labels for path in paths])
-    files = [contents[path].file for path in paths]
+    labels = np.concatenate([content.labels for content in contents])
+    files = [content.file for content in contents]
 
     def records():
         named = [file.path for file in files], [file.compression for file in files]
@@ -216,8 +210,8 @@ def _split(name, paths, contents):
     starts = np.cumsum([0, *(file.take for file in files)])
 
     def locate(index, record):
-        file = int(np.searchsorted(starts, index, side="right")) - 1
-        return f"{paths[file]} record {index - starts[file] + 1}"
+        number = int(np.searchsorted(starts, index, side="right")) - 1
+        return f"{files[number].path} record {index - starts[number] + 1}"
 
     return Split(
         name=name,

@@ -1,6 +1,6 @@
 """The Visual Task Adaptation Benchmark: 19 tasks from TFDS, with 1,000 examples each.
 
-`TASKS` is the benchmark: which TFDS data set, which of its examples, what the label is.
+`vtab.csv` is the benchmark: which TFDS data set and examples, what the label is.
 "vtab/dtd" is VTAB-1k, 800 examples to train on, 200 for validation and all test images;
 "vtab-full/dtd" is the same task with all examples.
 
@@ -13,10 +13,12 @@ the same order. Two versions have changed: Oxford Pets is 4.0.0, with corrupt im
 repaired, where the benchmark had 3.*.*; KITTI 3.3.0 where it had 3.1.0.
 """
 
-import dataclasses
+import csv
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,26 +29,45 @@ from train.data.sources.tfds_source import open_builder, tfds_split
 _FEW_TRAIN, _FEW_VALIDATION = 800, 200
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
+CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
+
+
+class Task(NamedTuple):
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
     `label` turns an example with the `feature` into its label; None where that is the
-    feature. `names` is None for the names of TFDS, `meaning` says what the label is,
-    and pixels are multiplied by `levels`.
+    feature. `names` is None for the names of TFDS. Pixels are multiplied by `levels`.
     """
 
     group: str
     dataset: str
     classes: int
-    train: tuple[str, int, int] = ("train", 0, 100)
-    validation: tuple[str, int, int] = ("validation", 0, 100)
-    test: tuple[str, int, int] = ("test", 0, 100)
-    feature: str = "label"
+    train: tuple[str, int, int]
+    validation: tuple[str, int, int]
+    test: tuple[str, int, int]
+    feature: str
+    levels: int
     label: Callable[[Mapping[str, Any]], tf.Tensor] | None = None
     names: tuple[str, ...] | None = None
-    meaning: str = "the class"
-    levels: int = 1
+
+
+def _tasks():
+    """Reads the tasks of the table beside this module."""
+    tasks = {}
+    table = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(table.splitlines()):
+        parts = [row[part].split() for part in ("train", "validation", "test")]
+        tasks[row["task"]] = Task(
+            row["group"],
+            row["dataset"],
+            int(row["classes"]),
+            *((split, int(first), int(last)) for split, first, last in parts),
+            row["feature"],
+            int(row["levels"]),
+            *_COMPUTED.get(row["task"], ()),
+        )
+    return tasks
 
 
 def interval(value, bounds):
@@ -73,126 +94,29 @@ def kitti_distance(example):
     return interval(tf.reduce_min(tf.concat([metres, [1000.0]], 0)), KITTI_BOUNDS)
 
 
-def bucket(feature, values, classes=16):
-    """Returns the fields of a task whose label is a number, binned to classes."""
+def _bucket(feature, values, classes=16):
+    """Returns label and names where the label is a number, binned to classes."""
     buckets = np.arange(values) * classes // values
     members = [np.flatnonzero(buckets == number) for number in range(classes)]
-    return {
-        "classes": classes,
-        "feature": feature,
-        "label": lambda example: example[feature] * classes // values,
-        "names": tuple(f"{group[0]} to {group[-1]}" for group in members),
-    }
+    names = tuple(f"{group[0]} to {group[-1]}" for group in members)
+    return lambda example: example[feature] * classes // values, names
 
 
-CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
-KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
-_90 = {"train": ("train", 0, 90), "validation": ("train", 90, 100)}
-_60 = {
-    "train": ("train", 0, 60),
-    "validation": ("train", 60, 80),
-    "test": ("train", 80, 100),
-}
-_CLEVR = {"dataset": "clevr:3.*.*", "test": ("validation", 0, 100), **_90}
-_DSPRITES = {
-    "dataset": "dsprites:2.*.*",
-    "train": ("train", 0, 80),
-    "validation": ("train", 80, 90),
-    "test": ("train", 90, 100),
-    "levels": 255,
-}
-_NORB = {
-    "dataset": "smallnorb:2.*.*",
-    "validation": ("test", 0, 50),
-    "test": ("test", 50, 100),
-}
-TASKS = {
-    "caltech101": Task("natural", "caltech101:3.*.*", 102, **_90),
-    "cifar100": Task("natural", "cifar100:3.*.*", 100, **_90),
-    "dtd": Task("natural", "dtd:3.*.*", 47),
-    "oxford_flowers102": Task("natural", "oxford_flowers102:2.*.*", 102),
-    "oxford_iiit_pet": Task(
-        "natural",
-        "oxford_iiit_pet",
-        37,
-        train=("train", 0, 80),
-        validation=("train", 80, 100),
-    ),
-    "svhn_cropped": Task("natural", "svhn_cropped:3.*.*", 10, **_90),
-    "sun397": Task("natural", "sun397/tfds:4.*.*", 397),
-    "patch_camelyon": Task("specialized", "patch_camelyon:2.*.*", 2),
-    "eurosat": Task("specialized", "eurosat/rgb:2.*.*", 10, **_60),
-    "resisc45": Task("specialized", "resisc45:3.*.*", 45, **_60),
-    "diabetic_retinopathy": Task(
-        "specialized",
-        "diabetic_retinopathy_detection/btgraham-300:3.*.*",
-        5,
-        meaning="the severity, 0 to 4",
-    ),
-    "clevr_count": Task(
-        "structured",
-        **_CLEVR,
-        classes=8,
-        feature="objects",
-        label=clevr_count,
-        names=tuple(f"{count} objects" for count in range(3, 11)),
-        meaning="the number of objects",
-    ),
-    "clevr_distance": Task(
-        "structured",
-        **_CLEVR,
-        classes=6,
-        feature="objects",
-        label=clevr_distance,
-        names=(
-            "to 8",
-            "over 8 to 8.5",
-            "over 8.5 to 9",
-            "over 9 to 9.5",
-            "over 9.5 to 10",
-            "over 10",
-        ),
-        meaning="the distance of the closest object",
-    ),
-    "dmlab": Task(
-        "structured", "dmlab:2.*.*", 6, meaning="the distance and reward of an object"
-    ),
-    "dsprites_location": Task(
-        "structured",
-        **_DSPRITES,
-        **bucket("label_x_position", 32),
-        meaning="the horizontal position, of 32, in pairs",
-    ),
-    "dsprites_orientation": Task(
-        "structured",
-        **_DSPRITES,
-        **bucket("label_orientation", 40),
-        meaning="the angle, of 40, in twos and threes",
-    ),
-    "smallnorb_azimuth": Task(
-        "structured",
-        **_NORB,
-        classes=18,
-        feature="label_azimuth",
-        meaning="the direction of the camera",
-    ),
-    "smallnorb_elevation": Task(
-        "structured",
-        **_NORB,
-        classes=9,
-        feature="label_elevation",
-        meaning="the height of the camera",
-    ),
-    "kitti_distance": Task(
-        "structured",
-        "kitti:3.*.*",
-        4,
-        feature="objects",
-        label=kitti_distance,
-        names=("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
-        meaning="the distance of the closest car, van or truck",
+_CLEVR_DISTANCES = (
+    f"over {low:g} to {high:g}" for low, high in pairwise(CLEVR_BOUNDS[1:-1])
+)
+# Label and names of the tasks whose classes are not those of a TFDS feature.
+_COMPUTED = {
+    "clevr_count": (clevr_count, tuple(f"{count} objects" for count in range(3, 11))),
+    "clevr_distance": (clevr_distance, ("to 8", *_CLEVR_DISTANCES, "over 10")),
+    "dsprites_location": _bucket("label_x_position", 32),
+    "dsprites_orientation": _bucket("label_orientation", 40),
+    "kitti_distance": (
+        kitti_distance,
+        ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
     ),
 }
+TASKS = _tasks()
 GROUPS = {
     group: tuple(name for name, task in TASKS.items() if task.group == group)
     for group in ("natural", "specialized", "structured")

@@ -31,9 +31,9 @@ def rand_augment(
 ) -> tf.Tensor:
     """Applies randomly chosen operations one after another, as the released code does.
 
-    Each layer takes one of the 16 operations of `image_ops`, all equally probable, and
-    always applies it. A magnitude of 0 changes images too: it equalizes and inverts
-    them, and removes most of their colour, contrast, brightness and sharpness.
+    Each layer applies one of the 16 operations of `image_ops`, all equally probable. A
+    magnitude of 0 changes images too: it equalizes and inverts them, and removes most
+    of their colour, contrast, brightness and sharpness.
 
     Args:
         image: uint8 `(height, width, 3)`, both sides at least 3.
@@ -71,13 +71,9 @@ def rand_augment(
         choice = tf.random.stateless_uniform(
             (), choice_seed, maxval=len(image_ops.OPS), dtype=tf.int32
         )
-        image = tf.switch_case(
-            choice,
-            [
-                functools.partial(op, image, magnitude / 10, seed)
-                for op in image_ops.OPS
-            ],
-        )
+        level = magnitude / 10
+        ops = [functools.partial(op, image, level, seed) for op in image_ops.OPS]
+        image = tf.switch_case(choice, ops)
         image.set_shape(shape)
     return image
 

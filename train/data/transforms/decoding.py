@@ -2,26 +2,18 @@
 
 import importlib.util
 import io
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from train.data.transforms import exif
 
-# From an image's shape, int32 `(3,)`, to int32 `(4,)`: top, left, height and width.
-ChooseWindow = Callable[[tf.Tensor], tf.Tensor]
 # How files begin that TensorFlow decodes, apart from JPEG.
 _PNG, _GIF = b"\x89PNG", b"GIF8"
 _PILLOW_FORMATS = ["BMP", "WEBP"]
 
 
-def decode_image(
-    image: tf.Tensor,
-    choose_window: ChooseWindow | None = None,
-    *,
-    honour_exif: bool = True,
-) -> tf.Tensor:
+def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
 
     The content decides, not the name of the file. Gray and palettes become RGB,
@@ -31,7 +23,7 @@ def decode_image(
     fast transform). Damage outside of a window goes unnoticed.
 
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
-    is one of the upright image, None for all of it. `honour_exif` is about JPEG and
+    is one of the upright image, see `Split.decode`. `honour_exif` is about JPEG and
     PNG: the formats that Pillow decodes are always turned upright.
     """
     if image.dtype != tf.string:

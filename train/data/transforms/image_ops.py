@@ -156,21 +156,8 @@ def solarize_add(image, level, seed):
 
 
 OPS = (
-    auto_contrast,
-    equalize,
-    invert,
-    rotate,
-    posterize,
-    solarize,
-    color,
-    contrast,
-    brightness,
-    sharpness,
-    shear_x,
-    shear_y,
-    translate_x,
-    translate_y,
-    cutout,
+    *(auto_contrast, equalize, invert, rotate, posterize, solarize, color, contrast),
+    *(brightness, sharpness, shear_x, shear_y, translate_x, translate_y, cutout),
     solarize_add,
 )
 

@@ -7,17 +7,10 @@ so that their number changes nothing.
 
 import tensorflow as tf
 
-from train.data.registry import Augmentation
 from train.data.transforms.image_ops import rectangle
 
 
-def mix(
-    images: tf.Tensor,
-    labels: tf.Tensor,
-    augmentation: Augmentation,
-    classes: int,
-    seed: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
+def mix(images, labels, augmentation, classes, seed):
     """Applies the augmentation of batches; integer labels become one-hot rows."""
     labels = tf.one_hot(labels, classes)
     if augmentation.mixup:

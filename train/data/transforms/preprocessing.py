@@ -4,14 +4,7 @@ Source: vision_transformer, vit_jax/input_pipeline.py; for the crop, Going Deepe
 Convolutions, section 6.
 """
 
-from collections.abc import Callable
-
 import tensorflow as tf
-
-from train.data.transforms.decoding import ChooseWindow
-
-# From None to the whole image, from a function of its shape to a window of it.
-Decode = Callable[[ChooseWindow | None], tf.Tensor]
 
 _AREA_RANGE = (0.05, 1.0)
 _ASPECT_RATIOS = (0.75, 1.33)
@@ -52,17 +45,17 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.concat([begin[:2], extent[:2]], axis=0)
 
 
-# The crops take a function that decodes the image, or a window that it chooses; the
-# `(height, width)` of the result; and integers `(2,)`, of which they are a function.
-# They return float32 `(*size, channels)` in the range of the image.
+# The crops take `decode`, which turns None into the whole image, and a function of its
+# shape to a window into that; the `(height, width)` of the result; and integers `(2,)`,
+# of which they are a function. They return float32 in the range of the image.
 
 
-def inception_crop(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+def inception_crop(decode, size, seed):
     """Resizes the window of `inception_window`."""
     return squash(decode(lambda shape: inception_window(shape, seed)), size)
 
 
-def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+def random_shift(decode, size, seed):
     """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
 
     For images such as digits, whose meaning a crop or a flip would change.
@@ -74,15 +67,11 @@ def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.T
     return tf.image.stateless_random_crop(padded, image.shape, seed)
 
 
-def resize_only(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
-    """Resizes as evaluation does: the training "crop" without any crop."""
-    return squash(decode(None), size)
-
-
 TRAIN_CROPS = {
     "inception": inception_crop,
     "shift": random_shift,
-    "resize": resize_only,
+    # As evaluation does.
+    "resize": lambda decode, size, seed: squash(decode(None), size),
 }
 
 
