@@ -4,7 +4,6 @@ Importing this module imports no TensorFlow, so that `--help` stays quick.
 """
 
 import dataclasses
-import importlib
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PARTS = ("train", "validation", "test")
+# From `train.tfrecord` and `train-0.tfrecords` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
     r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
 )
@@ -28,7 +28,7 @@ class SourceKind:
     usage: str
     # Whether a name means such data, if it means none of the kinds before.
     matches: Callable[[str], bool]
-    # `module:function` in `train.data.sources`, see `load`.
+    # `module:function` in `train.data.sources`; it makes a `Source`.
     loader: str
     # What must be installed, as imported.
     packages: tuple[str, ...] = ()
@@ -37,21 +37,9 @@ class SourceKind:
     # Which files of a folder are used, in a note on the others.
     used_files: str = ""
 
-    def load(self, dataset, data_dir, validation_fraction, skip_corrupt):
-        """Returns the `train.data.sources.Source` that the loader makes."""
-        module, _, function = self.loader.partition(":")
-        module = importlib.import_module(f"train.data.sources.{module}")
-        loader = getattr(module, function)
-        return loader(dataset, data_dir, validation_fraction, skip_corrupt)
-
 
 def record_files(folder, pattern="*"):
-    """Returns the sorted paths of TFRecord files in a folder, by part of the data set.
-
-    They are `train.tfrecord`, `train-0.tfrecord`, `train-00000-of-00004` and what is
-    between these, `.tfrecord` or `.tfrecords`, with or without `.gz`; likewise
-    `validation` and `test`.
-    """
+    """Returns the sorted TFRecord files of a folder by the part that they belong to."""
     found = {}
     for path in sorted(folder.glob(pattern)):
         match = _RECORDS.fullmatch(path.name)

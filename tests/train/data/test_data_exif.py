@@ -201,16 +201,17 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
     turned[0x0112] = 6
     image.save(tmp_path / "upright.png")
     stored.save(tmp_path / "turned.png", exif=turned)
-    splits = [
-        file_split("photos", np.array([str(tmp_path / name)], object), np.zeros(1, int))
-        for name in ("upright.png", "turned.png")
-    ]
-    for read in (
-        lambda split: pipeline.training_samples(split, 1, image_size=(24, 24), seed=3),
-        lambda split: pipeline.samples(split, 1, image_size=(24, 24))[1:],
-    ):
-        wanted, found = (read(split)[0] for split in splits)
-        np.testing.assert_array_equal(found, wanted)
+    paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
+    both = file_split("photos", np.array(paths, object), np.zeros(2, int))
+    _, (wanted, found), _ = pipeline.samples(both, 2, image_size=(24, 24))
+    np.testing.assert_array_equal(found, wanted)
+    wanted, found = (
+        pipeline.training_samples(pick(both, [place]), 1, image_size=(24, 24), seed=3)[
+            0
+        ]
+        for place in range(2)
+    )
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_tfds_decodes_as_published(tmp_path):

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_resume_is_exact(monkeypatch, whole):
     # 22 examples by 4: the epochs end inside steps 5 and 16, and with step 10.
     buffer, split, batches = whole
     monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", buffer)
-    for start_step in (1, 5, 6, 11, 17):
+    for start_step in (1, 5, 6, 11, 17) if buffer == 6 else (5, 11):
         resumed = training_batches(split, **OPTIONS, start_step=start_step)
         expected = batches[start_step : start_step + 6]
         assert_same(take(resumed, len(expected)), expected)
@@ -147,7 +148,12 @@ def sorted_files(tmp_path, numbers, files=1):
                 writer.write(record_of(number))
     with tf.io.TFRecordWriter(str(tmp_path / "test.tfrecord")) as writer:
         writer.write(record_of(0))
-    return load(str(tmp_path)).train
+    return undecoded(load(str(tmp_path)).train)
+
+
+def undecoded(split):
+    """The split with a black pixel for each image: the graph of decoding is large."""
+    return dataclasses.replace(split, read=lambda record: tf.zeros((1, 1, 3), tf.uint8))
 
 
 def record_of(number):
@@ -164,13 +170,14 @@ def record_of(number):
 
 
 def sorted_in_memory(numbers):
-    return in_memory(
+    split = in_memory(
         "sorted",
         np.full(len(numbers), ONE_PIXEL, object),
         np.asarray(numbers, np.int32),
         tf.identity,
         lambda index, record: f"example {index}",
     )
+    return undecoded(split)
 
 
 def assert_mixed(split, steps):
@@ -402,8 +409,8 @@ def test_corrupt_images_are_named(tmp_path):
     assert "10.jpg and" not in message
     assert "and 2 more; save them again" in message
     assert "--skip_corrupt" in message
+    check_readable(numbered_split(3), None)
     both = load(str(tmp_path))
-    check_readable(both.test, None)
     with pytest.raises(DataError, match=r"12 of the 28 images of .*train and .*test "):
         check_readable(both.train, None, both.test)
 

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 import numpy as np
@@ -7,7 +8,7 @@ from PIL import Image
 
 from train.data import pipeline
 from train.data.pipeline import evaluation_batches, training_batches
-from train.data.sources import DataError, find_corrupt, load
+from train.data.sources import DataError, load
 from train.data.sources.record_ranges import find_offsets, offsets_of
 
 
@@ -211,8 +212,6 @@ def test_damaged_files(folder, damage):
 def test_an_image_that_cannot_be_decoded(folder):
     path = folder / "train-9.tfrecord"
     write(path, [example(0, 0), example(0, 0, **{"image/encoded": b"no image"})])
-    split = load(str(folder)).train
-    assert find_corrupt(split) == [f"{path} record 2"]
     source = load(str(folder), skip_corrupt=True)
     assert source.skipped == (f"{path} record 2",)
     assert source.train.num_examples == 6
@@ -250,6 +249,10 @@ def test_large_and_compressed_files_are_read_from_several_at_a_time(
         write(path, [example(file, file * 40 + i) for i in range(40)], "GZIP")
     write(tmp_path / "test.tfrecord", [example(0, 0)])
     split = load(str(tmp_path)).train
+    # Decoding would make a large graph.
+    split = dataclasses.replace(
+        split, read=lambda record: tf.zeros((1, 1, 3), tf.uint8)
+    )
     batches = training_batches(split, image_size=(4, 4), batch_size=40, seed=0)
     labels = np.stack([labels for _, labels in batches.take(4).as_numpy_iterator()])
     assert (np.sort(labels, axis=None) == np.arange(160)).all()

@@ -1,5 +1,6 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +56,9 @@ def load(
     """
     kind = kind_of(dataset)
     packages.need(f'The data set "{dataset}"', kind.packages)
-    source = kind.load(dataset, data_dir, validation_fraction, skip_corrupt)
+    module, function = kind.loader.split(":")
+    loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
     for name in source.class_names:
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:

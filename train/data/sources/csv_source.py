@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import DataError, Source, check_name, named
@@ -41,8 +39,8 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     splits = {
         part: file_split(
             f"{path} {part}",
-            np.array([row.path for row in rows], dtype=object),
-            np.array([numbers[row.label] for row in rows], np.int32),
+            [row.path for row in rows],
+            [numbers[row.label] for row in rows],
         )
         for part, rows in parts.items()
     }

@@ -161,12 +161,12 @@ def _list_images(folder, ignored):
 def _flatten(files):
     names = sorted(files)
     labels = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
-    paths = np.array([path for name in names for path in files[name]], dtype=object)
-    return paths, labels.astype(np.int32)
+    return [path for name in names for path in files[name]], labels
 
 
-def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
+def file_split(name, paths, labels) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
+    paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
     return in_memory(
         name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
     )

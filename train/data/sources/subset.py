@@ -14,9 +14,9 @@ _SEED = 0
 def divide(name, class_names, parts, fraction, layout, ignored=()) -> Source:
     """Makes a source of the `Split`s "train" and some of "validation" and "test".
 
-    "validation" is the test where there is no other, as in ImageNet. Otherwise it is
-    the validation split, and where there is none, that is a fixed part of "train",
-    stratified by class. `layout` says in messages what the data should look like.
+    "validation" is the test where there is no other, as in ImageNet. The validation
+    split is then a fixed part of "train", stratified by class. `layout` is for messages:
+    what the data should look like.
     """
     if "train" not in parts or len(parts) == 1:
         lacking = "test" if "train" in parts else "train"
@@ -114,12 +114,10 @@ def shares(sizes, count, ranks):
 def _turns(sizes, ranks):
     """Yields classes so that after every turn each had its share, to within one.
 
-    The example `k` of `size` of a class is due in a window: after it would be ahead
-    of its share by one whole, before it falls behind by one. Of those in theirs the
-    window that ends first goes first.
+    Example `k` of `size` is due in a window: after it would be ahead of its share by
+    one whole, before it falls behind by one. The window that ends first goes first.
 
-    Source: R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32
-    (1980).
+    Source: R. Tijdeman, The chairman assignment problem, Discrete Mathematics 32, 1980.
     """
     total = int(np.sum(sizes))
 

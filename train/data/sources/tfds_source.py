@@ -25,10 +25,9 @@ _FILES_AT_ONCE, _BLOCK = 16, 16
 def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
 
-    The validation split is the end of `train`, as in the released code's
-    `train[:98%]` and `train[98%:]` (vision_transformer, configs/common.py). The test
-    split is "test", or "validation" where "test" is missing or has no labels (as in
-    imagenet2012).
+    The validation split is the end of `train`, as in the released code's `train[98%:]`
+    (vision_transformer, configs/common.py). The test split is "validation" where "test"
+    is missing or has no labels, as in imagenet2012.
     """
     builder = open_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
@@ -134,9 +133,8 @@ def tfds_split(
 ) -> Split:
     """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
-    `image` and `label_feature` are names of features; `label` turns the features of an
-    example into its label, None where that is one. `dataset` is for messages, `read` as
-    in `Split`.
+    `label` turns an example with the two features into its label, None where that is
+    the second; `dataset` is for messages, `read` as in `Split`.
     """
     import tensorflow_datasets as tfds
 

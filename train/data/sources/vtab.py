@@ -4,13 +4,11 @@
 "vtab/dtd" is VTAB-1k, 800 examples to train on, 200 for validation and all test images;
 "vtab-full/dtd" is the same task with all examples.
 
-Names, versions, splits, thresholds and class counts are those of the benchmark's code
-(google-research/task_adaptation, data/*.py, read at several commits). They agree with
-the VTAB config of google-research/scenic, but for 1,000 instead of 800 examples of
-clevr_count there, and with the features that TFDS 4.9 gives. Not checked except for
-cifar100, as the data are not available: that TFDS still prepares the same examples in
-the same order. Two versions have changed: Oxford Pets is 4.0.0, with corrupt images
-repaired, where the benchmark had 3.*.*; KITTI 3.3.0 where it had 3.1.0.
+All of it is that of the benchmark's code (google-research/task_adaptation, data/*.py),
+and agrees with the features of TFDS 4.9 and with the VTAB config of
+google-research/scenic, but for 1,000 instead of 800 examples of clevr_count there. That
+TFDS still prepares the same examples in the same order is checked for cifar100 only.
+Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
 import csv
