@@ -15,8 +15,8 @@ def divide(name, class_names, parts, fraction, layout, ignored=()) -> Source:
     """Makes a source of the `Split`s "train" and some of "validation" and "test".
 
     "validation" is the test where there is no other, as in ImageNet. The validation
-    split is then a fixed part of "train", stratified by class. `layout` is for messages:
-    what the data should look like.
+    split is then a fixed part of "train", stratified by class. `layout` says in
+    messages what the data should look like.
     """
     if "train" not in parts or len(parts) == 1:
         lacking = "test" if "train" in parts else "train"

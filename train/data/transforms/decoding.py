@@ -33,29 +33,27 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     def jpeg(turn=None):
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn)
-        pixels = _decode_whole(image)
-        return pixels if turn is None else exif.turned(pixels, turn)
+        return exif.turned(_decode_whole(image), turn)
 
-    def other():
+    def other(turn=None):
         start = tf.strings.substr(image, 0, 4)
         pixels = tf.cond(
             (start == _PNG) | (start == _GIF),
-            lambda: decode_in_graph(image) if honour_exif else _decode_whole(image),
+            lambda: exif.turned(_decode_whole(image), turn),
             lambda: _decode_with_pillow(image),
         )
         return _cut(pixels, choose_window)
 
+    def any_format():
+        turn = exif.orientation(image)
+        return tf.cond(is_jpeg, lambda: jpeg(turn), lambda: other(turn))
+
     is_jpeg = tf.io.is_jpeg(image)
-    if not honour_exif:
-        pixels = tf.cond(is_jpeg, jpeg, other)
+    if honour_exif:
+        is_plain = is_jpeg & ~exif.may_be_in(image)
+        pixels = tf.cond(is_plain, jpeg, exif.apart(any_format))
     else:
-        pixels = tf.cond(
-            is_jpeg & ~exif.may_be_in(image),
-            jpeg,
-            exif.apart(
-                lambda: tf.cond(is_jpeg, lambda: jpeg(exif.orientation(image)), other)
-            ),
-        )
+        pixels = tf.cond(is_jpeg, jpeg, other)
     pixels.set_shape((None, None, 3))
     return pixels
 
@@ -100,7 +98,7 @@ def _decode_jpeg_window(encoded, choose_window, turn):
         encoded, tf.stack([top, first, height, end - first]), channels=3
     )
     pixels = wider[:, left - first : left - first + width]
-    return pixels if turn is None else exif.turned(pixels, turn)
+    return exif.turned(pixels, turn)
 
 
 def _decode_with_pillow(encoded):

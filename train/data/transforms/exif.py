@@ -88,7 +88,12 @@ def turned_shape(shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
 
 
 def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Turns a stored image `(height, width, channels)` upright by its `orientation`."""
+    """Turns a stored image `(height, width, channels)` upright by its `orientation`.
+
+    It is None where the image is upright for sure.
+    """
+    if turn is None:
+        return pixels
 
     def turn_pixels():
         flipped = tf.reverse(pixels, tf.boolean_mask([0, 1], _flips(turn)))

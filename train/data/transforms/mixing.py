@@ -1,8 +1,7 @@
 """Mixup and CutMix of whole batches, each a function of its seed.
 
-The partner of an example is the one before it in the batch, that of the first one the
-last: batches are shuffled already. A batch is mixed before it is divided among devices,
-so that their number changes nothing.
+The partner of an example is the one before it in the batch, which is shuffled already.
+A batch is mixed before it is divided among devices, whose number then changes nothing.
 """
 
 import tensorflow as tf
@@ -18,9 +17,7 @@ def mix(images, labels, augmentation, classes, seed):
     return cutmix(images, labels, augmentation.cutmix, seed)
 
 
-def mixup(
-    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def mixup(images, labels, alpha, seed):
     """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
@@ -56,9 +53,7 @@ def mixup(
     return _average(images, share), _average(labels, share)
 
 
-def cutmix(
-    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def cutmix(images, labels, alpha, seed):
     """Replaces a rectangle of each image by that of its partner, and labels likewise.
 
     All images of a batch share one rectangle of their aspect, around any pixel; it has
