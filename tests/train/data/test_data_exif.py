@@ -1,6 +1,7 @@
 """Photos that their EXIF turns, against Pillow."""
 
 import dataclasses
+import functools
 import io
 import struct
 import zlib
@@ -11,11 +12,10 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from test_data_sources import write_tfds
 
-from train.data import pipeline
 from train.data.sources import load
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import in_memory, pick
-from train.data.transforms import exif
+from train.data.transforms import exif, preprocessing
 from train.data.transforms.decoding import decode_image
 
 HEIGHT, WIDTH = 43, 67
@@ -203,15 +203,12 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
     stored.save(tmp_path / "turned.png", exif=turned)
     paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
     both = file_split("photos", np.array(paths, object), np.zeros(2, int))
-    _, (wanted, found), _ = pipeline.samples(both, 2, image_size=(24, 24))
-    np.testing.assert_array_equal(found, wanted)
-    wanted, found = (
-        pipeline.training_samples(pick(both, [place]), 1, image_size=(24, 24), seed=3)[
-            0
-        ]
-        for place in range(2)
-    )
-    np.testing.assert_array_equal(found, wanted)
+    for crop in (preprocessing.TRAIN_CROPS["inception"], preprocessing.random_shift):
+        wanted, found = (
+            crop(functools.partial(both.decode, record), (24, 24), (3, 1))
+            for record, _ in both.records()
+        )
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_tfds_decodes_as_published(tmp_path):
