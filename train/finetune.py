@@ -21,12 +21,19 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = (
+    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
+    "tensorboard",
+)
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
-    recipe_flags.perform(argv, "finetune", "train.run.classification:FineTuning")
+    recipe_flags.perform(
+        argv, "finetune", PACKAGES, "train.run.classification:FineTuning"
+    )
 
 
 def command():

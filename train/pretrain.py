@@ -21,6 +21,11 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = (
+    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
+    "tensorboard",
+)
 recipe_flags.define(
     "the files in train/recipes/pretraining",
     "the paper's for imagenet2012 and imagenet21k, a small one for other data",
@@ -29,7 +34,9 @@ recipe_flags.define(
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
-    recipe_flags.perform(argv, "pretrain", "train.run.classification:PreTraining")
+    recipe_flags.perform(
+        argv, "pretrain", PACKAGES, "train.run.classification:PreTraining"
+    )
 
 
 if __name__ == "__main__":

@@ -16,23 +16,6 @@ from train.common.errors import RunError
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-_DATA = ("tensorflow", "PIL")
-_PAGES = ("jinja2", "matplotlib", "scipy", "sklearn")
-_TRAINING = (*_DATA, *_PAGES, "tensorboard")
-# What each command imports; some data sets and formats need more.
-_NEEDED = {
-    "finetune": _TRAINING,
-    "pretrain": _TRAINING,
-    "masked_patches": (*_DATA, "jinja2", "matplotlib", "tensorboard"),
-    "study": (*_TRAINING, "yaml"),
-    "evaluate": (*_DATA, *_PAGES, "yaml"),
-    "few_shot": (*_DATA, "jinja2", "yaml"),
-    "compare": (*_DATA, "jinja2"),
-    "explain": (*_DATA, "jinja2", "matplotlib", "scipy", "yaml"),
-    "export": (*_DATA, "jinja2", "scipy", "yaml"),
-    "publish": (*_DATA, "jinja2", "yaml"),
-}
-
 
 def run(main):
     """Runs a command's `main`; its help names the command as it was typed."""
@@ -60,21 +43,16 @@ def values(names):
     }
 
 
-def need_packages(name, more=()):
-    """Exits if a package that a command needs, or one of `more`, is not installed."""
+def need_packages(name, needed):
+    """Exits if a package that a command needs, named as imported, is not installed."""
     try:
-        packages.need(typed(name), (*_NEEDED[name], *more))
+        packages.need(typed(name), needed)
     except RunError as error:
         sys.exit(f"error: {error}")
 
 
 def need_tensorflow(what, hint=""):
-    """Exits if Keras has another backend.
-
-    Args:
-        what: str, what needs TensorFlow.
-        hint: str, appended to the message.
-    """
+    """Exits if Keras has another backend; `what` needs TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         sys.exit(

@@ -26,12 +26,6 @@ class Preempted(Stopped):
 
 
 def first_line(reason):
-    r"""Returns the first line of another library's error or message, printable.
-
-    Example:
-
-    >>> first_line(ValueError("no such layer\nFull config: ..."))
-    'no such layer'
-    """
+    """Returns the first line of another library's error or message, printable."""
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
     return printable(line, _LONGEST)

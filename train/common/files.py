@@ -36,15 +36,6 @@ def whole_file(path):
 
     A process that is killed leaves it there, for `remove_temporaries` or for the same
     file a day later.
-
-    Raises:
-        RunError: the file cannot be written (permissions, disk full); what was at
-            `path` before is untouched.
-
-    Example:
-
-    >>> with whole_file("metrics.txt") as temporary:
-    ...     _ = temporary.write_text("done")
     """
     path = pathlib.Path(path).expanduser()
     temporary = None
@@ -73,11 +64,7 @@ def whole_file(path):
 
 
 def write_text(path, text):
-    """Writes a file of UTF-8 text, whole or not at all.
-
-    Raises:
-        RunError: see `whole_file`.
-    """
+    """Writes a file of UTF-8 text, whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -125,9 +112,6 @@ def whole_folder(path):
     A process that is killed leaves the old folder as it was; between the two renames
     at the end, as `old` in a hidden folder beside it. The next to write the folder
     puts that back, and removes the hidden one.
-
-    Raises:
-        RunError: as in `whole_file`.
     """
     path = pathlib.Path(path).expanduser().resolve()
     with contextlib.ExitStack() as stack:
@@ -146,9 +130,8 @@ def whole_folder(path):
             new, old = beside / "new", beside / "old"
             new.mkdir()
             yield new
-            for written in new.rglob("*"):
-                if written.is_file():
-                    _to_disk(written)
+            for name in file_names(new):
+                _to_disk(new / name)
             try:
                 # Only an empty folder can be replaced in one step.
                 if path.exists():
@@ -195,16 +178,10 @@ def file_names(folder):
 
 
 def check_replaceable(out, record, files_of, what):
-    """Makes sure that a folder holds nothing but an earlier result of the same command.
+    """Raises a `RunError` if a folder holds more than what the same command wrote.
 
-    Args:
-        out: `pathlib.Path` of the folder, which need not exist.
-        record: str, the name of the JSON file in it that lists what was written.
-        files_of: function of its content to the relative paths of the other files.
-        what: str, what the command writes, for the error message.
-
-    Raises:
-        RunError: the folder holds something else.
+    `record` is the JSON file in it that lists what was written; `files_of` turns its
+    content into the relative paths of the other files, and `what` names them.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return

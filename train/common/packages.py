@@ -9,16 +9,9 @@ _NAMES = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
 def need(what, packages, hint="", extra="train"):
-    """Makes sure that packages are installed, without importing them.
+    """Raises a `RunError` if packages that `what` needs are not installed.
 
-    Args:
-        what: str, what needs them.
-        packages: iterable of str, as imported.
-        hint: str, added to the message.
-        extra: str, the extra of setup.cfg that has them.
-
-    Raises:
-        RunError: some are not.
+    They are named as imported, and not imported; `extra` of setup.cfg has them.
     """
     names = [
         _NAMES.get(package, package.replace("_", "-"))

@@ -14,6 +14,8 @@ from absl import app, flags
 from train.common import command_line
 from zoo.text import printable
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2")
 flags.DEFINE_string(
     "output", "compare.md", "The page; the numbers go into a .json beside it."
 )
@@ -30,7 +32,7 @@ def main(argv):
     if len(argv) < 3:
         typed = command_line.typed("compare")
         raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
-    command_line.need_packages("compare")
+    command_line.need_packages("compare", PACKAGES)
     command_line.need_tensorflow("The training code")
     from train.compare import comparison
 

@@ -11,8 +11,7 @@ flags.disclaim_key_flags()
 def define_data(otherwise=""):
     """Defines `--dataset`, `--data_dir` and `--skip_corrupt`.
 
-    Args:
-        otherwise: str, what holds without `--dataset`, which is required if empty.
+    `otherwise` says what holds without `--dataset`, which is required if it is empty.
     """
     usage = ", ".join(kind.usage for kind in SOURCES[:-1])
     flags.DEFINE_string(

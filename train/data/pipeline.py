@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -10,16 +9,15 @@ import tensorflow as tf
 
 from train.data.registry import Augmentation
 from train.data.sources.corrupt import check_readable
-from train.data.sources.splits import DataError, Split, pick
+from train.data.sources.splits import CORES, DataError, Split, pick, tf_options
 from train.data.sources.subset import spread
 from train.data.transforms import preprocessing
 from train.data.transforms.augmentation import augment
 from train.data.transforms.mixing import mix
 
 SHUFFLE_BUFFER = 50_000
-_CORES = os.cpu_count()
 # In order, the next image may be a slow one: others get done meanwhile.
-_IN_FLIGHT = 2 * _CORES
+_IN_FLIGHT = 2 * CORES
 _BATCHES_READY = 2
 # Of record files too large for the buffer.
 _FILES_AT_ONCE = 16
@@ -35,10 +33,10 @@ Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """The examples of every batch that one of several hosts prepares for its devices.
+    """The part of every batch that one of several hosts prepares for its devices.
 
-    Of a batch, device 0 has the first examples, device 1 the next, and so on; the
-    hosts have equally many devices, `devices` in all.
+    Device 0 has the first examples of a batch, device 1 the next, and so on; `devices`
+    counts those of all hosts, which have equally many.
     """
 
     host: int = 0
@@ -46,11 +44,7 @@ class Share:
     devices: int = 1
 
     def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
-        """Keeps this host's part of `(number, example)`, numbered from a batch's start.
-
-        Raises:
-            ValueError: the devices cannot share a batch equally.
-        """
+        """Keeps this host's part of pairs of a number from a batch's start and more."""
         if batch_size % self.devices:
             raise ValueError(
                 f"batch_size={batch_size} cannot be shared equally by {self.devices} "
@@ -90,10 +84,8 @@ def training_batches(
 
     Every epoch has every example once, in an order of its own. Order, crops and
     augmentation are functions of the seed and the example's number alone: batches from
-    `start_step` on are those that a run from the beginning has there. Up to 50,000
-    undecoded examples and all that are in memory are shuffled as a whole; of larger
-    data these undecoded records go through a buffer of 50,000, filled
-    from pieces all over the files in a random order, where the split has such.
+    `start_step` on are those that a run from the beginning has there. docs/data.md has
+    how the examples of each kind of data are shuffled.
 
     Args:
         split: The examples.
@@ -113,8 +105,7 @@ def training_batches(
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
         int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
-        with several devices the batches of one after the other,
-        each with its part of the examples.
+        with several devices the parts of one after the other.
 
     Raises:
         ValueError: for an unknown crop, a batch size below 1 or a negative step.
@@ -184,13 +175,13 @@ def training_batches(
             batches = batches.rebatch(device_size, drop_remainder=True)
     else:
         batches = examples.batch(device_size, drop_remainder=True)
-    return batches.prefetch(_BATCHES_READY).with_options(_options())
+    return batches.prefetch(_BATCHES_READY).with_options(tf_options())
 
 
 def _shuffled(split):
-    """Returns a function of a seed and a number to an order without its beginning.
+    """Returns a function of a seed and how much to leave out to a shuffled data set.
 
-    Of examples, or of their places where they are in memory.
+    It has the examples, or their places where they are in memory.
     """
     if split.arrays is not None:
         records = tf.data.Dataset.range(split.num_examples)
@@ -213,21 +204,21 @@ def _shuffled(split):
         return lambda seed, done: tf.data.Dataset.from_tensor_slices(
             _permutation(split.num_examples, seed)[done:]
         )
-    if split.pieces is None:
+    if split.ranges is None:
         return functools.partial(through_buffer, records)
-    pieces = split.pieces()
+    ranges = split.ranges()
 
-    def of_pieces(seed, done):
-        order = tf.data.Dataset.from_tensor_slices(_permutation(pieces.count, seed))
+    def of_ranges(seed, done):
+        order = tf.data.Dataset.from_tensor_slices(_permutation(ranges.count, seed))
         found = order.interleave(
-            pieces.read,
+            ranges.read,
             cycle_length=_FILES_AT_ONCE,
-            num_parallel_calls=min(_CORES, _FILES_AT_ONCE),
+            num_parallel_calls=min(CORES, _FILES_AT_ONCE),
             deterministic=True,
         )
         return through_buffer(found.map(lambda _, example: example), seed, done)
 
-    return of_pieces
+    return of_ranges
 
 
 def _permutation(count, seed):
@@ -247,22 +238,13 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
-    Several devices always get batches of one size: the last is filled up with examples
-    of label `NO_LABEL`, which do not count.
-
-    Args:
-        split: The examples.
-        image_size: `(height, width)` of the batches.
-        batch_size: Examples per batch.
-        finish: As in `training_batches`; its integers are the same every time.
-        share: What this host prepares of every batch.
+    The arguments are those of `training_batches`; the integers of `finish` are the same
+    every time. Several devices always get batches of one size: the last is filled up
+    with examples of label `NO_LABEL`, which do not count.
 
     Returns:
         `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
         int32 `(<= batch_size,)`.
-
-    Raises:
-        ValueError: for a batch size below 1.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
@@ -290,7 +272,7 @@ def evaluation_batches(
         .batch(batch_size // share.devices)
         .prefetch(_BATCHES_READY)
     )
-    return batches.with_options(_options())
+    return batches.with_options(tf_options())
 
 
 def samples(
@@ -298,13 +280,8 @@ def samples(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Prepares a few examples for pictures, as for evaluation.
 
-    They are evenly spaced, for a split often has its classes in order.
-
-    Args:
-        split: The examples.
-        count: How many to take; all of a split that has fewer.
-        image_size: `(height, width)` of the images.
-        **settings: Of `evaluation_batches`.
+    They are evenly spaced, for a split often has its classes in order; at most `count`.
+    The other arguments are those of `evaluation_batches`.
 
     Returns:
         Their places in the split, images and labels.
@@ -325,12 +302,8 @@ def training_samples(
     """Prepares what a run sees first, for a picture of crops and augmentation.
 
     These are the very images that `training_batches` begins with. Mixed images alone
-    may have other partners, as the batch to choose them from is smaller.
-
-    Args:
-        split: The examples.
-        count: How many to take; all of a split that has fewer.
-        **settings: Of `training_batches`: `image_size`, `seed` and so on.
+    may have other partners, as the batch to choose them from is smaller. At most
+    `count` are taken; the other arguments are those of `training_batches`.
 
     Returns:
         Images and labels, as a batch of `training_batches` has them.
@@ -341,14 +314,9 @@ def training_samples(
 
 
 def explained(batches: tf.data.Dataset, split: Split):
-    """Yields batches; if reading them fails, the error names the images behind it.
+    """Yields batches of a split; if reading them fails, a `DataError` names the images.
 
-    Args:
-        batches: Batches of this module, or what distributes them.
-        split: The split that they are read from; after a failure all of it is decoded.
-
-    Raises:
-        DataError: when an image cannot be read or decoded.
+    After a failure all of the split is decoded.
     """
     try:
         yield from batches
@@ -370,20 +338,3 @@ def explained(batches: tf.data.Dataset, split: Split):
 def _check_batch_size(batch_size):
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-
-
-def _options():
-    options = tf.data.Options()
-    # Its thread sleeps ever longer, and an iterator at its end often waits until it
-    # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
-    options.autotune.enabled = False
-    # Not the pool that runs the model, which may have one thread.
-    options.threading.private_threadpool_size = _CORES
-    # Images are prepared in parallel: sharing one among threads only takes them away
-    # from the model.
-    options.threading.max_intra_op_parallelism = 1
-    # Sharding by files would make a batch depend on the number of workers.
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.DATA
-    )
-    return options

@@ -4,7 +4,6 @@ Importing this module imports no TensorFlow, so that `--help` stays quick.
 """
 
 import dataclasses
-import importlib
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PARTS = ("train", "validation", "test")
+# From `train.tfrecord` and `train-0.tfrecords` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
     r"(train|validation|test)(-.*)?(\.tfrecords?(-\d+-of-\d+)?|-\d+-of-\d+)(\.gz)?"
 )
@@ -21,42 +21,25 @@ _PATH = re.compile(r"[.~/].*|.*/|.*/.*/.*")
 
 @dataclasses.dataclass(frozen=True)
 class SourceKind:
-    """A kind of data source: the registration of one loader.
-
-    Attributes:
-        name: A word for the kind.
-        usage: How to name such data, for the help of `--dataset`.
-        matches: Whether a name means data of this kind, if none of the kinds
-            registered before it does; inspects names and folders only.
-        loader: `module:function` in `train.data.sources`, a function of
-            `(dataset, data_dir, validation_fraction, skip_corrupt)` to a `Source`.
-        packages: What must be installed, as imported.
-        is_own: Whether the data are files of the user's.
-        used_files: Which files of a folder are used, in a note on the others.
-    """
+    """A kind of data source: the registration of one loader."""
 
     name: str
+    # How to name such data, for the help of `--dataset`.
     usage: str
+    # Whether a name means such data, if it means none of the kinds before.
     matches: Callable[[str], bool]
+    # `module:function` in `train.data.sources`; it makes a `Source`.
     loader: str
+    # What must be installed, as imported.
     packages: tuple[str, ...] = ()
+    # Whether the data are files of the user's.
     is_own: bool = False
+    # Which files of a folder are used, in a note on the others.
     used_files: str = ""
 
-    def load(self, *arguments):
-        """Returns the `train.data.sources.Source` that the loader makes."""
-        module, _, function = self.loader.partition(":")
-        module = importlib.import_module(f"train.data.sources.{module}")
-        return getattr(module, function)(*arguments)
 
-
-def record_files(folder: Path, pattern: str = "*") -> dict[str, list[Path]]:
-    """Finds the TFRecord files of each part of a data set, sorted.
-
-    They are `train.tfrecord`, `train-0.tfrecord`, `train-00000-of-00004` and what is
-    between these, `.tfrecord` or `.tfrecords`, with or without `.gz`; likewise
-    `validation` and `test`.
-    """
+def record_files(folder, pattern="*"):
+    """Returns the sorted TFRecord files of a folder by the part that they belong to."""
     found = {}
     for path in sorted(folder.glob(pattern)):
         match = _RECORDS.fullmatch(path.name)
@@ -130,36 +113,17 @@ SOURCES = (
 
 
 def kind_of(dataset: str) -> SourceKind:
-    """Returns the first kind in `SOURCES` that a name matches, without opening it.
-
-    Example:
-
-    >>> names = ("photos.csv", "records/*", "photos/", "cifar100")
-    >>> [kind_of(name).name for name in names]
-    ['csv', 'tfrecord', 'folder', 'tfds']
-    """
+    """Returns the first kind in `SOURCES` that a name matches, without opening it."""
     return next(kind for kind in SOURCES if kind.matches(dataset))
 
 
 def is_same(one: str, other: str) -> bool:
-    """Returns whether two names mean one data set, however its path is written.
-
-    Example:
-
-    >>> is_same("photos.csv", "./photos.csv"), is_same("cifar10", "cifar100")
-    (True, False)
-    """
+    """Returns whether two names mean one data set, however its path is written."""
     return one == other or _real_path(one) == _real_path(other)
 
 
 def short_name(dataset: str) -> str:
-    """Returns the name of a data set without its folder and version.
-
-    Example:
-
-    >>> [short_name(name) for name in ("/me/photos/", "cifar100:3.*.*", "vtab/dtd")]
-    ['photos', 'cifar100', 'vtab-dtd']
-    """
+    """Returns the name of a data set without its folder and version."""
     if kind_of(dataset).name == "vtab":
         return dataset.replace("/", "-")
     name = Path(dataset.partition(":")[0]).name
@@ -179,16 +143,9 @@ def _real_path(dataset):
 
 def _augmentation(default, usage, title, unit, limits, packages=()):
     """Returns a field of `Augmentation`: the registration of one augmentation."""
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "usage": usage,
-            "title": title,
-            "unit": unit,
-            "limits": limits,
-            "packages": packages,
-        },
-    )
+    metadata = {"usage": usage, "title": title, "unit": unit}
+    metadata |= {"limits": limits, "packages": packages}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 _NOT_NEGATIVE = ("not negative", lambda value: value >= 0)
@@ -253,12 +210,11 @@ class Augmentation:
     @property
     def augmentation_titles(self) -> list[str]:
         """The names and values of the augmentations that are on, for reports."""
-        return [
-            augmentations()[name]
-            .metadata["title"]
-            .format(*(value if isinstance(value, (tuple, list)) else (value,)))
-            for name, value in self.used_augmentations().items()
-        ]
+        titles = []
+        for name, value in self.used_augmentations().items():
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            titles.append(augmentations()[name].metadata["title"].format(*values))
+        return titles
 
     def check_augmentation(self):
         """Raises `ValueError` if values are out of range or exclude each other."""

@@ -20,6 +20,8 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
 data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
     "split", "test", ["test", "validation", "train"], "Which images of the data set."
@@ -43,7 +45,7 @@ def main(argv):
     """Evaluates the model that the command line names, and prints the accuracy."""
     if len(argv) != 2:
         raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
-    command_line.need_packages("evaluate")
+    command_line.need_packages("evaluate", PACKAGES)
     command_line.need_tensorflow("The input")
     command_line.quiet_data()
     from train.evaluate import evaluation

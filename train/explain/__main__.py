@@ -33,6 +33,8 @@ from absl import app, flags  # noqa: E402
 from train.common import command_line  # noqa: E402
 from train.data import data_flags  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "yaml")
 flags.DEFINE_string("model", None, "Needed: the model.")
 flags.DEFINE_multi_string(
     "images",
@@ -70,7 +72,7 @@ def main(argv):
             f"Give a model, images and a folder: {command_line.typed('explain')} "
             "--model=MODEL --images photo.jpg folder/ --out=DIR"
         )
-    command_line.need_packages("explain")
+    command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")
     command_line.quiet_data()
     from train.common.errors import RunError

@@ -33,6 +33,8 @@ __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
 )
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "scipy", "yaml")
 flags.DEFINE_string("model", None, "The model, unless it is the only argument.")
 flags.DEFINE_list(
     "format",
@@ -117,7 +119,7 @@ def main(argv):
         )
     except ValueError as error:
         sys.exit(f"error: {error}")
-    command_line.need_packages("export")
+    command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
     command_line.quiet_data()
     from train.common.errors import RunError

@@ -16,6 +16,8 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
@@ -38,7 +40,7 @@ def main(argv):
     """Fits the probe that the command line describes, and prints its accuracies."""
     if len(argv) != 2:
         raise app.UsageError(f"Give one model: {command_line.typed('few_shot')} MODEL")
-    command_line.need_packages("few_shot")
+    command_line.need_packages("few_shot", PACKAGES)
     command_line.need_tensorflow("The input")
     shots = flags.FLAGS.shots
     if not all(count.isdecimal() and int(count) for count in shots):

@@ -24,6 +24,8 @@ from absl import flags  # noqa: E402
 from train.common import command_line  # noqa: E402
 from train.run import recipe_flags  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
 recipe_flags.define(
     "the files in train/masked_patches/recipes",
     "that for imagenet2012, a small one for other data",
@@ -38,7 +40,7 @@ flags.DEFINE_float(
 def main(argv):
     """Trains as the flags say, and prints where the weights are."""
     recipe_flags.perform(
-        argv, "masked_patches", "train.masked_patches.task:MaskedPatches"
+        argv, "masked_patches", PACKAGES, "train.masked_patches.task:MaskedPatches"
     )
 
 

@@ -24,6 +24,8 @@ from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 flags.DEFINE_string("to", None, "The registry: a folder of models.", required=True)
 flags.DEFINE_string(
     "name", None, "The model's name there; that of the run's directory if not given."
@@ -44,7 +46,7 @@ def main(argv):
     if len(argv) != 2:
         typed = command_line.typed("publish")
         raise app.UsageError(f"Give one run directory: {typed} RUN_DIR --to=DIR")
-    command_line.need_packages("publish")
+    command_line.need_packages("publish", PACKAGES)
     command_line.need_tensorflow("A SavedModel")
     from train.common.errors import RunError
     from train.publish import publishing

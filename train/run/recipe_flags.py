@@ -148,17 +148,18 @@ def define(recipes, otherwise):
     data_flags.define_augmentation()
 
 
-def perform(argv, command, task):
+def perform(argv, command, packages, task):
     """Runs a task as the command line says, and prints what came out of it.
 
     Args:
         argv: list of str, the arguments that are not flags.
         command: str, the command that was started, such as `"finetune"`.
+        packages: tuple of str, what it imports.
         task: str, module and name of a subclass of `train.run.task.Task`, such as
             `"train.run.classification:FineTuning"`, imported once the packages are
             known to be installed.
     """
-    check(argv, command)
+    check(argv, command, packages)
     task = pkgutil.resolve_name(task)
     from train.run import training
 
@@ -170,11 +171,11 @@ def perform(argv, command, task):
             print(task.summary(results))
 
 
-def check(argv, command):
+def check(argv, command, packages):
     """Ends the command where packages are missing, or an argument is not a flag."""
     if len(argv) > 1:
         raise app.UsageError(f"Unknown argument {argv[1]!r}: flags start with --.")
-    command_line.need_packages(command)
+    command_line.need_packages(command, packages)
     command_line.need_tensorflow_or_jax(
         "The trainer", hint=" The model it saves runs on every backend."
     )

@@ -25,6 +25,12 @@ from train.common import command_line
 from train.run import recipe_flags
 from train.study import kinds
 
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = (
+    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
+    "tensorboard",
+    "yaml",
+)
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining", "that of the data set"
 )
@@ -85,7 +91,7 @@ flags.DEFINE_string(
 
 def main(argv):
     """Makes the runs of the study that the command line describes."""
-    recipe_flags.check(argv, "study")
+    recipe_flags.check(argv, "study", PACKAGES)
     from train.study import studies
 
     given = flags.FLAGS

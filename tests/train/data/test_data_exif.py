@@ -1,6 +1,7 @@
 """Photos that their EXIF turns, against Pillow."""
 
 import dataclasses
+import functools
 import io
 import struct
 import zlib
@@ -11,11 +12,10 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 from test_data_sources import write_tfds
 
-from train.data import pipeline
 from train.data.sources import load
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import in_memory, pick
-from train.data.transforms import exif
+from train.data.transforms import exif, preprocessing
 from train.data.transforms.decoding import decode_image
 
 HEIGHT, WIDTH = 43, 67
@@ -64,6 +64,14 @@ def encode(turn=None, mode="RGB", exif_bytes=None, **options):
     return stream.getvalue()
 
 
+@pytest.fixture(scope="module")
+def decode():
+    """Decodes a file in a graph that is traced once."""
+    signature = [tf.TensorSpec((), tf.string)]
+    traced = tf.function(decode_image, input_signature=signature, autograph=False)
+    return lambda encoded: traced(tf.constant(encoded)).numpy()
+
+
 def segment(marker, content):
     return b"\xff" + bytes([marker]) + struct.pack(">H", len(content) + 2) + content
 
@@ -79,9 +87,9 @@ def expected(encoded):
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("options", FORMATS.values(), ids=FORMATS)
-def test_photos_stand_upright_as_pillow_turns_them(options, turn):
+def test_photos_stand_upright_as_pillow_turns_them(options, turn, decode):
     encoded = encode(turn, **options)
-    found = decode_image(tf.constant(encoded)).numpy()
+    found = decode(encoded)
     wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))).convert("RGB")
     assert found.shape == (*wanted.size[::-1], 3)
     assert wanted.size == ((WIDTH, HEIGHT) if turn < 5 else (HEIGHT, WIDTH))
@@ -140,19 +148,16 @@ HEADS = {
 }
 
 
-def test_where_exif_may_be_and_what_may_be_wrong_with_it():
+def test_where_exif_may_be_and_what_may_be_wrong_with_it(decode):
     plain = encode(format="JPEG")
     assert plain[2:20] == JFIF
-    decode = tf.function(
-        decode_image, input_signature=[tf.TensorSpec((), tf.string)], autograph=False
-    )
-    stored = decode(tf.constant(plain)).numpy()
+    stored = decode(plain)
     upright = {1: stored, 3: stored[::-1, ::-1]}
     upright[6] = np.rot90(stored, -1)
     upright[8] = np.rot90(stored)
     for name, (head, turn) in HEADS.items():
         encoded = plain[:2] + head + plain[20:]
-        found = decode(tf.constant(encoded))
+        found = decode(encoded)
         np.testing.assert_array_equal(found, upright[turn], err_msg=name)
 
 
@@ -167,10 +172,11 @@ def test_exif_may_follow_the_pixels_of_a_png():
     np.testing.assert_array_equal(decode_image(tf.constant(encoded)), wanted)
 
 
-@pytest.mark.parametrize("cut", range(0, len(EXIF), 3))
-def test_exif_that_is_cut_short(cut):
-    text = b"\xff\xd8" + JFIF + EXIF[:cut]
-    assert int(exif.orientation(tf.constant(text))) in (1, 6)
+def test_exif_that_is_cut_short():
+    orientation = tf.function(exif.orientation, autograph=False)
+    for cut in range(0, len(EXIF), 3):
+        text = b"\xff\xd8" + JFIF + EXIF[:cut]
+        assert int(orientation(tf.constant(text))) in (1, 6), cut
 
 
 def test_heic_is_turned_once():
@@ -195,15 +201,13 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
     turned[0x0112] = 6
     image.save(tmp_path / "upright.png")
     stored.save(tmp_path / "turned.png", exif=turned)
-    splits = [
-        file_split("photos", np.array([str(tmp_path / name)], object), np.zeros(1, int))
-        for name in ("upright.png", "turned.png")
-    ]
-    for read in (
-        lambda split: pipeline.training_samples(split, 1, image_size=(24, 24), seed=3),
-        lambda split: pipeline.samples(split, 1, image_size=(24, 24))[1:],
-    ):
-        wanted, found = (read(split)[0] for split in splits)
+    paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
+    both = file_split("photos", np.array(paths, object), np.zeros(2, int))
+    for crop in (preprocessing.TRAIN_CROPS["inception"], preprocessing.random_shift):
+        wanted, found = (
+            crop(functools.partial(both.decode, record), (24, 24), (3, 1))
+            for record, _ in both.records()
+        )
         np.testing.assert_array_equal(found, wanted)
 
 

@@ -72,6 +72,12 @@ def test_recipes_check_augmentations(values, message):
         for_dataset("cifar100").override(**values)
 
 
+def test_names_of_one_data_set():
+    assert registry.is_same("photos.csv", "./photos.csv")
+    assert not registry.is_same("cifar10", "cifar100")
+    assert registry.short_name("vtab/dtd") == "vtab-dtd"
+
+
 def test_packages_and_titles():
     recipe = Recipe("digits", "ViT-B_16", None, 32, 100, warmup_steps=10)
     assert registry.packages_of("digits", recipe) == ["sklearn"]

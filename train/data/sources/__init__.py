@@ -1,8 +1,10 @@
 """Loads a data set by its name, as splits of undecoded images."""
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
+from train.common import packages
 from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.folder_source import heic_remedy
@@ -21,25 +23,18 @@ def load(
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
-    `train.data.registry.kind_of` decides which kind of data a name means.
-
     Args:
-        dataset: "digits" (scikit-learn's 1,797 digits); a task of VTAB, "vtab/dtd" or
-            "vtab-full/dtd", see `train.data.sources.vtab`; an existing folder, laid out
-            `class/*.jpg` (a fifth of each class is the test) or
-            `{train,validation,test}/class/*.jpg`, or of TFRecord files
-            `train-*.tfrecord`, `test-*.tfrecord`; such files as a pattern,
-            "records/*.tfrecord"; a CSV file with the columns path, label and split;
-            or a TensorFlow Datasets name, "cifar100", "oxford_iiit_pet:4.*.*". An
-            existing folder takes precedence over a TFDS name.
+        dataset: "digits", "vtab/dtd", a folder `class/*.jpg` or
+            `{train,validation,test}/class/*.jpg` or of TFRecord files, a pattern of
+            these, "records/*.tfrecord", a CSV file with the columns path, label and
+            split, or a TensorFlow Datasets name, "cifar100"; see docs/data.md.
         data_dir: Where TFDS keeps its data; None for its default.
         validation_fraction: The part of the training set to hold out; the papers take
             0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet. Data with a
-            validation part of their own (CSV, TFRecord, VTAB) use that one for any
-            fraction but 0.
-        skip_corrupt: Decode every image of all splits first, leave out those that are
-            missing or cannot be decoded, and print them; otherwise they end the run
-            once they are needed.
+            validation part of their own (folder, CSV, TFRecord, VTAB) use that one
+            for any fraction but 0.
+        skip_corrupt: Decode all images first, and leave out those that are missing or
+            cannot be decoded; otherwise they end the run once they are needed.
         log: Called with a line that counts and names the files of a folder that are
             not used, and one for images left out, if there are any.
 
@@ -48,6 +43,7 @@ def load(
 
     Raises:
         DataError: when the data set is unknown, unusable or not available.
+        RunError: when a package that it needs is not installed.
 
     Source: An Image is Worth 16x16 Words, appendix B.1.1; vision_transformer,
     configs/common.py.
@@ -59,7 +55,10 @@ def load(
     (1293, 144)
     """
     kind = kind_of(dataset)
-    source = kind.load(dataset, data_dir, validation_fraction, skip_corrupt)
+    packages.need(f'The data set "{dataset}"', kind.packages)
+    module, function = kind.loader.split(":")
+    loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
     for name in source.class_names:
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:

@@ -1,6 +1,5 @@
 """Images that cannot be read: found by decoding, named, left out."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,15 @@ import tensorflow as tf
 
 from train.common.progress import progress_bar
 from train.data.registry import PARTS
-from train.data.sources.splits import DataError, Source, Split, named, pick
+from train.data.sources.splits import (
+    CORES,
+    DataError,
+    Source,
+    Split,
+    named,
+    pick,
+    tf_options,
+)
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000
@@ -30,13 +37,7 @@ def find_corrupt(split: Split) -> list[str]:
 
 
 def without_corrupt(source: Source) -> Source:
-    """Leaves out what cannot be decoded, by decoding every image once.
-
-    What is left keeps its order and its split; `skipped` names the others.
-
-    Raises:
-        DataError: when nothing of a split is left.
-    """
+    """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
     parts = {}
     skipped = []
     for part in PARTS:
@@ -56,11 +57,7 @@ def without_corrupt(source: Source) -> Source:
 
 
 def check_readable(*splits: Split | None) -> None:
-    """Decodes all images of some splits; those that are None are left out.
-
-    Raises:
-        DataError: when some cannot be decoded; it names them.
-    """
+    """Raises a `DataError` that names all images of splits that cannot be decoded."""
     splits = [split for split in splits if split is not None]
     corrupt = [name for split in splits for name in find_corrupt(split)]
     if corrupt:
@@ -76,11 +73,6 @@ def check_readable(*splits: Split | None) -> None:
 
 def _corrupt(split):
     """Returns `(index, name)` of every record that cannot be decoded."""
-    threads = os.cpu_count()
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.threading.private_threadpool_size = threads
-    options.threading.max_intra_op_parallelism = 1
 
     def decode(index, example):
         return index, tf.size(split.decode(example[0]))
@@ -88,10 +80,10 @@ def _corrupt(split):
     good = (
         split.records()
         .enumerate()
-        .map(decode, num_parallel_calls=2 * threads, deterministic=True)
+        .map(decode, num_parallel_calls=2 * CORES, deterministic=True)
         .ignore_errors()
         .batch(64)
-        .with_options(options)
+        .with_options(tf_options())
     )
     is_good = np.zeros(split.num_examples, bool)
     bar = progress_bar(

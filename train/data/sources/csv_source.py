@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import DataError, Source, check_name, named
@@ -23,23 +21,14 @@ class _Row(NamedTuple):
     place: str
     path: str
     label: str
+    split: str | None
 
 
 def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads a CSV file in UTF-8 with the columns `path`, `label` and `split`.
 
-    `split` is train, test or validation; other columns are ignored. A file `train.csv`
-    without that column has `test.csv` beside it, and may have `validation.csv`. Paths
-    are relative to the CSV's folder unless they are absolute. Examples keep the order
-    of the rows. Classes are sorted by their labels: as numbers where all are whole
-    numbers, otherwise as text. Images may be missing with `skip_corrupt` only.
-
-    Raises:
-        DataError: when the file is not like this, an image is listed twice or missing,
-            a class is not in train, a path or label has line breaks, or the fraction
-            is unusable.
+    docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
     """
-    del data_dir
     path = Path(dataset).expanduser()
     parts = _parts(path)
     _check_duplicates(parts)
@@ -50,8 +39,8 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     splits = {
         part: file_split(
             f"{path} {part}",
-            np.array([row.path for row in rows], dtype=object),
-            np.array([numbers[row.label] for row in rows], np.int32),
+            [row.path for row in rows],
+            [numbers[row.label] for row in rows],
         )
         for part, rows in parts.items()
     }
@@ -60,34 +49,29 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 def _parts(path):
     """Returns the rows of each part that has any."""
-    columns, rows = _read(path)
-    if "split" not in columns:
-        beside = {part: path.with_name(f"{part}.csv") for part in PARTS}
+    rows, has_split = _read(path)
+    if not has_split:
+        beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}
         if path.name != "train.csv" or not beside["test"].exists():
             raise DataError(
                 f"{path} does not say which images are for training and which for "
                 f"testing: {LAYOUT}"
             )
-        parts = {"train": _rows(path, rows)}
-        for part in PARTS[1:]:
-            if beside[part].exists():
-                parts[part] = _rows(beside[part], _read(beside[part])[1])
-        return parts
-
+        parts = {part: _read(file)[0] for part, file in beside.items() if file.exists()}
+        return {"train": rows} | parts
     parts = {}
-    for line, values in rows:
-        part = values["split"].lower()
+    for row in rows:
+        part = row.split.lower()
         if part not in PARTS:
             raise DataError(
-                f'{path} line {line}: the split "{values["split"]}" is not one of '
-                f"{', '.join(PARTS)}"
+                f'{row.place}: the split "{row.split}" is not one of {", ".join(PARTS)}'
             )
-        parts.setdefault(part, []).append((line, values))
-    return {part: _rows(path, rows) for part, rows in parts.items()}
+        parts.setdefault(part, []).append(row)
+    return parts
 
 
 def _read(path):
-    """Returns the columns, and `(line, {column: value})` of every row."""
+    """Returns the rows, and whether there is a column `split`."""
     rows = []
     try:
         # Excel writes a byte order mark.
@@ -100,16 +84,9 @@ def _read(path):
                     f"{LAYOUT}"
                 )
             for values in reader:
-                if not values:
-                    continue
-                if len(values) != len(columns):
-                    raise DataError(
-                        f"{path} line {reader.line_num} has {len(values)} values for "
-                        f"{len(columns)} columns: put what has commas in quotes"
-                    )
-                stripped = (value.strip() for value in values)
-                row = dict(zip(columns, stripped, strict=True))
-                rows.append((reader.line_num, row))
+                if values:
+                    place = f"{path} line {reader.line_num}"
+                    rows.append(_row(place, columns, values, path.parent))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; {LAYOUT}") from error
     except UnicodeDecodeError as error:
@@ -119,25 +96,22 @@ def _read(path):
         ) from error
     except csv.Error as error:
         raise DataError(f"{path} line {reader.line_num}: {error}") from error
-    return columns, rows
+    return rows, "split" in columns
 
 
-def _rows(path, rows):
-    found = []
-    for line, values in rows:
-        place = f"{path} line {line}"
-        for column in ("path", "label"):
-            if not values[column]:
-                raise DataError(f"{place} has no {column}: fill it in")
-            check_name(values[column], f"{place}: the {column} {values[column]!r}")
-        found.append(
-            _Row(
-                place,
-                os.path.normpath(os.path.join(path.parent, values["path"])),
-                values["label"],
-            )
+def _row(place, columns, values, folder):
+    if len(values) != len(columns):
+        raise DataError(
+            f"{place} has {len(values)} values for {len(columns)} columns: put what "
+            "has commas in quotes"
         )
-    return found
+    row = {name: value.strip() for name, value in zip(columns, values, strict=True)}
+    for column in ("path", "label"):
+        if not row[column]:
+            raise DataError(f"{place} has no {column}: fill it in")
+        check_name(row[column], f"{place}: the {column} {row[column]!r}")
+    path = os.path.normpath(os.path.join(folder, row["path"]))
+    return _Row(place, path, row["label"], row.get("split"))
 
 
 def _check_duplicates(parts):

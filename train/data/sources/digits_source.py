@@ -3,25 +3,16 @@
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import DataError, Source, in_memory
+from train.data.sources.splits import Source, in_memory
 from train.data.sources.subset import hold_out, validation_size
 
 _TEST_EXAMPLES = 360
 
 
 def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
-    """Loads 1,797 digits of 8x8 pixels, 1,437 to train on and 360 to test on.
+    """Loads 1,797 digits of 8x8 pixels, 360 of them to test on; 0..16 become 0..255."""
+    from sklearn import datasets
 
-    Gray levels 0..16 become 0..255; both hold-outs are stratified and fixed.
-    """
-    del data_dir, skip_corrupt
-    try:
-        from sklearn import datasets
-    except ImportError as error:
-        raise DataError(
-            'the data set "digits" comes with scikit-learn, which is not installed: '
-            "pip install scikit-learn"
-        ) from error
     digits = datasets.load_digits()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
     labels = digits.target.astype(np.int32)

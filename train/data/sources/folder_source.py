@@ -1,12 +1,11 @@
 """A user's own images in folders, one per class."""
 
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from train.data.registry import PARTS
 from train.data.sources.splits import DataError, Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from train.data.transforms.decoding import reads_heic
@@ -17,12 +16,7 @@ HEIC_ENDINGS = (".heic", ".heif", ".hif")
 # Files of operating systems, which need no mention.
 _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 # Names of subfolders, and the part that each is.
-_PARTS = {
-    "train": "train",
-    "validation": "validation",
-    "val": "validation",
-    "test": "test",
-}
+_PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
     f"expected one folder per class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
     "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
@@ -35,18 +29,8 @@ _TEST_SHARE = 5
 def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads `{train,test}/class/*.jpg`, or `class/*.jpg`; labels follow sorted names.
 
-    Files are taken in sorted order. Other files and folders are ignored, and listed in
-    `Source.ignored` unless they are hidden. In `class/*.jpg` a fixed fifth of the
-    images of each class, one at least, is the test split. The validation split is the
-    folder `validation` or `val` (which is the test where there is no `test`), and
-    where there is none, a fixed stratified part of `train`.
-
-    Raises:
-        DataError: when the folder is not laid out like this, a name has line breaks or
-            is not UTF-8, the parts differ in classes, a class has no image or a single
-            one of which none is left for the test, or the fraction is unusable.
+    docs/data.md has the rules. Files are taken in sorted order.
     """
-    del data_dir, skip_corrupt
     folder = Path(dataset).expanduser()
     if not folder.is_dir():
         raise DataError(
@@ -67,11 +51,11 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         names = {"train": str(folder), "test": f"the test part of {folder}"}
     splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
-    source = divide(str(folder), classes, splits, validation_fraction, LAYOUT)
-    return replace(source, ignored=ignored_names(folder, ignored))
+    ignored = ignored_names(folder, ignored)
+    return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
 
 
-def entries(folder: Path) -> list[Path]:
+def entries(folder):
     """Returns what is in a folder and not hidden, sorted."""
     return sorted(
         path
@@ -80,7 +64,7 @@ def entries(folder: Path) -> list[Path]:
     )
 
 
-def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
+def ignored_names(folder, paths):
     """Returns printable names of the unused files of a folder, such as `daisy/old/`."""
     return tuple(
         printable(path.relative_to(folder).as_posix() + "/" * path.is_dir())
@@ -88,12 +72,12 @@ def ignored_names(folder: Path, paths: Iterable[Path]) -> tuple[str, ...]:
     )
 
 
-def image_endings() -> tuple[str, ...]:
+def image_endings():
     """Returns the endings of files that can be decoded, in lower case."""
     return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
 
 
-def heic_remedy(names: Iterable[str]) -> str:
+def heic_remedy(names):
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
     if not is_heic or reads_heic():
@@ -152,43 +136,37 @@ def _held_out(folder, files):
 
 def _list_images(folder, ignored):
     """Returns `{class name: sorted image paths}`; appends the rest to `ignored`."""
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}: {LAYOUT}")
     endings = image_endings()
     files = {}
-    unused = {}
     for entry in entries(folder):
         if not entry.is_dir():
             ignored.append(entry)
             continue
         check_name(entry.name, str(entry))
-        files[entry.name] = []
-        unused[entry.name] = []
+        images, others = [], []
         for path in entries(entry):
-            if path.suffix.lower() in endings and path.is_file():
-                check_name(path.name, str(path))
-                files[entry.name].append(str(path))
-            else:
-                unused[entry.name].append(path)
-        ignored += unused[entry.name]
+            is_image = path.suffix.lower() in endings and path.is_file()
+            (images if is_image else others).append(path)
+        if not images:
+            raise DataError(f"{entry} has no images: {LAYOUT}{heic_remedy(others)}")
+        for path in images:
+            check_name(path.name, str(path))
+        files[entry.name] = list(map(str, images))
+        ignored += others
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")
-    for name, paths in files.items():
-        if not paths:
-            remedy = heic_remedy(unused[name])
-            raise DataError(f"{folder / name} has no images: {LAYOUT}{remedy}")
     return files
 
 
 def _flatten(files):
     names = sorted(files)
     labels = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
-    paths = np.array([path for name in names for path in files[name]], dtype=object)
-    return paths, labels.astype(np.int32)
+    return [path for name in names for path in files[name]], labels
 
 
-def file_split(name: str, paths: np.ndarray, labels: np.ndarray) -> Split:
+def file_split(name, paths, labels) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
+    paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
     return in_memory(
         name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
     )

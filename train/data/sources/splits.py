@@ -1,6 +1,7 @@
 """Splits of undecoded examples: what every data source gives to the trainer."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,10 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import RunError
-from train.data.sources.pieces import Pieces, some
-from train.data.transforms.decoding import ChooseWindow, decode_image
+from train.data.sources.record_ranges import RecordRanges, keep
+from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 
+CORES = os.cpu_count()
 _SHOWN_NAMES = 10
 
 
@@ -36,7 +38,7 @@ class Split:
             without reading these, or `labels` has read them; None otherwise.
         arrays: The records and the labels as arrays, where they are in memory; None
             otherwise.
-        pieces: Returns parts of `records` that can be read in any order; None where
+        ranges: Returns parts of `records` that can be read in any order; None where
             there is one order only.
         honour_exif: Whether photos are turned as their EXIF says.
     """
@@ -48,16 +50,15 @@ class Split:
     locate: Callable[[int, Any], str]
     known_labels: np.ndarray | None = None
     arrays: tuple[np.ndarray, np.ndarray] | None = None
-    pieces: Callable[[], Pieces] | None = None
+    ranges: Callable[[], RecordRanges] | None = None
     honour_exif: bool = True
 
     def labels(self) -> np.ndarray:
         """Returns the label of every example; no image is decoded.
 
-        Where they are not known, all records are read, once.
-
         Returns:
-            Integers `(num_examples,)`, in the order of `records`.
+            Integers `(num_examples,)`, in the order of `records`, which are read once
+            where the labels are not known.
         """
         # A copy by `dataclasses.replace` may have fewer examples.
         known = self.known_labels
@@ -79,18 +80,16 @@ class Split:
         """
         return np.bincount(self.labels(), minlength=classes)
 
-    def decode(
-        self, record: tf.Tensor, choose_window: ChooseWindow | None = None
-    ) -> tf.Tensor:
+    def decode(self, record: tf.Tensor, choose_window=None) -> tf.Tensor:
         """Turns one record tensor into a uint8 `(height, width, 3)` image.
 
         Args:
             record: Of `records`.
-            choose_window: None for the whole image; see `decode_image`.
+            choose_window: Turns the image's shape, int32 `(3,)`, into top, left, height
+                and width, int32 `(4,)`; None for the whole image.
         """
-        return decode_image(
-            self.read(record), choose_window, honour_exif=self.honour_exif
-        )
+        image = self.read(record)
+        return decode_image(image, choose_window, honour_exif=self.honour_exif)
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,7 @@ class Source:
     ignored: tuple[str, ...] = ()
 
 
-def in_memory(
-    name: str,
-    records: np.ndarray,
-    labels: np.ndarray,
-    read: Callable[[tf.Tensor], tf.Tensor],
-    locate: Callable[[int, Any], str],
-) -> Split:
+def in_memory(name, records, labels, read, locate) -> Split:
     """Makes a `Split` of records that are all in memory, such as paths."""
     return Split(
         name=name,
@@ -136,7 +129,7 @@ def in_memory(
     )
 
 
-def pick(split: Split, indices: Sequence[int]) -> Split:
+def pick(split: Split, indices) -> Split:
     """Returns a split of the examples at some indices, distinct and ascending."""
     indices = np.asarray(indices, np.int64)
 
@@ -149,7 +142,6 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
         return replace(part, honour_exif=split.honour_exif)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
-    known = split.known_labels
 
     def records():
         return (
@@ -164,17 +156,31 @@ def pick(split: Split, indices: Sequence[int]) -> Split:
         num_examples=len(indices),
         records=records,
         locate=locate,
-        known_labels=None if known is None else split.labels()[picked],
-        pieces=split.pieces and (lambda: some(split.pieces(), picked)),
+        known_labels=None if split.known_labels is None else split.labels()[picked],
+        ranges=split.ranges and (lambda: keep(split.ranges(), picked)),
     )
 
 
-def check_name(name: str, place: str) -> None:
-    """Raises `DataError` for a name at some place that lists of names could not hold.
+def tf_options() -> tf.data.Options:
+    """Returns how images are prepared: in parallel, without threads of the model."""
+    options = tf.data.Options()
+    # Its thread sleeps ever longer, and an iterator at its end often waits until it
+    # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
+    options.autotune.enabled = False
+    # Not the pool that runs the model, which may have one thread.
+    options.threading.private_threadpool_size = CORES
+    # Images are prepared in parallel: sharing one among threads only takes them away
+    # from the model.
+    options.threading.max_intra_op_parallelism = 1
+    # Sharding by files would make a batch depend on the number of workers.
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.DATA
+    )
+    return options
 
-    Such names have line breaks or other control characters, such as those that reorder
-    the text after them, or are not UTF-8.
-    """
+
+def check_name(name, place):
+    """Refuses a name with line breaks and the like, which no list of names can hold."""
     # Surrogates stand for bytes that are not UTF-8.
     if not is_safe(name):
         raise DataError(
@@ -183,14 +189,8 @@ def check_name(name: str, place: str) -> None:
         )
 
 
-def named(names: Sequence[str]) -> str:
-    """Joins the first ten names and counts the others.
-
-    Example:
-
-    >>> named(["1.jpg", "2.jpg"]), named([str(i) for i in range(12)])
-    ('1.jpg, 2.jpg', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
-    """
+def named(names):
+    """Joins the first ten names and counts the others."""
     more = len(names) - _SHOWN_NAMES
     shown = ", ".join(names[:_SHOWN_NAMES])
     return f"{shown} and {more} more" if more > 0 else shown

@@ -3,14 +3,17 @@
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.pieces import RecordFile, cut, find_offsets, interleaved
+from train.data.sources.record_ranges import (
+    RecordFile,
+    cut,
+    find_offsets,
+    interleaved,
+)
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
 
@@ -22,16 +25,10 @@ _FILES_AT_ONCE, _BLOCK = 16, 16
 def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """Loads a TFDS data set by name; downloads it only when it is not prepared yet.
 
-    The validation split is the end of `train`, as in the released code's
-    `train[:98%]` and `train[98%:]` (vision_transformer, configs/common.py). The test
-    split is "test", or "validation" where "test" is missing or has no labels (as in
-    imagenet2012).
-
-    Raises:
-        DataError: when the name is unknown, the data cannot be prepared or are not an
-            image classification, or when the fraction is unusable.
+    The validation split is the end of `train`, as in the released code's `train[98%:]`
+    (vision_transformer, configs/common.py). The test split is "validation" where "test"
+    is missing or has no labels, as in imagenet2012.
     """
-    del skip_corrupt
     builder = open_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
     splits = builder.info.splits
@@ -42,12 +39,14 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
 
     def split(instruction):
-        return tfds_split(
-            builder, dataset, instruction, image, (label,), lambda found: found[label]
-        )
+        return tfds_split(builder, dataset, instruction, image, label)
+
+    def is_labelled(split):
+        _, label = next(iter(split.records().take(1)))
+        return int(label) != _UNLABELLED
 
     tests = (split(part) for part in ("test", "validation") if part in splits)
-    test = next((part for part in tests if _is_labelled(part)), None)
+    test = next(filter(is_labelled, tests), None)
     if test is None:
         raise DataError(
             f"{dataset} has no labelled test or validation split, only "
@@ -65,18 +64,8 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def open_builder(dataset: str, data_dir: str | Path | None):
-    """Returns the `tfds.core.DatasetBuilder` of a data set, prepared.
-
-    Raises:
-        DataError: when the name is unknown or the data cannot be prepared.
-    """
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise DataError(
-            f'the data set "{dataset}" is read with TensorFlow Datasets, which is not '
-            "installed: pip install tensorflow-datasets"
-        ) from error
+    """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
+    import tensorflow_datasets as tfds
 
     if data_dir is not None:
         data_dir = str(Path(data_dir).expanduser())
@@ -140,52 +129,47 @@ def _check_features(builder, dataset):
 
 
 def tfds_split(
-    builder,
-    dataset: str,
-    instruction: str,
-    image: str,
-    label_features: Sequence[str],
-    label: Callable[[Mapping[str, Any]], tf.Tensor],
-    read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    builder, dataset, instruction, image, label_feature, label=None, read=tf.identity
 ) -> Split:
     """Makes a `Split` of a TFDS instruction, "train[:800]"; parses what is needed only.
 
-    `image` is the name of a feature; `label` turns the features of an example named
-    `label_features` into its label. `dataset` is for messages, `read` as in `Split`.
+    `label` turns an example with the two features into its label, None where that is
+    the second; `dataset` is for messages, `read` as in `Split`.
     """
     import tensorflow_datasets as tfds
 
     name = f"{dataset} {instruction}"
     decoders = tfds.decode.PartialDecoding(
-        dict.fromkeys((image, *label_features), True),
+        {image: True, label_feature: True},
         decoders={image: tfds.decode.SkipDecoding()},
     )
-    # Shared by `records` and `pieces`, so that an index means one example in both.
+    # Shared by `records` and `ranges`, so that an index means one example in both.
     order = {
         "cycle_length": 1 if builder.info.disable_shuffling else _FILES_AT_ONCE,
         "block_length": _BLOCK,
     }
 
-    def records():
-        examples = builder.as_dataset(
-            split=instruction,
-            shuffle_files=False,
-            decoders=decoders,
-            read_config=tfds.ReadConfig(
-                # The training pipeline caches and prefetches by itself.
-                try_autocache=False,
-                skip_prefetch=True,
-                **{f"interleave_{name}": number for name, number in order.items()},
-            ),
-        )
-        return examples.map(lambda example: (example[image], label(example)))
+    def pair(example):
+        return example[image], label(example) if label else example[label_feature]
 
-    def pieces():
+    def records():
+        # The training pipeline caches and prefetches by itself.
+        config = tfds.ReadConfig(
+            try_autocache=False,
+            skip_prefetch=True,
+            **{f"interleave_{name}": number for name, number in order.items()},
+        )
+        return builder.as_dataset(
+            split=instruction, decoders=decoders, read_config=config
+        ).map(pair)
+
+    def ranges():
         features = decoders.extract_features(builder.info.features)
 
         def parsed(index, record):
-            example = features.deserialize_example(record, decoders=decoders.decoders)
-            return example[image], label(example)
+            return pair(
+                features.deserialize_example(record, decoders=decoders.decoders)
+            )
 
         files = list(_record_files(builder, instruction))
         return cut(files, parsed, interleaved([file.take for file in files], **order))
@@ -198,7 +182,7 @@ def tfds_split(
         records=records,
         read=read,
         locate=lambda index, record: f"example {index} of {name}",
-        pieces=pieces if is_tfrecord else None,
+        ranges=ranges if is_tfrecord else None,
         # As TFDS itself decodes, and so as published.
         honour_exif=False,
     )
@@ -230,8 +214,3 @@ def _offsets(path, count):
             f"have {count}; prepare or copy it again"
         )
     return offsets
-
-
-def _is_labelled(split):
-    _, label = next(iter(split.records().take(1)))
-    return int(label) != _UNLABELLED

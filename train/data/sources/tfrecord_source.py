@@ -1,6 +1,5 @@
 """TFRecord files of `tf.train.Example`, as ImageNet is often kept."""
 
-import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
-from train.data.registry import PARTS, record_files
+from train.data.registry import record_files
 from train.data.sources.folder_source import entries, ignored_names
-from train.data.sources.pieces import RecordFile, cut, offsets_of
+from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import DataError, Source, Split, check_name
 from train.data.sources.subset import divide
 
@@ -25,60 +24,42 @@ _ABSENT = -1
 _SHOWN_MEGABYTES = 500
 
 
-class _File(NamedTuple):
+class _Content(NamedTuple):
+    file: RecordFile
     labels: np.ndarray
     texts: dict[int, set[bytes]]
-    lengths: np.ndarray
 
 
 def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
-    """Loads TFRecord files `train-*`, `test-*` and `validation-*`, sorted.
+    """Loads a folder or a pattern of files `train-*`, `test-*` and `validation-*`.
 
-    `dataset` is a folder of such files, or a pattern with `*`. Each record is a
-    `tf.train.Example` with `image/encoded`, the bytes of an image file,
-    `image/class/label`, an integer from 0, and perhaps `image/class/text`. The names of
-    the classes are the lines of `class_names.txt` beside the files, otherwise the
-    texts, otherwise the numbers. Every file is read once here: that counts the
-    examples, and finds damage and labels out of range.
-
-    Raises:
-        DataError: when there are no such files, they are damaged, their records have
-            other features, a label is out of range, or the fraction is unusable.
+    docs/data.md has the rules. Every file is read once here: that counts the examples,
+    and finds damage and labels out of range.
     """
-    del data_dir, skip_corrupt
     path = Path(dataset).expanduser()
     folder, pattern = (path, "*") if path.is_dir() else (path.parent, path.name)
     files = record_files(folder, pattern)
     if not files:
         raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
-    contents = _read(files)
-    for part, paths in files.items():
-        if not any(len(contents[path].labels) for path in paths):
+    paths = [path for part in files.values() for path in part]
+    contents = _read(paths)
+    for part in files:
+        if not any(len(contents[path].labels) for path in files[part]):
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
     _check_labels(contents, names)
     splits = {
-        part: _split(f"{dataset} {part}", files[part], contents)
-        for part in PARTS
-        if part in files
+        part: _split(f"{dataset} {part}", [contents[path] for path in files[part]])
+        for part in files
     }
-    used = {_CLASS_NAMES, *(path.name for paths in files.values() for path in paths)}
-    ignored = [
-        path
-        for path in entries(folder)
-        if path.match(pattern) and path.name not in used
-    ]
-    source = divide(dataset, names, splits, validation_fraction, LAYOUT)
-    return dataclasses.replace(source, ignored=ignored_names(folder, ignored))
+    used = {folder / _CLASS_NAMES, *paths}
+    others = [path for path in entries(folder) if path.match(pattern)]
+    ignored = ignored_names(folder, [path for path in others if path not in used])
+    return divide(dataset, names, splits, validation_fraction, LAYOUT, ignored)
 
 
-def _compression(path):
-    return "GZIP" if path.suffix == ".gz" else ""
-
-
-def _read(files):
+def _read(paths):
     """Returns what is in each file, and checks every record."""
-    paths = [path for part in files.values() for path in part]
     size = sum(path.stat().st_size for path in paths)
     bar = progress_bar(
         total=size,
@@ -96,6 +77,7 @@ def _read(files):
 
 
 def _read_file(path):
+    compression = "GZIP" if path.suffix == ".gz" else ""
     features = {
         IMAGE: tf.io.FixedLenFeature((), tf.string, ""),
         LABEL: tf.io.FixedLenFeature((), tf.int64, _ABSENT),
@@ -109,7 +91,7 @@ def _read_file(path):
 
     labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     texts = {}
-    records = tf.data.TFRecordDataset(str(path), _compression(path))
+    records = tf.data.TFRecordDataset(str(path), compression)
     try:
         for batch in records.batch(64).map(parse).as_numpy_iterator():
             labels.append(batch[0])
@@ -122,7 +104,10 @@ def _read_file(path):
     # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
-    return _File(np.concatenate(labels), texts, np.concatenate(lengths))
+    labels = np.concatenate(labels)
+    offsets = None if compression else offsets_of(np.concatenate(lengths))
+    file = RecordFile(str(path), 0, len(labels), offsets, compression)
+    return _Content(file, labels, texts)
 
 
 def _explained(path, records, error=None):
@@ -132,7 +117,11 @@ def _explained(path, records, error=None):
     try:
         for number, record in enumerate(records.as_numpy_iterator(), 1):
             place = f"{path} record {number}"
-            example = tf.train.Example.FromString(record)
+            try:
+                example = tf.train.Example.FromString(record)
+            # Which exception it is depends on the implementation of protobuf.
+            except Exception:
+                return f"{place} is no tf.train.Example: {LAYOUT}"
             present = example.features.feature
             for key, kind in kinds.items():
                 found = present.get(key)
@@ -155,9 +144,6 @@ def _explained(path, records, error=None):
         )
     except tf.errors.OpError as reason:
         return f"cannot read {path}: {reason.message}"
-    except Exception:
-        # What protobuf raises differs by its implementation.
-        return f"{path} record {number} is no tf.train.Example: {LAYOUT}"
     return f"cannot read {path}: {error}"
 
 
@@ -178,22 +164,17 @@ def _class_names(file, contents):
             for text in found:
                 name = text.decode("utf-8", "surrogateescape")
                 check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
-            texts.setdefault(label, set()).update(found)
+                texts.setdefault(label, set()).add(name)
     for label, found in sorted(texts.items()):
         if len(found) > 1:
             raise DataError(
-                f"the label {label} has the names {sorted(map(_text, found))} in "
-                f"{TEXT}: write the name of each label to {file}, one per line"
+                f"the label {label} has the names {sorted(found)} in {TEXT}: write "
+                f"the name of each label to {file}, one per line"
             )
-    labels = np.concatenate([content.labels for content in contents.values()])
+    most = max(content.labels.max(initial=0) for content in contents.values())
     return tuple(
-        _text(*texts[label]) if label in texts else str(label)
-        for label in range(labels.max() + 1)
+        name for label in range(most + 1) for name in texts.get(label, [str(label)])
     )
-
-
-def _text(text):
-    return text.decode("utf-8", "replace")
 
 
 def _check_labels(contents, names):
@@ -209,33 +190,28 @@ def _check_labels(contents, names):
             )
 
 
-def _split(name, paths, contents):
+def _split(name, contents):
     feature = {IMAGE: tf.io.FixedLenFeature((), tf.string)}
-    labels = np.concatenate([contents[path].labels for path in paths])
+    labels = np.concatenate([content.labels for content in contents])
+    files = [content.file for content in contents]
 
     def records():
-        files = tf.data.Dataset.from_tensor_slices(
-            ([str(path) for path in paths], [_compression(path) for path in paths])
-        )
+        named = [file.path for file in files], [file.compression for file in files]
         return tf.data.Dataset.zip(
-            files.flat_map(tf.data.TFRecordDataset),
+            tf.data.Dataset.from_tensor_slices(named).flat_map(tf.data.TFRecordDataset),
             tf.data.Dataset.from_tensor_slices(labels),
         )
 
-    def pieces():
+    def ranges():
         with tf.device("CPU:0"):
             label_of = tf.constant(labels)
+        return cut(files, lambda index, record: (record, tf.gather(label_of, index)))
 
-        def example(index, record):
-            return record, tf.gather(label_of, index)
-
-        return cut([_record_file(path, contents[path]) for path in paths], example)
-
-    starts = np.cumsum([0, *(len(contents[path].labels) for path in paths)])
+    starts = np.cumsum([0, *(file.take for file in files)])
 
     def locate(index, record):
-        file = int(np.searchsorted(starts, index, side="right")) - 1
-        return f"{paths[file]} record {index - starts[file] + 1}"
+        number = int(np.searchsorted(starts, index, side="right")) - 1
+        return f"{files[number].path} record {index - starts[number] + 1}"
 
     return Split(
         name=name,
@@ -244,16 +220,5 @@ def _split(name, paths, contents):
         read=lambda record: tf.io.parse_single_example(record, feature)[IMAGE],
         locate=locate,
         known_labels=labels,
-        pieces=pieces,
-    )
-
-
-def _record_file(path, content):
-    compression = _compression(path)
-    return RecordFile(
-        str(path),
-        skip=0,
-        take=len(content.labels),
-        offsets=None if compression else offsets_of(content.lengths),
-        compression=compression,
+        ranges=ranges,
     )

@@ -1,22 +1,22 @@
 """The Visual Task Adaptation Benchmark: 19 tasks from TFDS, with 1,000 examples each.
 
-`TASKS` is the benchmark: which TFDS data set, which of its examples, what the label is.
+`vtab.csv` is the benchmark: which TFDS data set and examples, what the label is.
 "vtab/dtd" is VTAB-1k, 800 examples to train on, 200 for validation and all test images;
 "vtab-full/dtd" is the same task with all examples.
 
-Names, versions, splits, thresholds and class counts are those of the benchmark's code
-(google-research/task_adaptation, data/*.py, read at several commits). They agree with
-the VTAB config of google-research/scenic, but for 1,000 instead of 800 examples of
-clevr_count there, and with the features that TFDS 4.9 gives. Not checked except for
-cifar100, as the data are not available: that TFDS still prepares the same examples in
-the same order. Two versions have changed: Oxford Pets is 4.0.0, with corrupt images
-repaired, where the benchmark had 3.*.*; KITTI 3.3.0 where it had 3.1.0.
+All of it is that of the benchmark's code (google-research/task_adaptation, data/*.py),
+and agrees with the features of TFDS 4.9 and with the VTAB config of
+google-research/scenic, but for 1,000 instead of 800 examples of clevr_count there. That
+TFDS still prepares the same examples in the same order is checked for cifar100 only.
+Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
-import dataclasses
+import csv
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -27,179 +27,94 @@ from train.data.sources.tfds_source import open_builder, tfds_split
 _FEW_TRAIN, _FEW_VALIDATION = 800, 200
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
+CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
+
+
+class Task(NamedTuple):
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
-    VTAB-1k takes the first 800 examples of `train` and the first 200 of `validation`.
-    `label` turns the `features` of an example, by name, into its label; None where that
-    is the feature. `names` is None for the names of TFDS, `meaning` says what the label
-    is, and pixels are multiplied by `levels`.
+    `label` turns an example with the `feature` into its label; None where that is the
+    feature. `names` is None for the names of TFDS. Pixels are multiplied by `levels`.
     """
 
     group: str
     dataset: str
     classes: int
-    train: tuple[str, int, int] = ("train", 0, 100)
-    validation: tuple[str, int, int] = ("validation", 0, 100)
-    test: tuple[str, int, int] = ("test", 0, 100)
-    features: tuple[str, ...] = ("label",)
+    train: tuple[str, int, int]
+    validation: tuple[str, int, int]
+    test: tuple[str, int, int]
+    feature: str
+    levels: int
     label: Callable[[Mapping[str, Any]], tf.Tensor] | None = None
     names: tuple[str, ...] | None = None
-    meaning: str = "the class"
-    levels: int = 1
 
 
-def interval(value: tf.Tensor, bounds: tuple[float, ...]) -> tf.Tensor:
-    """Returns the number of the interval of a value, which has its upper bound.
+def _tasks():
+    """Reads the tasks of the table beside this module."""
+    tasks = {}
+    table = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(table.splitlines()):
+        parts = [row[part].split() for part in ("train", "validation", "test")]
+        tasks[row["task"]] = Task(
+            row["group"],
+            row["dataset"],
+            int(row["classes"]),
+            *((split, int(first), int(last)) for split, first, last in parts),
+            row["feature"],
+            int(row["levels"]),
+            *_COMPUTED.get(row["task"], ()),
+        )
+    return tasks
 
-    Example:
 
-    >>> [int(interval(tf.constant(d), (0.0, 8.0, 8.5))) for d in (7.9, 8.0, 8.1, 9.0)]
-    [0, 0, 1, 2]
-    """
+def interval(value, bounds):
+    """Returns the number of the interval of a value, which has its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
 
 
-def clevr_count(example: Mapping[str, Any]) -> tf.Tensor:
+def clevr_count(example):
     """Returns the label of the number of objects, 3 to 10."""
     return tf.size(example["objects"]["size"], tf.int64) - 3
 
 
-def clevr_distance(example: Mapping[str, Any]) -> tf.Tensor:
+def clevr_distance(example):
     """Returns the label of the distance of the closest object."""
     distances = example["objects"]["pixel_coords"][:, 2]
     return interval(tf.reduce_min(distances), CLEVR_BOUNDS)
 
 
-def kitti_distance(example: Mapping[str, Any]) -> tf.Tensor:
+def kitti_distance(example):
     """Returns the label of the distance of the closest car, van or truck."""
     is_vehicle = example["objects"]["type"] < 3
     metres = tf.boolean_mask(example["objects"]["location"][:, 2], is_vehicle)
     return interval(tf.reduce_min(tf.concat([metres, [1000.0]], 0)), KITTI_BOUNDS)
 
 
-def bucket(feature: str, values: int, classes: int = 16) -> dict[str, Any]:
-    """Returns the fields of a task whose label is a number, binned to classes."""
+def _bucket(feature, values, classes=16):
+    """Returns label and names where the label is a number, binned to classes."""
     buckets = np.arange(values) * classes // values
     members = [np.flatnonzero(buckets == number) for number in range(classes)]
-    return {
-        "classes": classes,
-        "features": (feature,),
-        "label": lambda example: example[feature] * classes // values,
-        "names": tuple(f"{group[0]} to {group[-1]}" for group in members),
-    }
+    names = tuple(f"{group[0]} to {group[-1]}" for group in members)
+    return lambda example: example[feature] * classes // values, names
 
 
-CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
-KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
-_90 = {"train": ("train", 0, 90), "validation": ("train", 90, 100)}
-_60 = {
-    "train": ("train", 0, 60),
-    "validation": ("train", 60, 80),
-    "test": ("train", 80, 100),
-}
-_CLEVR = {"dataset": "clevr:3.*.*", "test": ("validation", 0, 100), **_90}
-_DSPRITES = {
-    "dataset": "dsprites:2.*.*",
-    "train": ("train", 0, 80),
-    "validation": ("train", 80, 90),
-    "test": ("train", 90, 100),
-    "levels": 255,
-}
-_NORB = {
-    "dataset": "smallnorb:2.*.*",
-    "validation": ("test", 0, 50),
-    "test": ("test", 50, 100),
-}
-TASKS = {
-    "caltech101": Task("natural", "caltech101:3.*.*", 102, **_90),
-    "cifar100": Task("natural", "cifar100:3.*.*", 100, **_90),
-    "dtd": Task("natural", "dtd:3.*.*", 47),
-    "oxford_flowers102": Task("natural", "oxford_flowers102:2.*.*", 102),
-    "oxford_iiit_pet": Task(
-        "natural",
-        "oxford_iiit_pet",
-        37,
-        train=("train", 0, 80),
-        validation=("train", 80, 100),
-    ),
-    "svhn_cropped": Task("natural", "svhn_cropped:3.*.*", 10, **_90),
-    "sun397": Task("natural", "sun397/tfds:4.*.*", 397),
-    "patch_camelyon": Task("specialized", "patch_camelyon:2.*.*", 2),
-    "eurosat": Task("specialized", "eurosat/rgb:2.*.*", 10, **_60),
-    "resisc45": Task("specialized", "resisc45:3.*.*", 45, **_60),
-    "diabetic_retinopathy": Task(
-        "specialized",
-        "diabetic_retinopathy_detection/btgraham-300:3.*.*",
-        5,
-        meaning="the severity, 0 to 4",
-    ),
-    "clevr_count": Task(
-        "structured",
-        **_CLEVR,
-        classes=8,
-        features=("objects",),
-        label=clevr_count,
-        names=tuple(f"{count} objects" for count in range(3, 11)),
-        meaning="the number of objects",
-    ),
-    "clevr_distance": Task(
-        "structured",
-        **_CLEVR,
-        classes=6,
-        features=("objects",),
-        label=clevr_distance,
-        names=(
-            "to 8",
-            "over 8 to 8.5",
-            "over 8.5 to 9",
-            "over 9 to 9.5",
-            "over 9.5 to 10",
-            "over 10",
-        ),
-        meaning="the distance of the closest object",
-    ),
-    "dmlab": Task(
-        "structured", "dmlab:2.*.*", 6, meaning="the distance and reward of an object"
-    ),
-    "dsprites_location": Task(
-        "structured",
-        **_DSPRITES,
-        **bucket("label_x_position", 32),
-        meaning="the horizontal position, of 32, in pairs",
-    ),
-    "dsprites_orientation": Task(
-        "structured",
-        **_DSPRITES,
-        **bucket("label_orientation", 40),
-        meaning="the angle, of 40, in twos and threes",
-    ),
-    "smallnorb_azimuth": Task(
-        "structured",
-        **_NORB,
-        classes=18,
-        features=("label_azimuth",),
-        meaning="the direction of the camera",
-    ),
-    "smallnorb_elevation": Task(
-        "structured",
-        **_NORB,
-        classes=9,
-        features=("label_elevation",),
-        meaning="the height of the camera",
-    ),
-    "kitti_distance": Task(
-        "structured",
-        "kitti:3.*.*",
-        4,
-        features=("objects",),
-        label=kitti_distance,
-        names=("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
-        meaning="the distance of the closest car, van or truck",
+_CLEVR_DISTANCES = (
+    f"over {low:g} to {high:g}" for low, high in pairwise(CLEVR_BOUNDS[1:-1])
+)
+# Label and names of the tasks whose classes are not those of a TFDS feature.
+_COMPUTED = {
+    "clevr_count": (clevr_count, tuple(f"{count} objects" for count in range(3, 11))),
+    "clevr_distance": (clevr_distance, ("to 8", *_CLEVR_DISTANCES, "over 10")),
+    "dsprites_location": _bucket("label_x_position", 32),
+    "dsprites_orientation": _bucket("label_orientation", 40),
+    "kitti_distance": (
+        kitti_distance,
+        ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
     ),
 }
+TASKS = _tasks()
 GROUPS = {
     group: tuple(name for name, task in TASKS.items() if task.group == group)
     for group in ("natural", "specialized", "structured")
@@ -213,14 +128,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     numbers that the benchmark reports; any other fraction gives the benchmark's own
     validation split, 200 examples for VTAB-1k.
 
-    Raises:
-        DataError: when there is no such task, or its data are not available or not
-            as the benchmark has them.
-
     Source: A Large-scale Study of Representation Learning with the Visual Task
     Adaptation Benchmark (Zhai et al. 2019), section 3 and appendix A.
     """
-    del skip_corrupt
     benchmark, _, name = dataset.partition("/")
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=3, cutoff=0.4)
@@ -230,12 +140,10 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
     task = TASKS[name]
     builder = open_builder(task.dataset, data_dir)
-    few = benchmark == "vtab"
-    train = _instruction(builder, task, "train", _FEW_TRAIN if few else None)
-    validation = _instruction(
-        builder, task, "validation", _FEW_VALIDATION if few else None
-    )
-    names = task.names or tuple(builder.info.features[task.features[0]].names)
+    few = (_FEW_TRAIN, _FEW_VALIDATION) if benchmark == "vtab" else (None, None)
+    train = _instruction(builder, task, "train", few[0])
+    validation = _instruction(builder, task, "validation", few[1])
+    names = task.names or tuple(builder.info.features[task.feature].names)
     if len(names) != task.classes:
         raise DataError(
             f"{task.dataset} has {len(names)} classes, but VTAB {task.classes}: "
@@ -246,14 +154,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         return tf.io.decode_png(record, channels=1) * task.levels
 
     def split(instruction):
+        read = brighter if task.levels > 1 else tf.identity
         return tfds_split(
-            builder,
-            task.dataset,
-            instruction,
-            "image",
-            task.features,
-            task.label or (lambda example: example[task.features[0]]),
-            brighter if task.levels > 1 else tf.identity,
+            builder, task.dataset, instruction, "image", task.feature, task.label, read
         )
 
     return Source(
@@ -266,7 +169,7 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def _instruction(builder, task, part, count):
-    """Returns the TFDS instruction of a part, or of its first examples."""
+    """Returns the TFDS instruction of a part, or of its first `count` examples."""
     name, first, last = getattr(task, part)
     if name not in builder.info.splits:
         raise DataError(

@@ -26,14 +26,12 @@ def augment(image: tf.Tensor, augmentation: Augmentation, seed: tf.Tensor) -> tf
     return image
 
 
-def rand_augment(
-    image: tf.Tensor, num_layers: int, magnitude: float, seed: tf.Tensor
-) -> tf.Tensor:
+def rand_augment(image, num_layers, magnitude, seed):
     """Applies randomly chosen operations one after another, as the released code does.
 
-    Each layer takes one of the 16 operations of `image_ops`, all equally probable, and
-    always applies it. A magnitude of 0 changes images too: it equalizes and inverts
-    them, and removes most of their colour, contrast, brightness and sharpness.
+    Each layer applies one of the 16 operations of `image_ops`, all equally probable. A
+    magnitude of 0 changes images too: it equalizes and inverts them, and removes most
+    of their colour, contrast, brightness and sharpness.
 
     Args:
         image: uint8 `(height, width, 3)`, both sides at least 3.
@@ -71,20 +69,14 @@ def rand_augment(
         choice = tf.random.stateless_uniform(
             (), choice_seed, maxval=len(image_ops.OPS), dtype=tf.int32
         )
-        image = tf.switch_case(
-            choice,
-            [
-                functools.partial(op, image, magnitude / 10, seed)
-                for op in image_ops.OPS
-            ],
-        )
+        level = magnitude / 10
+        ops = [functools.partial(op, image, level, seed) for op in image_ops.OPS]
+        image = tf.switch_case(choice, ops)
         image.set_shape(shape)
     return image
 
 
-def random_erasing(
-    image: tf.Tensor, seed: tf.Tensor, probability: float = 0.5
-) -> tf.Tensor:
+def random_erasing(image, seed, probability=0.5):
     """Fills a random rectangle with noise.
 
     The rectangle has 2 % to 40 % of the area and an aspect of 0.3 to 3.33, and lies
@@ -94,7 +86,7 @@ def random_erasing(
     Args:
         image: `(height, width, channels)`, values in 0..255.
         seed: Integers `(2,)`; the change is a function of it.
-        probability: How often an image is changed.
+        probability: How often an image is changed, in [0, 1].
 
     Returns:
         The image, with its shape and dtype.
@@ -119,13 +111,12 @@ def random_erasing(
     bottom, right = top + tf.sqrt(area * aspect), left + tf.sqrt(area / aspect)
     fits = (bottom <= height) & (right <= width)
     first = tf.argmax(fits)
-    rows, columns = (
-        (places >= tf.floor(low[first])) & (places < tf.floor(high[first]))
-        for places, low, high in (
-            (tf.range(height), top, bottom),
-            (tf.range(width), left, right),
-        )
-    )
+
+    def between(side, low, high):
+        places = tf.range(side)
+        return (places >= tf.floor(low[first])) & (places < tf.floor(high[first]))
+
+    rows, columns = between(height, top, bottom), between(width, left, right)
     is_chosen = tf.random.stateless_uniform((), seeds[4]) < probability
     inside = rows[:, None, None] & columns[None, :, None] & is_chosen & fits[first]
     noise = tf.random.stateless_uniform(

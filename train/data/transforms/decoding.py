@@ -2,26 +2,18 @@
 
 import importlib.util
 import io
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from train.data.transforms import exif
 
-# From an image's shape, int32 `(3,)`, to int32 `(4,)`: top, left, height and width.
-ChooseWindow = Callable[[tf.Tensor], tf.Tensor]
 # How files begin that TensorFlow decodes, apart from JPEG.
 _PNG, _GIF = b"\x89PNG", b"GIF8"
 _PILLOW_FORMATS = ["BMP", "WEBP"]
 
 
-def decode_image(
-    image: tf.Tensor,
-    choose_window: ChooseWindow | None = None,
-    *,
-    honour_exif: bool = True,
-) -> tf.Tensor:
+def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
 
     The content decides, not the name of the file. Gray and palettes become RGB,
@@ -30,15 +22,9 @@ def decode_image(
     image, which are those of the released code (TensorFlow's decoder with its default,
     fast transform). Damage outside of a window goes unnoticed.
 
-    Args:
-        image: Scalar string, the bytes of a file; or pixels, `(height, width, 1)` or
-            `(height, width, 3)`, which stay as they are.
-        choose_window: Chooses the window of the upright image; None for all of it.
-        honour_exif: Whether JPEG and PNG are turned as their EXIF orientation says; the
-            formats that Pillow decodes always are.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when the bytes are not such an image.
+    Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
+    is one of the upright image, see `Split.decode`. `honour_exif` is about JPEG and
+    PNG: the formats that Pillow decodes are always turned upright.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
@@ -47,29 +33,27 @@ def decode_image(
     def jpeg(turn=None):
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn)
-        pixels = _decode_whole(image)
-        return pixels if turn is None else exif.turned(pixels, turn)
+        return exif.turned(_decode_whole(image), turn)
 
-    def other():
+    def other(turn=None):
         start = tf.strings.substr(image, 0, 4)
         pixels = tf.cond(
             (start == _PNG) | (start == _GIF),
-            lambda: decode_in_graph(image) if honour_exif else _decode_whole(image),
+            lambda: exif.turned(_decode_whole(image), turn),
             lambda: _decode_with_pillow(image),
         )
         return _cut(pixels, choose_window)
 
+    def any_format():
+        turn = exif.orientation(image)
+        return tf.cond(is_jpeg, lambda: jpeg(turn), lambda: other(turn))
+
     is_jpeg = tf.io.is_jpeg(image)
-    if not honour_exif:
-        pixels = tf.cond(is_jpeg, jpeg, other)
+    if honour_exif:
+        is_plain = is_jpeg & ~exif.may_be_in(image)
+        pixels = tf.cond(is_plain, jpeg, exif.apart(any_format))
     else:
-        pixels = tf.cond(
-            is_jpeg & ~exif.may_be_in(image),
-            jpeg,
-            exif.apart(
-                lambda: tf.cond(is_jpeg, lambda: jpeg(exif.orientation(image)), other)
-            ),
-        )
+        pixels = tf.cond(is_jpeg, jpeg, other)
     pixels.set_shape((None, None, 3))
     return pixels
 
@@ -114,7 +98,7 @@ def _decode_jpeg_window(encoded, choose_window, turn):
         encoded, tf.stack([top, first, height, end - first]), channels=3
     )
     pixels = wider[:, left - first : left - first + width]
-    return pixels if turn is None else exif.turned(pixels, turn)
+    return exif.turned(pixels, turn)
 
 
 def _decode_with_pillow(encoded):
@@ -139,7 +123,8 @@ def _pillow_pixels(encoded):
     try:
         with Image.open(file, formats=formats) as image:
             return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # Damaged files raise OSError, SyntaxError, struct.error and more. An exception
-    # would leave eager code and graphs as different errors.
+    # Pillow's decoders raise what damaged bytes lead their code into: OSError,
+    # SyntaxError, struct.error, DecompressionBombError and more. All mean no image, and
+    # leaving here they would be other errors in graphs than in eager code.
     except Exception:
         return np.zeros((0, 0, 3), np.uint8)

@@ -18,11 +18,7 @@ _JPEG_MARKER = b"Exif\0\0"
 
 
 def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
-    """Whether a JPEG may have EXIF: a quick test, mostly false without a camera.
-
-    Args:
-        jpeg: Scalar string, the bytes of a file, as in all of this module.
-    """
+    """Whether a JPEG, a scalar string, may have EXIF: a quick test, mostly false."""
     # Nothing but JFIF's header is before the tables: inside of EXIF these two bytes
     # would be a count of 56,319 or more entries.
     start = tf.minimum(20, tf.strings.length(jpeg))
@@ -32,9 +28,7 @@ def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns the EXIF orientation of a JPEG or PNG, int32 from 1 to 8.
-
-    It is 1, which is upright, where it is missing or damaged.
+    """Returns the EXIF orientation of a JPEG or PNG, int32: 1, upright, if unknown.
 
     Source: Exif 2.32 (CIPA DC-008), sections 4.6.2, 4.6.4 and 4.7.2; PNG specification,
     third edition, section 11.3.3.5.
@@ -69,30 +63,23 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
 def _of_tiff(tiff):
     """Reads the first directory of a TIFF file, which is what EXIF is."""
     # What is cut short reads as zeros.
-    content = tf.pad(_bytes(tiff), [[0, 8]])
+    content = tf.pad(tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64), [[0, 8]])
     is_big_endian = content[0] == ord("M")
 
-    def short(first, second):
-        return tf.where(is_big_endian, 256 * first + second, first + 256 * second)
+    def number(values, size):
+        units = tf.constant([256**place for place in range(size)], tf.int64)
+        units = tf.where(is_big_endian, units[::-1], units)
+        return tf.reduce_sum(values * units, axis=-1)
 
-    address = tf.where(is_big_endian, content[4:8], content[7:3:-1])
-    address = tf.reduce_sum(tf.cast(address, tf.int64) * [2**24, 2**16, 2**8, 1])
-    end = tf.size(content) - 2
-    start = tf.cast(tf.minimum(address, tf.cast(end, tf.int64)), tf.int32)
-    count = short(content[start], content[start + 1])
+    start = tf.minimum(number(content[4:8], 4), tf.size(content, tf.int64) - 2)
+    count = number(content[start : start + 2], 2)
     entries = content[start + 2 : start + 2 + _ENTRY * count]
     entries = tf.reshape(entries[: tf.size(entries) // _ENTRY * _ENTRY], [-1, _ENTRY])
-    kind = short(entries[:, 2], entries[:, 3])
-    is_orientation = (short(entries[:, 0], entries[:, 1]) == _ORIENTATION) & (
-        (kind == _SHORT) | (kind == _LONG)
-    )
-    values = short(entries[:, 8], entries[:, 9])
-    rest = short(entries[:, 10], entries[:, 11])
-    longs = tf.where(is_big_endian, 2**16 * values + rest, values + 2**16 * rest)
-    values = tf.where(kind == _LONG, longs, values)
-    values = tf.boolean_mask(values, is_orientation)
-    value = tf.concat([values, [1]], axis=0)[0]
-    return tf.where((value >= 1) & (value <= 8), value, 1)
+    tag, kind, short = (number(entries[:, i : i + 2], 2) for i in (0, 2, 8))
+    value = tf.where(kind == _LONG, number(entries[:, 8:12], 4), short)
+    is_orientation = (tag == _ORIENTATION) & ((kind == _SHORT) | (kind == _LONG))
+    value = tf.concat([tf.boolean_mask(value, is_orientation), [1]], axis=0)[0]
+    return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
 def turned_shape(shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
@@ -101,7 +88,12 @@ def turned_shape(shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
 
 
 def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Turns a stored image `(height, width, channels)` upright by its `orientation`."""
+    """Turns a stored image `(height, width, channels)` upright by its `orientation`.
+
+    It is None where the image is upright for sure.
+    """
+    if turn is None:
+        return pixels
 
     def turn_pixels():
         flipped = tf.reverse(pixels, tf.boolean_mask([0, 1], _flips(turn)))
@@ -136,7 +128,3 @@ def _flips(turn):
 
 def _split(text, marker):
     return tf.raw_ops.StringSplitV2(input=text[None], sep=marker).values
-
-
-def _bytes(text):
-    return tf.cast(tf.io.decode_raw(text, tf.uint8), tf.int32)

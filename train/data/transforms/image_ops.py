@@ -1,4 +1,4 @@
-"""The 16 operations of the released RandAugment, with its accidents.
+"""The 16 image operations of RandAugment, as the released code computes them.
 
 Each takes a uint8 image `(height, width, 3)`, a level (the magnitude divided by ten, a
 Python number) and a seed `(2,)`, and returns an image of the same shape and dtype. The
@@ -24,13 +24,11 @@ _MOVING = {"fill_mode": "constant", "fill_value": _FILL, "interpolation": "neare
 
 def auto_contrast(image, level, seed):
     """Stretches each channel to 0..255."""
-    del level, seed
     return _to_uint8(_layer("AutoContrast", value_range=_RANGE)(image))
 
 
 def equalize(image, level, seed):
     """Makes the histogram of each channel flat, by the rule of PIL."""
-    del level, seed
     pixels = tf.transpose(tf.reshape(tf.cast(image, tf.int32), (-1, 3)))
     histogram = tf.math.bincount(pixels, minlength=256, maxlength=256, axis=-1)
     brightest = tf.reduce_max(pixels, axis=1, keepdims=True)
@@ -45,7 +43,6 @@ def equalize(image, level, seed):
 
 def invert(image, level, seed):
     """Subtracts every value from 255."""
-    del level, seed
     return 255 - image
 
 
@@ -57,7 +54,6 @@ def rotate(image, level, seed):
 
 def posterize(image, level, seed):
     """Keeps the upper four bits per level, and as released one bit at least."""
-    del seed
     # TensorFlow shifts a uint8 by another: modulo 256, and by seven bits at most.
     bits = 8 - min((8 - int(level * 4)) % 256, 7)
     return _to_uint8(_layer("Posterization", value_range=_RANGE, bits=bits)(image))
@@ -69,7 +65,6 @@ def solarize(image, level, seed):
     The released threshold of 256 per level is a uint8 and wraps: magnitudes of 10 and
     20 invert the whole image, as 0 does, and 15 inverts its brighter half.
     """
-    del seed
     threshold = int(level * 256) % 256
     layer = _layer(
         "Solarization", value_range=_RANGE, threshold_factor=(threshold, threshold)
@@ -79,7 +74,6 @@ def solarize(image, level, seed):
 
 def color(image, level, seed):
     """Moves towards gray or away from it."""
-    del seed
     return _blend(tf.image.rgb_to_grayscale(image), image, level)
 
 
@@ -89,20 +83,17 @@ def contrast(image, level, seed):
     The released gray is not the mean: it is the number of pixels divided by 256, which
     is 196 at 224 x 224.
     """
-    del seed
     pixels = tf.cast(tf.reduce_prod(tf.shape(image)[:2]), tf.float32)
     return _blend(tf.floor(tf.minimum(pixels / 256.0, 255.0)), image, level)
 
 
 def brightness(image, level, seed):
     """Moves towards black or away from it."""
-    del seed
     return _blend(0.0, image, level)
 
 
 def sharpness(image, level, seed):
     """Moves towards a smoothed image or away from it; the edge stays as it is."""
-    del seed
     kernel = tf.constant(_SMOOTH, tf.float32)[:, :, None, None] / 13.0
     smooth = tf.nn.depthwise_conv2d(
         tf.cast(image, tf.float32)[None],
@@ -139,43 +130,34 @@ def translate_y(image, level, seed):
 
 def cutout(image, level, seed):
     """Paints a square of 80 pixels per level gray, around any pixel."""
-    half = int(level * 40)
+    seeds = tf.unstack(tf.random.split(seed, 2))
+    sides = tf.unstack(tf.shape(image)[:2])
+    square = rectangle(sides, [int(level * 40)] * 2, seeds)
+    return tf.where(square[:, :, None], tf.constant(_FILL, image.dtype), image)
+
+
+def rectangle(sides, halves, seeds):
+    """Returns which pixels are inside a rectangle around any pixel, `(height, width)`.
+
+    Each argument has a value for the rows and one for the columns.
+    """
     inside = []
-    for axis, axis_seed in enumerate(tf.unstack(tf.random.split(seed, 2))):
-        side = tf.shape(image)[axis]
-        centre = tf.random.stateless_uniform(
-            (1,), axis_seed, maxval=side, dtype=tf.int32
-        )
+    for side, half, seed in zip(sides, halves, seeds, strict=True):
+        centre = tf.random.stateless_uniform((), seed, maxval=side, dtype=tf.int32)
         places = tf.range(side)
         inside.append((places >= centre - half) & (places < centre + half))
-    rows, columns = inside
-    square = rows[:, None, None] & columns[None, :, None]
-    return tf.where(square, tf.constant(_FILL, image.dtype), image)
+    return inside[0][:, None] & inside[1][None, :]
 
 
 def solarize_add(image, level, seed):
     """Adds 110 per level to the values below 128."""
-    del seed
     brighter = tf.minimum(tf.cast(image, tf.int32) + int(level * 110), 255)
     return tf.where(image < 128, tf.cast(brighter, tf.uint8), image)
 
 
 OPS = (
-    auto_contrast,
-    equalize,
-    invert,
-    rotate,
-    posterize,
-    solarize,
-    color,
-    contrast,
-    brightness,
-    sharpness,
-    shear_x,
-    shear_y,
-    translate_x,
-    translate_y,
-    cutout,
+    *(auto_contrast, equalize, invert, rotate, posterize, solarize, color, contrast),
+    *(brightness, sharpness, shear_x, shear_y, translate_x, translate_y, cutout),
     solarize_add,
 )
 

@@ -1,22 +1,15 @@
 """Mixup and CutMix of whole batches, each a function of its seed.
 
-The partner of an example is the one before it in the batch, that of the first one the
-last: batches are shuffled already. A batch is mixed before it is divided among devices,
-so that their number changes nothing.
+The partner of an example is the one before it in the batch, which is shuffled already.
+A batch is mixed before it is divided among devices, whose number then changes nothing.
 """
 
 import tensorflow as tf
 
-from train.data.registry import Augmentation
+from train.data.transforms.image_ops import rectangle
 
 
-def mix(
-    images: tf.Tensor,
-    labels: tf.Tensor,
-    augmentation: Augmentation,
-    classes: int,
-    seed: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
+def mix(images, labels, augmentation, classes, seed):
     """Applies the augmentation of batches; integer labels become one-hot rows."""
     labels = tf.one_hot(labels, classes)
     if augmentation.mixup:
@@ -24,9 +17,7 @@ def mix(
     return cutmix(images, labels, augmentation.cutmix, seed)
 
 
-def mixup(
-    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def mixup(images, labels, alpha, seed):
     """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
@@ -62,26 +53,21 @@ def mixup(
     return _average(images, share), _average(labels, share)
 
 
-def cutmix(
-    images: tf.Tensor, labels: tf.Tensor, alpha: float, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def cutmix(images, labels, alpha, seed):
     """Replaces a rectangle of each image by that of its partner, and labels likewise.
 
     All images of a batch share one rectangle of their aspect, around any pixel; it has
     the part of the area that Beta(alpha, alpha) leaves, less what lies outside. Labels
-    are averaged by the area that is left.
+    are averaged by the area that is left. Images may have any dtype.
 
     Args:
-        images: `(batch, height, width, channels)`.
-        labels: Float `(batch, classes)`, whose rows sum to one.
+        images: See `mixup`.
+        labels: See `mixup`.
         alpha: 1 in the paper; 0 leaves the batch as it is.
         seed: Integers `(2,)`; the rectangle is a function of it.
 
     Returns:
-        Images and labels, of their shapes and dtypes.
-
-    Raises:
-        ValueError: for labels that are not rows of numbers, or a negative alpha.
+        As `mixup`, which raises the same errors.
 
     Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
     Features, section 3.1 and appendix A; the partner as in `mixup`.
@@ -97,19 +83,11 @@ def cutmix(
         return images, labels
     share_seed, *place_seeds = tf.unstack(tf.random.split(seed, 3))
     cut = tf.sqrt(1.0 - _draw_share(alpha, share_seed))
-    inside = []
-    for axis, place_seed in enumerate(place_seeds, start=1):
-        side = tf.shape(images)[axis]
-        centre = tf.random.stateless_uniform(
-            (), place_seed, maxval=side, dtype=tf.int32
-        )
-        half = tf.cast(cut * tf.cast(side, cut.dtype), tf.int32) // 2
-        places = tf.range(side)
-        inside.append((places >= centre - half) & (places < centre + half))
-    rows, columns = inside
-    rectangle = rows[:, None] & columns[None, :]
-    left = 1.0 - tf.reduce_mean(tf.cast(rectangle, tf.float64))
-    mixed = tf.where(rectangle[:, :, None], tf.roll(images, 1, axis=0), images)
+    sides = tf.unstack(tf.shape(images)[1:3])
+    halves = [tf.cast(cut * tf.cast(side, cut.dtype), tf.int32) // 2 for side in sides]
+    inside = rectangle(sides, halves, place_seeds)
+    left = 1.0 - tf.reduce_mean(tf.cast(inside, tf.float64))
+    mixed = tf.where(inside[:, :, None], tf.roll(images, 1, axis=0), images)
     return mixed, _average(labels, left)
 
 

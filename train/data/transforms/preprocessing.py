@@ -4,14 +4,7 @@ Source: vision_transformer, vit_jax/input_pipeline.py; for the crop, Going Deepe
 Convolutions, section 6.
 """
 
-from collections.abc import Callable
-
 import tensorflow as tf
-
-from train.data.transforms.decoding import ChooseWindow
-
-# From None to the whole image, from a function of its shape to a window of it.
-Decode = Callable[[ChooseWindow | None], tf.Tensor]
 
 _AREA_RANGE = (0.05, 1.0)
 _ASPECT_RATIOS = (0.75, 1.33)
@@ -20,14 +13,8 @@ _ASPECT_RATIOS = (0.75, 1.33)
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """Resizes the whole image without keeping its aspect: the released evaluation.
 
-    Bilinear between half-pixel centres, without antialias.
-
-    Args:
-        image: `(height, width, channels)` or a batch of such, any numeric dtype.
-        size: The new `(height, width)`.
-
-    Returns:
-        float32 `(*size, channels)`, or a batch of such, in the range of `image`.
+    Bilinear between half-pixel centres, without antialias: an image or a batch of any
+    dtype to float32 `(*size, channels)` in the same range.
     """
 
     def resize(image):
@@ -45,12 +32,7 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
 def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Chooses 5 % to 100 % of the area of an image, at an aspect of 0.75 to 1.33.
 
-    Args:
-        shape: The image's, int32 `(3,)`.
-        seed: Integers `(2,)`; the window is a function of it.
-
-    Returns:
-        int32 `(4,)`: top, left, height and width.
+    Of an image of int32 `shape` `(3,)`: top, left, height and width, int32 `(4,)`.
     """
     begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
         shape,
@@ -63,17 +45,17 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.concat([begin[:2], extent[:2]], axis=0)
 
 
-# The crops take a function that decodes the image, or a window that it chooses; the
-# `(height, width)` of the result; and integers `(2,)`, of which they are a function.
-# They return float32 `(*size, channels)` in the range of the image.
+# The crops take `decode`, which turns None into the whole image, and a function of its
+# shape to a window into that; the `(height, width)` of the result; and integers `(2,)`,
+# of which they are a function. They return float32 in the range of the image.
 
 
-def inception_crop(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+def inception_crop(decode, size, seed):
     """Resizes the window of `inception_window`."""
     return squash(decode(lambda shape: inception_window(shape, seed)), size)
 
 
-def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
+def random_shift(decode, size, seed):
     """Resizes, then moves the image by up to an eighth of its sides; fills with 0.
 
     For images such as digits, whose meaning a crop or a flip would change.
@@ -85,16 +67,11 @@ def random_shift(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.T
     return tf.image.stateless_random_crop(padded, image.shape, seed)
 
 
-def resize_only(decode: Decode, size: tuple[int, int], seed: tf.Tensor) -> tf.Tensor:
-    """Resizes as evaluation does: the training "crop" without any crop."""
-    del seed
-    return squash(decode(None), size)
-
-
 TRAIN_CROPS = {
     "inception": inception_crop,
     "shift": random_shift,
-    "resize": resize_only,
+    # As evaluation does.
+    "resize": lambda decode, size, seed: squash(decode(None), size),
 }
 
 
