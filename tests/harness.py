@@ -278,9 +278,7 @@ def all_layers(layer):
 
 
 def named_arguments(layer_class):
-    """The parameters by name of a class's own constructor, without the catch-alls."""
-    if "__init__" not in vars(layer_class):
-        return {}
+    """The parameters by name of a class's constructor, without the catch-alls."""
     parameters = inspect.signature(layer_class.__init__).parameters
     return {
         name: parameter

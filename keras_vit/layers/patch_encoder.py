@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.sizes import pair
+from zoo.network import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -18,7 +18,6 @@ class PatchEncoder(Layer):
     Args:
         patch_size: int or (height, width) of a patch in pixels.
         hidden_size: int, the size of a token.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         images: float tensor (batch, height, width, channels); height and width are

@@ -116,8 +116,17 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="relative positions, which belong to one"):
         keras_vit.at_image_size(model, 32)
     model = small_models.made()
-    with pytest.raises(ValueError, match="multiples of the patch size 8x8, got 33x33"):
-        keras_vit.at_image_size(model, 33)
+    message = (
+        "^The model vision_transformer cannot cut images of 33x36 into whole patches "
+        r"of 8x8 pixels: pass image_size=\(32, 32\).$"
+    )
+    with pytest.raises(ValueError, match=message):
+        keras_vit.at_image_size(model, (33, 36))
+    behind = keras.Sequential(
+        [keras.Input((24, 40, 3)), keras.layers.ZeroPadding2D(4), model]
+    )
+    with pytest.raises(ValueError, match=r"of 21x27 .*image_size=\(24, 24\).$"):
+        keras_vit.at_image_size(behind, (21, 27))
     with pytest.raises(ValueError, match="unknown method 'cubic'"):
         keras_vit.at_image_size(model, 64, "cubic")
     with pytest.raises(ValueError, match="image_size must be a positive int"):
