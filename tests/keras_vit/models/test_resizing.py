@@ -8,6 +8,8 @@ from keras import ops
 import keras_vit
 
 RESIZABLE = sorted(small_models.MODELS.keys() - {"relative"})
+# Of each kind of layers; that others save as these do the tests of layers show.
+SAVED = ("hybrid", "patches not square", "rows and columns before every block")
 
 
 def images_of(model):
@@ -17,7 +19,7 @@ def images_of(model):
 
 @pytest.mark.parametrize("kind", RESIZABLE)
 def test_models_of_the_same_and_of_another_size(kind, tmp_path):
-    model = small_models.made(**small_models.MODELS[kind])
+    model = small_models.shared(kind)
     before = model.get_weights()
     copy = keras_vit.at_image_size(model, (32, 48))
     images = images_of(model)
@@ -31,10 +33,11 @@ def test_models_of_the_same_and_of_another_size(kind, tmp_path):
     resized = keras_vit.at_image_size(model, (48, 72))
     images = images_of(resized)
     assert images.shape[1:3] == (48, 72)
-    outputs = ops.convert_to_numpy(resized(images))
-    resized.save(tmp_path / "resized.keras")
-    loaded = keras.saving.load_model(tmp_path / "resized.keras")
-    np.testing.assert_array_equal(ops.convert_to_numpy(loaded(images)), outputs)
+    if kind in SAVED:
+        outputs = ops.convert_to_numpy(resized(images))
+        resized.save(tmp_path / "resized.keras")
+        loaded = keras.saving.load_model(tmp_path / "resized.keras")
+        np.testing.assert_array_equal(ops.convert_to_numpy(loaded(images)), outputs)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(new, old)
 
