@@ -1,6 +1,7 @@
 """What every layer must do, whatever it computes, on the backend in use."""
 
 import contextlib
+import functools
 import inspect
 import json
 
@@ -243,18 +244,26 @@ def gradients(layer, inputs, **call_arguments):
         ops.sum(layer(inputs, **call_arguments) * weights).backward()
         found = [variable.value.grad for variable in variables]
     else:
-        import jax
-
-        others = [variable.value for variable in layer.non_trainable_variables]
-
-        def loss(values):
-            outputs, _ = layer.stateless_call(values, others, inputs, **call_arguments)
-            return ops.sum(outputs * weights)
-
-        # As one compilation: each operation alone takes as long.
-        found = jax.jit(jax.grad(loss))([variable.value for variable in variables])
+        found = _jax_gradients(layer, **call_arguments)(
+            [variable.value for variable in variables],
+            [variable.value for variable in layer.non_trainable_variables],
+            inputs,
+            weights,
+        )
     assert all(gradient is not None for gradient in found)
     return [numpy(gradient) for gradient in found]
+
+
+@functools.lru_cache(4)
+def _jax_gradients(layer, **call_arguments):
+    # As one compilation: each operation alone takes as long.
+    import jax
+
+    def loss(values, others, inputs, weights):
+        outputs, _ = layer.stateless_call(values, others, inputs, **call_arguments)
+        return ops.sum(outputs * weights)
+
+    return jax.jit(jax.grad(loss))
 
 
 def cotangent(layer, inputs):
