@@ -12,8 +12,8 @@ from zoo.network import pair
 class PatchEncoder(Layer):
     """Cuts images into patches and projects each to a token.
 
-    A strided convolution whose windows do not overlap, computed as the matrix
-    product that it is. Patches are read row by row.
+    A strided convolution without overlap, computed as the matrix product that it is.
+    Patches are read row by row.
 
     Args:
         patch_size: int or (height, width) of a patch in pixels.

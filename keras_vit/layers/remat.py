@@ -43,10 +43,13 @@ def rematerialized(function, uses):
     without remat: its seeds are drawn now. `uses` has how often the function calls each
     of its `Dropout` and `StochasticDepth` layers.
     """
+    # On PyTorch keras.random.dropout has no seed but PyTorch's own state, which is put
+    # back before something is computed once more.
+    without = {Dropout} if keras.backend.backend() == "torch" else {}
     seeds = {
         layer.seed_generator: [layer.seed_generator.next() for _ in range(count)]
         for layer, count in uses.items()
-        if layer.rate > 0.0 and not _winds_back(layer)
+        if layer.rate > 0.0 and type(layer) not in without
     }
 
     def with_these_seeds(inputs):
@@ -55,9 +58,3 @@ def rematerialized(function, uses):
             return function(inputs)
 
     return keras.remat(with_these_seeds)
-
-
-def _winds_back(layer):
-    # There keras.random.dropout has no seed but PyTorch's own state, and PyTorch puts
-    # that back before it computes something once more.
-    return type(layer) is Dropout and keras.backend.backend() == "torch"

@@ -31,8 +31,8 @@ class TransformerBlock(Composite):
         tokens, return_attention_weights, class_token_only: see `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
         remat: bool, whether training keeps the block's input alone and computes the
-            rest once more for the gradient: less memory for a third more time. Dropout
-            and stochastic depth drop the same then, and the same as without it.
+            rest once more for the gradient: less memory for a third more time, and the
+            same gradients, whatever is dropped.
 
     Returns:
         See `SelfAttention`.

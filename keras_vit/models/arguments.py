@@ -51,25 +51,23 @@ def check_without_head(**arguments):
 def dtype_policy(dtype):
     """Context with another global dtype policy, one of floats; None for no change."""
     before = keras.config.dtype_policy()
-    if dtype is not None:
-        keras.config.set_dtype_policy(_policy(dtype))
+    try:
+        policy = before if dtype is None else keras.dtype_policies.get(dtype)
+        fits = policy is before or (
+            "float" in policy.compute_dtype and policy.quantization_mode is None
+        )
+    except (ValueError, TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            'dtype must be a policy of floats such as "float32", "mixed_bfloat16" or '
+            f'"bfloat16", got {dtype!r}; int8 weights are keras_vit.quantize_weights.'
+        )
+    keras.config.set_dtype_policy(policy)
     try:
         yield
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def _policy(dtype):
-    try:
-        policy = keras.dtype_policies.get(dtype)
-        if "float" in policy.compute_dtype and policy.quantization_mode is None:
-            return policy
-    except (ValueError, TypeError, AttributeError):
-        pass
-    raise ValueError(
-        'dtype must be a policy of floats such as "float32", "mixed_bfloat16" or '
-        f'"bfloat16", got {dtype!r}; int8 weights are keras_vit.quantize_weights.'
-    )
 
 
 def head_dtype():

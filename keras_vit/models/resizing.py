@@ -149,9 +149,14 @@ class _Copies:
             )
 
     def set_weights(self, old_grid, method):
-        """Gives the copies the weights of the originals, positions resized."""
+        """Gives the copies the originals' weights, LoRA's too, positions resized."""
         for layer, copy in self._with_weights():
-            _enable_lora(zip(with_parts(layer), with_parts(copy), strict=True))
+            for part, other in zip(with_parts(layer), with_parts(copy), strict=True):
+                if getattr(part, "lora_enabled", False):
+                    if not other.lora_enabled:
+                        other.enable_lora(part.lora_rank)
+                    # Keras leaves it out of the layer's configuration.
+                    other.lora_alpha = part.lora_alpha
             weights = layer.get_weights()
             if isinstance(layer, _POSITIONS):
                 weights = [
@@ -195,16 +200,6 @@ def _as_float(value):
 
 def _by(sides):
     return "x".join(f"{side:g}" for side in sides)
-
-
-def _enable_lora(pairs):
-    """Gives dense layers of copies LoRA's products where the originals have them."""
-    for part, other in pairs:
-        if getattr(part, "lora_enabled", False):
-            if not other.lora_enabled:
-                other.enable_lora(part.lora_rank)
-            # Keras leaves it out of the layer's configuration.
-            other.lora_alpha = part.lora_alpha
 
 
 def _rows(embedding, old_grid, new_grid, method):

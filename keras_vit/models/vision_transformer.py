@@ -76,12 +76,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             patches, None for all tokens. With `"gap"` there is a class token where the
             file has one; the file's head, which was trained on it, is then refused.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
-        representation_size: int, the size of the tanh layer before the head. By
-            default there is one where a whole file with one is loaded, head included;
-            with a new head only if asked for.
+        representation_size: int, the size of the tanh layer before the head; by default
+            that of the file where its head is loaded, else there is none.
         head_bias_init: float, of the biases of a new head. AugReg pre-trains with a
-            sigmoid from -10 on ImageNet-21k and -6.9 on ImageNet, where a class is
-            unlikely at first.
+            sigmoid from -10 on ImageNet-21k and -6.9 on ImageNet.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
             0 at the first.
@@ -157,7 +155,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
-    name = name or _layer_name(variant or "vision_transformer")
+    own_name = (variant or "vision_transformer").lower()
+    name = name or own_name.replace("+", "_").replace("-", "_")
 
     checkpoint = None
     class_token = pooling != "gap"
@@ -170,7 +169,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if pooling != "token":
             class_token = checkpoint.class_token
         if image_size is None:
-            image_size = _image_size(checkpoint, config)
+            if checkpoint.grid_size is None:
+                raise ValueError(
+                    f"{path} has {checkpoint.num_positions} positions, which is not "
+                    "a square grid: pass the image_size=(height, width) it was trained "
+                    "at."
+                )
+            sides = zip(checkpoint.grid_size, config.stride, strict=True)
+            image_size = tuple(side * stride for side, stride in sides)
         if include_top and classes is None:
             classes = checkpoint.classes
             if classes is None:
@@ -270,7 +276,7 @@ def load_model(weights, **options):
         A functional `keras.Model`; see `VisionTransformer`, also for the errors raised.
 
     Source:
-        The sizes of the arrays; `zoo.read` says what else is known of a file.
+        The sizes of the arrays, and what else `zoo.read` knows of a file.
 
     Example:
 
@@ -286,17 +292,6 @@ def load_model(weights, **options):
         "channels": checkpoint.channels,
     }
     return VisionTransformer(zoo.ViTConfig(), checkpoint, **{**found, **options})
-
-
-def _image_size(checkpoint, config):
-    """The (height, width) in pixels that a checkpoint was trained at."""
-    if checkpoint.grid_size is None:
-        raise ValueError(
-            f"{checkpoint.path} has {checkpoint.num_positions} positions, which is not "
-            "a square grid: pass the image_size=(height, width) it was trained at."
-        )
-    sides = zip(checkpoint.grid_size, config.stride, strict=True)
-    return tuple(side * stride for side, stride in sides)
 
 
 def _positions(config, grid_size):
@@ -319,7 +314,3 @@ def _positions(config, grid_size):
         return [None, *[shared] * config.num_layers]
     names = [f"position_embedding_{index}" for index in range(config.num_layers)]
     return [None, *(layer(grid_size, name=name) for name in names)]
-
-
-def _layer_name(variant):
-    return variant.lower().replace("+", "_").replace("-", "_")

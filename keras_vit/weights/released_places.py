@@ -86,7 +86,7 @@ class ReleasedPlaces:
         for _, _, variable, layer, holder in self._placed(model):
             accounted.add(id(variable))
             layers.add(id(layer))
-            if _adds_lora(holder):
+            if getattr(holder, "lora_enabled", False):
                 accounted |= {
                     id(weight)
                     for weight in holder.weights
@@ -106,7 +106,7 @@ class ReleasedPlaces:
     def check_loadable(self, model):
         """Makes sure that a model has no LoRA's products beside kernels."""
         for _, _, _, _, holder in self._placed(model):
-            if _adds_lora(holder):
+            if getattr(holder, "lora_enabled", False):
                 raise ValueError(
                     f"Model {model.name!r} has LoRA's products beside the kernel of "
                     f"{holder.path}, which a file would not replace: load the weights "
@@ -182,7 +182,3 @@ def _at(model, layer, place):
             "a layer of your own another name, or keep the model with Model.save."
         )
     return holder, variable
-
-
-def _adds_lora(holder):
-    return bool(getattr(holder, "lora_enabled", False))

@@ -18,8 +18,8 @@ def save_released_weights(model, path, naming="released"):
     Args:
         model: a model of `VisionTransformer` or one of the variants, every weight of
             which has a released name.
-        path: str or path of the file, an `.npz` or, for models that compute something
-            else than the released ones, a `.safetensors`.
+        path: str or path of an `.npz` or `.safetensors`; models that do not compute
+            as the released ones do need the latter.
         naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
 
     Returns:

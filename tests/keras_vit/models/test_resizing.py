@@ -103,7 +103,7 @@ def test_models_of_every_dtype(kind, dtype):
 
 
 def test_int8_models_keep_their_kernels():
-    model = keras_vit.quantize_weights(small_models.made())
+    model = keras_vit.quantize_weights(small_models.shared())
     resized = keras_vit.at_image_size(model, 32)
     assert resized.output_shape == (None, 5)
     for name in ("embedding", "head"):
@@ -115,10 +115,10 @@ def test_int8_models_keep_their_kernels():
 
 
 def test_what_cannot_be_is_refused():
-    model = small_models.made(**small_models.positions("relative"))
+    model = small_models.shared("relative")
     with pytest.raises(ValueError, match="relative positions, which belong to one"):
         keras_vit.at_image_size(model, 32)
-    model = small_models.made()
+    model = small_models.shared()
     message = (
         "^The model vision_transformer cannot cut images of 33x36 into whole patches "
         r"of 8x8 pixels: pass image_size=\(32, 32\).$"
@@ -163,7 +163,7 @@ def twice(model):
     ],
 )
 def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
-    model = small_models.made(**small_models.MODELS[kind])
+    model = small_models.shared(kind)
     wrapper = wrap(model)
     found = keras_vit.at_image_size(wrapper, (64, 40), "bilinear")
     assert type(found) is type(wrapper)
@@ -184,7 +184,7 @@ def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
 
 
 def test_int8_models_in_wrappers():
-    model = keras_vit.quantize_weights(small_models.made())
+    model = keras_vit.quantize_weights(small_models.shared())
     found = keras_vit.at_image_size(functional(model), 64)
     inner = keras_vit.at_image_size(model, 64)
     images = normal((2, 64, 64, 3))
@@ -234,7 +234,7 @@ def test_what_is_frozen_stays_so():
 )
 def test_models_behind_one_size_are_refused(layer):
     images = keras.Input((96, 96, 3))
-    model = keras.Model(images, small_models.made()(layer(images)))
+    model = keras.Model(images, small_models.shared()(layer(images)))
     with pytest.raises(
         ValueError, match="the layer (fixed|resize.*), which makes images"
     ):
@@ -252,7 +252,7 @@ def test_models_behind_one_size_are_refused(layer):
 )
 def test_behind_layers_that_change_the_size(layer, size, grid):
     images = keras.Input((*size, 3))
-    inner = small_models.made()
+    inner = small_models.shared()
     model = keras.Model(images, inner(layer(images)))
     found = keras_vit.at_image_size(model, 32)
     expected = keras_vit.at_image_size(inner, [8 * side for side in grid])
@@ -276,6 +276,6 @@ def test_other_layers_are_refused_by_name():
     with pytest.raises(ValueError, match="functional or sequential model of one inpu"):
         keras_vit.at_image_size(Mine(), 64)
     images = keras.Input((32, 48, 3))
-    model = keras.Model(images, small_models.made()(Mine(name="mine")(images)))
+    model = keras.Model(images, small_models.shared()(Mine(name="mine")(images)))
     with pytest.raises(ValueError, match="The model mine in .* one input and known"):
         keras_vit.at_image_size(model, 64)

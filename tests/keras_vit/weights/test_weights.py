@@ -85,11 +85,10 @@ def test_goldens(name, load, expected, golden_index, tmp_path):
     logits = numpy(model(values["images"]))
     np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
 
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    again = numpy(loaded(values["images"]))
-    np.testing.assert_allclose(again, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
-    np.testing.assert_array_equal(again, logits)
+    if name in ("token", "hybrid_three_stages"):
+        model.save(tmp_path / "model.keras")
+        loaded = keras.saving.load_model(tmp_path / "model.keras")
+        np.testing.assert_array_equal(numpy(loaded(values["images"])), logits)
 
 
 @pytest.mark.parametrize("name", GOLDENS)
