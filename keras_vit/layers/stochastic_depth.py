@@ -36,8 +36,11 @@ class StochasticDepth(Dropout):
     (2, 7, 192)
     """
 
-    def dropped(self, inputs):
-        shape = (ops.shape(inputs)[0],) + (1,) * (len(inputs.shape) - 1)
+    def call(self, branch, training=None):
+        return super().call(branch, training)
+
+    def dropped(self, branch):
+        shape = (ops.shape(branch)[0],) + (1,) * (len(branch.shape) - 1)
         uniform = keras.random.uniform(shape, seed=self.seed_generator)
-        kept = ops.cast(uniform >= self.rate, inputs.dtype)
-        return inputs * kept / (1.0 - self.rate)
+        kept = ops.cast(uniform >= self.rate, branch.dtype)
+        return branch * kept / (1.0 - self.rate)
