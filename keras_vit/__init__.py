@@ -22,7 +22,6 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
-from keras_vit.models.loading import load_model
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
     R26_ViT_B32,
@@ -40,7 +39,7 @@ from keras_vit.models.variants import (
     ViT_S32,
     ViT_Ti16,
 )
-from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.models.vision_transformer import VisionTransformer, load_model
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
@@ -60,3 +59,8 @@ __all__ = [
     "load_released_weights", "preprocess_input", "quantize_weights",
     "save_released_weights",
 ]  # fmt: skip
+
+
+def __getattr__(name):
+    moved = ": BiT is in train.baselines" if "bit" in name.lower() else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}.")

@@ -1,4 +1,4 @@
-"""Running a model without computing tokens that its output does not need."""
+"""Leaving out tokens of the last block that a model's output does not need."""
 
 import collections
 import functools
@@ -10,39 +10,18 @@ from keras_vit.layers.forward_pass import running
 
 
 def lean(model):
-    """Returns the context in which a model's output takes the least arithmetic.
+    """Returns a function that makes the context in which a model runs fastest.
 
     Of its last block a model with a class token uses that token alone, and within the
     context the block computes no other: 6 to 8% less time, the same output to 2e-6 and
     the same gradients. Models in the model are served as well. Where another layer or
-    an output uses the block's tokens, or where that cannot be told, all are computed.
-
-    Args:
-        model: `keras.Model`, called by the caller as ever.
-
-    Returns:
-        Function without arguments, to a context manager.
-
-    Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> context = lean(model)
-    >>> with context():
-    ...     tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
-    (1, 10)
+    an output uses the block's tokens, or where that is unknown, all are computed.
     """
     return functools.partial(running, class_token_blocks=blocks_for_class_token(model))
 
 
 def blocks_for_class_token(model):
-    """Returns the blocks of which a model uses the first token's output alone.
-
-    Args:
-        model: `keras.Model`.
-
-    Returns:
-        Frozenset of `TransformerBlock`.
-    """
+    """Returns the blocks of which a model uses the first token's output alone."""
     found, holders = [], collections.Counter()
     graphs = _graphs(model)
     for graph, config in graphs.values():
@@ -60,7 +39,9 @@ def blocks_for_class_token(model):
 
 def _graphs(model):
     """Returns {id: (model, configuration)}: a model and those in it of known calls."""
-    if not _calls_its_layers(model):
+    # A class of somebody's own may have a call of its own.
+    owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
+    if owner.__module__.split(".")[0] != "keras":
         return {}
     try:
         config = model.get_config()
@@ -75,12 +56,6 @@ def _graphs(model):
         if isinstance(layer, keras.Model):
             graphs |= _graphs(layer)
     return graphs
-
-
-def _calls_its_layers(model):
-    # A class of somebody's own may have a call of its own.
-    owner = next(kind for kind in type(model).__mro__ if "call" in vars(kind))
-    return owner.__module__.split(".")[0] == "keras"
 
 
 def _before_pooling(model, config):

@@ -1,4 +1,4 @@
-"""Fast inference: a model's compiled forward pass."""
+"""Inference by a compiled forward pass."""
 
 import keras
 import numpy as np
@@ -7,21 +7,20 @@ from keras_vit.lean import lean
 
 
 class Predictor:
-    """Compiles a model's forward pass once, for NumPy arrays in and out.
+    """A compiled forward pass from NumPy arrays to NumPy arrays.
 
-    `keras.Model.predict` is made for data sets: it sets up a data pipeline and
-    callbacks at each call, which takes longer than a small model does. This keeps
-    nothing but the compiled function, and reads the model's weights anew at each call.
+    `keras.Model.predict` sets up a data pipeline and callbacks at each call, which
+    takes longer than a small model does. This keeps the compiled function alone, and
+    reads the model's weights anew at each call.
 
     Args:
         model: `keras.Model` with one input and one output.
         batch_size: int, images computed at a time.
-        jit_compile: bool, whether XLA compiles the model on TensorFlow. On a CPU it
-            takes seconds to minutes to do so; afterwards it is faster than
-            TensorFlow's own graph on some machines and slower on others
-            (docs/performance.md). JAX always compiles; torch never does. What XLA
-            compiles is for one number of images: `batch_size`, and any smaller one
-            that is asked for alone.
+        jit_compile: bool, whether XLA compiles the model on TensorFlow, which takes
+            seconds to minutes on a CPU. Afterwards it is faster than TensorFlow's own
+            graph on some machines and slower on others (docs/performance.md). JAX
+            always compiles, torch never. XLA compiles for one number of images:
+            `batch_size`, and any smaller one that comes alone.
 
     Call arguments:
         images: array (images, height, width, channels) as the model takes them: ours
@@ -31,9 +30,8 @@ class Predictor:
         Array of what the model puts out, images first.
 
     Raises:
-        ValueError: the images are not of the model's shape, the model has several
-            inputs or outputs, `batch_size` is no positive int, or `jit_compile` on
-            torch.
+        ValueError: the images are not of the model's shape, or an argument does not
+            fit the model or the backend.
 
     Source:
         docs/performance.md: 0.9 and more of a bare `tf.function` at batch 1, where
@@ -70,10 +68,7 @@ class Predictor:
     def __call__(self, images):
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
         self._check(images.shape)
-        batches = [
-            images[start : start + self.batch_size]
-            for start in range(0, len(images), self.batch_size)
-        ]
+        batches = np.split(images, range(self.batch_size, len(images), self.batch_size))
         if self._pad and len(batches) > 1:
             missing = self.batch_size - len(batches[-1])
             widths = [(0, missing)] + [(0, 0)] * (images.ndim - 1)
@@ -81,9 +76,7 @@ class Predictor:
         outputs = [
             keras.ops.convert_to_numpy(self._forward(batch)) for batch in batches
         ]
-        return (
-            outputs[0] if len(outputs) == 1 else np.concatenate(outputs)[: len(images)]
-        )
+        return np.concatenate(outputs)[: len(images)] if outputs[1:] else outputs[0]
 
     def _check(self, shape):
         expected = self.model.input_shape

@@ -1,9 +1,11 @@
-"""Images to a model's inputs, and its outputs to names of classes."""
+"""Preprocessing of images, and decoding of predictions to names of classes."""
 
 import sys
 
 import numpy as np
 from keras import ops
+
+import zoo
 
 
 def preprocess_input(images):
@@ -12,8 +14,8 @@ def preprocess_input(images):
     In `tf.data.Dataset.map` it works with every backend.
 
     Args:
-        images: NumPy array or tensor of any shape, uint8 or float in [0, 255]; it is
-            left as it is. TensorFlow's tensors are taken with every backend.
+        images: NumPy array or tensor of any shape, uint8 or float in [0, 255], with
+            every backend also a tensor of TensorFlow.
 
     Returns:
         float32 array (for a NumPy array) or tensor of the same shape and library,
@@ -27,23 +29,16 @@ def preprocess_input(images):
     >>> preprocess_input(np.array([0, 255], "uint8"))
     array([-1.,  1.], dtype=float32)
     """
+    # A tensor of TensorFlow comes from code that imported it. Where another backend
+    # computes, keras.ops has no use for one.
+    tf = sys.modules.get("tensorflow")
     if isinstance(images, np.ndarray):
         images = images.astype("float32")
-    elif _is_of_tensorflow(images):
-        import tensorflow as tf
-
-        # Where another backend computes, keras.ops has no use for them.
+    elif hasattr(tf, "is_tensor") and tf.is_tensor(images):
         images = tf.cast(images, "float32")
     else:
         images = ops.cast(images, "float32")
     return (images - 127.5) / 127.5
-
-
-def _is_of_tensorflow(images):
-    # A tensor of TensorFlow comes from code that imported it.
-    tensorflow = sys.modules.get("tensorflow")
-    is_tensor = getattr(tensorflow, "is_tensor", None)
-    return is_tensor is not None and is_tensor(images)
 
 
 def decode_predictions(predictions, top=5, class_names=None):
@@ -85,26 +80,21 @@ def decode_predictions(predictions, top=5, class_names=None):
             'a trained head, such as weights="augreg-imagenet21k".'
         )
     if class_names is None:
-        names = _imagenet_names(classes)
+        data_sets = {1000: "imagenet2012", 21843: "imagenet21k"}
+        if classes not in data_sets:
+            raise ValueError(
+                f"No class names are known for {classes} classes: pass class_names."
+            )
+        names = zoo.class_names(data_sets[classes])
     else:
         names = list(enumerate(class_names))
         if len(names) != classes:
             raise ValueError(
-                f"{len(names)} class names for predictions of {classes} classes."
+                f"{len(names)} class names for predictions of {classes} classes: pass "
+                "one per class."
             )
     best = np.argsort(-predictions, axis=1, kind="stable")[:, :top]
     return [
         [(*names[index], float(scores[index])) for index in indices]
         for indices, scores in zip(best, predictions, strict=True)
     ]
-
-
-def _imagenet_names(classes):
-    import zoo
-
-    data_sets = {1000: "imagenet2012", 21843: "imagenet21k"}
-    if classes not in data_sets:
-        raise ValueError(
-            f"No class names are known for {classes} classes: pass class_names."
-        )
-    return zoo.class_names(data_sets[classes])

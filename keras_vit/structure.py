@@ -4,8 +4,8 @@ import keras
 import numpy as np
 
 from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
+from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit
-from keras_vit.layers.sizes import prefix_tokens
 
 # What makes a feature map smaller by its `strides`.
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
@@ -27,11 +27,7 @@ def layers_of(model, *kinds):
 
 
 def num_layers(model):
-    """Returns the number of a model's transformer blocks.
-
-    Raises:
-        ValueError: it has none.
-    """
+    """Returns the number of a model's transformer blocks, at least one."""
     count = len(layers_of(model, TransformerBlock))
     if not count:
         raise ValueError(
@@ -47,63 +43,16 @@ def num_prefix_tokens(model):
 
 
 def prefix_tokens_of(array, grid_size, axis=-1):
-    """Returns how many tokens of an axis come before those of a grid of patches.
-
-    Raises:
-        ValueError: the tokens do not fit the grid.
-    """
+    """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
     return prefix_tokens(np.shape(array)[axis], grid_size, "The model", remedy)
 
 
-def what_fixes_size(model, image_size):
-    """Returns the name of what resizes all images to one size before patches are cut.
-
-    Args:
-        model: `keras.Model` with a `PatchEncoder`.
-        image_size: (height, width) in pixels, other than that of the model.
-
-    Returns:
-        Name of the first layer or operation with the same output for both sizes, or
-        None.
-
-    Raises:
-        ValueError: as `grid_size`.
-    """
-    old, new = _Walk(model), _Walk(model, image_size)
-    if old.images == new.images or old.grid != new.grid:
-        return None
-    for (operation, sides), (_, others) in zip(old.seen, new.seen, strict=True):
-        # 47 pixels and 48 are 24 alike at a stride of 2.
-        if sides == others and not isinstance(operation, _STRIDED):
-            return operation.name
-    return None
-
-
-def patch_stride(model, image_size=None):
-    """Returns the pixels from one patch to the next, (vertical, horizontal).
-
-    Args:
-        model: `keras.Model` with a `PatchEncoder`.
-        image_size: (height, width) in pixels of the images, which count where the
-            model resizes them; by default that of the model.
-
-    Returns:
-        Tuple of numbers; ints where they are whole.
-
-    Raises:
-        ValueError: as `grid_size`, or a layer changes the size in an unknown way.
-    """
-    walk = _Walk(model, image_size)
-    _check_known(model, walk.images)
-    if isinstance(walk.stride, str):
-        raise ValueError(
-            f"The model {model.name} has {walk.stride}, which changes the size of "
-            "images in a way of its own, so the distance between patches in them is "
-            "unknown: pass the model behind it, and the images that it is given."
-        )
-    stride = walk.stride * _patch_encoder(model).patch_size
-    return tuple(int(step) if step == int(step) else float(step) for step in stride)
+def pooling_of(model):
+    """Returns what a model's output is computed from, `"token"` or `"gap"`."""
+    if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
+        return "gap"
+    return "token"
 
 
 def grid_size(model, image_size=None):
@@ -134,21 +83,44 @@ def grid_size(model, image_size=None):
     return walk.grid
 
 
-def pooling_of(model):
-    """Returns what a model's output is computed from, `"token"` or `"gap"`."""
-    if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
-        return "gap"
-    return "token"
+def patch_stride(model, image_size=None):
+    """Returns the pixels from one patch to the next, (vertical, horizontal).
 
-
-def _patch_encoder(model):
-    encoders = layers_of(model, PatchEncoder)
-    if len(encoders) != 1:
+    Pixels of images of `image_size`, which counts where the model resizes them; by
+    default that of the model.
+    """
+    walk = _Walk(model, image_size)
+    _check_known(model, walk.images)
+    if isinstance(walk.stride, str):
         raise ValueError(
-            f"The model {model.name} has {len(encoders)} layers of class PatchEncoder: "
-            "pass a Vision Transformer, which has one."
+            f"The model {model.name} has {walk.stride}, which changes the size of "
+            "images in a way of its own, so the distance between patches in them is "
+            "unknown: pass the model behind it, and the images that it is given."
         )
-    return encoders[0]
+    return tuple((walk.stride * walk.encoder.patch_size).tolist())
+
+
+def what_fixes_size(model, image_size):
+    """Returns the name of what resizes all images to one size before patches are cut.
+
+    That is the first layer or operation with the same output for images of the model's
+    size and of another one, or None.
+    """
+    old, new = _Walk(model), _Walk(model, image_size)
+    if old.images == new.images or old.grid != new.grid:
+        return None
+    for (operation, sides), (_, others) in zip(old.seen, new.seen, strict=True):
+        # 47 pixels and 48 are 24 alike at a stride of 2.
+        if sides == others and not isinstance(operation, _STRIDED):
+            return operation.name
+    return None
+
+
+def _check_known(model, sides):
+    if None in sides:
+        raise ValueError(
+            f"The model {model.name} takes images of any size: pass image_size."
+        )
 
 
 class _Reached(Exception):
@@ -161,21 +133,18 @@ class _Walk:
     The graph is gone through by shapes alone, and the model stays as it is. Every
     tensor on the way has the attribute `stride`: an array of the pixels that one of its
     places stands for, (vertical, horizontal), or the name of what makes that unknown.
-
-    Args:
-        model: `keras.Model` with a `PatchEncoder`.
-        image_size: (height, width) in pixels; by default that of the model.
-
-    Attributes:
-        images: (height, width) of the images.
-        grid: (rows, columns) of patches, None where that is not known.
-        stride: that of what is cut into patches.
-        seen: list of (layer or operation, (height, width) of its output).
     """
 
     def __init__(self, model, image_size=None):
         self.model = model
-        self.encoder = _patch_encoder(model)
+        encoders = layers_of(model, PatchEncoder)
+        if len(encoders) != 1:
+            raise ValueError(
+                f"The model {model.name} has {len(encoders)} layers of class "
+                "PatchEncoder: pass a Vision Transformer, which has one."
+            )
+        [self.encoder] = encoders
+        # Pairs of a layer or operation and the (height, width) of its output.
         self.seen = []
         inputs = getattr(model, "inputs", None)
         if isinstance(model, keras.Sequential):
@@ -192,9 +161,8 @@ class _Walk:
             shape = tensor.shape
             if len(shape) == 4:
                 shape = (shape[0], *self.images, shape[3])
-            tensors.append(
-                _with_stride(keras.KerasTensor(shape, tensor.dtype), np.ones(2))
-            )
+            tensors.append(keras.KerasTensor(shape, tensor.dtype))
+            tensors[-1].stride = np.ones(2)
         try:
             self._through(model, tensors)
         except _Reached:
@@ -210,13 +178,10 @@ class _Walk:
     def _through(self, model, tensors):
         """Returns stand-ins for a model's outputs."""
         if _is_functional(model):
-            inputs = [
-                _with_stride(
-                    keras.Input(batch_shape=tensor.shape, dtype=own.dtype),
-                    tensor.stride,
-                )
-                for tensor, own in zip(tensors, model.inputs, strict=True)
-            ]
+            inputs = []
+            for tensor, own in zip(tensors, model.inputs, strict=True):
+                inputs.append(keras.Input(batch_shape=tensor.shape, dtype=own.dtype))
+                inputs[-1].stride = tensor.stride
             return keras.models.clone_model(
                 model,
                 input_tensors=keras.tree.pack_sequence_as(model.input, inputs),
@@ -238,6 +203,7 @@ class _Walk:
         ]
         if operation is self.encoder:
             sides = zip(_sides(tensors[0]), operation.patch_size, strict=True)
+            # (rows, columns), None where that is not known.
             self.grid = tuple(
                 None if side is None else side // patch for side, patch in sides
             )
@@ -253,16 +219,11 @@ class _Walk:
                 self._refuse(operation)
             outputs = operation.compute_output_spec(*args, **kwargs)
             first, *_ = flat = keras.tree.flatten(outputs)
+            self.seen.append((operation, _sides(first)))
             stride = _stride_after(operation, tensors, _sides(first))
             for tensor in flat:
-                _with_stride(tensor, stride)
-            self.seen.append((operation, _sides(first)))
-        stand_ins = _StandIn(outputs)(*tensors)
-        for tensor, output in zip(
-            keras.tree.flatten(stand_ins), keras.tree.flatten(outputs), strict=True
-        ):
-            _with_stride(tensor, output.stride)
-        return stand_ins
+                tensor.stride = stride
+        return _StandIn(outputs)(*tensors)
 
 
 def _stride_after(operation, tensors, new_sides):
@@ -303,14 +264,13 @@ class _StandIn(keras.layers.Layer):
         self.built = True
 
     def compute_output_spec(self, *args, **kwargs):
-        return keras.tree.map_structure(
-            lambda tensor: keras.KerasTensor(tensor.shape, tensor.dtype), self.outputs
-        )
+        return keras.tree.map_structure(_like, self.outputs)
 
 
-def _with_stride(tensor, stride):
-    tensor.stride = stride
-    return tensor
+def _like(tensor):
+    copy = keras.KerasTensor(tensor.shape, tensor.dtype)
+    copy.stride = tensor.stride
+    return copy
 
 
 def _is_functional(model):
@@ -323,10 +283,3 @@ def _is_functional(model):
 
 def _sides(tensor):
     return tuple(tensor.shape[1:3])
-
-
-def _check_known(model, sides):
-    if None in sides:
-        raise ValueError(
-            f"The model {model.name} takes images of any size: pass image_size."
-        )

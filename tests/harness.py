@@ -1,6 +1,7 @@
 """What every layer must do, whatever it computes, on the backend in use."""
 
 import contextlib
+import functools
 import inspect
 import json
 
@@ -122,7 +123,8 @@ def check_frozen(layer, inputs, path):
     head = keras.layers.Dense(2, name="head")
     model = keras.Model(images, head(layer(images)))
     parts = [part for part in all_layers(layer) if part is not layer and part.weights]
-    for whole, others in ((False, []), (True, parts[::2]), (False, parts[1::2])):
+    rounds = [(False, []), (True, parts[::2]), (False, parts[1::2])]
+    for whole, others in rounds if parts else rounds[:2]:
         layer.trainable = not whole
         layer.trainable = whole
         for part in others:
@@ -243,17 +245,26 @@ def gradients(layer, inputs, **call_arguments):
         ops.sum(layer(inputs, **call_arguments) * weights).backward()
         found = [variable.value.grad for variable in variables]
     else:
-        import jax
-
-        others = [variable.value for variable in layer.non_trainable_variables]
-
-        def loss(values):
-            outputs, _ = layer.stateless_call(values, others, inputs, **call_arguments)
-            return ops.sum(outputs * weights)
-
-        found = jax.grad(loss)([variable.value for variable in variables])
+        found = _jax_gradients(layer, **call_arguments)(
+            [variable.value for variable in variables],
+            [variable.value for variable in layer.non_trainable_variables],
+            inputs,
+            weights,
+        )
     assert all(gradient is not None for gradient in found)
     return [numpy(gradient) for gradient in found]
+
+
+@functools.lru_cache(4)
+def _jax_gradients(layer, **call_arguments):
+    # As one compilation: each operation alone takes as long.
+    import jax
+
+    def loss(values, others, inputs, weights):
+        outputs, _ = layer.stateless_call(values, others, inputs, **call_arguments)
+        return ops.sum(outputs * weights)
+
+    return jax.jit(jax.grad(loss))
 
 
 def cotangent(layer, inputs):
@@ -278,9 +289,7 @@ def all_layers(layer):
 
 
 def named_arguments(layer_class):
-    """The parameters by name of a class's own constructor, without the catch-alls."""
-    if "__init__" not in vars(layer_class):
-        return {}
+    """The parameters by name of a class's constructor, without the catch-alls."""
     parameters = inspect.signature(layer_class.__init__).parameters
     return {
         name: parameter

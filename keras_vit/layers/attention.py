@@ -8,7 +8,7 @@ from keras_vit.layers.base import Composite, Placed
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
-from keras_vit.layers.sizes import pair
+from zoo.network import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -20,17 +20,14 @@ class SelfAttention(Composite, Placed):
 
     Args:
         num_heads: int, divides the size of a token.
-        dropout_rate: float in [0, 1), of the attention weights; 0 in all released
-            models.
-        relative_positions: bool, whether scores depend on where tokens are: a
-            query times a learned embedding of the offset between the two, query's
-            place less key's, scaled as the other scores are and added to them. The
-            heads share the embeddings. Places are counted along the sequence, from
-            the class token if there is one.
+        dropout_rate: float in [0, 1), of the attention weights; 0 as released.
+        relative_positions: bool, whether the scaled product of a query and a learned
+            embedding of the offset between the two tokens, query's place less key's,
+            is added to their score. The heads share the embeddings. Places are counted
+            along the sequence, from the class token if there is one.
         grid_size: None, int or (rows, columns) of the grid of patches, for attention
-            that depends on where tokens are. Once it is built the attribute
-            `num_prefix_tokens` says how many tokens come before the patches.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+            that depends on it: with one the layer, once built, has the number of
+            tokens before the patches as `num_prefix_tokens`.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -40,20 +37,18 @@ class SelfAttention(Composite, Placed):
             tokens.
 
     Returns:
-        Float tensor (batch, queries, hidden_size), where queries is 1 with
-        `class_token_only`, else the number of tokens; with `return_attention_weights`
-        a pair of it and a float32 tensor (batch, num_heads, queries, tokens) whose
-        rows sum to one.
+        Float tensor (batch, tokens, hidden_size), of one token with
+        `class_token_only`; with `return_attention_weights` also a float32 tensor
+        (batch, num_heads, queries, tokens) whose rows sum to one.
 
     Raises:
-        ValueError: `num_heads` does not divide the size of a token; or, with
-            `relative_positions` or `grid_size`, the number of tokens is unknown, does
-            not fit the grid or is another one than the layer was built for.
+        ValueError: `num_heads` does not divide the size of a token; or positions matter
+            and the number of tokens is unknown, does not fit or changes.
 
     Source:
         Paper appendix A; `MultiHeadDotProductAttention_1` in the released files.
-        Relative positions: paper appendix D.4; of sharing them the paper says
-        nothing, Shaw et al. (arXiv 1803.02155, section 3.3) share them.
+        Relative positions: paper appendix D.4, shared by the heads as in Shaw et al.
+        (arXiv 1803.02155, section 3.3).
 
     Example:
 
@@ -123,7 +118,14 @@ class SelfAttention(Composite, Placed):
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
-        if self._explicit(training):
+        # TensorFlow has no fused attention; the fused forms have neither dropout nor
+        # scores of offsets, and show no weights.
+        if (
+            keras.backend.backend() == "tensorflow"
+            or (training and self.dropout_rate > 0)
+            or self.relative_positions
+            or forward_pass().watcher is not None
+        ):
             mixed = self._mixed(query, key, value, training)
         else:
             mixed = ops.dot_product_attention(query, key, value)
@@ -138,14 +140,6 @@ class SelfAttention(Composite, Placed):
         projected = projection(ops.reshape(tokens, (-1, tokens.shape[-1])))
         head_size = tokens.shape[-1] // self.num_heads
         return ops.reshape(projected, (batch, length, self.num_heads, head_size))
-
-    def _explicit(self, training):
-        # TensorFlow has no fused attention; the fused forms have neither dropout nor
-        # scores of offsets, and show no weights.
-        dropout = training and self.dropout_rate > 0
-        fused = keras.backend.backend() != "tensorflow"
-        watched = forward_pass().watcher is not None
-        return dropout or self.relative_positions or watched or not fused
 
     def _mixed(self, query, key, value, training):
         query, key, value = (

@@ -1,10 +1,13 @@
 """Base classes of the layers: configurations, places of tokens, frozen parts."""
 
 import inspect
+import math
 
 import keras
 
-from keras_vit.layers.sizes import prefix_tokens
+from zoo.released_names import PREFIX_TOKENS
+
+_OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape"}
 
 
 class Layer(keras.layers.Layer):
@@ -12,6 +15,15 @@ class Layer(keras.layers.Layer):
 
     Every argument is an attribute of the same name.
     """
+
+    def __init__(self, **kwargs):
+        if unknown := sorted(kwargs.keys() - _OF_KERAS):
+            known = ", ".join([*self._argument_names(), "name and dtype"])
+            raise ValueError(
+                f"{type(self).__name__} has no argument {', '.join(unknown)}: pass "
+                f"only {known}, or what keras.layers.Layer takes besides."
+            )
+        super().__init__(**kwargs)
 
     def compute_output_shape(self, input_shape, *other_shapes):
         return input_shape
@@ -33,24 +45,33 @@ class Layer(keras.layers.Layer):
         return []
 
 
+def prefix_tokens(num_tokens, grid_size, name, remedy):
+    """Returns how many of a sequence's tokens come before those of the patches.
+
+    Raises a `ValueError` of `name` that ends in the remedy if there is no such number.
+    """
+    others = num_tokens - math.prod(grid_size)
+    if not 0 <= others <= sum(PREFIX_TOKENS.values()):
+        rows, columns = grid_size
+        raise ValueError(
+            f"{name} has a grid of {rows}x{columns} patches and at most one class "
+            f"token, got {num_tokens} tokens: {remedy}."
+        )
+    return others
+
+
 class Placed:
     """Mixin of layers that depend on the places of their tokens.
 
-    Attributes:
-        grid_size: None, or (rows, columns) of the patches, which the constructor sets.
-        length: int, the number of tokens, None before `find_places`.
-        num_prefix_tokens: int, how many of them come before the patches, None before
-            `find_places` and without a grid.
+    `grid_size`, (rows, columns) of the patches or None, is set by the constructor;
+    `length`, the number of tokens, and `num_prefix_tokens`, how many of them come
+    before the patches of a grid, by `find_places`.
     """
 
     grid_size = length = num_prefix_tokens = None
 
     def find_places(self, tokens_shape, what=""):
-        """Finds out where tokens are; `what` of the layer needs it, for the error.
-
-        Raises:
-            ValueError: the number of tokens is unknown, or does not fit the grid.
-        """
+        """Finds out where tokens are; `what` of the layer needs it, for the error."""
         self.length = tokens_shape[1]
         if self.length is None:
             raise ValueError(
@@ -76,40 +97,25 @@ class Composite(Layer):
     """A layer of layers, as frozen after it is saved, loaded or cloned as before.
 
     Keras hands the flag `trainable` to the layers inside when it is set, but those
-    that `build` makes come later, and a configuration has the outer flag alone. So the
-    configuration also names the parts whose flag differs from their owner's, and
-    `build` ends in `settle`.
-
-    Args:
-        trainable_parts: None, or dict of the paths of parts, such as
-            `"attention.query"`, to their flags, owners before what they own.
-        **kwargs: the arguments of `keras.layers.Layer`.
+    that `build` makes come later, and a configuration has the outer flag alone. So
+    `trainable_parts`, a dict of the paths of parts such as `"attention.query"` to
+    their flags, owners first, names in a configuration those whose flag differs from
+    their owner's, and `build` ends in `settle`.
     """
 
     # The names of the attributes that are layers with weights; some may be missing.
     parts = ()
+    # A part's class -> the one made instead: int8 layers replace some.
+    part_classes = {}
 
     def __init__(self, trainable_parts=None, **kwargs):
         super().__init__(**kwargs)
         self._trainable_parts = trainable_parts or {}
 
-    def part_class(self, kind):
-        """Returns the class of a part; int8 layers replace some."""
-        return kind
-
     def add_part(self, kind, name, *args, input_shape=None, **kwargs):
-        """Makes a part, `self.<name>`, with the layer's dtype policy.
-
-        Args:
-            kind: class of the part, see `part_class`.
-            name: str.
-            *args: of the class.
-            input_shape: tuple, to build the part as well.
-            **kwargs: of the class.
-        """
-        part = self.part_class(kind)(
-            *args, dtype=self.dtype_policy, name=name, **kwargs
-        )
+        """Makes a part, `self.<name>`, built if its `input_shape` is known."""
+        kind = self.part_classes.get(kind, kind)
+        part = kind(*args, dtype=self.dtype_policy, name=name, **kwargs)
         if input_shape is not None:
             part.build(input_shape)
         setattr(self, name, part)
@@ -126,11 +132,7 @@ class Composite(Layer):
                     yield f"{name}.{path}", owner, inner
 
     def settle(self):
-        """Freezes parts made since the layer was frozen; `build` ends with it.
-
-        Raises:
-            ValueError: `trainable_parts` names a part that the layer does not have.
-        """
+        """Freezes parts made since the layer was frozen; `build` ends with it."""
         found = {path: part for path, _, part in self.all_parts()}
         if not self.trainable:
             # One by one: on TensorFlow a flag set to what it is goes no deeper.
@@ -152,3 +154,9 @@ class Composite(Layer):
                 parts[path] = part.trainable
         config = super().get_config()
         return {**config, "trainable_parts": parts} if parts else config
+
+
+def with_parts(layer):
+    """Returns a layer and the layers with weights in it, owners first."""
+    inner = layer.all_parts() if isinstance(layer, Composite) else ()
+    return [layer, *(part for _, _, part in inner)]

@@ -10,9 +10,6 @@ from keras_vit.layers.base import Layer
 class ClassToken(Layer):
     """Prepends a learned token to a sequence of tokens.
 
-    Args:
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
 
@@ -50,9 +47,6 @@ class ClassToken(Layer):
 class ClassTokenPooling(Layer):
     """Takes the class token's state, the first of the sequence.
 
-    Args:
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
     Call arguments:
         tokens: float tensor (batch, 1 + tokens, hidden_size).
 
@@ -82,7 +76,6 @@ class PatchPooling(Layer):
     Args:
         num_prefix_tokens: int, how many tokens come before those of patches: 1 for
             the class token.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         tokens: float tensor (batch, num_prefix_tokens + patches, hidden_size).

@@ -18,38 +18,27 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Watcher:
-    """Functions that are called with what attention and blocks compute.
+    """Functions that are called with what attention and blocks compute."""
 
-    Args:
-        attention: function of float32 attention weights (batch, num_heads, queries,
-            tokens) to the weights to go on with.
-        tokens: function of a block's output (batch, tokens, hidden_size).
-        block: function of a function, what the block does with its tokens, and the
-            tokens, to the block's output.
-        all_tokens: bool, whether blocks compute all tokens, also where the model goes
-            on with the first one alone.
-    """
-
+    # From float32 attention weights (batch, num_heads, queries, tokens) to those to
+    # go on with.
     attention: collections.abc.Callable = lambda weights: weights
+    # Of a block's output (batch, tokens, hidden_size).
     tokens: collections.abc.Callable = lambda tokens: None
+    # Of what a block does with its tokens, and the tokens, to the block's output.
     block: collections.abc.Callable = lambda encode, tokens: encode(tokens)
+    # Whether blocks compute all tokens also where the model needs the first alone.
     all_tokens: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class ForwardPass:
-    """How layers run.
-
-    Args:
-        watcher: `Watcher` or None.
-        class_token_blocks: frozenset of the `TransformerBlock`s that compute the class
-            token alone.
-        seeds: None, or dict of seed generators to iterators over the seeds that they
-            give instead of new ones.
-    """
+    """How layers run."""
 
     watcher: Watcher | None = None
+    # The `TransformerBlock`s that compute the class token alone.
     class_token_blocks: frozenset = frozenset()
+    # Seed generators to iterators over the seeds that they give instead of new ones.
     seeds: dict | None = None
 
 
@@ -64,15 +53,7 @@ def forward_pass():
 
 @contextlib.contextmanager
 def running(**changes):
-    """Within it layers run with changed fields of `ForwardPass`.
-
-    Example:
-
-    >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
-    >>> with running(class_token_blocks=frozenset({block})):
-    ...     tuple(block(keras.random.normal((2, 7, 192))).shape)
-    (2, 1, 192)
-    """
+    """Context in which layers run with changed fields of `ForwardPass`."""
     token = _current.set(dataclasses.replace(_current.get(), **changes))
     try:
         yield

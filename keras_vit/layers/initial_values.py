@@ -16,17 +16,10 @@ def initializer(values):
 
 @contextlib.contextmanager
 def left_out(are_to_follow=True):
-    """Within it layers are built without initial values, for a file's to follow.
+    """Context in which layers are built without initial values, for a file's to follow.
 
-    Drawing the random values of a model takes longer than reading its file.
-
-    Args:
-        are_to_follow: bool; False leaves all as it is.
-
-    Example:
-
-    >>> with left_out():
-    ...     tokens = keras.layers.Dense(3, kernel_initializer=initializer("zeros"))
+    Drawing the random values of a model takes longer than reading its file. False
+    leaves all as it is.
     """
     token = _left_out.set(are_to_follow or _left_out.get())
     try:

@@ -81,40 +81,24 @@ class Int8StdConv2D(_Int8Kernel, StdConv2D):
         return kernel
 
 
-class Int8Parts:
-    """A layer of layers, those of which that have int8 forms are of these."""
-
-    def part_class(self, kind):
-        return INT8_CLASSES.get(kind, kind)
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8SelfAttention(Int8Parts, SelfAttention):
-    """`SelfAttention` with int8 projections."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8MLP(Int8Parts, MLP):
-    """`MLP` of two int8 layers."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8TransformerBlock(Int8Parts, TransformerBlock):
-    """`TransformerBlock` with int8 attention and perceptron."""
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8ResidualUnit(Int8Parts, ResidualUnit):
-    """`ResidualUnit` of int8 convolutions."""
-
-
 # A layer's class -> its class with int8 kernels.
 INT8_CLASSES = {
     keras.layers.Dense: Int8Dense,
     PatchEncoder: Int8PatchEncoder,
     StdConv2D: Int8StdConv2D,
-    SelfAttention: Int8SelfAttention,
-    MLP: Int8MLP,
-    TransformerBlock: Int8TransformerBlock,
-    ResidualUnit: Int8ResidualUnit,
 }
+
+
+def int8_parts(kind, module=__name__):
+    """Returns the class of a layer of layers whose parts have int8 kernels."""
+    members = {"__module__": module, "part_classes": INT8_CLASSES}
+    form = type(f"Int8{kind.__name__}", (kind,), members)
+    INT8_CLASSES[kind] = keras.saving.register_keras_serializable("keras_vit")(form)
+    return INT8_CLASSES[kind]
+
+
+# Files of models name them by these.
+Int8SelfAttention = int8_parts(SelfAttention)
+Int8MLP = int8_parts(MLP)
+Int8TransformerBlock = int8_parts(TransformerBlock)
+Int8ResidualUnit = int8_parts(ResidualUnit)

@@ -16,7 +16,6 @@ class LayerNorm(Layer):
 
     Args:
         epsilon: float, added to the variance.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         tokens: float tensor (..., hidden_size).

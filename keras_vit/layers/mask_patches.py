@@ -10,26 +10,10 @@ from keras_vit.layers.base import Layer
 class MaskPatches(Layer):
     """Puts a learned [mask] embedding, or another patch's, in place of some patches'.
 
-    Args:
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
-    Call arguments:
-        tokens: float tensor (batch, patches, hidden_size), without a class token.
-        sources: int tensor (batch, patches), at each place the patch whose embedding
-            comes there: its own to stay as it is, `patches` for [mask].
-
-    Returns:
-        Float tensor (batch, patches, hidden_size).
-
-    Source:
-        Paper appendix B.1.2. How [mask] begins is not said there: N(0, 0.02), as the
-        position embeddings.
-
-    Example:
-
-    >>> sources = keras.ops.array([[0, 3, 1]])  # the second masked, the third a copy
-    >>> tuple(MaskPatches()(keras.ops.ones((1, 3, 192)), sources).shape)
-    (1, 3, 192)
+    Of `tokens` (batch, patches, hidden_size), without a class token, and `sources`, int
+    (batch, patches): at each place the patch whose embedding comes there, its own to
+    stay as it is, `patches` for [mask]. Paper appendix B.1.2, which does not say how
+    [mask] begins: as the position embeddings, N(0, 0.02).
     """
 
     def build(self, tokens_shape, sources_shape):
@@ -49,21 +33,7 @@ class MaskPatches(Layer):
 class TakeTokens(Layer):
     """Takes the tokens at some places of each sequence.
 
-    Args:
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
-
-    Call arguments:
-        tokens: float tensor (batch, tokens, hidden_size).
-        places: int tensor (batch, places).
-
-    Returns:
-        Float tensor (batch, places, hidden_size).
-
-    Example:
-
-    >>> places = keras.ops.array([[2, 0]])
-    >>> tuple(TakeTokens()(keras.ops.ones((1, 3, 192)), places).shape)
-    (1, 2, 192)
+    Of `tokens` (batch, tokens, hidden_size) and `places`, int (batch, places).
     """
 
     def call(self, tokens, places):

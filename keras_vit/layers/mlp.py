@@ -1,12 +1,50 @@
 """The two-layer perceptron of a transformer block."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_vit.layers.base import Composite
-from keras_vit.layers.gelu import ACTIVATIONS
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.remat import Dropout
+
+# 0.5 (1 + tanh(z)) is sigmoid(2 z), with z = sqrt(2 / pi) (x + 0.044715 x^3).
+_LINEAR = 2.0 * math.sqrt(2.0 / math.pi)
+_CUBIC = 0.044715 * _LINEAR
+
+
+def gelu(x, training=False):
+    """Returns the tanh form of GELU, as in `flax.linen.gelu` and the released models.
+
+    In training it has a gradient of its own on TensorFlow: that of the library keeps
+    more tensors of the size of `x`, the largest of a transformer, than the two needed.
+    """
+    if training and keras.backend.backend() == "tensorflow":
+        return _lean_gelu(x)
+    # TensorFlow's optimiser sorts operands by name, and finds a GELU to fuse with the
+    # product before it only if this name comes after that layer's, "expand".
+    with keras.name_scope("gelu"):
+        return ops.gelu(x, approximate=True)
+
+
+@ops.custom_gradient
+def _lean_gelu(x):
+    gate = ops.sigmoid(x * (_LINEAR + _CUBIC * ops.square(x)))
+    output = x * gate
+
+    def gradient(upstream):
+        slope = _LINEAR + 3.0 * _CUBIC * ops.square(x)
+        return upstream * (gate + output * (1.0 - gate) * slope)
+
+    return output, gradient
+
+
+# The second is the exact one, as in `torch.nn.GELU`, timm and transformers.
+ACTIVATIONS = {
+    "gelu_tanh": gelu,
+    "gelu": lambda x, training: ops.gelu(x, approximate=False),
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -16,9 +54,7 @@ class MLP(Composite):
     Args:
         mlp_dim: int, the size of the hidden layer.
         dropout_rate: float in [0, 1), after each of the two layers.
-        activation: `"gelu_tanh"`, which is what the released models compute, or
-            `"gelu"` for the exact one.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+        activation: `"gelu_tanh"` as released, or `"gelu"` for the exact one.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).

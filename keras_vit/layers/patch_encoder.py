@@ -5,20 +5,19 @@ from keras import ops
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.sizes import pair
+from zoo.network import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class PatchEncoder(Layer):
     """Cuts images into patches and projects each to a token.
 
-    A strided convolution whose windows do not overlap, computed as the matrix
-    product that it is. Patches are read row by row.
+    A strided convolution without overlap, computed as the matrix product that it is.
+    Patches are read row by row.
 
     Args:
         patch_size: int or (height, width) of a patch in pixels.
         hidden_size: int, the size of a token.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         images: float tensor (batch, height, width, channels); height and width are

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
-from keras_vit.layers.sizes import pair
+from zoo.network import pair
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -13,10 +13,8 @@ class AddPositionEmbs(Layer, Placed):
     """Adds a learned embedding to the token at each position.
 
     Args:
-        grid_size: None, int or (rows, columns) of the grid of patches. The layer
-            computes the same without it, but the embedding can be resized to another
-            image size only where its grid is known; None is a square grid.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+        grid_size: None, int or (rows, columns) of the grid of patches, for resizing
+            the embedding to another image size; None is a square grid.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size), a class token or none
@@ -63,12 +61,10 @@ class AddPositionEmbs2D(Layer, Placed):
     """Adds a learned embedding of the row and of the column of each patch.
 
     The first half of what is added to a patch is its column's embedding, the second
-    its row's. The class token, which the paper does not mention, has an embedding of
-    its own.
+    its row's. The class token has an embedding of its own.
 
     Args:
         grid_size: int or (rows, columns) of the grid of patches.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size), a class token or none

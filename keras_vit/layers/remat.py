@@ -17,42 +17,39 @@ class SeedGenerator(keras.random.SeedGenerator):
 class Dropout(Layer):
     """`keras.layers.Dropout` for what may be computed once more."""
 
-    def __init__(self, rate, **kwargs):
+    def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
         if not 0.0 <= rate < 1.0:
             raise ValueError(f"{self.name}: rate must be in [0, 1), got {rate}.")
         self.rate = rate
+        self.seed = seed
         if rate > 0.0:
-            self.seed_generator = SeedGenerator()
+            self.seed_generator = SeedGenerator(seed)
 
     def call(self, inputs, training=None):
         if not training or self.rate == 0.0:
             return inputs
+        return self.dropped(inputs)
+
+    def dropped(self, inputs):
+        """Returns inputs some of which are zeros, and the others larger by as much."""
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
 
 def rematerialized(function, uses):
-    """Returns a function that keeps its argument alone for the gradient.
+    """Returns a function of one tensor that keeps it alone for the gradient.
 
     What is random in it is the same when it is computed once more, and the same as
-    without remat: its seeds are drawn now.
-
-    Args:
-        function: of one tensor.
-        uses: dict of `Dropout` and `StochasticDepth` layers to int, how often
-            `function` calls each.
-
-    Example:
-
-    >>> dropout = Dropout(0.5)
-    >>> again = rematerialized(lambda x: dropout(x, training=True), {dropout: 1})
-    >>> tuple(again(keras.ops.ones((2, 3))).shape)
-    (2, 3)
+    without remat: its seeds are drawn now. `uses` has how often the function calls each
+    of its `Dropout` and `StochasticDepth` layers.
     """
+    # On PyTorch keras.random.dropout has no seed but PyTorch's own state, which is put
+    # back before something is computed once more.
+    without = {Dropout} if keras.backend.backend() == "torch" else {}
     seeds = {
         layer.seed_generator: [layer.seed_generator.next() for _ in range(count)]
         for layer, count in uses.items()
-        if layer.rate > 0.0 and not _winds_back(layer)
+        if layer.rate > 0.0 and type(layer) not in without
     }
 
     def with_these_seeds(inputs):
@@ -61,9 +58,3 @@ def rematerialized(function, uses):
             return function(inputs)
 
     return keras.remat(with_these_seeds)
-
-
-def _winds_back(layer):
-    # There keras.random.dropout has no seed but PyTorch's own state, and PyTorch puts
-    # that back before it computes something once more.
-    return isinstance(layer, Dropout) and keras.backend.backend() == "torch"

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Composite
-from keras_vit.layers.sizes import pair
 from keras_vit.layers.std_conv import StdConv2D
+from zoo.network import pair
 
 _EPSILONS = {"released": 1e-6, "timm": 1e-5, "bit": 1e-5}
 
@@ -21,17 +21,15 @@ class ResidualUnit(Composite):
         filters: int, of the bottleneck; the output has four times as many channels.
         strides: int or (vertical, horizontal).
         groups: int, of the group norms, 32 in the released models.
-        padding: of the convolutions, `"same"` as released or `"symmetric"`.
-        epsilons: `"released"` or `"timm"`, see `StdConv2D`; those of the group norms
-            are 1e-6 and 1e-5.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+        padding: see `StdConv2D`.
+        epsilons: see `StdConv2D`; that of the group norms is 1e-6 with `"released"`,
+            else 1e-5.
 
     Call arguments:
         features: float tensor (batch, height, width, channels).
 
     Returns:
-        Float tensor (batch, ceil(height / stride), ceil(width / stride),
-        4 * filters).
+        Float tensor (batch, ceil(height / stride), ceil(width / stride), 4 * filters).
 
     Source:
         Paper section 3.1 "Hybrid Architecture"; `block1/unit1`, ... in the released

@@ -12,8 +12,8 @@ _VARIANCE_EPSILONS = {"timm": 1e-8, "bit": 1e-10}
 class StdConv2D(keras.layers.Conv2D):
     """2-D convolution whose kernels are standardised before use.
 
-    Each filter is shifted and scaled to mean zero and deviation one over its window
-    and its input channels, in float32.
+    Each filter gets mean zero and deviation one over its window and its input channels,
+    in float32.
 
     Args:
         filters: int, the number of output channels.
@@ -25,7 +25,7 @@ class StdConv2D(keras.layers.Conv2D):
         kernel_initializer: as released by default.
         epsilons: `"released"` for (w - mean) / (std + 1e-5), `"timm"` for
             (w - mean) / sqrt(variance + 1e-8), or `"bit"` for the same with 1e-10.
-        **kwargs: the other arguments of `keras.layers.Conv2D`.
+        **kwargs: of `keras.layers.Conv2D`.
 
     Call arguments:
         inputs: float tensor (batch, height, width, channels).

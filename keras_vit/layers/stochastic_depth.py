@@ -3,12 +3,11 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Layer
-from keras_vit.layers.remat import SeedGenerator
+from keras_vit.layers.remat import Dropout
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class StochasticDepth(Layer):
+class StochasticDepth(Dropout):
     """Drops a residual branch for some of the examples of a training batch.
 
     What is kept is scaled by 1 / (1 - rate), so that nothing needs to change when the
@@ -17,7 +16,6 @@ class StochasticDepth(Layer):
     Args:
         rate: float in [0, 1), the probability that an example's branch is dropped.
         seed: int or None.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
 
     Call arguments:
         branch: float tensor (batch, ...).
@@ -38,18 +36,10 @@ class StochasticDepth(Layer):
     (2, 7, 192)
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
-        super().__init__(**kwargs)
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"{self.name}: rate must be in [0, 1), got {rate}.")
-        self.rate = rate
-        self.seed = seed
-        if rate > 0.0:
-            self.seed_generator = SeedGenerator(seed)
-
     def call(self, branch, training=None):
-        if not training or self.rate == 0.0:
-            return branch
+        return super().call(branch, training)
+
+    def dropped(self, branch):
         shape = (ops.shape(branch)[0],) + (1,) * (len(branch.shape) - 1)
         uniform = keras.random.uniform(shape, seed=self.seed_generator)
         kept = ops.cast(uniform >= self.rate, branch.dtype)

@@ -22,29 +22,20 @@ class TransformerBlock(Composite):
             the perceptron.
         attention_dropout_rate: float in [0, 1), of the attention weights.
         stochastic_depth_rate: float in [0, 1), of both branches.
-        activation: of the perceptron, `"gelu_tanh"` as released or `"gelu"`.
+        activation: see `MLP`.
         layer_norm_epsilon: float, added to the variance by both norms.
-        relative_positions: bool, of the attention, see `SelfAttention`.
-        grid_size: None, int or (rows, columns), likewise.
-        **kwargs: `name`, `dtype` and the other arguments of `keras.layers.Layer`.
+        relative_positions: see `SelfAttention`.
+        grid_size: see `SelfAttention`.
 
     Call arguments:
-        tokens: float tensor (batch, tokens, hidden_size).
+        tokens, return_attention_weights, class_token_only: see `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
-        return_attention_weights: bool.
-        class_token_only: bool, whether only the first token's output is computed.
         remat: bool, whether training keeps the block's input alone and computes the
-            rest once more for the gradient: less memory for a third more time. Dropout
-            and stochastic depth drop the same then, and the same as without it.
+            rest once more for the gradient: less memory for a third more time, and the
+            same gradients, whatever is dropped.
 
     Returns:
-        Float tensor (batch, queries, hidden_size), where queries is 1 with
-        `class_token_only`, else the number of tokens; with `return_attention_weights`
-        a pair of it and a float32 tensor (batch, num_heads, queries, tokens).
-
-    Raises:
-        ValueError: `num_heads` does not divide the size of a token, or a rate is
-            outside [0, 1).
+        See `SelfAttention`.
 
     Source:
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in the released

@@ -1,6 +1,7 @@
 """Checks of arguments, input and dtype policy for functions that make models."""
 
 import contextlib
+import difflib
 import functools
 import inspect
 
@@ -13,35 +14,27 @@ _ELSEWHERE = {
     "num_classes": "pass classes=",
     "pooling": "the features are always averaged over the image, so leave it out",
 }
-_POOLINGS = {
-    "avg": ': the mean over the patches is pooling="gap" here',
-    "max": ": take the maximum over the tokens that include_top=False, pooling=None "
-    "gives",
-}
 
 
 def takes_own_arguments(function):
-    """Makes a function name the argument to pass instead of another library's."""
+    """Makes a function name the argument to pass instead of one it does not have."""
     own = inspect.signature(function).parameters
+    takes_others = any(one.kind is one.VAR_KEYWORD for one in own.values())
 
     @functools.wraps(function)
     def checked(*args, **kwargs):
-        for name in kwargs.keys() & _ELSEWHERE.keys() - own.keys():
-            raise TypeError(
-                f"{checked.__name__}() takes no {name}: {_ELSEWHERE[name]}."
-            )
+        for name in kwargs.keys() - own.keys():
+            near = difflib.get_close_matches(name, own, n=1)
+            own_names = f"its arguments are {', '.join(own)}."
+            remedy = f"did you mean {near[0]}?" if near else own_names
+            if name in _ELSEWHERE:
+                remedy = f"{_ELSEWHERE[name]}."
+            elif takes_others:
+                continue
+            raise TypeError(f"{checked.__name__}() takes no {name}: {remedy}")
         return function(*args, **kwargs)
 
     return checked
-
-
-def check_pooling(pooling):
-    """Raises a `ValueError` unless there is such a pooling."""
-    if pooling not in ("token", "gap", None):
-        raise ValueError(
-            f'pooling must be "token", "gap" or None, got {pooling!r}'
-            f"{_POOLINGS.get(pooling, '')}."
-        )
 
 
 def check_without_head(**arguments):
@@ -56,31 +49,25 @@ def check_without_head(**arguments):
 
 @contextlib.contextmanager
 def dtype_policy(dtype):
-    """Context in which a dtype policy is the global one; None for no change.
-
-    Raises:
-        ValueError: it is not one of floats.
-    """
+    """Context with another global dtype policy, one of floats; None for no change."""
     before = keras.config.dtype_policy()
-    if dtype is not None:
-        keras.config.set_dtype_policy(_policy(dtype))
+    try:
+        policy = before if dtype is None else keras.dtype_policies.get(dtype)
+        fits = policy is before or (
+            "float" in policy.compute_dtype and policy.quantization_mode is None
+        )
+    except (ValueError, TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            'dtype must be a policy of floats such as "float32", "mixed_bfloat16" or '
+            f'"bfloat16", got {dtype!r}; int8 weights are keras_vit.quantize_weights.'
+        )
+    keras.config.set_dtype_policy(policy)
     try:
         yield
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def _policy(dtype):
-    try:
-        policy = keras.dtype_policies.get(dtype)
-        if "float" in policy.compute_dtype and policy.quantization_mode is None:
-            return policy
-    except (ValueError, TypeError, AttributeError):
-        pass
-    raise ValueError(
-        'dtype must be a policy of floats such as "float32", "mixed_bfloat16" or '
-        f'"bfloat16", got {dtype!r}; int8 weights are keras_vit.quantize_weights.'
-    )
 
 
 def head_dtype():

@@ -1,6 +1,7 @@
 """Copies of models for images of another size."""
 
 import keras
+import numpy as np
 
 import zoo
 from keras_vit.layers import (
@@ -10,13 +11,15 @@ from keras_vit.layers import (
     TransformerBlock,
     initial_values,
 )
-from keras_vit.layers.base import Composite, Placed
-from keras_vit.layers.sizes import pair
-from keras_vit.structure import grid_size, layers_of, what_fixes_size
+from keras_vit.layers.base import Placed, with_parts
+from keras_vit.models.arguments import takes_own_arguments
+from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
+from zoo.network import pair
 
 _POSITIONS = (AddPositionEmbs, AddPositionEmbs2D)
 
 
+@takes_own_arguments
 def at_image_size(model, image_size, position_embedding_method="released"):
     """Returns a model that computes the same for images of another size.
 
@@ -24,20 +27,19 @@ def at_image_size(model, image_size, position_embedding_method="released"):
 
     Args:
         model: a functional or sequential `keras.Model` of `keras_vit`, of its layers,
-            or with one of its models inside. It is not changed; its weights, LoRA's
-            too, are copied, and what is frozen in it is frozen in the copy.
+            or with one of its models inside. Weights, LoRA's too, and what is frozen
+            are copied.
         image_size: int or (height, width) in pixels.
-        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
-            `"lanczos3"`, see `zoo.resize`.
+        position_embedding_method: see `VisionTransformer`.
 
     Returns:
         A new `keras.Model` of the same kind and layers' names, not compiled.
 
     Raises:
-        ValueError: the model has relative positions, which belong to one number of
-            tokens; a layer resizes images to one size before they are cut into
-            patches; another layer has weights for one image size; the image cannot be
-            cut into whole patches; or the method is unknown.
+        ValueError: the image cannot be cut into whole patches; the model has relative
+            positions, which belong to one number of tokens, another layer with weights
+            for one image size, or one that resizes all images to one size before they
+            are cut into patches; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -49,7 +51,12 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     (None, 48, 64, 3)
     """
     image_size = pair(image_size, "image_size")
-    _check(model)
+    if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
+        raise ValueError(
+            f"at_image_size takes a functional or sequential model of one input, got "
+            f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
+            "variants, or one that wraps it."
+        )
     if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
         raise ValueError(
             f"The model {model.name} has relative positions, which belong to one "
@@ -61,28 +68,13 @@ def at_image_size(model, image_size, position_embedding_method="released"):
             "images one size whatever they were: call at_image_size with the model "
             "behind it, and put what comes back behind a layer of the new size."
         )
-    old_grid = grid_size(model)
-    copies = _Copies(model)
+    copies = _Copies(model, image_size)
     with initial_values.left_out():
         images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
-    copies.set_weights(old_grid, position_embedding_method)
+    copies.set_weights(grid_size(model), position_embedding_method)
     copies.freeze()
     return resized
-
-
-def _check(model):
-    if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
-        raise ValueError(
-            f"at_image_size takes a functional or sequential model of one input, got "
-            f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
-            "variants, or one that wraps it."
-        )
-
-
-def _input_like(model, shape):
-    [inputs] = model.inputs
-    return keras.Input(shape, dtype=inputs.dtype, name=inputs.name)
 
 
 def _takes_one_tensor(model):
@@ -90,11 +82,16 @@ def _takes_one_tensor(model):
     return len(getattr(model, "inputs", None) or ()) == 1
 
 
+def _input_like(model, shape):
+    [inputs] = model.inputs
+    return keras.Input(shape, dtype=inputs.dtype, name=inputs.name)
+
+
 class _Copies:
     """Copies of a model's layers, made as the graph reaches them."""
 
-    def __init__(self, model):
-        self.model = model
+    def __init__(self, model, image_size):
+        self.model, self.image_size = model, image_size
         self.grid = None
         self.copies = {}
 
@@ -103,19 +100,20 @@ class _Copies:
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
             for layer in model.layers:
-                given = copy.outputs[0] if copy.layers else images
-                copy.add(self.of_layer(layer, given))
+                copy.add(
+                    self.of_layer(layer, copy.outputs[0] if copy.layers else images)
+                )
             return copy
         return keras.models.clone_model(
             model,
             input_tensors=images,
             clone_function=lambda layer: layer,
-            call_function=lambda layer, *args, **kwargs: self.of_layer(
-                layer, *args, **kwargs
-            )(*args, **kwargs),
+            call_function=lambda layer, *args, **kwargs: self.of_layer(layer, *args)(
+                *args, **kwargs
+            ),
         )
 
-    def of_layer(self, layer, *args, **_):
+    def of_layer(self, layer, *args):
         """Returns the copy of a layer, made at its first call on some tensors."""
         if layer not in self.copies:
             self.copies[layer] = self._made(layer, *args)
@@ -132,21 +130,33 @@ class _Copies:
             return self.of_model(layer, _input_like(layer, args[0].shape[1:]))
         config = layer.get_config()
         if isinstance(layer, PatchEncoder):
-            sides = zip(args[0].shape[1:3], layer.patch_size, strict=True)
-            self.grid = tuple(side // patch for side, patch in sides)
+            self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
         placed = isinstance(layer, (Placed, TransformerBlock))
         if isinstance(layer, _POSITIONS) or (placed and config.get("grid_size")):
             config["grid_size"] = self.grid
         return type(layer).from_config(config)
 
-    def set_weights(self, old_grid, method):
-        """Gives the copies the weights of the originals, positions resized.
+    def _set_grid(self, counts):
+        self.grid = tuple(int(count) for count in counts)
+        if (counts != self.grid).any():
+            steps = patch_stride(self.model, self.image_size)
+            missing = np.maximum(counts.round(), 1) - counts
+            nearest = np.round(self.image_size + missing * steps).astype(int).tolist()
+            raise ValueError(
+                f"The model {self.model.name} cannot cut images of "
+                f"{_by(self.image_size)} into whole patches of {_by(steps)} pixels: "
+                f"pass image_size={tuple(nearest)}."
+            )
 
-        Raises:
-            ValueError: another layer has weights for one image size.
-        """
+    def set_weights(self, old_grid, method):
+        """Gives the copies the originals' weights, LoRA's too, positions resized."""
         for layer, copy in self._with_weights():
-            _enable_lora(layer, copy)
+            for part, other in zip(with_parts(layer), with_parts(copy), strict=True):
+                if getattr(part, "lora_enabled", False):
+                    if not other.lora_enabled:
+                        other.enable_lora(part.lora_rank)
+                    # Keras leaves it out of the layer's configuration.
+                    other.lora_alpha = part.lora_alpha
             weights = layer.get_weights()
             if isinstance(layer, _POSITIONS):
                 weights = [
@@ -177,7 +187,7 @@ class _Copies:
             if isinstance(layer, keras.Model):
                 copy.trainable = layer.trainable
         for layer, copy in self._with_weights():
-            for part, other in _parts(layer, copy):
+            for part, other in zip(with_parts(layer), with_parts(copy), strict=True):
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
@@ -188,29 +198,15 @@ def _as_float(value):
     return value if value.dtype.kind == "f" else value.astype("float32")
 
 
-def _parts(layer, copy):
-    """Pairs of a layer and its copy, and of the layers inside them."""
-    pairs = [(layer, copy)]
-    if isinstance(layer, Composite):
-        parts = [part for _, _, part in layer.all_parts()]
-        pairs += zip(parts, (part for _, _, part in copy.all_parts()), strict=True)
-    return pairs
-
-
-def _enable_lora(layer, copy):
-    """Gives the dense layers of a copy LoRA's products where the original has them."""
-    for part, other in _parts(layer, copy):
-        if getattr(part, "lora_enabled", False):
-            if not other.lora_enabled:
-                other.enable_lora(part.lora_rank)
-            # Keras leaves it out of the layer's configuration.
-            other.lora_alpha = part.lora_alpha
+def _by(sides):
+    return "x".join(f"{side:g}" for side in sides)
 
 
 def _rows(embedding, old_grid, new_grid, method):
     """Resizes one embedding per row (rows, 1, size)."""
-    lines = embedding[None, :, 0]
-    return zoo.resize(lines, (old_grid[0], 1), (new_grid[0], 1), method)[0][:, None]
+    lines = embedding.swapaxes(0, 1)
+    found = zoo.resize(lines, (old_grid[0], 1), (new_grid[0], 1), method)
+    return found.swapaxes(0, 1)
 
 
 def _columns(embedding, old_grid, new_grid, method):

@@ -7,27 +7,10 @@ from keras_vit.layers.residual_unit import group_norm
 
 
 def resnet(images, stages, width, padding="same", epsilons="released"):
-    """Applies the hybrids' ResNet as layers of a functional model.
+    """Applies the hybrids' ResNet (paper section 3.1) as layers of a functional model.
 
-    Args:
-        images: Keras tensor (batch, height, width, channels).
-        stages: sequence of ints, bottleneck units per stage; may be empty.
-        width: int, channels of the root convolution.
-        padding: `"same"` or `"symmetric"`, of convolutions and pooling.
-        epsilons: `"released"` or `"timm"`, see `StdConv2D` and `ResidualUnit`.
-
-    Returns:
-        Keras tensor (batch, rows, columns, features).
-
-    Source:
-        Paper section 3.1 "Hybrid Architecture"; `conv_root` and `block1/unit1`, ... in
-        the released files.
-
-    Example:
-
-    >>> images = keras.Input((64, 64, 3))
-    >>> resnet(images, stages=(2, 2), width=64).shape
-    (None, 8, 8, 512)
+    `stages` has the bottleneck units of each stage and may be empty, `width` is of the
+    root convolution; padding and epsilons are those of `StdConv2D` and `ResidualUnit`.
     """
     features = StdConv2D(
         width, 7, strides=2, padding=padding, epsilons=epsilons, name="conv_root"

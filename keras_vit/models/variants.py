@@ -82,11 +82,7 @@ def _default(
     head_bias_init=0.0,
     **_,
 ):
-    """Returns the release that is the default, and whether its head is made anew.
-
-    Raises:
-        ValueError: no release fits; raised before one is downloaded.
-    """
+    """Returns the release that is the default, and whether its head is made anew."""
     whole = zoo.find(variant, zoo.default_classifier(variant))
     base = zoo.find(variant, zoo.default_release(variant))
     pre_logits = f"representation_size={representation_size!r}"

@@ -5,20 +5,9 @@ import functools
 import keras
 
 import zoo
-from keras_vit.layers import (
-    AddPositionEmbs,
-    AddPositionEmbs2D,
-    ClassToken,
-    ClassTokenPooling,
-    LayerNorm,
-    PatchEncoder,
-    PatchPooling,
-    TransformerBlock,
-    initial_values,
-)
-from keras_vit.layers.sizes import pair, positive_int
+from keras_vit import layers
+from keras_vit.layers import initial_values
 from keras_vit.models.arguments import (
-    check_pooling,
     check_without_head,
     dtype_policy,
     head_dtype,
@@ -27,19 +16,24 @@ from keras_vit.models.arguments import (
 )
 from keras_vit.models.resnet import resnet
 from keras_vit.weights.loading import assign, read_weights
+from zoo.network import pair, positive_int
 from zoo.position_embedding import METHODS
 
 VARIANTS = zoo.ARCHITECTURES
 # By the kind of pooling, and whether there are tokens before those of the patches.
 _POOLINGS = {
-    ("token", True): ClassTokenPooling,
-    ("gap", True): PatchPooling,
+    ("token", True): layers.ClassTokenPooling,
+    ("gap", True): layers.PatchPooling,
     ("gap", False): functools.partial(
         keras.layers.GlobalAveragePooling1D, data_format="channels_last"
     ),
 }
-# The layers after the blocks, in their order.
-_ENDING = ("encoder_norm", "pooling", "pre_logits", "head")
+# Of Keras and timm, with what is here instead.
+_OTHER_POOLINGS = {
+    "avg": ': the mean over the patches is pooling="gap" here',
+    "max": ": take the maximum over the tokens that include_top=False, pooling=None "
+    "gives",
+}
 
 
 @takes_own_arguments
@@ -69,9 +63,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         config: `ViTConfig`, or the name of a released variant such as `"ViT-B_16"`.
         weights: None for random ones, the name of a release of the variant such as
             `"imagenet21k"`, the path or URL of a file that `zoo.read` reads (released,
-            timm, transformers, keras-hub), or a `zoo.Checkpoint`. `zoo.locate` says
-            which of them a text is. The model computes what the source of the file
-            does.
+            timm, transformers, keras-hub), or a `zoo.Checkpoint`; see `zoo.locate`.
+            The model computes what the source of the file does.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
             without a file. Position embeddings are resized to it.
@@ -83,23 +76,19 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             patches, None for all tokens. With `"gap"` there is a class token where the
             file has one; the file's head, which was trained on it, is then refused.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
-        representation_size: int, the size of the tanh layer before the head. By
-            default there is one where a whole file with one is loaded, head included;
-            with a new head only if asked for.
+        representation_size: int, the size of the tanh layer before the head; by default
+            that of the file where its head is loaded, else there is none.
         head_bias_init: float, of the biases of a new head. AugReg pre-trains with a
-            sigmoid from -10 on ImageNet-21k and -6.9 on ImageNet, where a class is
-            unlikely at first.
+            sigmoid from -10 on ImageNet-21k and -6.9 on ImageNet.
         dropout_rate: float in [0, 1).
         stochastic_depth_rate: float in [0, 1), of the last block, falling linearly to
             0 at the first.
-        remat: bool, whether training keeps only what goes into each block and computes
-            the rest once more for the gradient: less memory for a third more time, and
-            the same gradients, whatever is dropped.
+        remat: bool, whether training takes less memory and a third more time, see
+            `TransformerBlock`.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
             `"lanczos3"`, see `zoo.resize`.
-        channels: int, of the images. With weights 3; or 1, but not for hybrids: then
-            the patch embedding is summed over red, green and blue, which equals
-            repeating the gray value.
+        channels: int, of the images. With weights 3; or 1, but not for hybrids, which
+            equals giving the gray value three times.
         dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
             default the global one, which stays as it is. The head is in float32, and
             in float64 with `"float64"`.
@@ -114,9 +103,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     Raises:
         ValueError: an argument does not fit the others or the file.
         TypeError: an argument is unknown.
-        zoo.CatalogError: no such release of this variant.
+        zoo.CatalogError, zoo.StoreError: there is no such release or file.
         zoo.CheckpointError: the file is not a whole checkpoint.
-        zoo.StoreError: the file is not available.
 
     Source:
         Paper section 3.1; the released `.npz` files. Other sources: `zoo.read`.
@@ -137,7 +125,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 "or pass a ViTConfig."
             )
         config = VARIANTS[variant]
-    check_pooling(pooling)
+    if pooling not in ("token", "gap", None):
+        raise ValueError(
+            f'pooling must be "token", "gap" or None, got {pooling!r}'
+            f"{_OTHER_POOLINGS.get(pooling, '')}."
+        )
     if not include_top:
         check_without_head(
             classes=classes,
@@ -163,7 +155,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
-    name = name or _layer_name(variant or "vision_transformer")
+    own_name = (variant or "vision_transformer").lower()
+    name = name or own_name.replace("+", "_").replace("-", "_")
 
     checkpoint = None
     class_token = pooling != "gap"
@@ -176,7 +169,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if pooling != "token":
             class_token = checkpoint.class_token
         if image_size is None:
-            image_size = _image_size(checkpoint, config)
+            if checkpoint.grid_size is None:
+                raise ValueError(
+                    f"{path} has {checkpoint.num_positions} positions, which is not "
+                    "a square grid: pass the image_size=(height, width) it was trained "
+                    "at."
+                )
+            sides = zip(checkpoint.grid_size, config.stride, strict=True)
+            image_size = tuple(side * stride for side, stride in sides)
         if include_top and classes is None:
             classes = checkpoint.classes
             if classes is None:
@@ -198,10 +198,22 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
 
     with dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
         images = images_input(image_size, channels)
-        tokens = _patches(images, config)
+        features = images
+        if config.is_hybrid:
+            features = resnet(
+                images,
+                config.resnet_stages,
+                config.resnet_width,
+                config.resnet_padding,
+                config.resnet_epsilons,
+            )
+        patches = layers.PatchEncoder(
+            config.patch_size, config.hidden_size, name="embedding"
+        )
+        tokens = patches(features)
         if class_token:
-            tokens = ClassToken(name="class_token")(tokens)
-        at_stem, at_blocks = _positions(config, grid_size)
+            tokens = layers.ClassToken(name="class_token")(tokens)
+        at_stem, *at_blocks = _positions(config, grid_size)
         if at_stem is not None:
             tokens = at_stem(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
@@ -210,7 +222,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             if positions is not None:
                 tokens = positions(tokens)
             depth = index / max(config.num_layers - 1, 1)
-            tokens = TransformerBlock(
+            tokens = layers.TransformerBlock(
                 num_heads=config.num_heads,
                 mlp_dim=config.mlp_dim,
                 dropout_rate=dropout_rate,
@@ -221,88 +233,84 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 grid_size=grid_size if relative else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
-        ending = {
-            "encoder_norm": LayerNorm(config.layer_norm_epsilon, name="encoder_norm")
-        }
+        tokens = layers.LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(
+            tokens
+        )
         if pooling is not None:
-            ending["pooling"] = _POOLINGS[pooling, class_token](name="pooling")
+            tokens = _POOLINGS[pooling, class_token](name="pooling")(tokens)
         if representation_size is not None:
-            ending["pre_logits"] = keras.layers.Dense(
+            tokens = keras.layers.Dense(
                 representation_size,
                 activation="tanh",
                 kernel_initializer="lecun_normal",
                 name="pre_logits",
-            )
+            )(tokens)
         if include_top:
-            ending["head"] = keras.layers.Dense(
+            tokens = keras.layers.Dense(
                 1000 if classes is None else classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
                 dtype=head_dtype(),
                 name="head",
-            )
-        for part in _ENDING:
-            tokens = ending[part](tokens) if part in ending else tokens
+            )(tokens)
         model = keras.Model(images, tokens, name=name)
 
     if checkpoint is not None:
-        assign(
-            model,
-            checkpoint,
-            new_head=new_head,
-            position_embedding_method=position_embedding_method,
-        )
+        method = position_embedding_method
+        assign(model, checkpoint, new_head=new_head, position_embedding_method=method)
     return model
 
 
-def _image_size(checkpoint, config):
-    """The (height, width) in pixels that a checkpoint was trained at."""
-    if checkpoint.grid_size is None:
-        raise ValueError(
-            f"{checkpoint.path} has {checkpoint.num_positions} positions, which is not "
-            "a square grid: pass the image_size=(height, width) it was trained at."
-        )
-    sides = zip(checkpoint.grid_size, config.stride, strict=True)
-    return tuple(side * stride for side, stride in sides)
+def load_model(weights, **options):
+    """Returns the model that some weights are of, whatever its architecture.
 
+    Args:
+        weights: whatever `zoo.locate` finds: a handle such as `"vit-b16/sam"`, the
+            name or folder of a published model, `"hf://org/name"`, the path or URL of
+            a file; or a `zoo.Checkpoint`.
+        **options: of `VisionTransformer`, such as `classes` or `image_size`. Pooling
+            and channels are by default those of the weights.
 
-def _patches(images, config):
-    """The embedded patches of images, in a hybrid of its ResNet's features."""
-    if config.is_hybrid:
-        images = resnet(
-            images,
-            config.resnet_stages,
-            config.resnet_width,
-            config.resnet_padding,
-            config.resnet_epsilons,
-        )
-    return PatchEncoder(config.patch_size, config.hidden_size, name="embedding")(images)
+    Returns:
+        A functional `keras.Model`; see `VisionTransformer`, also for the errors raised.
+
+    Source:
+        The sizes of the arrays, and what else `zoo.read` knows of a file.
+
+    Example:
+
+    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+    ...                    patch_size=8)
+    >>> tiny = VisionTransformer(config, image_size=32, classes=10)
+    >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
+    (None, 5)
+    """
+    checkpoint = read_weights(weights)
+    found = {
+        "pooling": "token" if checkpoint.class_token else "gap",
+        "channels": checkpoint.channels,
+    }
+    return VisionTransformer(zoo.ViTConfig(), checkpoint, **{**found, **options})
 
 
 def _positions(config, grid_size):
-    """The layer that adds positions at the stem, and those before each block, or None.
+    """The layers that add positions at the stem and before each block, or None.
 
     Only what released files hold has the name `keras_vit.weights` knows it by.
     """
+    kinds = {"learned": layers.AddPositionEmbs, "2d": layers.AddPositionEmbs2D}
+    layer = kinds.get(config.position_embedding)
     nowhere = [None] * config.num_layers
-    kinds = {"learned": AddPositionEmbs, "2d": AddPositionEmbs2D}
-    if config.position_embedding not in kinds:
-        return None, nowhere
-    layer = kinds[config.position_embedding]
+    if layer is None:
+        return [None, *nowhere]
     if config.position_embedding_at == "stem":
         name = "position_embedding"
         if not config.has_released_positions:
             name = f"{name}_{config.position_embedding}"
-        return layer(grid_size, name=name), nowhere
+        return [layer(grid_size, name=name), *nowhere]
     if config.position_embedding_at == "every_layer_shared":
         shared = layer(grid_size, name="shared_position_embedding")
-        return None, [shared] * config.num_layers
-    return None, [
-        layer(grid_size, name=f"position_embedding_{index}")
-        for index in range(config.num_layers)
-    ]
-
-
-def _layer_name(variant):
-    return variant.lower().replace("+", "_").replace("-", "_")
+        return [None, *[shared] * config.num_layers]
+    names = [f"position_embedding_{index}" for index in range(config.num_layers)]
+    return [None, *(layer(grid_size, name=name) for name in names)]

@@ -1,5 +1,6 @@
 """Reading released arrays and assigning them to a model's variables."""
 
+import inspect
 import math
 import warnings
 
@@ -8,31 +9,27 @@ import numpy as np
 import zoo
 from keras_vit.layers import PatchPooling
 from keras_vit.structure import layers_of
-from keras_vit.weights.callers import stacklevel
-from keras_vit.weights.fitting import changed_arrays
 from keras_vit.weights.model_arrays import PLACES, computed, released_variables
 from zoo.network import SIZES
-from zoo.released_names import CLASS_TOKEN, HEAD_ARRAYS, HEADS, PRE_LOGITS_ARRAYS
+from zoo.released_names import (
+    CLASS_TOKEN,
+    EMBEDDING_ARRAYS,
+    HEAD_ARRAYS,
+    HEADS,
+    POSITION_EMBEDDING,
+    PRE_LOGITS_ARRAYS,
+)
 
+_KERNEL, _BIAS = EMBEDDING_ARRAYS
 # Of the original files, whose heads are zeros.
 _IMAGENET21K_CLASSES = 21843
 
 
 def read_weights(weights, variant=None, num_heads=None):
-    """Reads what the `weights=` of a model names.
+    """Returns the `zoo.Checkpoint` that the `weights=` of a model names.
 
-    Args:
-        weights: the name of a release of the variant, whatever `zoo.locate` finds, or
-            a `zoo.Checkpoint`. `zoo.locate` says which of them a text is.
-        variant: str, the variant's name, or None where there are no releases.
-        num_heads: int, the model's, for files that do not tell theirs.
-
-    Returns:
-        `zoo.Checkpoint`.
-
-    Raises:
-        zoo.CatalogError: there is no such release, or model.
-        zoo.StoreError: the file is not available.
+    A text is what `zoo.locate` says, the name of a release only with a variant.
+    `num_heads` is of the model, for files that do not state theirs.
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
@@ -54,24 +51,20 @@ def load_released_weights(
 
     Args:
         model: a model of `VisionTransformer` or one of the variants.
-        source: the name of a release of the model's variant, a path, a URL or another
-            text that `zoo.locate` takes, or a `zoo.Checkpoint`.
+        source: the `weights` of `VisionTransformer`.
         variant: str, such as `"ViT-B_16"`, that the name of a release goes with; by
             default the one that has the model's sizes.
         new_head: bool, leave the file's head out even if it fits.
-        position_embedding_method: see `zoo.resize`.
+        position_embedding_method: see `VisionTransformer`.
 
     Returns:
         The model.
 
     Raises:
-        ValueError: the model is not a whole one of ours, or has LoRA's or int8
-            weights.
-        zoo.CatalogError: no such release.
+        ValueError: the model is not a whole one of ours, or has LoRA's or int8 weights.
         zoo.CheckpointError: the file is not a whole checkpoint, does not fit the model,
-            or its source computes something else; lists what differs, and no variable
-            is changed.
-        zoo.StoreError: the file is not available.
+            or its source computes something else; no variable is changed.
+        zoo.CatalogError, zoo.StoreError: there is no such release or file.
 
     Source:
         `checkpoint.load_pretrained` of the released code.
@@ -97,13 +90,7 @@ def load_released_weights(
 
 
 def assign(model, checkpoint, *, new_head, position_embedding_method):
-    """Assigns a checkpoint's arrays to a model's variables, see the loader above.
-
-    Raises:
-        ValueError: the model is not a whole one of ours, or has LoRA's products.
-        zoo.CheckpointError: the file does not fit the model; no variable is changed
-            then.
-    """
+    """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
     targets = released_variables(model)
     PLACES.check_loadable(model)
     own = _in_model(model, targets)
@@ -130,7 +117,7 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
 
     grid_size = model.get_layer("position_embedding").grid_size
     shapes = {key: shape for key, (_, shape) in targets.items()}
-    fitted = changed_arrays(checkpoint, shapes, grid_size, position_embedding_method)
+    fitted = _fitted(checkpoint, shapes, grid_size, position_embedding_method)
     found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
         f"{key} {found[key]} (the model has {shape})"
@@ -149,20 +136,32 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         array = fitted[key] if key in fitted else checkpoint.arrays[key]
         variable.assign(array.reshape(variable.shape))
     if not new_head and checkpoint.zero_head:
-        remedies = (
-            "classes=K for a new head to fine-tune, include_top=False for features"
-        )
-        variant = _variant(checkpoint.config)
-        releases = () if variant is None else zoo.releases(variant)
-        is_original = checkpoint.classes == _IMAGENET21K_CLASSES
-        if is_original and "augreg-imagenet21k" in releases:
-            remedies += ', or weights="augreg-imagenet21k" for ImageNet-21k logits'
-        warnings.warn(
-            f"The head in {checkpoint.path} is all zeros, as new heads and those of "
-            "the original ImageNet-21k files are, and so will be the logits: pass "
-            f"{remedies}.",
-            stacklevel=stacklevel(),
-        )
+        _warn_of_zeros(checkpoint)
+
+
+def _warn_of_zeros(checkpoint):
+    remedies = "classes=K for a new head to fine-tune, include_top=False for features"
+    variant = _variant(checkpoint.config)
+    releases = () if variant is None else zoo.releases(variant)
+    is_original = checkpoint.classes == _IMAGENET21K_CLASSES
+    if is_original and "augreg-imagenet21k" in releases:
+        remedies += ', or weights="augreg-imagenet21k" for ImageNet-21k logits'
+    warnings.warn(
+        f"The head in {checkpoint.path} is all zeros, as new heads and those of the "
+        "original ImageNet-21k files are, and so will be the logits: pass "
+        f"{remedies}.",
+        stacklevel=stacklevel(),
+    )
+
+
+def stacklevel():
+    """Returns the `stacklevel` of `warnings.warn` that shows the user's own line."""
+    frame, level = inspect.currentframe().f_back, 1
+    # The baselines of train warn of weights as well.
+    ours = ("keras_vit.", "train.")
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(ours):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _check_same(checkpoint, config, computed):
@@ -195,7 +194,7 @@ def _in_model(model, targets):
 
 
 def _variant(config):
-    """Returns the released variant of a model's sizes, or None."""
+    # The released one of these sizes, or None.
     rows = zoo.ARCHITECTURES.items()
     return next((name for name, row in rows if row.sizes == config.sizes), None)
 
@@ -224,3 +223,52 @@ def _check_keys(checkpoint, targets, names):
         f"{', '.join(left_over) or 'nothing'}. Remedy: "
         f"{'; '.join(remedies) or 'choose the ViTConfig of the file'}."
     )
+
+
+def _fitted(checkpoint, shapes, grid_size, method):
+    """Returns {released name: array} of those that a model does not take as they are.
+
+    `shapes` are of the model's arrays under these names, `grid_size` of its patches.
+    """
+    embedding = checkpoint.arrays[POSITION_EMBEDDING]
+    old_grid = checkpoint.grid_size
+    if old_grid is None:
+        if checkpoint.num_positions != math.prod(grid_size):
+            raise zoo.CheckpointError(
+                f"{checkpoint.path} has {checkpoint.num_positions} positions, which is "
+                "no square grid, and so can only be loaded at the image size it was "
+                f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
+            )
+        old_grid = grid_size
+    prefix = checkpoint.num_prefix_tokens
+    table = zoo.resize(embedding, old_grid, grid_size, method, prefix)
+    fitted = {POSITION_EMBEDDING: table}
+    if not checkpoint.semantics.takes_unit_range:
+        fitted |= _taking_unit_range(checkpoint)
+    if shapes[_KERNEL][2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
+        # Gray images: as if their one channel were given three times.
+        kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
+        fitted[_KERNEL] = kernel.sum(axis=2, keepdims=True)
+    return fitted
+
+
+def _taking_unit_range(checkpoint):
+    """The patch embedding for images in [-1, 1] instead of the file's."""
+    semantics, path = checkpoint.semantics, checkpoint.path
+    inputs = f"images with mean {semantics.input_mean} and std {semantics.input_std}"
+    if checkpoint.resnet_stages is not None:
+        raise zoo.CheckpointError(
+            f"{path} takes {inputs}, which a hybrid cannot be changed to take as "
+            "[-1, 1], since it standardises its kernels: pass zoo.read(path, "
+            "semantics=...) with 0.5 for both as the weights, and normalise the images "
+            "as the file wants them."
+        )
+    kernel = checkpoint.arrays[_KERNEL].astype("float64")
+    if kernel.shape[2] != len(semantics.input_mean):
+        raise zoo.CheckpointError(
+            f"{path} takes {inputs}, but {kernel.shape[2]} channels."
+        )
+    mean = np.array(semantics.input_mean)[:, None]
+    kernel = kernel / np.array(semantics.input_std)[:, None]
+    bias = checkpoint.arrays[_BIAS] + (kernel * (0.5 - mean)).sum(axis=(0, 1, 2))
+    return {_KERNEL: (kernel / 2).astype("float32"), _BIAS: bias.astype("float32")}

@@ -5,6 +5,7 @@ from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
 
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
+_ATTENTION = "MultiHeadDotProductAttention_1"
 
 
 def _rename(released_module, attribute, parameters):
@@ -20,11 +21,11 @@ _LAYERS = {
     r"conv_root": {"conv_root/kernel": "kernel"},
     r"gn_root": _rename("gn_root", "", _NORM),
     r"resnet_stage_(\d+)_unit_(\d+)": {
-        key: place
+        f"block{{}}/unit{{}}/{key}": place
         for part in ("1", "2", "3", "_proj")
         for key, place in {
-            f"block{{}}/unit{{}}/conv{part}/kernel": f"conv{part}.kernel",
-            **_rename(f"block{{}}/unit{{}}/gn{part}", f"gn{part}", _NORM),
+            f"conv{part}/kernel": f"conv{part}.kernel",
+            **_rename(f"gn{part}", f"gn{part}", _NORM),
         }.items()
     },
     r"embedding": _rename("embedding", "", _DENSE),
@@ -34,15 +35,10 @@ _LAYERS = {
         f"Transformer/encoderblock_{{}}/{key}": place
         for key, place in {
             **_rename("LayerNorm_0", "attention_norm", _NORM),
-            **{
-                key: place
-                for part in ("query", "key", "value", "out")
-                for key, place in _rename(
-                    f"MultiHeadDotProductAttention_1/{part}",
-                    f"attention.{part}",
-                    _DENSE,
-                ).items()
-            },
+            **_rename(f"{_ATTENTION}/query", "attention.query", _DENSE),
+            **_rename(f"{_ATTENTION}/key", "attention.key", _DENSE),
+            **_rename(f"{_ATTENTION}/value", "attention.value", _DENSE),
+            **_rename(f"{_ATTENTION}/out", "attention.out", _DENSE),
             **_rename("LayerNorm_2", "mlp_norm", _NORM),
             **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
             **_rename("MlpBlock_3/Dense_1", "mlp.project", _DENSE),
@@ -56,14 +52,12 @@ _LAYERS = {
 
 def _released_shape(key, shape, layer):
     # Heads have an axis of their own in the released attention.
-    if "MultiHeadDotProductAttention" not in key:
+    if _ATTENTION not in key or key.endswith("out/bias"):
         return shape
     heads = layer.attention.num_heads
     head_size = shape[-1] // heads
     if key.endswith("out/kernel"):
         return (heads, head_size, shape[-1])
-    if key.endswith("out/bias"):
-        return shape
     return (*shape[:-1], heads, head_size)
 
 
@@ -76,11 +70,7 @@ PLACES = ReleasedPlaces(
 
 
 def released_variables(model):
-    """Returns {released key: (variable, released shape)} of a model.
-
-    Raises:
-        ValueError: the model is not a whole one of ours.
-    """
+    """Returns {released key: (variable, released shape)} of a whole model of ours."""
     found = PLACES.variables(model)
     if POSITION_EMBEDDING not in found:
         raise ValueError(
@@ -93,11 +83,7 @@ def released_variables(model):
 
 
 def saved_variables(model):
-    """Returns the same as `released_variables`, once it is all weights of the model.
-
-    Raises:
-        ValueError: the model is not a whole one of ours, or has weights besides.
-    """
+    """Returns the `released_variables` of a model that has no weights besides."""
     found = released_variables(model)
     PLACES.check_accounted(model)
     return found

@@ -1,12 +1,14 @@
-"""Models with int8 weights."""
+"""Quantization of weights to int8."""
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.layers import StdConv2D
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import with_parts
 from keras_vit.layers.int8 import INT8_CLASSES
+
+_MAKERS = "keras_vit.VisionTransformer or one of the variants"
 
 
 def quantize_weights(model):
@@ -14,14 +16,12 @@ def quantize_weights(model):
 
     Each output channel of a kernel is divided by its largest magnitude / 127 and
     rounded. The model computes in its dtype policy as before, with kernels of the
-    rounded values times these scales: only weights are quantised, no activations. All
-    else stays as it is: biases, norms, position embeddings, the class token. The
-    standardised convolutions of hybrids keep what standardising gives, which is then
-    not computed again.
+    rounded values times these scales. Activations, biases, norms, position embeddings
+    and the class token stay as they are. The standardised convolutions of hybrids keep
+    their standardised kernels.
 
-    `keras.Model.save` and `keras.saving.load_model` (after `import keras_vit`) keep
-    such a model, files of released names do not. Its kernels are not trainable:
-    fine-tune before, with `model` itself.
+    `keras.Model.save` keeps such a model, files of released names do not. Its kernels
+    are not trainable: fine-tune before, with `model` itself.
 
     Args:
         model: a functional `keras.Model`: one of ours, or one with layers of ours or
@@ -31,15 +31,13 @@ def quantize_weights(model):
         A new functional `keras.Model` of the same layers' names, not compiled.
 
     Raises:
-        ValueError: the model is not functional, has no kernels to quantise, has
-            quantised ones already or LoRA's that are not merged, or a kernel is not
-            finite.
+        ValueError: the model is not functional, has no kernels, int8 ones or LoRA's
+            that are not merged, or a kernel is not finite.
 
     Source:
         Symmetric quantisation per channel: Krishnamoorthi, arXiv 1806.08342, section
         3.1. Keras's own `Model.quantize` rounds activations too, leaves convolutions
-        and the patch embedding as they are, and writes files that cannot be loaded
-        (keras issue 21378).
+        and the patch embedding, and writes files that do not load (keras issue 21378).
 
     Example:
 
@@ -50,14 +48,26 @@ def quantize_weights(model):
     >>> keras.saving.load_model("int8.keras").output_shape
     (None, 10)
     """
-    _check(model)
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError(
+            f"{model!r} is not a functional model: pass one made by {_MAKERS}."
+        )
+    if is_quantized(model):
+        raise ValueError(
+            f"Model {model.name!r} has int8 weights already: pass the float model."
+        )
+    if any(weight.name.startswith("lora_kernel") for weight in model.weights):
+        raise ValueError(
+            f"Model {model.name!r} has LoRA's kernels beside its own: save it with "
+            "Model.save, which merges them, and pass the model loaded from there."
+        )
     quantized = keras.models.clone_model(
         model, clone_function=_quantized, recursive=True
     )
     if not is_quantized(quantized):
         raise ValueError(
             f"Model {model.name!r} has no kernels to quantise: pass a model made by "
-            "keras_vit.VisionTransformer or one of the variants."
+            f"{_MAKERS}."
         )
     _copy_weights(model, quantized)
     return quantized
@@ -69,21 +79,10 @@ def is_quantized(model):
 
 
 def int8_and_scale(kernel):
-    """Rounds a kernel to int8.
+    """Rounds a kernel to int8 in [-127, 127], with a float32 scale per channel.
 
-    Args:
-        kernel: float array (..., output channels).
-
-    Returns:
-        Tuple of an int8 array of the same shape, in [-127, 127], and a float32 array
-        (output channels,), positive. Their product is the kernel to half a scale; a
-        channel of zeros is kept exactly.
-
-    Example:
-
-    >>> int8_and_scale(np.array([[1.0, 0.0], [-2.54, 0.0]]))
-    (array([[  50,    0],
-           [-127,    0]], dtype=int8), array([0.02, 1.  ], dtype=float32))
+    Channels are last. The product of both is the kernel to half a scale; a channel of
+    zeros is kept exactly.
     """
     kernel = np.asarray(kernel, "float64")
     largest = np.abs(kernel).max(axis=tuple(range(kernel.ndim - 1)))
@@ -92,23 +91,6 @@ def int8_and_scale(kernel):
     scale[scale < np.finfo("float32").tiny] = 1
     rounded = np.rint(kernel / scale)
     return np.clip(rounded, -127, 127).astype("int8"), scale
-
-
-def _check(model):
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
-        raise ValueError(
-            f"{model!r} is no functional model: pass one made by "
-            "keras_vit.VisionTransformer or one of the variants."
-        )
-    if is_quantized(model):
-        raise ValueError(
-            f"Model {model.name!r} has int8 weights already: pass the float model."
-        )
-    if any(weight.name.startswith("lora_kernel") for weight in model.weights):
-        raise ValueError(
-            f"Model {model.name!r} has LoRA's kernels beside its own: save it with "
-            "Model.save, which merges them, and pass the model loaded from there."
-        )
 
 
 def _quantized(layer):
@@ -125,18 +107,13 @@ def _copy_weights(model, quantized):
         if isinstance(layer, keras.Model):
             _copy_weights(layer, copy)
         elif type(layer) in INT8_CLASSES:
-            for source, target in zip(_parts(layer), _parts(copy), strict=True):
+            for source, target in zip(with_parts(layer), with_parts(copy), strict=True):
                 if hasattr(target, "assign_int8"):
                     target.assign_int8(*int8_and_scale(_kernel(source)))
             for source, target in zip(_others(layer), _others(copy), strict=True):
                 target.assign(source)
         else:
             copy.set_weights(layer.get_weights())
-
-
-def _parts(layer):
-    inner = layer.all_parts() if isinstance(layer, Composite) else ()
-    return [layer, *(part for _, _, part in inner)]
 
 
 def _kernel(layer):
@@ -154,8 +131,5 @@ def _kernel(layer):
 
 def _others(layer):
     # What stays as it is, in an order of its own.
-    return [
-        weight
-        for weight in layer.weights
-        if weight.name not in ("kernel", "kernel_scale")
-    ]
+    kernels = ("kernel", "kernel_scale")
+    return [weight for weight in layer.weights if weight.name not in kernels]

@@ -1,7 +1,9 @@
 """The mapping from released array names to the variables of a model."""
 
 import collections
-import operator
+import collections.abc
+import dataclasses
+import functools
 import re
 
 import keras
@@ -37,45 +39,31 @@ _WITHOUT_WEIGHTS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
 class ReleasedPlaces:
-    """Where the arrays of released files go in one kind of models.
+    """Where the arrays of released files go in one kind of models."""
 
-    Args:
-        layers: dict of a pattern of layers' names to a dict of released key, with `{}`
-            for each group of the pattern, to the attribute of the layer that holds its
-            variable.
-        required: tuple of str, names of layers from the first to the last, which every
-            model of the kind has.
-        maker: str, what makes such models, for messages.
-        shape: function of the key in the table, the variable's shape and its layer to
-            the released shape.
-    """
-
-    def __init__(self, layers, required, maker, shape):
-        self._layers, self._required = layers, required
-        self._maker, self._shape = maker, shape
+    # Pattern of layers' names -> {released key, with {} for each group of the pattern:
+    # the attribute of the layer that holds its variable}.
+    layers: dict
+    # Names of layers from the first to the last, which every model of the kind has.
+    required: tuple
+    # What makes such models, for messages.
+    maker: str
+    # Of a key in the table, a variable's shape and its layer: the released shape.
+    shape: collections.abc.Callable
 
     def variables(self, model):
-        """Returns {released key: (variable, released shape)} of a model.
+        """Returns {released key: (variable, released shape)} of a whole float model.
 
         With LoRA a variable is the kernel that the layer computes with, a tensor.
-
-        Raises:
-            ValueError: the model is not a whole one of the kind, or has int8 weights.
         """
-        self._check_complete(model)
-        return {
-            key: (variable, self._shape(pattern, tuple(variable.shape), layer))
-            for key, pattern, variable, layer, _ in self._placed(model)
-        }
-
-    def _check_complete(self, model):
         there = {layer.name for layer in model.layers}
-        missing = [name for name in self._required if name not in there]
-        if len(missing) == len(self._required):
+        missing = [name for name in self.required if name not in there]
+        if len(missing) == len(self.required):
             raise ValueError(
                 f"Model {model.name!r} has no layers of the released names: pass a "
-                f"model made by {self._maker}, not a model that wraps one."
+                f"model made by {self.maker}, not a model that wraps one."
             )
         if missing:
             raise ValueError(
@@ -83,42 +71,42 @@ class ReleasedPlaces:
                 f"{', '.join(missing)}, and released files hold whole ones: pass the "
                 "model that it was cut from."
             )
+        return {
+            key: (variable, self.shape(pattern, tuple(variable.shape), layer))
+            for key, pattern, variable, layer, _ in self._placed(model)
+        }
 
     def check_accounted(self, model):
         """Makes sure that every weight and layer of a model has a place.
 
         Seeds of random layers are no weights, and layers that do nothing but in
         training need no place.
-
-        Raises:
-            ValueError: some have none, and are named; or a layer is called twice.
         """
         accounted, layers = set(), set()
         for _, _, variable, layer, holder in self._placed(model):
             accounted.add(id(variable))
             layers.add(id(layer))
-            if _adds_lora(holder):
+            if getattr(holder, "lora_enabled", False):
                 accounted |= {
                     id(weight)
                     for weight in holder.weights
                     if weight.name in ("kernel", "lora_kernel_a", "lora_kernel_b")
                 }
         others = [w.path for w in model.weights if id(w) not in accounted]
-        if not others:
-            _check_layers(model, layers)
-            return
-        more = len(others) - _LISTED
-        listed = ", ".join(others[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-        raise ValueError(
-            f"Model {model.name!r} has weights that have no released name and would be "
-            f"lost: {listed}. Keep it with Model.save, or pass a model without them, "
-            "whose head is a Dense layer called 'head'."
-        )
+        if others:
+            more = f" and {len(others) - _LISTED} more" if others[_LISTED:] else ""
+            raise ValueError(
+                f"Model {model.name!r} has weights that have no released name and "
+                f"would be lost: {', '.join(others[:_LISTED])}{more}. Keep it with "
+                "Model.save, or pass a model without them, whose head is a Dense layer "
+                "called 'head'."
+            )
+        _check_calls(model, layers)
 
     def check_loadable(self, model):
-        """Raises a `ValueError` where a model has LoRA's products beside kernels."""
+        """Makes sure that a model has no LoRA's products beside kernels."""
         for _, _, _, _, holder in self._placed(model):
-            if _adds_lora(holder):
+            if getattr(holder, "lora_enabled", False):
                 raise ValueError(
                     f"Model {model.name!r} has LoRA's products beside the kernel of "
                     f"{holder.path}, which a file would not replace: load the weights "
@@ -135,7 +123,7 @@ class ReleasedPlaces:
                 "keras_vit.quantize_weights was given."
             )
         for layer in model.layers:
-            for pattern, places in self._layers.items():
+            for pattern, places in self.layers.items():
                 match = re.fullmatch(pattern, layer.name)
                 for key, place in places.items() if match else ():
                     # A composite layer makes only the parts that it needs.
@@ -155,7 +143,7 @@ def as_arrays(variables):
     }
 
 
-def _check_layers(model, placed_layers):
+def _check_calls(model, placed_layers):
     """Makes sure that a model calls only layers that have a place, each once."""
     for operation in getattr(model, "operations", model.layers):
         if id(operation) in placed_layers or isinstance(operation, _IDLE):
@@ -183,11 +171,10 @@ def _check_layers(model, placed_layers):
 def _at(model, layer, place):
     """Returns the layer that holds a variable, and the variable."""
     *parents, name = place.split(".")
-    try:
-        holder = operator.attrgetter(".".join(parents))(layer) if parents else layer
-        variable = getattr(holder, name)
-    except AttributeError:
-        variable = None
+    holder = functools.reduce(
+        lambda one, part: getattr(one, part, None), parents, layer
+    )
+    variable = getattr(holder, name, None)
     if variable is None:
         raise ValueError(
             f"Layer {layer.name!r} of model {model.name!r} is a "
@@ -195,7 +182,3 @@ def _at(model, layer, place):
             "a layer of your own another name, or keep the model with Model.save."
         )
     return holder, variable
-
-
-def _adds_lora(holder):
-    return bool(getattr(holder, "lora_enabled", False))

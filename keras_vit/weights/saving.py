@@ -18,8 +18,8 @@ def save_released_weights(model, path, naming="released"):
     Args:
         model: a model of `VisionTransformer` or one of the variants, every weight of
             which has a released name.
-        path: str or path of the file, an `.npz` or, for models that compute something
-            else than the released ones, a `.safetensors`.
+        path: str or path of an `.npz` or `.safetensors`; models that do not compute
+            as the released ones do need the latter.
         naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
 
     Returns:
@@ -27,11 +27,9 @@ def save_released_weights(model, path, naming="released"):
 
     Raises:
         ValueError: the model is not a whole one of ours, has int8 weights, or weights
-            or layers that have no released name, or calls one twice; nothing is
-            written then.
+            or layers that have no released name, or calls one twice.
         zoo.CheckpointError: the path has another ending, a weight is not finite, or
             neither the file nor the library can say what the model computes.
-        OSError: the file cannot be written.
 
     Source:
         The names and shapes of the released files, and of timm and transformers.

@@ -3,10 +3,10 @@
 import keras
 
 import zoo
-from keras_vit.layers.sizes import pair
 from train.baselines.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTConfig, BiTResNet
 from train.baselines.bit_weights import load_bit_weights, save_bit_weights
 from train.common.errors import RunError
+from zoo.network import pair
 
 __all__ = [
     "BASELINES",

@@ -6,7 +6,6 @@ import keras
 
 from keras_vit.layers import StdConv2D, initial_values
 from keras_vit.layers.residual_unit import group_norm
-from keras_vit.layers.sizes import pair, positive_int
 from keras_vit.models.arguments import (
     check_without_head,
     dtype_policy,
@@ -16,6 +15,7 @@ from keras_vit.models.arguments import (
 )
 from train.baselines.bit_weights import BiTArrays, assign
 from train.baselines.pre_activation_unit import PreActivationUnit
+from zoo.network import pair, positive_int
 
 
 @dataclasses.dataclass(frozen=True)

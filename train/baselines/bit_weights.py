@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 
 import zoo
-from keras_vit.weights.callers import stacklevel
+from keras_vit.weights.loading import stacklevel
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
 from zoo.files.dialects import wrong_dtypes

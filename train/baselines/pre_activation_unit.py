@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers import int8
+from keras_vit.layers.int8 import int8_parts
 from keras_vit.layers.residual_unit import ResidualUnit
 
 
@@ -68,9 +68,4 @@ class PreActivationUnit(ResidualUnit):
         return shortcut + features
 
 
-@keras.saving.register_keras_serializable(package="keras_vit")
-class Int8PreActivationUnit(int8.Int8Parts, PreActivationUnit):
-    """`PreActivationUnit` of int8 convolutions."""
-
-
-int8.INT8_CLASSES[PreActivationUnit] = Int8PreActivationUnit
+Int8PreActivationUnit = int8_parts(PreActivationUnit, __name__)

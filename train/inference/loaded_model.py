@@ -12,7 +12,6 @@ import numpy as np
 
 import keras_vit
 import zoo
-from keras_vit.layers.sizes import pair
 from keras_vit.weights import read_weights
 from train.common.errors import RunError
 from train.common.progress import progress_bar
@@ -23,6 +22,7 @@ from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
 from zoo.catalog.locate import fetch_card, named
+from zoo.network import pair
 from zoo.store import hub
 
 # The remedy where the memory is full.

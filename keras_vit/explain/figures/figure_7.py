@@ -16,7 +16,7 @@ from keras_vit.explain.figures.canvas import (
     show_mosaic,
     tile_axes,
 )
-from keras_vit.layers.sizes import pair
+from zoo.network import pair
 
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.

@@ -24,7 +24,7 @@ from keras import ops
 import keras_vit
 from keras_vit import layers
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.layers.gelu import gelu
+from keras_vit.layers.mlp import gelu
 
 HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
 

@@ -176,9 +176,34 @@ class TestHabits:
         with pytest.raises(TypeError, match="takes no input_shape: pass image_size="):
             of_file(files[vit], input_shape=(32, 32, 3))
 
-    def test_unknown_arguments_stay_unknown(self):
-        with pytest.raises(TypeError, match="'colour'"):
-            keras_vit.ViT_Ti16(None, colour=3)
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (
+                lambda: keras_vit.ViT_Ti16(None, colour=3),
+                "ViT_Ti16() takes no colour: its arguments are weights, include_top, ",
+            ),
+            (
+                lambda: vit(clases=3),
+                "VisionTransformer() takes no clases: did you mean ",
+            ),
+            (
+                lambda: keras_vit.at_image_size(None, 64, method="bicubic"),
+                "at_image_size() takes no method: its arguments are model, image_size,",
+            ),
+            (
+                lambda: keras_vit.MLP(40, units=3, name="own"),
+                "MLP has no argument units: pass only mlp_dim, dropout_rate, ",
+            ),
+            (
+                lambda: keras_vit.ClassToken(count=3),
+                "ClassToken has no argument count: pass only name and dtype, or what ",
+            ),
+        ],
+    )
+    def test_unknown_arguments(self, make, message):
+        with pytest.raises((TypeError, ValueError), match=f"^{re.escape(message)}"):
+            make()
 
     @pytest.mark.parametrize(
         ("pooling", "remedy"),

@@ -8,6 +8,8 @@ from keras import ops
 import keras_vit
 
 RESIZABLE = sorted(small_models.MODELS.keys() - {"relative"})
+# Of each kind of layers; that others save as these do the tests of layers show.
+SAVED = ("hybrid", "patches not square", "rows and columns before every block")
 
 
 def images_of(model):
@@ -17,7 +19,7 @@ def images_of(model):
 
 @pytest.mark.parametrize("kind", RESIZABLE)
 def test_models_of_the_same_and_of_another_size(kind, tmp_path):
-    model = small_models.made(**small_models.MODELS[kind])
+    model = small_models.shared(kind)
     before = model.get_weights()
     copy = keras_vit.at_image_size(model, (32, 48))
     images = images_of(model)
@@ -31,10 +33,11 @@ def test_models_of_the_same_and_of_another_size(kind, tmp_path):
     resized = keras_vit.at_image_size(model, (48, 72))
     images = images_of(resized)
     assert images.shape[1:3] == (48, 72)
-    outputs = ops.convert_to_numpy(resized(images))
-    resized.save(tmp_path / "resized.keras")
-    loaded = keras.saving.load_model(tmp_path / "resized.keras")
-    np.testing.assert_array_equal(ops.convert_to_numpy(loaded(images)), outputs)
+    if kind in SAVED:
+        outputs = ops.convert_to_numpy(resized(images))
+        resized.save(tmp_path / "resized.keras")
+        loaded = keras.saving.load_model(tmp_path / "resized.keras")
+        np.testing.assert_array_equal(ops.convert_to_numpy(loaded(images)), outputs)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(new, old)
 
@@ -100,7 +103,7 @@ def test_models_of_every_dtype(kind, dtype):
 
 
 def test_int8_models_keep_their_kernels():
-    model = keras_vit.quantize_weights(small_models.made())
+    model = keras_vit.quantize_weights(small_models.shared())
     resized = keras_vit.at_image_size(model, 32)
     assert resized.output_shape == (None, 5)
     for name in ("embedding", "head"):
@@ -112,12 +115,21 @@ def test_int8_models_keep_their_kernels():
 
 
 def test_what_cannot_be_is_refused():
-    model = small_models.made(**small_models.positions("relative"))
+    model = small_models.shared("relative")
     with pytest.raises(ValueError, match="relative positions, which belong to one"):
         keras_vit.at_image_size(model, 32)
-    model = small_models.made()
-    with pytest.raises(ValueError, match="multiples of the patch size 8x8, got 33x33"):
-        keras_vit.at_image_size(model, 33)
+    model = small_models.shared()
+    message = (
+        "^The model vision_transformer cannot cut images of 33x36 into whole patches "
+        r"of 8x8 pixels: pass image_size=\(32, 32\).$"
+    )
+    with pytest.raises(ValueError, match=message):
+        keras_vit.at_image_size(model, (33, 36))
+    behind = keras.Sequential(
+        [keras.Input((24, 40, 3)), keras.layers.ZeroPadding2D(4), model]
+    )
+    with pytest.raises(ValueError, match=r"of 21x27 .*image_size=\(24, 24\).$"):
+        keras_vit.at_image_size(behind, (21, 27))
     with pytest.raises(ValueError, match="unknown method 'cubic'"):
         keras_vit.at_image_size(model, 64, "cubic")
     with pytest.raises(ValueError, match="image_size must be a positive int"):
@@ -151,7 +163,7 @@ def twice(model):
     ],
 )
 def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
-    model = small_models.made(**small_models.MODELS[kind])
+    model = small_models.shared(kind)
     wrapper = wrap(model)
     found = keras_vit.at_image_size(wrapper, (64, 40), "bilinear")
     assert type(found) is type(wrapper)
@@ -172,7 +184,7 @@ def test_wrappers_compute_what_the_model_in_them_does(wrap, kind):
 
 
 def test_int8_models_in_wrappers():
-    model = keras_vit.quantize_weights(small_models.made())
+    model = keras_vit.quantize_weights(small_models.shared())
     found = keras_vit.at_image_size(functional(model), 64)
     inner = keras_vit.at_image_size(model, 64)
     images = normal((2, 64, 64, 3))
@@ -222,7 +234,7 @@ def test_what_is_frozen_stays_so():
 )
 def test_models_behind_one_size_are_refused(layer):
     images = keras.Input((96, 96, 3))
-    model = keras.Model(images, small_models.made()(layer(images)))
+    model = keras.Model(images, small_models.shared()(layer(images)))
     with pytest.raises(
         ValueError, match="the layer (fixed|resize.*), which makes images"
     ):
@@ -240,7 +252,7 @@ def test_models_behind_one_size_are_refused(layer):
 )
 def test_behind_layers_that_change_the_size(layer, size, grid):
     images = keras.Input((*size, 3))
-    inner = small_models.made()
+    inner = small_models.shared()
     model = keras.Model(images, inner(layer(images)))
     found = keras_vit.at_image_size(model, 32)
     expected = keras_vit.at_image_size(inner, [8 * side for side in grid])
@@ -264,6 +276,6 @@ def test_other_layers_are_refused_by_name():
     with pytest.raises(ValueError, match="functional or sequential model of one inpu"):
         keras_vit.at_image_size(Mine(), 64)
     images = keras.Input((32, 48, 3))
-    model = keras.Model(images, small_models.made()(Mine(name="mine")(images)))
+    model = keras.Model(images, small_models.shared()(Mine(name="mine")(images)))
     with pytest.raises(ValueError, match="The model mine in .* one input and known"):
         keras_vit.at_image_size(model, 64)

@@ -1,5 +1,7 @@
 """Files of released names hold every weight of a model, or are not written."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -25,6 +27,13 @@ KINDS = {
     "vit": (made, keras_vit.save_released_weights, keras_vit.load_released_weights),
     "bit": (bit, baselines.save_bit_weights, baselines.load_bit_weights),
 }
+
+
+@functools.cache
+def shared(kind):
+    """A model of the kind, built once: not to be changed."""
+    make, *_ = KINDS[kind]
+    return make()
 
 
 def with_another_head(model):
@@ -69,8 +78,8 @@ def with_a_model_behind(model):
     ],
 )
 def test_weights_without_a_name_are_refused(kind, change, lost, tmp_path):
-    make, save, _ = KINDS[kind]
-    model = change(make())
+    _, save, _ = KINDS[kind]
+    model = change(shared(kind))
     with pytest.raises(ValueError, match=f"no released name and would be lost.*{lost}"):
         save(model, tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
@@ -78,7 +87,7 @@ def test_weights_without_a_name_are_refused(kind, change, lost, tmp_path):
 
 @pytest.mark.parametrize("naming", ["timm", "transformers"])
 def test_other_namings_refuse_them_too(naming, tmp_path):
-    model = with_a_layer_behind(made())
+    model = with_a_layer_behind(shared("vit"))
     with pytest.raises(ValueError, match="would be lost: own/kernel, own/bias"):
         keras_vit.save_released_weights(
             model, tmp_path / "model.safetensors", naming=naming
@@ -99,8 +108,8 @@ def test_few_of_many_are_listed(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_heads_of_another_kind_are_refused(kind, tmp_path):
-    make, save, _ = KINDS[kind]
-    body = make()
+    _, save, _ = KINDS[kind]
+    body = shared(kind)
     features = body.get_layer("pooling").output
     for head, lack in (
         (keras.layers.Dense(3, use_bias=False, name="head"), "Dense without bias"),
@@ -114,8 +123,8 @@ def test_heads_of_another_kind_are_refused(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_has_all_its_names_is_written(kind, tmp_path):
     """Seeds of random layers, and what works in training alone, are not in the way."""
-    make, save, _ = KINDS[kind]
-    model = make()
+    _, save, _ = KINDS[kind]
+    model = shared(kind)
     outputs = keras.layers.Dropout(0.5, name="noise")(model.get_layer("pooling").output)
     outputs = keras.layers.Dense(7, name="head")(outputs)
     path = save(keras.Model(model.input, outputs), tmp_path / "model.npz")
@@ -142,20 +151,21 @@ OTHERS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("others", "name"), OTHERS.values(), ids=OTHERS)
 def test_layers_without_a_place_are_refused(kind, others, name, tmp_path):
-    make, save, _ = KINDS[kind]
-    model = around(make(), **others)
+    _, save, _ = KINDS[kind]
+    model = around(shared(kind), **others)
     with pytest.raises(ValueError, match=f"has '{name}.*released files have no place"):
         save(model, tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
-    save(around(make(), keras.layers.GaussianNoise(0.1)), tmp_path / "noise.npz")
+    noise = around(shared(kind), keras.layers.GaussianNoise(0.1))
+    save(noise, tmp_path / "noise.npz")
 
 
 @pytest.mark.parametrize(
     ("kind", "name"), [("vit", "encoder_block_0"), ("bit", "norm")]
 )
 def test_layers_called_twice_are_refused(kind, name, tmp_path):
-    make, save, _ = KINDS[kind]
-    model = make()
+    _, save, _ = KINDS[kind]
+    model = shared(kind)
     outputs = images = keras.Input(model.input_shape[1:])
     for layer in model.layers[1:]:
         outputs = layer(outputs)
@@ -198,8 +208,8 @@ def cut(model, name):
     ],
 )
 def test_parts_of_models_are_refused(kind, name, missing, tmp_path):
-    make, save, load = KINDS[kind]
-    whole = make()
+    _, save, load = KINDS[kind]
+    whole = shared(kind)
     path = save(whole, tmp_path / "whole.npz")
     part = cut(whole, name)
     message = f"'cut' is a part of a model, without the layers {missing}, and"

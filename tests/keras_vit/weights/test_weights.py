@@ -85,11 +85,10 @@ def test_goldens(name, load, expected, golden_index, tmp_path):
     logits = numpy(model(values["images"]))
     np.testing.assert_allclose(logits, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
 
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    again = numpy(loaded(values["images"]))
-    np.testing.assert_allclose(again, values["logits"], atol=LOGITS_TOLERANCE, rtol=0)
-    np.testing.assert_array_equal(again, logits)
+    if name in ("token", "hybrid_three_stages"):
+        model.save(tmp_path / "model.keras")
+        loaded = keras.saving.load_model(tmp_path / "model.keras")
+        np.testing.assert_array_equal(numpy(loaded(values["images"])), logits)
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -562,19 +561,21 @@ def test_the_variant_of_a_release_is_the_models_own(monkeypatch):
         raise zoo.CatalogError("told")
 
     monkeypatch.setattr(zoo, "locate", locate)
+
+    def ask(config, release, **options):
+        # Variables are never allocated.
+        with keras.StatelessScope(initialize_variables=False):
+            model = VisionTransformer(config, image_size=64, classes=2)
+            with pytest.raises(zoo.CatalogError, match="told"):
+                keras_vit.load_released_weights(model, release, **options)
+        return asked.pop()
+
     for config in ("ViT-Ti_16", "R+ViT-Ti_16", "R26+ViT-S_32"):
-        model = VisionTransformer(config, image_size=64, classes=2)
-        with pytest.raises(zoo.CatalogError, match="told"):
-            keras_vit.load_released_weights(model, "augreg-imagenet21k")
-        assert asked.pop() == (config, "augreg-imagenet21k")
-    with pytest.raises(zoo.CatalogError, match="told"):
-        keras_vit.load_released_weights(model, "sam", variant="ViT-S_16")
-    assert asked.pop() == ("ViT-S_16", "sam")
-    own = dataclasses.replace(keras_vit.VARIANTS["ViT-Ti_16"], mlp_dim=96)
-    model = VisionTransformer(own, image_size=32, classes=2)
-    with pytest.raises(zoo.CatalogError, match="told"):
-        keras_vit.load_released_weights(model, "augreg-imagenet21k")
-    assert asked.pop() == (None, "augreg-imagenet21k")
+        assert ask(config, "augreg-imagenet21k") == (config, "augreg-imagenet21k")
+    assert ask("ViT-Ti_16", "sam", variant="ViT-S_16") == ("ViT-S_16", "sam")
+    own = dataclasses.replace(keras_vit.VARIANTS["ViT-Ti_16"], mlp_dim=96, num_layers=1)
+    assert ask(own, "augreg-imagenet21k") == (None, "augreg-imagenet21k")
+    keras.utils.clear_session(free_memory=False)
 
 
 @pytest.fixture(scope="module")
