@@ -15,23 +15,16 @@ from train.common.files import whole_file
 class MetricLog:
     """The append-only `metrics.jsonl` of a run, one record per line.
 
-    A record counts once its line end is on disk: the half line that a killed run
-    leaves behind is never read, and the next `append` or `rewind` removes it.
-
-    Args:
-        path: file of the log; it appears, with its directory, on the first `append`.
+    The file and its directory appear on the first `append`. A record counts once its
+    line end is on disk: the half line that a killed run leaves behind is never read,
+    and the next `append` or `rewind` removes it.
     """
 
     def __init__(self, path):
         self.path = Path(path)
 
     def append(self, step, **values):
-        """Adds a record of scalars (Python, NumPy or backend) and flushes it.
-
-        Raises:
-            TypeError: a value is not a scalar number.
-            ValueError: a value is NaN or infinite, which JSON cannot hold.
-        """
+        """Adds a record of finite scalars (Python, NumPy or backend) and flushes it."""
         record = {"step": int(step)}
         for name, value in values.items():
             record[name] = self._number(name, value, step)
@@ -41,23 +34,14 @@ class MetricLog:
             file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
     def rewind(self, step):
-        """Drops all records after `step`, in a single move, before a run resumes there.
-
-        Raises:
-            RunError: a line of the log is not a record, or the shorter log cannot be
-                written; the old one is untouched then.
-        """
+        """Drops all records after `step`, in one move, before a run resumes there."""
         if self.path.exists():
             kept = [line for line, record in self._lines() if record["step"] <= step]
             with whole_file(self.path) as temporary:
                 temporary.write_bytes(b"".join(line + b"\n" for line in kept))
 
     def records(self):
-        """Returns the records in the order of writing, dicts with "step" and metrics.
-
-        Raises:
-            RunError: a line of the log is not a record.
-        """
+        """Returns the records as written, dicts with "step" and metrics."""
         return [record for _, record in self._lines()] if self.path.exists() else []
 
     def series(self, name):
