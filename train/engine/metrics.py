@@ -11,6 +11,8 @@ import numpy as np
 from train.common.errors import RunError
 from train.common.files import whole_file
 
+_BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+
 
 class MetricLog:
     """The append-only `metrics.jsonl` of a run, one record per line.
@@ -27,7 +29,14 @@ class MetricLog:
         """Adds a record of finite scalars (Python, NumPy or backend) and flushes it."""
         record = {"step": int(step)}
         for name, value in values.items():
-            record[name] = self._number(name, value, step)
+            is_whole = isinstance(value, Integral)
+            record[name] = number = int(value) if is_whole else float(value)
+            if not math.isfinite(number):
+                raise ValueError(
+                    f"{self.path}: metric {name!r} at step {step} is {number}, which "
+                    "JSON cannot hold: lower the learning rate or clip the gradients, "
+                    "or leave the metric out of the log."
+                )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a+b") as file:
             _remove_torn_line(file)
@@ -50,22 +59,6 @@ class MetricLog:
         steps = np.array([record["step"] for record in found], dtype=np.int64)
         return steps, np.array([record[name] for record in found], dtype=np.float64)
 
-    def _number(self, name, value, step):
-        try:
-            number = int(value) if isinstance(value, Integral) else float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"{self.path}: metric {name!r} at step {step} must be a scalar number, "
-                f"got {value!r}: log its mean, or leave it out."
-            ) from error
-        if not math.isfinite(number):
-            raise ValueError(
-                f"{self.path}: metric {name!r} at step {step} is {number}, which JSON "
-                "cannot hold: lower the learning rate or clip the gradients, or leave "
-                "the metric out of the log."
-            )
-        return number
-
     def _lines(self):
         *whole, _torn = self.path.read_bytes().split(b"\n")
         for number, line in enumerate(whole, start=1):
@@ -74,13 +67,7 @@ class MetricLog:
                 record["step"] = int(record["step"])
                 for value in record.values():
                     float(value)
-            except (
-                ValueError,
-                TypeError,
-                KeyError,
-                OverflowError,
-                RecursionError,
-            ) as error:
+            except _BROKEN as error:
                 raise RunError(
                     f"{self.path}, line {number}: not a record with a step: "
                     f"{line[:80]!r}: remove that line to read the rest."

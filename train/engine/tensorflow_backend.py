@@ -14,11 +14,8 @@ from train.engine.trainer import Trainer
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
+    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
+    *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
 )
 _EXAMPLE = (
     """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """

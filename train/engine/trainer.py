@@ -154,7 +154,7 @@ class Trainer:
         gradients, norm = self._clip(gradients)
         is_finite = ops.isfinite(norm)
         if self.loss_scale:
-            metrics["loss_scale"] = ops.convert_to_tensor(self.loss_scale.scale)
+            metrics["loss_scale"] = self.loss_scale.scaled(1.0)
             norm = ops.where(is_finite, norm, 0.0)
         return gradients, is_finite, {**metrics, "gradient_norm": norm}
 

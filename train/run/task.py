@@ -1,4 +1,4 @@
-"""What a run trains: the interface of fine-tuning, pre-training and masked patches."""
+"""The interface of what a run trains: a model, its data, its loss and its report."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Which weights are trained, and at which rates: probe, LoRA, layer decay."""
+"""Trains part of the weights, or layers at other rates: probe, LoRA, layer decay."""
 
 import math
 import re

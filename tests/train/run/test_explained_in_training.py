@@ -1,6 +1,8 @@
 """Pictures of the attention, on TensorBoard while a model is trained."""
 
+import dataclasses
 import json
+import types
 
 import keras
 import numpy as np
@@ -11,7 +13,11 @@ from train import recipes
 from train.common.errors import RunError
 from train.run import explained_images, training
 
-RECIPE = recipes.for_dataset("digits").smoke()
+SMOKE = recipes.for_dataset("digits").smoke()
+RECIPE = SMOKE.override(
+    model=dataclasses.replace(SMOKE.model, hidden_size=8, num_layers=1, mlp_dim=16),
+    **{"steps": 6, "eval_every": 2},
+)
 PICTURES = {"attention rollout", "figure 7"}
 
 
@@ -30,13 +36,29 @@ def pictures_of(run_dir):
 
 
 @pytest.mark.slow
-def test_pictures_come_with_the_validations_and_change_nothing(tmp_path):
+def test_pictures_come_with_the_validations_and_change_nothing(
+    tmp_path, capsys, monkeypatch
+):
+    def pictures(model, images, step):
+        bias = model.get_layer("embedding").bias
+        kept = np.array(bias)
+        if step == 2:
+            bias.assign(np.full(8, np.nan))
+        try:
+            return draw(model, images, step)
+        finally:
+            bias.assign(kept)
+
+    draw = explained_images.pictures
+    monkeypatch.setattr(explained_images, "pictures", pictures)
     with_pictures = RECIPE.override(explained_images=3, average_decay=0.5)
     training.run(with_pictures, run_dir=tmp_path / "shown")
+    # What cannot be drawn does not end a run.
+    assert "step 2: no pictures for TensorBoard: " in capsys.readouterr().out
     found = pictures_of(tmp_path / "shown")
     assert found.keys() == PICTURES
     for shown in found.values():
-        assert [step for step, _ in shown] == [4, 8]
+        assert [step for step, _ in shown] == [4, 6]
         for _, pixels in shown:
             assert min(pixels.shape[:2]) > 200
             assert pixels.std() > 10
@@ -53,29 +75,14 @@ def test_pictures_come_with_the_validations_and_change_nothing(tmp_path):
     assert with_pictures.deciding == RECIPE.override(average_decay=0.5).deciding
 
 
-@pytest.mark.slow
-def test_what_cannot_be_drawn_does_not_end_a_run(tmp_path, capsys, monkeypatch):
-    def pictures(model, images, step):
-        bias = model.get_layer("embedding").bias
-        kept = np.array(bias)
-        if step == 1:
-            bias.assign(np.full(32, np.nan))
-        try:
-            return draw(model, images, step)
-        finally:
-            bias.assign(kept)
-
-    draw = explained_images.pictures
-    monkeypatch.setattr(explained_images, "pictures", pictures)
-    # Without validation they are of test images.
-    recipe = RECIPE.override(
-        explained_images=1, steps=2, eval_every=1, validation_fraction=0.0
-    )
-    assert training.run(recipe, run_dir=tmp_path)["steps"] == 2
-    assert "step 1: no pictures for TensorBoard: " in capsys.readouterr().out
-    found = pictures_of(tmp_path)
-    assert found.keys() == PICTURES
-    assert [step for shown in found.values() for step, _ in shown] == [2, 2]
+def test_without_validation_they_are_of_test_images(monkeypatch):
+    monkeypatch.setattr(explained_images, "choose", lambda *arguments: arguments)
+    recipe = RECIPE.override(validation_fraction=0.0)
+    source = training.load_source(recipe, None, skip_corrupt=False)
+    network = types.SimpleNamespace(input_shape=(None, 8, 8, 3))
+    task = types.SimpleNamespace(recipe=recipe, source=source, network=network)
+    run = training.Run(task, trainer=None, directory=None, devices=None)
+    assert run.shown == (recipe, network, source.test)
 
 
 def test_models_without_attention_are_refused_before_they_are_trained():
