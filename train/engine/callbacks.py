@@ -3,7 +3,6 @@
 import signal
 import threading
 
-import numpy as np
 import tensorflow as tf
 
 from train.common.errors import Preempted, Stopped
@@ -117,7 +116,7 @@ class EarlyStopping:
         """Returns whether the run stops with the validation after this step."""
         if not self.patience:
             return False
-        best, later = self.best()
+        best, later = self.metrics.best_validation()
         if best == step:
             self.save_best()
         return later >= self.patience
@@ -127,14 +126,8 @@ class EarlyStopping:
         return bool(
             self.patience
             and len(self.metrics.series("val_accuracy")[0])
-            and self.best()[1] >= self.patience
+            and self.metrics.best_validation()[1] >= self.patience
         )
-
-    def best(self):
-        """Returns the step of the best validation, and how many came after it."""
-        steps, accuracies = self.metrics.series("val_accuracy")
-        place = int(np.argmax(accuracies))
-        return int(steps[place]), len(steps) - 1 - place
 
 
 class SignalHandler:

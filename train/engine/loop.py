@@ -76,9 +76,10 @@ class TrainingLoop:
                 # Only now have all workers seen the last validation, and the file.
                 self.checkpoints.restore_best(trainer.variables)
                 if devices.is_chief:
+                    best, _ = self.metrics.best_validation()
                     self.log.print(
-                        f"the best validation was after step "
-                        f"{self.stopping.best()[0]:,}: taking the weights of then"
+                        f"the best validation was after step {best:,}: taking the "
+                        "weights of then"
                     )
 
     def _restore(self):

@@ -59,6 +59,12 @@ class MetricLog:
         steps = np.array([record["step"] for record in found], dtype=np.int64)
         return steps, np.array([record[name] for record in found], dtype=np.float64)
 
+    def best_validation(self):
+        """Returns the step of the best validation, and how many came after it."""
+        steps, accuracies = self.series("val_accuracy")
+        place = int(np.argmax(accuracies))
+        return int(steps[place]), len(steps) - 1 - place
+
     def _lines(self):
         *whole, _torn = self.path.read_bytes().split(b"\n")
         for number, line in enumerate(whole, start=1):

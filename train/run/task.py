@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import numpy as np
-
 from train.data import registry
 from train.engine.choices import LOSSES
 from train.engine.metrics import MetricLog
@@ -97,8 +95,7 @@ class Task:
         steps = recipe.steps
         if recipe.early_stopping:
             # The weights are those of the best validation.
-            numbers, accuracies = MetricLog(directory.metrics).series("val_accuracy")
-            steps = int(numbers[np.argmax(accuracies)])
+            steps, _ = MetricLog(directory.metrics).best_validation()
         return {
             **about_loss(recipe),
             "train_examples": self.source.train.num_examples,

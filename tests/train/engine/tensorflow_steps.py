@@ -1,4 +1,4 @@
-"""Ten steps of a small model on some devices; writes what came of them.
+"""Five steps of a small model on some devices; writes what came of them.
 
 python tensorflow_steps.py FOLDER 2       one and two devices of this process
 python tensorflow_steps.py FOLDER worker  one device of each process in TF_CONFIG
@@ -25,7 +25,7 @@ from train.engine.schedules import WarmupCosine
 from train.engine.tensorflow_backend import Devices, start
 
 BATCH = 16
-STEPS = 10
+STEPS = 5
 IMAGE_SIZE = (8, 16)
 
 

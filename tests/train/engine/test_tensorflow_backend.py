@@ -21,7 +21,7 @@ from train.engine.tensorflow_backend import Devices
 
 ROOT = pathlib.Path(__file__).parents[3]
 STEPS = pathlib.Path(__file__).with_name("tensorflow_steps.py")
-# Sums in another order: after ten steps of the whole, in float32.
+# Sums in another order: after five steps of the whole, in float32.
 TOLERANCE = 1e-6
 
 DIGITS = ["--dataset=digits", "--steps=30", "--batch_size=16", "--checkpoint_every=5"]

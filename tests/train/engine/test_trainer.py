@@ -14,7 +14,7 @@ from train.engine.trainer import Trainer
 
 CLASSES = 3
 TINY = keras_vit.ViTConfig(
-    hidden_size=8, num_layers=1, num_heads=2, mlp_dim=16, patch_size=4
+    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=4
 )
 
 
@@ -128,7 +128,7 @@ def test_micro_batches_give_the_same_weights():
         trainer = Trainer(
             tiny_vit(), MomentumSGD(0.1), micro_batches=micro_batches, clip_norm=1.0
         )
-        for images, labels in batches_of(4, 8, 8):
+        for images, labels in batches_of(2, 8, 8):
             trainer.step(images, labels)
         results[micro_batches] = [v.numpy() for v in trainer.variables]
     for variable, one in zip(tiny_vit().variables, results[1], strict=False):
