@@ -288,7 +288,8 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_pat
     assert after["head/kernel"].shape == (32, 10) and np.any(after["head/kernel"])
 
     others = [f"--weights={released}", f"--run_dir={tmp_path}/b"]
-    message = failed(command, *flags, "--model=ViT-Ti_16", *others)
+    others += ["--model=ViT-Ti_16", "--image_size=32"]
+    message = failed(command, *flags, *others)
     assert f"{released} is another architecture" in message
     assert "hidden_size 32 (the model has 192)" in message
 
