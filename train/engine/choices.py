@@ -42,11 +42,7 @@ LOSSES = {
     ),
 }
 
-_OF_RUN = {
-    "learning_rate": "learning_rate",
-    "steps": "steps",
-    "warmup_steps": "warmup_steps",
-}
+_OF_RUN = {name: name for name in ("learning_rate", "steps", "warmup_steps")}
 SCHEDULES = {
     "cosine": Choice(
         "train.engine.schedules:WarmupCosine", "half a cosine to zero", _OF_RUN
