@@ -14,7 +14,7 @@ from train.engine.schedules import WarmupCosine
 from train.run.tuning import layer_rates
 
 BATCH = 16
-STEPS = 5
+STEPS = 10
 IMAGE_SIZE = (8, 16)
 # Micro-batches of the whole, dropout, and what else differs.
 CASES = {
@@ -35,7 +35,7 @@ def save_steps(devices, folder, names):
 def save_case(devices, source, folder, micro_batches, dropout, optimizer):
     keras.utils.set_random_seed(0)
     config = keras_vit.ViTConfig(
-        hidden_size=8, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
+        hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
     )
     is_adam = optimizer == "adam"
     schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 2)

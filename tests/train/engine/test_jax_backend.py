@@ -16,7 +16,7 @@ from train.engine.devices import alone
 
 ROOT = pathlib.Path(__file__).parents[3]
 CHECKS = pathlib.Path(__file__).with_name("jax_checks.py")
-# Of each array's largest value, after five steps in float32: sums in another order,
+# Of each array's largest value, after ten steps in float32: sums in another order,
 # and in TensorFlow other kernels for softmax, norms and GELU. TensorFlow in other
 # micro-batches is 1.3e-6 off itself.
 AMONG_JAX = 5e-6
@@ -52,7 +52,7 @@ def run(*command, devices=1, code=0, **more):
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
-    """Five steps with each backend, on one device and on four, and two runs."""
+    """Ten steps with each backend, on one device and on four, and two runs."""
     folder = tmp_path_factory.mktemp("steps")
     # The same step is compiled once.
     cache = {
@@ -69,7 +69,7 @@ def steps(tmp_path_factory):
     return folder
 
 
-def checkpoint(folder, step=5):
+def checkpoint(folder, step=10):
     with np.load(folder / f"step-{step:08d}.npz") as file:
         return {key: file[key] for key in file.files}
 
