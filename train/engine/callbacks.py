@@ -1,9 +1,8 @@
-"""What happens beside the training steps: logs, early stopping, signals."""
+"""Callbacks of the training loop: logs, early stopping, signals."""
 
 import signal
 import threading
 
-import numpy as np
 import tensorflow as tf
 
 from train.common.errors import Preempted, Stopped
@@ -13,13 +12,7 @@ from train.common.progress import progress_bar
 class RunLog:
     """Progress bar, metric log and TensorBoard of a run.
 
-    Args:
-        metrics: `train.engine.metrics.MetricLog`.
-        tensorboard: path of the folder for TensorBoard.
-        steps: int, of the run.
-        start_step: int, steps already taken.
-        batch_size: int.
-        every: int, steps whose means make a record; by default 200 records a run.
+    A record has the means over `every` steps; by default a run has 200 records.
     """
 
     def __init__(
@@ -35,7 +28,7 @@ class RunLog:
         )
 
     def __call__(self, step, metrics):
-        """Takes the metrics of a step, as `train.engine.loop.take_steps` has them."""
+        """Takes the metrics that `train.engine.loop.take_steps` yields."""
         self.bar.set_postfix(
             {
                 "loss": f"{metrics['loss']:.3f}",
@@ -108,14 +101,10 @@ class NullLog:
 
 
 class EarlyStopping:
-    """Keeps the best weights, and stops after `patience` validations without a better.
+    """Stops after `patience` validations without improvement; 0 never stops.
 
-    It decides by the metric log, so that a resumed run decides like an unbroken one.
-
-    Args:
-        metrics: `train.engine.metrics.MetricLog`.
-        patience: int, validations without a better accuracy; 0 never stops.
-        save_best: function that saves the weights as the best.
+    Calls `save_best` after each validation that is the best so far. Decides by the
+    metric log, so that a resumed run decides like an unbroken one.
     """
 
     def __init__(self, metrics, patience, save_best):
@@ -127,35 +116,26 @@ class EarlyStopping:
         """Returns whether the run stops with the validation after this step."""
         if not self.patience:
             return False
-        best, later = self.best()
+        best, later = self.metrics.best_validation()
         if best == step:
             self.save_best()
         return later >= self.patience
 
     def is_over(self):
-        """Returns whether the log is that of a run that has stopped."""
+        """Returns whether the run in the log has stopped early."""
         return bool(
             self.patience
             and len(self.metrics.series("val_accuracy")[0])
-            and self.best()[1] >= self.patience
+            and self.metrics.best_validation()[1] >= self.patience
         )
-
-    def best(self):
-        """Returns the step of the best validation, and how many came after it."""
-        steps, accuracies = self.metrics.series("val_accuracy")
-        place = int(np.argmax(accuracies))
-        return int(steps[place]), len(steps) - 1 - place
 
 
 class SignalHandler:
     """Saves and ends the run after the step in which SIGINT or SIGTERM came.
 
-    A context: outside of it the signals do what they did before.
-
-    Args:
-        save: function of the number of steps taken.
-        all_gather: function of this process's signal, 0 for none, to those of all
-            processes of the run, which stop together.
+    A context: outside of it the signals do what they did before. `all_gather` takes
+    this process's signal, 0 for none, and returns those of all processes of the run,
+    which stop together.
     """
 
     def __init__(self, save, all_gather=lambda number: [number]):

@@ -27,40 +27,31 @@ class Checkpoints:
     def save(self, step, variables):
         """Writes the variables after a step, then drops all but the newest two.
 
-        Raises:
-            RunError: the file cannot be written, or a variable is not finite; the
-                checkpoints before are kept.
+        Where the file cannot be written, or a variable is not finite, a `RunError` says
+        so, and the checkpoints before are kept.
         """
         self._write(self._path(step), variables)
         for old in self.steps()[:-2]:
             self._path(old).unlink()
 
     def restore(self, variables):
-        """Assigns the newest checkpoint to the variables that were saved.
-
-        Returns:
-            Its step, 0 where there is none.
-
-        Raises:
-            RunError: the file is damaged or of another model.
-        """
-        if not self.steps():
-            return 0
-        step = self.steps()[-1]
-        self._read(self._path(step), variables)
+        """Assigns the newest checkpoint, and returns its step; 0 if there is none."""
+        step = max(self.steps(), default=0)
+        if step:
+            self._read(self._path(step), variables)
         return step
 
     def save_best(self, variables):
-        """Writes the variables as the best of the run, as `save` does."""
+        """Writes the variables as those of the best validation."""
         self._write(self._best, variables)
 
     def restore_best(self, variables):
-        """Assigns the best of the run to the variables, as `restore` does."""
+        """Assigns the variables of the best validation."""
         self.require_best()
         self._read(self._best, variables)
 
     def require_best(self):
-        """Raises a `RunError` where the best of the run is missing."""
+        """Raises a `RunError` where those of the best validation are missing."""
         if not self._best.is_file():
             raise RunError(
                 f"{self._best} is missing, which holds the weights of the best "

@@ -1,8 +1,7 @@
 """The losses, schedules and optimizers that a recipe can name, one row each.
 
-The flags, the checks of `train.recipes.Recipe`, the reports and the tests read these
-rows. A new one is a function or class and its row here. Nothing is imported before it
-is used, so that `--help` needs no Keras.
+Flags, checks of `train.recipes.Recipe`, reports and tests read these rows. Nothing is
+imported before it is used, so that `--help` needs no Keras.
 """
 
 import dataclasses
@@ -12,12 +11,9 @@ import importlib
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A function or class that a recipe names.
+    """A function or class, `"module:name"`, that a recipe names.
 
-    Args:
-        target: str, `"module:name"`.
-        title: str, what it is called in reports and in the help of its flag.
-        settings: dict of its arguments to the fields of the recipe that they take.
+    `settings` maps its arguments to the fields of the recipe that they take.
     """
 
     target: str
@@ -46,11 +42,7 @@ LOSSES = {
     ),
 }
 
-_OF_RUN = {
-    "learning_rate": "learning_rate",
-    "steps": "steps",
-    "warmup_steps": "warmup_steps",
-}
+_OF_RUN = {name: name for name in ("learning_rate", "steps", "warmup_steps")}
 SCHEDULES = {
     "cosine": Choice(
         "train.engine.schedules:WarmupCosine", "half a cosine to zero", _OF_RUN

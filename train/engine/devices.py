@@ -31,7 +31,7 @@ def start(name="auto"):
 
 
 def alone():
-    """Returns the one device of a program that chose none."""
+    """Returns one device, the default of programs."""
     if keras.backend.backend() == "jax":
         return start("one")
     return tensorflow_backend.Devices(tf.distribute.get_strategy())

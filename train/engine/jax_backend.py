@@ -20,13 +20,7 @@ class JaxTrainer(Trainer):
     The function sees the whole batch; XLA shares the work among the devices that hold
     parts of it, and adds their gradients up. So random numbers, too, are those of the
     whole batch, however many devices there are. The old values of the variables leave
-    their memory to the new ones.
-
-    Args:
-        model: as in `Trainer`, made in the scope of the strategy like the optimizer.
-        optimizer: as in `Trainer`.
-        strategy: `keras.distribution.DataParallel`.
-        **settings: the others of `Trainer`.
+    their memory to the new ones. The strategy is a `keras.distribution.DataParallel`.
 
     Source:
         https://keras.io/guides/writing_a_custom_training_loop_in_jax and
@@ -58,34 +52,22 @@ class JaxTrainer(Trainer):
         """Takes one step on arrays (batch, ...) that are spread over the devices."""
         state = [[variable.value for variable in group] for group in self._groups]
         state, metrics = self._compiled_step(state, inputs, labels)
-        for variables, values in zip(self._groups, state, strict=True):
-            for variable, value in zip(variables, values, strict=True):
-                variable.assign(value)
+        for variable, value in self._paired(state):
+            variable.assign(value)
         return metrics
 
+    def _paired(self, state):
+        """Returns pairs of all variables and their values."""
+        chained = itertools.chain.from_iterable
+        return list(zip(chained(self._groups), chained(state), strict=True))
+
     def _step(self, state, inputs, labels):
-        known = [
-            pair
-            for variables, values in zip(self._groups, state, strict=True)
-            for pair in zip(variables, values, strict=True)
-        ]
         trained, fixed, kept, _ = state
-        with keras.StatelessScope(known) as scope:
+        with keras.StatelessScope(self._paired(state)) as scope:
             fixed, sums = self._accumulate(trained, fixed, inputs, labels)
-            gradients, loss, accuracy = sums
-            metrics = {"loss": loss, "accuracy": accuracy}
+            gradients, is_finite, metrics = self._finish(sums)
             if self.loss_scale:
-                gradients = self.loss_scale.unscaled(gradients)
-            norm = ops.sqrt(sum(ops.sum(ops.square(one)) for one in gradients))
-            if self.clip_norm is not None:
-                factor = self.clip_norm / ops.maximum(norm, self.clip_norm)
-                gradients = [factor * one for one in gradients]
-            is_finite = ops.isfinite(norm)
-            if self.loss_scale:
-                metrics["loss_scale"] = self.loss_scale.scale.value
-                norm = ops.where(is_finite, norm, 0.0)
                 self.loss_scale.update(is_finite)
-            metrics["gradient_norm"] = norm
             self._update(gradients)
             trained, _, kept, scale = (
                 [scope.get_current_value(variable) for variable in group]
@@ -99,18 +81,21 @@ class JaxTrainer(Trainer):
             )
         return [trained, fixed, kept, scale], metrics
 
+    def _clip(self, gradients):
+        norm = ops.sqrt(sum(ops.sum(ops.square(one)) for one in gradients))
+        if self.clip_norm is not None:
+            factor = self.clip_norm / ops.maximum(norm, self.clip_norm)
+            gradients = [factor * one for one in gradients]
+        return gradients, norm
+
     def _update(self, gradients):
-        rate = self.optimizer.learning_rate
-        steps = ops.cast(self.optimizer.iterations, "float32")
-        variables = self._groups[0]
+        rate, variables = self.optimizer.learning_rate, self._groups[0]
         for gradient, variable, scale in zip(
             gradients, variables, self.rate_scales, strict=True
         ):
             self.optimizer.update_step(gradient, variable, rate * scale)
-        # A smaller decay at first, or the initial weights would dominate.
-        decay = ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
         for average, variable in zip(self.averages, variables, strict=False):
-            average.assign_sub((1.0 - decay) * (average - variable))
+            average.assign_sub((1.0 - self._kept()) * (average - variable))
         self.optimizer.iterations.assign_add(1)
 
     def _accumulate(self, trained, fixed, inputs, labels):
@@ -176,6 +161,12 @@ class JaxTrainer(Trainer):
             )
         return answers
 
+    def first_device(self, values):
+        """Returns what the first device has of distributed values."""
+        return keras.tree.map_structure(
+            lambda value: value.addressable_shards[0].data, values
+        )
+
     def gather(self, values):
         """Returns distributed values as one NumPy array (batch, ...)."""
         return np.asarray(values)
@@ -188,9 +179,7 @@ def _batch_size(inputs):
 class JaxDevices(Devices):
     """The devices of a run under JAX, of one machine.
 
-    Args:
-        strategy: `keras.distribution.DataParallel`.
-        host: int, 0.
+    The strategy is a `keras.distribution.DataParallel`.
     """
 
     @property
@@ -199,11 +188,7 @@ class JaxDevices(Devices):
         return self.strategy.device_mesh.devices.size
 
     def trainer(self, model, optimizer, **settings):
-        """Returns a `JaxTrainer` of a model that was made in the scope.
-
-        Raises:
-            RunError: the model computes in float16 on processors.
-        """
+        """Returns a `JaxTrainer` of a model that was made in the strategy's scope."""
         is_cpu = self.strategy.device_mesh.devices.flat[0].startswith("cpu")
         if is_cpu and model.compute_dtype == "float16":
             raise RunError(
@@ -225,12 +210,6 @@ class JaxDevices(Devices):
         if ahead is not None:
             yield ahead
 
-    def first_device(self, values):
-        """Returns what the first device has of distributed values."""
-        return keras.tree.map_structure(
-            lambda value: value.addressable_shards[0].data, values
-        )
-
     def _spread(self, *parts):
         """Makes one array of a part for each device."""
         import jax
@@ -245,15 +224,9 @@ class JaxDevices(Devices):
 
 
 def start(name="auto"):
-    """Gets the devices ready, for `train.engine.devices.start`.
+    """Returns the devices of `train.engine.devices.start`; `"auto"`: all JAX sees.
 
-    TensorFlow, which reads the data, is kept off them; `"auto"` is all that JAX sees.
-
-    Raises:
-        RunError: there are no such devices.
-
-    Source:
-        https://keras.io/guides/distribution
+    TensorFlow, which reads the data, is kept off them.
     """
     if name == "multiworker":
         raise RunError(

@@ -20,11 +20,7 @@ LESS_MEMORY = (
 
 
 class TrainingLoop:
-    """The steps of a run that are left, from its last checkpoint on.
-
-    Args:
-        run: `train.run.training.Run`.
-    """
+    """The steps of a `train.run.training.Run` that are left after its checkpoint."""
 
     def __init__(self, run):
         self.run = run
@@ -71,7 +67,6 @@ class TrainingLoop:
                 stops = False
                 if step % recipe.eval_interval == 0 or step == recipe.steps:
                     stops = self._validate(step)
-                    self._draw(step)
                 if step % recipe.checkpoint_interval == 0 or step == recipe.steps:
                     self._save(step)
                 signals.after(step)
@@ -81,9 +76,10 @@ class TrainingLoop:
                 # Only now have all workers seen the last validation, and the file.
                 self.checkpoints.restore_best(trainer.variables)
                 if devices.is_chief:
+                    best, _ = self.metrics.best_validation()
                     self.log.print(
-                        f"the best validation was after step "
-                        f"{self.stopping.best()[0]:,}: taking the weights of then"
+                        f"the best validation was after step {best:,}: taking the "
+                        "weights of then"
                     )
 
     def _restore(self):
@@ -128,11 +124,14 @@ class TrainingLoop:
     def _validate(self, step):
         """Validates, if there are images for it; returns whether the run stops."""
         with self.trainer.averaged():
-            found = self.run.validate()
-        if found is None:
+            if found := self.run.validate():
+                loss = found["val_loss"]
+                check_finite(f"The validation loss after step {step}", loss)
+                self.log.validation(step, **found)
+            if self.recipe.explained_images and self.devices.is_chief:
+                self._draw(step)
+        if not found:
             return False
-        check_finite(f"The validation loss after step {step}", found["val_loss"])
-        self.log.validation(step, **found)
         stops = self._chief_decides(lambda: self.stopping.after(step))
         if stops:
             # From here the same command has nothing left to do.
@@ -140,34 +139,20 @@ class TrainingLoop:
         return stops
 
     def _draw(self, step):
-        if not self.recipe.explained_images:
-            return
-        with self.trainer.averaged():
-            if self.devices.is_chief:
-                try:
-                    self.log.images(step, self.run.pictures(step))
-                except ValueError as error:
-                    # As of weights that are not finite: no reason to stop.
-                    self.log.print(f"step {step}: no pictures for TensorBoard: {error}")
+        try:
+            self.log.images(step, self.run.pictures(step))
+        except ValueError as error:
+            # As of weights that are not finite: no reason to stop.
+            self.log.print(f"step {step}: no pictures for TensorBoard: {error}")
 
 
 def take_steps(trainer, batches, *, start_step, steps):
-    """Takes the steps that are left.
+    """Takes the steps after `start_step`, up to `steps` in all.
 
-    Args:
-        trainer: `train.engine.trainer.Trainer`.
-        batches: iterable of (inputs, labels), the first for step `start_step`.
-        start_step: int, steps already taken.
-        steps: int, steps in all.
-
-    Yields:
-        The number of steps taken, and a dict of floats: those of `Trainer.step`,
-        `learning_rate`, and `seconds`, the wall time since the end of the step before,
-        or since the beginning: waiting for images, compiling, and what was done
-        between the steps are in it.
-
-    Raises:
-        RunError: the loss, or another of these numbers, is not finite.
+    Yields the number of steps taken, and a dict of finite floats: those of
+    `Trainer.step`, `learning_rate`, and `seconds`, the wall time since the end of the
+    step before, or since the beginning: waiting for images, compiling, and what was
+    done between the steps are in it.
     """
     before = time.perf_counter()
     batches = iter(batches)
@@ -192,16 +177,11 @@ def take_steps(trainer, batches, *, start_step, steps):
 
 
 def evaluate(trainer, batches, on_batch=None):
-    """Runs the model over all batches, the last and smaller one included.
+    """Runs the model over all batches (images, labels), the last and smaller one too.
 
-    Args:
-        trainer: `train.engine.trainer.Trainer`, whose loss is computed.
-        batches: iterable of (images, labels).
-        on_batch: None, or a function of the number of examples done so far.
-
-    Returns:
-        Tuple of labels (examples,) int32 and probabilities (examples, classes)
-        float32, as NumPy arrays, and the mean loss over the examples, a float.
+    Returns labels (examples,) int32 and probabilities (examples, classes) float32, as
+    NumPy arrays, and the trainer's mean loss over the examples, a float. `on_batch`
+    gets the number of examples done so far.
     """
     all_labels, all_logits = [], []
     done, loss = 0, 0.0

@@ -22,10 +22,7 @@ class LossScale:
             0, trainable=False, dtype="int32", name="good_steps"
         )
 
-    @property
-    def variables(self):
-        """The variables of a checkpoint."""
-        return [self.scale, self.good_steps]
+        self.variables = [self.scale, self.good_steps]
 
     def scaled(self, loss):
         """Returns the loss whose gradients are computed."""
@@ -37,7 +34,7 @@ class LossScale:
         return [gradient * factor for gradient in gradients]
 
     def update(self, is_finite):
-        """Updates the scale after a step whose gradients are finite, or are not."""
+        """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
         grows = good_steps >= _STEPS_TO_GROW
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)

@@ -1,4 +1,4 @@
-"""Losses of single examples, which micro-batches and devices can add up."""
+"""Losses per example, which micro-batches and devices can add up."""
 
 from keras import ops
 
@@ -37,8 +37,7 @@ def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
         logits = ops.cast(logits, "float32")
         return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     logits, targets, weights = _prepare(logits, labels, label_smoothing, class_weights)
-    losses = ops.categorical_crossentropy(targets, logits, from_logits=True)
-    return losses if weights is None else losses * weights
+    return weights * ops.categorical_crossentropy(targets, logits, from_logits=True)
 
 
 def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
@@ -50,30 +49,25 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
         logits: float tensor (batch, classes).
         labels: int tensor (batch,), or float tensor (batch, classes) of values in
             [0, 1].
-        label_smoothing: as in `softmax_cross_entropy`.
-        class_weights: as in `softmax_cross_entropy`; where labels do not sum to one,
-            the weights of an example's classes are added up.
+        label_smoothing: See `softmax_cross_entropy`, also for what is raised.
+        class_weights: Likewise; where labels do not sum to one, the weights of an
+            example's classes are added up.
 
     Returns:
         float32 tensor (batch,).
-
-    Raises:
-        ValueError: the labels, the smoothing or the weights do not fit.
 
     Source:
         How to train your ViT?, section 3.2; big_vision, `utils.py`.
     """
     logits, targets, weights = _prepare(logits, labels, label_smoothing, class_weights)
-    losses = ops.sum(
-        ops.binary_crossentropy(targets, logits, from_logits=True), axis=-1
-    )
-    return losses if weights is None else losses * weights
+    losses = ops.binary_crossentropy(targets, logits, from_logits=True)
+    return weights * ops.sum(losses, axis=-1)
 
 
 def count_correct(logits, labels):
     """Returns 1.0 for each example whose largest logit is that of its label, else 0.0.
 
-    Labels are as in `softmax_cross_entropy`; of rows the largest counts.
+    See `softmax_cross_entropy` for the labels; of rows the largest counts.
     """
     if len(labels.shape) == 2:
         labels = ops.argmax(labels, axis=-1)
@@ -82,7 +76,7 @@ def count_correct(logits, labels):
 
 
 def _prepare(logits, labels, label_smoothing, class_weights):
-    """Returns float32 logits, a row of targets for each, and its weight or None."""
+    """Returns float32 logits, a row of targets for each, and their weights."""
     classes = logits.shape[-1]
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}.")
@@ -96,7 +90,7 @@ def _prepare(logits, labels, label_smoothing, class_weights):
             f"shape (batch,) or rows of shape (batch, {classes}), got shape "
             f"{tuple(labels.shape)}."
         )
-    weights = None
+    weights = 1.0
     if class_weights is not None:
         if len(class_weights) != classes:
             raise ValueError(

@@ -11,53 +11,46 @@ import numpy as np
 from train.common.errors import RunError
 from train.common.files import whole_file
 
+_BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+
 
 class MetricLog:
     """The append-only `metrics.jsonl` of a run, one record per line.
 
-    A record counts once its line end is on disk: the half line that a killed run
-    leaves behind is never read, and the next `append` or `rewind` removes it.
-
-    Args:
-        path: file of the log; it appears, with its directory, on the first `append`.
+    The file and its directory appear on the first `append`. A record counts once its
+    line end is on disk: the half line that a killed run leaves behind is never read,
+    and the next `append` or `rewind` removes it.
     """
 
     def __init__(self, path):
         self.path = Path(path)
 
     def append(self, step, **values):
-        """Adds a record of scalars (Python, NumPy or backend) and flushes it.
-
-        Raises:
-            TypeError: a value is not a scalar number.
-            ValueError: a value is NaN or infinite, which JSON cannot hold.
-        """
+        """Adds a record of finite scalars (Python, NumPy or backend) and flushes it."""
         record = {"step": int(step)}
         for name, value in values.items():
-            record[name] = self._number(name, value, step)
+            is_whole = isinstance(value, Integral)
+            record[name] = number = int(value) if is_whole else float(value)
+            if not math.isfinite(number):
+                raise ValueError(
+                    f"{self.path}: metric {name!r} at step {step} is {number}, which "
+                    "JSON cannot hold: lower the learning rate or clip the gradients, "
+                    "or leave the metric out of the log."
+                )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a+b") as file:
             _remove_torn_line(file)
             file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
     def rewind(self, step):
-        """Drops all records after `step`, in a single move, before a run resumes there.
-
-        Raises:
-            RunError: a line of the log is not a record, or the shorter log cannot be
-                written; the old one is untouched then.
-        """
+        """Drops all records after `step`, in one move, before a run resumes there."""
         if self.path.exists():
             kept = [line for line, record in self._lines() if record["step"] <= step]
             with whole_file(self.path) as temporary:
                 temporary.write_bytes(b"".join(line + b"\n" for line in kept))
 
     def records(self):
-        """Returns the records in the order of writing, dicts with "step" and metrics.
-
-        Raises:
-            RunError: a line of the log is not a record.
-        """
+        """Returns the records as written, dicts with "step" and metrics."""
         return [record for _, record in self._lines()] if self.path.exists() else []
 
     def series(self, name):
@@ -66,21 +59,11 @@ class MetricLog:
         steps = np.array([record["step"] for record in found], dtype=np.int64)
         return steps, np.array([record[name] for record in found], dtype=np.float64)
 
-    def _number(self, name, value, step):
-        try:
-            number = int(value) if isinstance(value, Integral) else float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"{self.path}: metric {name!r} at step {step} must be a scalar number, "
-                f"got {value!r}: log its mean, or leave it out."
-            ) from error
-        if not math.isfinite(number):
-            raise ValueError(
-                f"{self.path}: metric {name!r} at step {step} is {number}, which JSON "
-                "cannot hold: lower the learning rate or clip the gradients, or leave "
-                "the metric out of the log."
-            )
-        return number
+    def best_validation(self):
+        """Returns the step of the best validation, and how many came after it."""
+        steps, accuracies = self.series("val_accuracy")
+        place = int(np.argmax(accuracies))
+        return int(steps[place]), len(steps) - 1 - place
 
     def _lines(self):
         *whole, _torn = self.path.read_bytes().split(b"\n")
@@ -90,13 +73,7 @@ class MetricLog:
                 record["step"] = int(record["step"])
                 for value in record.values():
                     float(value)
-            except (
-                ValueError,
-                TypeError,
-                KeyError,
-                OverflowError,
-                RecursionError,
-            ) as error:
+            except _BROKEN as error:
                 raise RunError(
                     f"{self.path}, line {number}: not a record with a step: "
                     f"{line[:80]!r}: remove that line to read the rest."

@@ -1,4 +1,4 @@
-"""Optimizers as in the released code, which Keras's are not.
+"""SGD with momentum and Adam with the update rules of the released code.
 
 Keras's SGD scales the velocity by the rate, which differs under a schedule. Its AdamW
 adds epsilon to another root, decays all variables but those excluded by name, and
@@ -13,10 +13,10 @@ from keras import ops
 
 
 class _Optimizer(keras.optimizers.Optimizer):
-    """An optimizer with a mean of gradients that may be kept in bfloat16."""
+    """An optimizer with a mean of gradients that may be kept in bfloat16.
 
-    # The arguments beside those of Keras, which are attributes too.
-    arguments = ("momentum_dtype",)
+    `arguments` are those beside Keras's, which are attributes too.
+    """
 
     def get_config(self):
         return {
@@ -26,15 +26,10 @@ class _Optimizer(keras.optimizers.Optimizer):
 
     def _add_means(self, variables, name):
         """Adds variables of zeros, in the dtype of the momentum."""
-        if self.momentum_dtype is None:
-            return [
-                self.add_variable_from_reference(variable, name=name)
-                for variable in variables
-            ]
         return [
             self.add_variable(
                 variable.shape,
-                dtype=self.momentum_dtype,
+                dtype=self.momentum_dtype or variable.dtype,
                 name=f"{variable.path.replace('/', '_')}_{name}",
                 layout=getattr(variable, "_layout", None),
             )
@@ -92,7 +87,15 @@ class MomentumSGD(_Optimizer):
         velocity = self.velocities[self._get_variable_index(variable)]
         rate = ops.cast(learning_rate, variable.dtype)
         if _has_fused_update(variable, velocity):
-            _fused_momentum(variable, velocity, gradient, rate, self.momentum)
+            import tensorflow as tf
+
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.value.handle,
+                lr=rate,
+                grad=tf.cast(gradient, variable.dtype),
+                momentum=tf.cast(self.momentum, variable.dtype),
+            )
             return
         moved = _fade(velocity, self.momentum, variable.dtype) + gradient
         self.assign(velocity, ops.cast(moved, velocity.dtype))
@@ -114,10 +117,8 @@ class Adam(_Optimizer):
         beta_2: float, the decay of the mean of their squares.
         epsilon: float, added to the root of the latter.
         kernel_decay: float, the weight decay that the paper gives.
-        momentum_dtype: None for the variables' own, or `"bfloat16"`, in which the
-            released code keeps the mean of gradients: as in `MomentumSGD`.
-        name: str.
-        **kwargs: the other arguments of `keras.optimizers.Optimizer`.
+        momentum_dtype, name, **kwargs: See `MomentumSGD`; the dtype is that of the mean
+            of gradients.
 
     Source:
         Paper table 3; How to train your ViT?, section 3.2; `optax.scale_by_adam` and
@@ -179,13 +180,20 @@ class Adam(_Optimizer):
         rate = learning_rate * full_root / full_mean
         epsilon = self.epsilon * full_root
         if _has_fused_update(variable, mean):
-            _fused_adam(
-                variable,
-                (mean, square),
-                gradient,
-                rate,
-                (beta_1, beta_2),
-                epsilon,
+            import tensorflow as tf
+
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=mean.value.handle,
+                v=square.value.handle,
+                # The rate has its part of the powers already.
+                beta1_power=tf.zeros((), dtype),
+                beta2_power=tf.zeros((), dtype),
+                lr=rate,
+                beta1=tf.cast(beta_1, dtype),
+                beta2=tf.cast(beta_2, dtype),
+                epsilon=epsilon,
+                grad=tf.cast(gradient, dtype),
             )
             return
         moved = _fade(mean, beta_1, dtype) + (1.0 - beta_1) * gradient
@@ -208,36 +216,3 @@ def _has_fused_update(variable, mean):
     """
     same_dtype = keras.backend.standardize_dtype(variable.dtype) == mean.dtype
     return keras.backend.backend() == "tensorflow" and same_dtype
-
-
-def _fused_momentum(variable, velocity, gradient, rate, momentum):
-    import tensorflow as tf
-
-    tf.raw_ops.ResourceApplyMomentum(
-        var=variable.handle,
-        accum=velocity.value.handle,
-        lr=rate,
-        grad=tf.cast(gradient, variable.dtype),
-        momentum=tf.cast(momentum, variable.dtype),
-    )
-
-
-def _fused_adam(variable, means, gradient, rate, betas, epsilon):
-    import tensorflow as tf
-
-    dtype = variable.dtype
-    mean, square = means
-    beta_1, beta_2 = (tf.cast(beta, dtype) for beta in betas)
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=mean.value.handle,
-        v=square.value.handle,
-        # The rate has its part of the powers already.
-        beta1_power=tf.zeros((), dtype),
-        beta2_power=tf.zeros((), dtype),
-        lr=rate,
-        beta1=beta_1,
-        beta2=beta_2,
-        epsilon=epsilon,
-        grad=tf.cast(gradient, dtype),
-    )

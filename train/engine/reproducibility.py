@@ -10,14 +10,10 @@ import tensorflow as tf
 
 @contextlib.contextmanager
 def seeded(seed, precision):
-    """Sets the seeds and the precision of a run, and restores the previous state.
+    """Sets the seeds and the dtype policy of a run, and restores the previous state.
 
     Keras draws the seeds of initializers and of dropout from Python's generator. The
     global seeds of TensorFlow and Keras have no part in a run and stay as they are.
-
-    Args:
-        seed: int, from 0 to 2^32 - 1.
-        precision: str, a policy of `keras.config.set_dtype_policy`.
     """
     with preserved_state():
         random.seed(seed)
@@ -28,7 +24,7 @@ def seeded(seed, precision):
 
 @contextlib.contextmanager
 def preserved_state():
-    """Restores the random state of Python and NumPy, and the precision, on exit."""
+    """Restores the random state of Python and NumPy, and the dtype policy, on exit."""
     policy = keras.config.dtype_policy()
     states = random.getstate(), np.random.get_state()
     try:
@@ -45,9 +41,6 @@ def one_operation_at_a_time():
     Side by side, operations end in an order that differs from run to run, and with it
     the order in which TensorFlow's `AddN` adds up the gradients of a tensor with
     several uses, and their last bits. Costs about 4% of a training step on two cores.
-    Call it before anything runs on TensorFlow.
-
-    Raises:
-        RuntimeError: TensorFlow runs already.
+    Call it before anything runs on TensorFlow, which raises a `RuntimeError` else.
     """
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -7,7 +7,10 @@ from keras import ops
 
 
 class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from zero times a decay, which begins when that is over."""
+    """Linear warm-up from zero times a decay, which begins when that is over.
+
+    `decay` returns the rate without warm-up at a progress of 0 to 1.
+    """
 
     def __init__(self, learning_rate, steps, warmup_steps=0):
         if not 0 <= warmup_steps < steps:
@@ -59,7 +62,6 @@ class WarmupCosine(_Warmup):
     """
 
     def decay(self, progress):
-        """Returns the rate without warm-up at a progress of 0 to 1."""
         return self.learning_rate * 0.5 * (1.0 + ops.cos(math.pi * progress))
 
 
@@ -68,14 +70,8 @@ class WarmupLinear(_Warmup):
     """Linear warm-up from zero, then a line down to nearly zero.
 
     Args:
-        learning_rate: float, the highest.
-        steps: int, of the whole run.
-        warmup_steps: int, fewer than `steps`.
+        learning_rate, steps, warmup_steps: See `WarmupCosine`, as for what is raised.
         end: float, the last rate.
-
-    Raises:
-        ValueError: the warm-up is as long as the run, or a number is negative or not
-            finite.
 
     Source:
         Paper table 3; the last rate is that of the released code.
@@ -92,7 +88,6 @@ class WarmupLinear(_Warmup):
         self.end = end
 
     def decay(self, progress):
-        """Returns the rate without warm-up at a progress of 0 to 1."""
         return self.end + (self.learning_rate - self.end) * (1.0 - progress)
 
     def get_config(self):

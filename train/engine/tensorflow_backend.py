@@ -14,11 +14,8 @@ from train.engine.trainer import Trainer
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
+    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
+    *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
 )
 _EXAMPLE = (
     """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """
@@ -28,12 +25,7 @@ _EXAMPLE = (
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """The devices of a run under TensorFlow.
-
-    Args:
-        strategy: `tf.distribute.Strategy`.
-        host: int, the number of this process among those of the run.
-    """
+    """The devices of a run under TensorFlow; `host` numbers the run's processes."""
 
     strategy: tf.distribute.Strategy
     host: int = 0
@@ -58,19 +50,9 @@ class Devices:
         if self.is_chief:
             print(line)
 
-    def scope(self):
-        """Returns a context in which variables are made for all devices."""
-        return self.strategy.scope()
-
     def trainer(self, model, optimizer, **settings):
-        """Returns a `Trainer` of a model that was made in the scope."""
+        """Returns a `Trainer` of a model that was made in the strategy's scope."""
         return Trainer(model, optimizer, strategy=self.strategy, **settings)
-
-    def first_device(self, values):
-        """Returns what the first device of this host has of distributed values."""
-        return tf.nest.map_structure(
-            lambda value: self.strategy.experimental_local_results(value)[0], values
-        )
 
     def all_gather(self, value):
         """Returns the int of every device's host, a list, from that of this host."""
@@ -94,14 +76,9 @@ class Devices:
             ) from error
 
     def micro_batches(self, batch_size, parts):
-        """Returns the micro-batches in which each device computes its share of a batch.
+        """Returns the micro-batches per device for so many `parts` of the whole batch.
 
-        Args:
-            batch_size: int, of the whole.
-            parts: int, micro-batches of the whole.
-
-        Raises:
-            RunError: the batch cannot be shared equally.
+        Raises a `RunError` where the batch cannot be shared equally.
         """
         count = -(-parts // self.count)
         if batch_size % (self.count * count):
@@ -115,9 +92,8 @@ class Devices:
     def batches(self, make):
         """Returns batches distributed over the devices.
 
-        Args:
-            make: function of a `share`, `train.data.pipeline.Share`, to a
-                `tf.data.Dataset`.
+        `make` takes a `train.data.pipeline.Share` as `share` and returns a
+        `tf.data.Dataset`.
         """
         return self.strategy.distribute_datasets_from_function(
             lambda context: make(
@@ -131,19 +107,19 @@ class Devices:
 
 
 def start(name="auto"):
-    """Gets the devices ready, for `train.engine.devices.start`.
+    """Returns the devices of `train.engine.devices.start`.
 
     Source:
         https://www.tensorflow.org/guide/distributed_training
     """
     if name == "auto":
         name = _detected()
-    return {
-        "one": _one,
-        "mirrored": _mirrored,
-        "multiworker": _multiworker,
-        "tpu": _tpu,
-    }[name]()
+    if name == "one":
+        # With several devices, or processes, one operation has to wait for another.
+        reproducibility.one_operation_at_a_time()
+        return Devices(tf.distribute.get_strategy())
+    starts = {"mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}
+    return starts[name]()
 
 
 def _detected():
@@ -156,13 +132,7 @@ def _detected():
 
 def has_other_workers():
     """Returns whether TF_CONFIG names several machines."""
-    return "TF_CONFIG" in os.environ and len(_workers(_cluster())) > 1
-
-
-def _one():
-    # With several devices, or processes, one operation has to wait for another.
-    reproducibility.one_operation_at_a_time()
-    return Devices(tf.distribute.get_strategy())
+    return "TF_CONFIG" in os.environ and len(_cluster()[1]) > 1
 
 
 def _mirrored():
@@ -178,8 +148,7 @@ def _mirrored():
 
 
 def _multiworker():
-    config = _cluster()
-    workers = _workers(config)
+    config, workers = _cluster()
     try:
         host = int(config["task"]["index"])
         if config["task"]["type"] == "worker" and "chief" in config["cluster"]:
@@ -212,7 +181,7 @@ def _tpu():
 
 
 def _count_local_devices():
-    """Counts the devices without starting TensorFlow, which `_one` has to precede."""
+    """Counts the devices without starting TensorFlow, which `start` sets up."""
     if gpus := tf.config.list_physical_devices("GPU"):
         return len(gpus)
     [cpu] = tf.config.list_physical_devices("CPU")
@@ -220,19 +189,14 @@ def _count_local_devices():
 
 
 def _cluster():
-    """Returns the parsed TF_CONFIG."""
+    """Returns the parsed TF_CONFIG, and its workers, the chief first."""
     text = os.environ.get("TF_CONFIG", "")
     try:
         config = json.loads(text)
-        _workers(config)
+        cluster = config["cluster"]
+        return config, [*cluster.get("chief", []), *cluster["worker"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"TF_CONFIG is {text!r}, which names no workers ({error!r}): on each "
             f"machine set it as in {_EXAMPLE}."
         ) from error
-    return config
-
-
-def _workers(config):
-    cluster = config["cluster"]
-    return [*cluster.get("chief", []), *cluster["worker"]]

@@ -1,22 +1,19 @@
-"""The training step: micro-batches, sum over devices, clip, update."""
+"""The training step on TensorFlow: micro-batches, sum over devices, clip, update."""
 
 import contextlib
 
 import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_vit.lean import lean
 from train.engine.loss_scale import LossScale
 from train.engine.losses import count_correct, softmax_cross_entropy
 
+# Settings of an optimizer that only its `apply` applies, which is not called here.
 _OF_APPLY = (
-    "weight_decay",
-    "clipnorm",
-    "clipvalue",
-    "global_clipnorm",
-    "use_ema",
-    "loss_scale_factor",
-    "gradient_accumulation_steps",
+    *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
+    *("loss_scale_factor", "gradient_accumulation_steps"),
 )
 # Any number but 0: each device draws from a stream of its own.
 _SEEDS_APART = 1_000_003
@@ -26,26 +23,11 @@ class Trainer:
     """Steps of gradient descent on batches cut into micro-batches.
 
     A step adds up the gradients of the micro-batches on each device, then those of all
-    devices, clips the norm of the whole and updates: only the first sum is
-    over single examples.
-
-    Args:
-        model: `keras.Model` from inputs to logits, made in the scope of the strategy.
-        optimizer: `keras.optimizers.Optimizer`.
-        micro_batches: int, the parts in which a device computes its share of a batch;
-            divides it.
-        clip_norm: float, the largest norm of the whole gradient, or None for any.
-        loss: function of logits and labels to the losses of single examples.
-        accuracy: function of logits and labels to the accuracies of single examples.
-        rate_scales: None, or dict of paths of variables to factors of their learning
-            rate; 1 for those not named.
-        average_decay: float in [0, 1), what the averages of the weights keep at a
-            step; 0 for none.
-        strategy: `tf.distribute.Strategy`; one device by default.
-
-    Raises:
-        ValueError: the optimizer has a setting that only its `apply` applies, which is
-            not called here.
+    devices, clips the norm of the sum and updates. The model is made in the scope of
+    the strategy. `micro_batches` are the parts of a device's share of a batch; `loss`
+    and `accuracy` take logits and labels, and return one number per example;
+    `rate_scales` maps paths of variables to factors of their learning rate;
+    `average_decay` is what averages of the weights keep at a step, 0 for no averages.
     """
 
     def __init__(
@@ -79,19 +61,17 @@ class Trainer:
         trained = model.trainable_variables
         scales = rate_scales or {}
         self.rate_scales = [scales.get(variable.path, 1.0) for variable in trained]
-        is_half = model.compute_dtype == "float16"
         with self.strategy.scope():
             optimizer.build(trained)
-            self.averages = []
-            if average_decay:
-                self.averages = [
-                    keras.Variable(
-                        keras.ops.convert_to_numpy(variable),
-                        trainable=False,
-                        name=f"{variable.path.replace('/', '_')}_average",
-                    )
-                    for variable in trained
-                ]
+            self.averages = [
+                keras.Variable(
+                    ops.convert_to_numpy(variable),
+                    trainable=False,
+                    name=f"{variable.path.replace('/', '_')}_average",
+                )
+                for variable in (trained if average_decay else ())
+            ]
+            is_half = model.compute_dtype == "float16"
             self.loss_scale = LossScale() if is_half else None
 
     def spread_seeds(self):
@@ -129,32 +109,27 @@ class Trainer:
             self._exchange_averages()
 
     def _exchange_averages(self):
-        if not self.averages:
-            return
-        for weight, average in zip(
-            self.model.trainable_variables, self.averages, strict=True
-        ):
-            kept = keras.ops.convert_to_numpy(weight)
-            weight.assign(keras.ops.convert_to_numpy(average))
+        trained = self.model.trainable_variables
+        for average, weight in zip(self.averages, trained, strict=False):
+            kept = ops.convert_to_numpy(weight)
+            weight.assign(ops.convert_to_numpy(average))
             average.assign(kept)
 
     @tf.function
     def step(self, inputs, labels):
-        """Takes one step.
+        """Takes one step on tensors (batch, ...), or on distributed ones.
 
-        Args:
-            inputs: what the model takes, tensors (batch, ...), or one per device.
-            labels: what the loss takes, tensors (batch, ...), or one per device.
-
-        Returns:
-            Dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before the
-            clip); in float16 also `loss_scale`, where a step whose gradients overflow
-            changes nothing and has norm 0.
+        Returns a dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before
+        the clip); in float16 also `loss_scale`, where a step whose gradients overflow
+        changes nothing and has norm 0.
         """
-        metrics = self.strategy.run(self._step, (inputs, labels))
         # The same on every device.
+        return self.first_device(self.strategy.run(self._step, (inputs, labels)))
+
+    def first_device(self, values):
+        """Returns what the first device of this host has of distributed values."""
         return tf.nest.map_structure(
-            lambda value: self.strategy.experimental_local_results(value)[0], metrics
+            lambda value: self.strategy.experimental_local_results(value)[0], values
         )
 
     def _step(self, inputs, labels):
@@ -166,38 +141,45 @@ class Trainer:
             flat = tf.nest.flatten(sums)
             flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
             sums = tf.nest.pack_sequence_as(sums, flat)
+        gradients, is_finite, metrics = self._finish(sums)
+        context.merge_call(self._update, (gradients, is_finite))
+        return metrics
+
+    def _finish(self, sums):
+        """Returns clipped gradients, whether they are finite, and the metrics."""
         gradients, loss, accuracy = sums
         metrics = {"loss": loss, "accuracy": accuracy}
         if self.loss_scale:
             gradients = self.loss_scale.unscaled(gradients)
+        gradients, norm = self._clip(gradients)
+        is_finite = ops.isfinite(norm)
+        if self.loss_scale:
+            metrics["loss_scale"] = self.loss_scale.scaled(1.0)
+            norm = ops.where(is_finite, norm, 0.0)
+        return gradients, is_finite, {**metrics, "gradient_norm": norm}
+
+    def _clip(self, gradients):
         norm = tf.linalg.global_norm(gradients)
         if self.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
-        is_finite = tf.math.is_finite(norm)
-        if self.loss_scale:
-            metrics["loss_scale"] = tf.convert_to_tensor(self.loss_scale.scale)
-            norm = tf.where(is_finite, norm, 0.0)
-        metrics["gradient_norm"] = norm
-        context.merge_call(self._update, (gradients, is_finite))
-        return metrics
+        return gradients, norm
+
+    def _kept(self):
+        """Returns the part of an average that stays at this step."""
+        # A smaller one at first, or the initial weights would dominate.
+        steps = ops.cast(self.optimizer.iterations, "float32")
+        return ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
 
     def _update(self, strategy, gradients, is_finite):
         """Updates the variables of all devices; `Optimizer.apply` would sum again."""
-        rate = self.optimizer.learning_rate
-        averages = self.averages or [None] * len(gradients)
-        for gradient, variable, average, scale in zip(
-            gradients,
-            self.model.trainable_variables,
-            averages,
-            self.rate_scales,
-            strict=True,
+        rate, variables = self.optimizer.learning_rate, self.model.trainable_variables
+        averages = self.averages or [None] * len(variables)
+        for variable, gradient, scale, average in zip(
+            variables, gradients, self.rate_scales, averages, strict=True
         ):
+            arguments = (gradient, rate * scale, is_finite, average)
             strategy.extended.update(
-                variable.value,
-                self._update_one,
-                args=(gradient, rate * scale, is_finite),
-                kwargs={"average": average},
-                group=False,
+                variable.value, self._update_one, arguments, group=False
             )
         if self.loss_scale:
             one = strategy.experimental_local_results(is_finite)[0]
@@ -210,10 +192,7 @@ class Trainer:
         def update():
             self.optimizer.update_step(gradient, weight, rate)
             if average is not None:
-                # A smaller decay at first, or the initial weights would dominate.
-                steps = tf.cast(self.optimizer.iterations, "float32")
-                decay = tf.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
-                average.value.assign_sub((1.0 - decay) * (average - weight))
+                average.value.assign_sub((1.0 - self._kept()) * (average - weight))
 
         if self.loss_scale:
             tf.cond(is_finite, update, lambda: None)
@@ -256,20 +235,16 @@ class Trainer:
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 
     def predict(self, inputs):
-        """Returns the float32 logits (batch, classes) of inputs as a NumPy array.
-
-        Of distributed inputs, those of all devices of all hosts.
-        """
+        """Returns the float32 logits (batch, classes) of all hosts as a NumPy array."""
         return self._logits(inputs).numpy()
 
     @tf.function(reduce_retracing=True)
     def _logits(self, inputs):
-        found = self.strategy.run(self._answers, (inputs,))
-        return self._gathered(found)
+        def answers(inputs):
+            with self.lean():
+                return self.model(inputs, training=False)
 
-    def _answers(self, inputs):
-        with self.lean():
-            return self.model(inputs, training=False)
+        return self._gathered(self.strategy.run(answers, (inputs,)))
 
     def gather(self, values):
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""

@@ -16,11 +16,7 @@ def optimizer(recipe):
 
 
 def model(recipe, classes):
-    """Returns the recipe's model with a new head of so many classes, and its weights.
-
-    Raises:
-        RunError: the model, its size or its weights are not available.
-    """
+    """Returns the recipe's model: its weights, and a new head of so many classes."""
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
     known = [*keras_vit.VARIANTS, *baselines.BASELINES]
@@ -92,63 +88,20 @@ def _checkpoint(recipe):
 
 
 def loss(recipe, source):
-    """Returns the recipe's loss, a function of logits and labels.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-        source: `train.data.sources.Source`, for the weights of its classes.
-
-    Raises:
-        RunError: there are not as many weights as classes.
-    """
-    weights = _class_weights(recipe, source)
-    return LOSSES[recipe.loss].of(recipe, class_weights=weights)
-
-
-def loss_name(recipe):
-    """Returns the name of the loss of training and validation, for the report."""
-    parts = [LOSSES[recipe.loss].title]
-    if recipe.label_smoothing:
-        parts.append(f"label smoothing {recipe.label_smoothing:g}")
-    if recipe.class_weights == "balanced":
-        parts.append("balanced class weights")
-    elif recipe.class_weights is not None:
-        parts.append("class weights")
-    return ", ".join(parts)
-
-
-def training_only(recipe):
-    """Returns the augmentation and regularisation that validation does without."""
-    # As in `model`.
-    drops = not recipe.frozen
-    parts = {
-        f"{recipe.crop} crop": recipe.crop != "resize",
-        "flip": recipe.flip,
-        **dict.fromkeys(recipe.augmentation_titles, True),
-        f"dropout {recipe.dropout:g}": drops and recipe.dropout,
-        f"stochastic depth {recipe.stochastic_depth_rate:g}": (
-            drops and recipe.stochastic_depth_rate
-        ),
-        "weights that are not averaged": recipe.average_decay,
-    }
-    return ", ".join(part for part, is_there in parts.items() if is_there) or "nothing"
-
-
-def _class_weights(recipe, source):
+    """Returns the recipe's loss, a function of logits and labels."""
     weights = recipe.class_weights
     if weights == "balanced":
         counts = source.train.class_counts(len(source.class_names))
+        present = (counts > 0).sum()
         # A class that is not there has no weight to share.
-        return tuple(
-            float(source.train.num_examples / ((counts > 0).sum() * count))
-            if count
-            else 0.0
+        weights = tuple(
+            float(source.train.num_examples / (present * count)) if count else 0.0
             for count in counts
         )
-    if weights is not None and len(weights) != len(source.class_names):
+    elif weights is not None and len(weights) != len(source.class_names):
         raise RunError(
             f"--class_weights has {len(weights)} numbers, but {source.name} has "
             f"{len(source.class_names)} classes: give one for each, in the order of "
             f"{named(source.class_names)}; or balanced."
         )
-    return weights
+    return LOSSES[recipe.loss].of(recipe, class_weights=weights)

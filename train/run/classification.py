@@ -5,7 +5,7 @@ import numpy as np
 
 from train import recipes
 from train.common.errors import RunError
-from train.common.files import whole_file
+from train.common.files import whole_file, write_text
 from train.data import pipeline
 from train.engine import loop
 from train.engine.losses import count_correct
@@ -86,17 +86,11 @@ class FineTuning(Task):
         draw_batch(path, images, labels, self.source.class_names)
 
     def save(self, directory):
-        """Writes the model, its class names, and a picture of its predictions.
-
-        Raises:
-            RunError: the saved model does not compute what the trained one does.
-        """
+        """Writes the model, its class names, and a picture of its predictions."""
         source = self.source
         with whole_file(directory.model) as temporary:
             self.model.save(temporary)
-        with whole_file(directory.class_names) as temporary:
-            names = "\n".join(source.class_names)
-            temporary.write_text(f"{names}\n", encoding="utf-8")
+        write_text(directory.class_names, "\n".join(source.class_names) + "\n")
         _, images, labels = pipeline.samples(
             source.test, PICTURES, image_size=self.model.input_shape[1:3]
         )

@@ -1,4 +1,4 @@
-"""Pictures of a model's attention, for TensorBoard while it is trained."""
+"""Figures of a model's attention, for TensorBoard while it is trained."""
 
 import numpy as np
 
@@ -9,11 +9,7 @@ from train.data import pipeline
 
 
 def choose(recipe, model, split):
-    """Returns images of a split to draw, in [-1, 1], or None if the recipe wants none.
-
-    Raises:
-        RunError: the recipe asks for them, and the model has no attention.
-    """
+    """Returns images of a split to draw, in [-1, 1], or None if the recipe has none."""
     if not recipe.explained_images:
         return None
     try:
@@ -32,8 +28,7 @@ def choose(recipe, model, split):
 def pictures(model, images, step):
     """Draws attention rollout, embedding filters and position embeddings.
 
-    Returns:
-        Dict of uint8 arrays (height, width, 3) by their names in TensorBoard.
+    Returns uint8 arrays (height, width, 3) by their names in TensorBoard.
     """
     from keras_vit.explain import figures
 

@@ -26,59 +26,43 @@ _BOOLEANS = {
     "frozen": "Train the head alone: a linear probe.",
     "remat": "Recompute the blocks' activations for the gradient, to need less memory.",
 }
-# Names to the least value and the help.
 _INTEGERS = {
-    "steps": (1, "Training steps."),
-    "batch_size": (1, "Images per step."),
-    "micro_batches": (
-        1,
-        "Parts in which the batch of a step is computed: more need less memory. "
-        "Follows batch_size if not given.",
-    ),
-    "warmup_steps": (
-        0,
-        "Steps of rising learning rate. Keeps its share of the steps if not given.",
-    ),
-    "lora_rank": (
-        0,
-        "Train the head and products of this rank added to queries and values (LoRA).",
-    ),
-    "early_stopping": (
-        0,
-        "Stop after so many validations without a better accuracy, and take the best "
-        "weights; 0 for never.",
-    ),
-    "train_examples": (1, "Train on so many images only, chosen at random."),
-    "seed": (None, "Of initialisation, order, crops and dropout."),
-    "eval_every": (1, "Steps between validations."),
-    "checkpoint_every": (1, "Steps between checkpoints."),
-    "explained_images": (
-        0,
-        "Show the model's attention for so many held out images in TensorBoard at each "
-        "validation.",
-    ),
+    "steps": "Training steps.",
+    "batch_size": "Images per step.",
+    "micro_batches": "Parts in which the batch of a step is computed: more need less "
+    "memory. Follows batch_size if not given.",
+    "warmup_steps": "Steps of rising learning rate. Keeps its share of the steps if "
+    "not given.",
+    "lora_rank": "Train the head and products of this rank added to queries and values "
+    "(LoRA).",
+    "early_stopping": "Stop after so many validations without a better accuracy, and "
+    "take the best weights; 0 for never.",
+    "train_examples": "Train on so many images only, chosen at random.",
+    "seed": "Of initialisation, order, crops and dropout.",
+    "eval_every": "Steps between validations.",
+    "checkpoint_every": "Steps between checkpoints.",
+    "explained_images": "Show the model's attention for so many held out images in "
+    "TensorBoard at each validation.",
 }
 _FLOATS = {
-    "dropout_rate": (0, "Dropout."),
-    "stochastic_depth_rate": (
-        0,
-        "The rate at which the last block is dropped; earlier blocks less often.",
-    ),
-    "head_bias": (None, "Initial value of the head's bias."),
-    "learning_rate": (0, "The highest learning rate."),
-    "weight_decay": (0, "Decay of kernels, times the rate; with adam."),
-    "layer_decay": (
-        None,
-        "Factor of the learning rate from each block to the one before it.",
-    ),
-    "average_decay": (
-        None,
-        "Decay of an exponential moving average of the weights, such as 0.9999: the "
-        "averages are tested and saved (Polyak, EMA).",
-    ),
-    "label_smoothing": (0, "The part of each label that is spread over all classes."),
-    "validation_fraction": (0, "Part of train held out for validation; 0 for none."),
+    "dropout_rate": "Dropout.",
+    "stochastic_depth_rate": "The rate at which the last block is dropped; earlier "
+    "blocks less often.",
+    "head_bias": "Initial value of the head's bias.",
+    "learning_rate": "The highest learning rate.",
+    "weight_decay": "Decay of kernels, times the rate; with adam.",
+    "layer_decay": "Factor of the learning rate from each block to the one before it.",
+    "average_decay": "Decay of an exponential moving average of the weights, such as "
+    "0.9999: the averages are tested and saved (Polyak, EMA).",
+    "label_smoothing": "The part of each label that is spread over all classes.",
+    "validation_fraction": "Part of train held out for validation; 0 for none.",
 }
+# The least value of other numbers is 0.
+_AT_LEAST_ONE = {
+    *("steps", "batch_size", "micro_batches", "train_examples"),
+    *("eval_every", "checkpoint_every"),
+}
+_UNBOUNDED = {"seed", "head_bias", "layer_decay", "average_decay"}
 _LISTS = {
     "image_size": "Pixels: one number, or HEIGHT,WIDTH.",
     "class_weights": "balanced, or one number per class: the weight of its images in "
@@ -100,12 +84,7 @@ SETTINGS |= registry.augmentations().keys()
 
 
 def define(recipes, otherwise):
-    """Defines the flags.
-
-    Args:
-        recipes: str, where the recipes are that `--recipe` chooses from.
-        otherwise: str, which recipe is taken where the flag is not given.
-    """
+    """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
     data_flags.define_data()
     flags.DEFINE_string(
         "recipe",
@@ -139,10 +118,13 @@ def define(recipes, otherwise):
     ):
         for name, text in rows.items():
             define_flag(name, None, text)
-    for name, (least, text) in _INTEGERS.items():
-        flags.DEFINE_integer(name, None, text, lower_bound=least)
-    for name, (least, text) in _FLOATS.items():
-        flags.DEFINE_float(name, None, text, lower_bound=least)
+    for define_flag, rows in (
+        (flags.DEFINE_integer, _INTEGERS),
+        (flags.DEFINE_float, _FLOATS),
+    ):
+        for name, text in rows.items():
+            least = None if name in _UNBOUNDED else int(name in _AT_LEAST_ONE)
+            define_flag(name, None, text, lower_bound=least)
     for name, (values, text) in _ENUMS.items():
         flags.DEFINE_enum(name, None, list(values), text)
     data_flags.define_augmentation()
@@ -185,9 +167,7 @@ def check(argv, command, packages):
 def read(command, find_recipe):
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
-    Args:
-        command: str, as for `perform`.
-        find_recipe: function of a data set and of the name of a recipe, or None.
+    `find_recipe` takes a data set, and the name of a recipe or None.
     """
     from train.engine import devices
 
@@ -229,78 +209,80 @@ def exit_on_errors():
 def overrides(given, recipe_class=None):
     """Returns the settings of a recipe that the flags give, a dict.
 
-    Args:
-        given: dict of the flags' values.
-        recipe_class: `Recipe` or a subclass of it.
-
-    Raises:
-        ValueError: one is not written as it should be.
+    A `ValueError` names a flag whose value is not written as it should be.
     """
     from train.recipes import Recipe
 
-    parsers = {
-        "image_size": _image_size,
-        "rand_augment": _rand_augment,
-        "class_weights": _class_weights,
-        "learning_rates": _learning_rates,
-        "weights": lambda text: None if text == "none" else text,
-    }
     fields = dataclasses.fields(recipe_class or Recipe)
     names = {field.name for field in fields} - {"dataset"}
     return {
-        name: parsers.get(name, lambda value: value)(value)
+        name: _parsed(name, value)
         for name, value in given.items()
         if name in names and value is not None
     }
 
 
-@contextlib.contextmanager
-def _explained(name, given, what):
-    """Names the flag and what it should be where its value cannot be parsed."""
+def _parsed(name, given):
+    if name == "weights" and given == "none":
+        return None
+    if name not in _PARSERS:
+        return given
+    parse, wanted = _PARSERS[name]
     try:
-        yield
+        return parse(given)
     except ValueError as error:
-        text = what.format(error=error)
+        text = wanted.format(error=error)
         raise ValueError(f"--{name}={','.join(given)} {text}") from error
 
 
 def _image_size(given):
-    wanted = (
-        "is not a size in pixels: pass one number such as 224, or HEIGHT,WIDTH such as "
-        "224,320."
-    )
-    with _explained("image_size", given, wanted):
-        if len(given) > 2 or not all(side.strip().isdecimal() for side in given):
-            raise ValueError("not one or two numbers")
+    if len(given) > 2 or not all(side.strip().isdecimal() for side in given):
+        raise ValueError("not one or two numbers")
     height, *width = map(int, given)
     return (height, *width) if width else height
 
 
 def _rand_augment(given):
-    wanted = "is not LAYERS,MAGNITUDE ({error}): pass two numbers such as 2,15."
-    with _explained("rand_augment", given, wanted):
-        layers, magnitude = given
-        found = int(layers), float(magnitude)
-        if min(found) < 0:
-            raise ValueError("a negative number")
+    layers, magnitude = given
+    found = int(layers), float(magnitude)
+    if min(found) < 0:
+        raise ValueError("a negative number")
     return found
 
 
 def _learning_rates(given):
-    wanted = "are not learning rates ({error}): pass numbers such as 0.001,0.003,0.01."
-    with _explained("learning_rates", given, wanted):
-        rates = tuple(dict.fromkeys(map(float, given)))
-        if not all(0 < rate < math.inf for rate in rates):
-            raise ValueError("a rate that is not above 0")
+    rates = tuple(dict.fromkeys(map(float, given)))
+    if not all(0 < rate < math.inf for rate in rates):
+        raise ValueError("a rate that is not above 0")
     return rates
 
 
 def _class_weights(given):
     if given == ["balanced"]:
         return "balanced"
-    wanted = "is neither balanced nor a number for each class ({error})."
-    with _explained("class_weights", given, wanted):
-        weights = tuple(map(float, given))
-        if min(weights) < 0 or not any(weights):
-            raise ValueError("negative, or all zero")
+    weights = tuple(map(float, given))
+    if min(weights) < 0 or not any(weights):
+        raise ValueError("negative, or all zero")
     return weights
+
+
+# Of flags that are lists: the function, and what to pass where it raises an error.
+_PARSERS = {
+    "image_size": (
+        _image_size,
+        "is not a size in pixels: pass one number such as 224, or HEIGHT,WIDTH such as "
+        "224,320.",
+    ),
+    "rand_augment": (
+        _rand_augment,
+        "is not LAYERS,MAGNITUDE ({error}): pass two numbers such as 2,15.",
+    ),
+    "learning_rates": (
+        _learning_rates,
+        "are not learning rates ({error}): pass numbers such as 0.001,0.003,0.01.",
+    ),
+    "class_weights": (
+        _class_weights,
+        "is neither balanced nor a number for each class ({error}).",
+    ),
+}

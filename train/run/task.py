@@ -1,12 +1,10 @@
-"""What a run trains: the interface of fine-tuning, pre-training and masked patches."""
+"""The interface of what a run trains: a model, its data, its loss and its report."""
 
 import dataclasses
 
-import numpy as np
-
 from train.data import registry
+from train.engine.choices import LOSSES
 from train.engine.metrics import MetricLog
-from train.run import building
 from train.run.tuning import count_parameters
 from zoo.text import printable
 
@@ -52,10 +50,7 @@ class Task:
     def evaluate(self, trainer, batches, on_batch=None):
         """Returns a dict with floats `loss` and `accuracy`, and what `report` needs.
 
-        Args:
-            trainer: `train.engine.trainer.Trainer`.
-            batches: iterable of evaluation batches.
-            on_batch: None, or function of the number of examples done so far.
+        `on_batch` is called with the number of examples done so far.
         """
         raise NotImplementedError
 
@@ -67,16 +62,10 @@ class Task:
         raise NotImplementedError
 
     def report(self, directory, found, command):
-        """Writes the report into a `RunDirectory`.
+        """Writes the report into a `train.inference.run_directory.RunDirectory`.
 
-        Args:
-            directory: `train.inference.run_directory.RunDirectory`.
-            found: dict of names in `evaluated` to what `evaluate` returned, without
-                splits that the data does not have.
-            command: str, what was typed.
-
-        Returns:
-            Dict of the results, as in `report.json`, and the paths of the files.
+        `found` has what `evaluate` returned for each name in `evaluated` that the data
+        has. Returns the results, as in `report.json`, and the paths of the files.
         """
         raise NotImplementedError
 
@@ -106,8 +95,7 @@ class Task:
         steps = recipe.steps
         if recipe.early_stopping:
             # The weights are those of the best validation.
-            numbers, accuracies = MetricLog(directory.metrics).series("val_accuracy")
-            steps = int(numbers[np.argmax(accuracies)])
+            steps, _ = MetricLog(directory.metrics).best_validation()
         return {
             **about_loss(recipe),
             "train_examples": self.source.train.num_examples,
@@ -118,18 +106,36 @@ class Task:
 
 def about_loss(recipe):
     """Returns the loss of training and validation, and what differs in training."""
+    loss = [LOSSES[recipe.loss].title]
+    if recipe.label_smoothing:
+        loss.append(f"label smoothing {recipe.label_smoothing:g}")
+    if recipe.class_weights is not None:
+        is_balanced = recipe.class_weights == "balanced"
+        loss.append("balanced class weights" if is_balanced else "class weights")
+    # As in `train.run.building.model`.
+    drops = not recipe.frozen
+    parts = {
+        f"{recipe.crop} crop": recipe.crop != "resize",
+        "flip": recipe.flip,
+        **dict.fromkeys(recipe.augmentation_titles, True),
+        f"dropout {recipe.dropout:g}": drops and recipe.dropout,
+        f"stochastic depth {recipe.stochastic_depth_rate:g}": (
+            drops and recipe.stochastic_depth_rate
+        ),
+        "weights that are not averaged": recipe.average_decay,
+    }
+    training_only = ", ".join(part for part, is_there in parts.items() if is_there)
     return {
-        "loss_function": building.loss_name(recipe),
-        "training_only": building.training_only(recipe),
+        "loss_function": ", ".join(loss),
+        "training_only": training_only or "nothing",
     }
 
 
 def speed(log):
     """Returns the wall time of all steps, and the training images per second.
 
-    From the first batch to the end of the last step: with waiting for images,
-    compiling, validations and checkpoints, but without what a kill undid. Empty where
-    no step is logged.
+    Waiting for images, compiling, validations and checkpoints are in it, what a kill
+    undid is not. Empty where no step is logged.
     """
     _, seconds = log.series("seconds")
     if not len(seconds):
@@ -146,11 +152,7 @@ def written_settings(recipe):
     """Returns the settings of a recipe for the report, defaults filled in."""
     settings = dataclasses.asdict(recipe)
     # The augmentations, which a dataclass inherits before its own fields, come last.
-    augmentations = {name: settings.pop(name) for name in registry.augmentations()}
-    settings = {
-        **settings,
-        **augmentations,
-        "eval_every": recipe.eval_interval,
-        "checkpoint_every": recipe.checkpoint_interval,
-    }
+    settings |= {name: settings.pop(name) for name in registry.augmentations()}
+    settings["eval_every"] = recipe.eval_interval
+    settings["checkpoint_every"] = recipe.checkpoint_interval
     return {name: value for name, value in settings.items() if value != ""}

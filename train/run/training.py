@@ -6,7 +6,7 @@ import functools
 import hashlib
 import pathlib
 
-from train.common.files import whole_file
+from train.common.files import write_text
 from train.common.progress import progress_bar
 from train.data import pipeline, sources
 from train.data.sources.subset import limited
@@ -59,7 +59,7 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
         source = load_source(recipe, data_dir, skip_corrupt, devices.print)
         task.check_data(source)
         check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
-        with devices.scope():
+        with devices.strategy.scope():
             task.build(source)
             trainer = devices.trainer(
                 task.model,
@@ -112,7 +112,7 @@ class Run:
         )
         for number, batch in enumerate(batches, start=start_step):
             if number == 0 and self.devices.is_chief:
-                images, labels = self.devices.first_device(batch)
+                images, labels = self.trainer.first_device(batch)
                 self.task.draw_batch(self.directory.batch, images, labels)
             yield batch
 
@@ -185,10 +185,9 @@ def training_settings(recipe):
 
 @contextlib.contextmanager
 def begun(recipe, run_dir, devices):
-    """Locks the directory of a run, and sets the run's seed and precision.
+    """Locks and yields the directory of a run, and sets the run's seed and precision.
 
-    Yields the `RunDirectory`; raises a `RunError` where it cannot be written, holds
-    another run, or is being used.
+    Raises a `RunError` where it cannot be written, holds another run, or is in use.
     """
     directory = RunDirectory(run_dir)
     with contextlib.ExitStack() as stack:
@@ -208,12 +207,12 @@ def load_source(recipe, data_dir, skip_corrupt, log=print):
         skip_corrupt=skip_corrupt,
         log=log,
     )
+    validation, count = source.validation, recipe.test_examples
     return dataclasses.replace(
         source,
         train=limited(source.train, recipe.train_examples),
-        validation=source.validation
-        and limited(source.validation, recipe.test_examples),
-        test=limited(source.test, recipe.test_examples),
+        validation=validation and limited(validation, count),
+        test=limited(source.test, count),
     )
 
 
@@ -235,8 +234,7 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
         facts["choice of training images"] = "by class"
     directory.claim_data(facts, since=_file_facts(source))
     if source.skipped:
-        with whole_file(directory.skipped) as temporary:
-            temporary.write_text("\n".join(source.skipped) + "\n", encoding="utf-8")
+        write_text(directory.skipped, "\n".join(source.skipped) + "\n")
     is_new = not any(directory.checkpoints.glob("step-*.npz"))
     if is_new and is_own(recipe.dataset) and not is_decoded:
         pipeline.check_readable(source.validation, source.test)

@@ -1,4 +1,4 @@
-"""Which weights are trained, and at which rates: probe, LoRA, layer decay."""
+"""Trains part of the weights, or layers at other rates: probe, LoRA, layer decay."""
 
 import math
 import re
@@ -12,15 +12,9 @@ _AFTER_BLOCKS = ("encoder_norm/", "pre_logits/", "head/")
 def choose_trainable(model, *, frozen=False, lora_rank=0):
     """Freezes what is not to be trained; call it in the scope of the strategy.
 
-    Args:
-        model: `keras.Model` with a layer `head`.
-        frozen: bool, whether only the head is trained: a linear probe.
-        lora_rank: int, that of the products which are added to the queries' and
-            values' kernels and trained in their place, beside the head; 0 for none.
-            They become part of the kernels where the model is saved.
-
-    Raises:
-        RunError: the model has no attention.
+    `frozen` trains only the head, a linear probe. With `lora_rank` products of that
+    rank are added to the queries' and values' kernels and trained in their place,
+    beside the head; they become part of the kernels where the model is saved.
 
     Source:
         LoRA: Low-Rank Adaptation of Large Language Models, arXiv 2106.09685, sections
@@ -56,17 +50,11 @@ def count_parameters(variables, lora=False):
 
 
 def layer_rates(model, layer_decay):
-    """Returns factors of the learning rate that fall from block to block.
+    """Returns factors of the learning rate, by paths of the trainable variables.
 
     What comes after the blocks has factor 1, the last block `layer_decay`, the one
     before it the square of that, and so on; what comes before the first block one
     power more than that.
-
-    Returns:
-        Dict of the paths of the trainable variables to floats.
-
-    Raises:
-        RunError: the model has no blocks.
 
     Source:
         ELECTRA, arXiv 2003.10555, appendix; for Vision Transformers BEiT, arXiv

@@ -1,22 +1,47 @@
-"""What the trainer does under the JAX backend, on all devices there are.
+"""What training does under the JAX backend, on one and on all devices there are.
 
-Each check is a function; all are run, and nothing is printed but the names.
+python jax_checks.py FOLDER
+
+FOLDER gets steps of each case on either, in 1 and 4, and two runs of the command. Each
+check is a function; all are run, and nothing is printed but the names.
 """
+
+import pathlib
+import shutil
+import sys
 
 import keras
 import numpy as np
 import pytest
 
-import keras_vit
-from train.common.errors import RunError
-from train.engine import devices, loop
-from train.engine.jax_backend import JaxDevices, JaxTrainer
-from train.engine.optimizers import MomentumSGD
+ROOT = pathlib.Path(__file__).parents[3]
+sys.path += [str(ROOT), str(ROOT / "tests")]
+
+from in_turn import end_of  # noqa: E402
+from jax_steps import save_steps  # noqa: E402
+
+import keras_vit  # noqa: E402
+from train import pretrain  # noqa: E402
+from train.common.errors import RunError  # noqa: E402
+from train.engine import devices, loop  # noqa: E402
+from train.engine.jax_backend import JaxTrainer  # noqa: E402
+from train.engine.optimizers import MomentumSGD  # noqa: E402
 
 DEVICES = devices.start()
+ONE = devices.start("one")
+SIDE = 16
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=32, num_layers=2, num_heads=4, mlp_dim=64, patch_size=8
+    hidden_size=8, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
 )
+# Whose activations are most of what a step holds.
+WIDE = keras_vit.ViTConfig(
+    hidden_size=32, num_layers=1, num_heads=4, mlp_dim=128, patch_size=4
+)
+# All that a recipe may ask for.
+PRETRAIN = [
+    *("--dataset=digits", "--smoke", "--recipe=augreg_imagenet2012_strong1"),
+    *("--micro_batches=8", "--dropout_rate=0.2", "--average_decay=0.9"),
+]
 
 
 class Source:
@@ -33,14 +58,14 @@ class Source:
     def as_numpy_iterator(self):
         generator = np.random.default_rng(0)
         for size in filter(None, self.sizes):
-            images = generator.normal(0, 1, (size, 32, 32, 3)).astype("float32")
+            images = generator.normal(0, 1, (size, SIDE, SIDE, 3)).astype("float32")
             yield images, generator.integers(0, 10, size).astype("int32")
 
 
-def made(micro_batches=1, devices=DEVICES, **settings):
+def made(micro_batches=1, devices=DEVICES, config=CONFIG, **settings):
     keras.utils.set_random_seed(0)
-    with devices.scope():
-        model = keras_vit.VisionTransformer(CONFIG, image_size=32, classes=10)
+    with devices.strategy.scope():
+        model = keras_vit.VisionTransformer(config, image_size=SIDE, classes=10)
         return devices.trainer(
             model, MomentumSGD(0.1), micro_batches=micro_batches, **settings
         )
@@ -54,7 +79,7 @@ def micro_batches_need_less_memory_and_old_values_leave_theirs():
     [(images, labels)] = DEVICES.batches(Source(512))
     temporary = []
     for parts in (1, 8):
-        trainer = made(parts)
+        trainer = made(parts, config=WIDE)
         state = [[one.value for one in group] for group in trainer._groups]
         lowered = trainer._compiled_step.lower(state, images, labels)
         used = lowered.compile().memory_analysis()
@@ -63,27 +88,15 @@ def micro_batches_need_less_memory_and_old_values_leave_theirs():
     assert temporary[1] < temporary[0] / 2, temporary
 
 
-def variables_are_on_all_devices_and_batches_spread():
-    [(images, labels)] = DEVICES.batches(Source(16))
-    trainer = made()
-    trainer.step(images, labels)
-    for variable in trainer.variables:
-        assert variable.value.sharding.is_fully_replicated
-        assert len(variable.value.sharding.device_set) == DEVICES.count
-    rows = 16 // DEVICES.count
-    for array in (images, labels):
-        assert array.sharding.shard_shape(array.shape)[0] == rows
-
-
 def overflow_changes_nothing_but_the_scale():
     [batch] = DEVICES.batches(Source(16))
     keras.config.set_dtype_policy("mixed_float16")
     with pytest.raises(RunError, match="no float16 .*mixed_bfloat16"):
         made()
-    with DEVICES.scope():
+    with DEVICES.strategy.scope():
         layers = [keras.layers.Flatten(), keras.layers.Dense(10, dtype="mixed_float16")]
         trainer = JaxTrainer(
-            keras.Sequential([keras.Input((32, 32, 3)), *layers]),
+            keras.Sequential([keras.Input((SIDE, SIDE, 3)), *layers]),
             MomentumSGD(0.1),
             average_decay=0.9,
             strategy=DEVICES.strategy,
@@ -103,8 +116,10 @@ def overflow_changes_nothing_but_the_scale():
     assert int(trainer.optimizer.iterations) == 1
 
 
-def the_whole_gradient_is_clipped():
+def the_whole_gradient_is_clipped_and_variables_are_on_all_devices():
     [batch] = DEVICES.batches(Source(16))
+    for array in batch:
+        assert array.sharding.shard_shape(array.shape)[0] == 16 // DEVICES.count
     for clip_norm in (0.01, 1e6):
         trainer = made(clip_norm=clip_norm)
         told = trainer.step(*batch)
@@ -115,14 +130,16 @@ def the_whole_gradient_is_clipped():
             )
         )
         np.testing.assert_allclose(norm, min(clip_norm, told["gradient_norm"]), 1e-5)
+    for variable in trainer.variables:
+        assert variable.value.sharding.is_fully_replicated
+        assert len(variable.value.sharding.device_set) == DEVICES.count
 
 
 def a_smaller_last_batch_is_whole():
-    one = JaxDevices(keras.distribution.DataParallel(devices=["cpu:0"]))
-    trainer = made(devices=one)
+    trainer = made(devices=ONE)
     head = trainer.model.get_layer("head").kernel
     head.assign(np.random.default_rng(1).normal(0, 1, head.shape))
-    batches = list(one.batches(Source(16, 21)))
+    batches = list(ONE.batches(Source(16, 21)))
     assert [len(labels) for _, labels in batches] == [16, 5]
     labels, probabilities, _ = loop.evaluate(trainer, batches)
     images = np.concatenate([np.asarray(images) for images, _ in batches])
@@ -137,14 +154,15 @@ def averages_take_the_place_of_weights_and_leave_it():
     for _ in range(3):
         trainer.step(*batch)
     before = values(trainer)
+    trainer.step(*batch)
+    expected = values(trainer)
+    for variable, value in zip(trainer.variables, before, strict=True):
+        variable.assign(value)
     with trainer.averaged():
         kernel = keras.ops.convert_to_numpy(trainer.model.get_layer("head").kernel)
         assert np.abs(kernel - before[-2]).max() == 0
     trainer.step(*batch)
-    again = made(average_decay=0.9)
-    for _ in range(4):
-        again.step(*batch)
-    for one, other in zip(values(trainer), values(again), strict=True):
+    for one, other in zip(values(trainer), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -166,16 +184,34 @@ def what_cannot_be_is_told():
             raise error
 
 
+def steps_and_runs_are_saved(folder):
+    for given, names in (
+        (ONE, ("whole", "dropout", "adam")),
+        (DEVICES, ("parts", "dropout")),
+    ):
+        save_steps(given, folder / str(given.count), names)
+    # The second as if it had been killed after 4 steps.
+    for name in ("whole", "resumed"):
+        flags = [*PRETRAIN, f"--run_dir={folder / name}"]
+        code, output, errors = end_of(pretrain.main, flags)
+        assert code == 0, output + errors
+        (folder / f"{name}.txt").write_text(output)
+        if name == "whole":
+            shutil.copytree(folder / name, folder / "resumed")
+            for path in ("checkpoints/step-00000008.npz", "report.json", "model.keras"):
+                (folder / "resumed" / path).unlink()
+
+
 if __name__ == "__main__":
-    assert DEVICES.count > 1 and devices.alone().count == 1
+    assert DEVICES.count == 4 and ONE.count == devices.alone().count == 1
     for check in (
         micro_batches_need_less_memory_and_old_values_leave_theirs,
-        variables_are_on_all_devices_and_batches_spread,
         overflow_changes_nothing_but_the_scale,
-        the_whole_gradient_is_clipped,
+        the_whole_gradient_is_clipped_and_variables_are_on_all_devices,
         a_smaller_last_batch_is_whole,
         averages_take_the_place_of_weights_and_leave_it,
         what_cannot_be_is_told,
     ):
         check()
-        print(check.__name__)
+        print(check.__name__, flush=True)
+    steps_and_runs_are_saved(pathlib.Path(sys.argv[1]))

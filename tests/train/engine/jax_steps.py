@@ -1,20 +1,12 @@
-"""Steps of a small model on either backend; writes what came of them.
-
-python jax_steps.py FOLDER CASE,...
-
-FOLDER gets a checkpoint and CASE.npz of each case, a key of CASES.
-"""
-
-import pathlib
-import sys
+"""Steps of a small model on either backend; writes what came of them."""
 
 import keras
 import numpy as np
 
 import keras_vit
 from train.data import pipeline, sources
+from train.data.sources.splits import pick
 from train.engine.checkpoints import Checkpoints
-from train.engine.devices import start
 from train.engine.loop import evaluate, take_steps
 from train.engine.losses import sigmoid_cross_entropy, softmax_cross_entropy
 from train.engine.optimizers import Adam, MomentumSGD
@@ -27,27 +19,27 @@ IMAGE_SIZE = (8, 16)
 # Micro-batches of the whole, dropout, and what else differs.
 CASES = {
     "whole": (1, 0.0, "momentum"),
-    "parts": (16, 0.0, "momentum"),
+    "parts": (8, 0.0, "momentum"),
     "dropout": (1, 0.3, "momentum"),
     "adam": (1, 0.0, "adam"),
 }
 
 
-def main(folder, names):
-    devices = start()
+def save_steps(devices, folder, names):
+    """Saves a checkpoint and CASE.npz of each case, a key of CASES."""
     source = sources.load("digits", validation_fraction=0.05)
-    for name in names.split(","):
-        save_steps(devices, source, pathlib.Path(folder, name), *CASES[name])
+    for name in names:
+        save_case(devices, source, folder / name, *CASES[name])
 
 
-def save_steps(devices, source, folder, micro_batches, dropout, optimizer):
+def save_case(devices, source, folder, micro_batches, dropout, optimizer):
     keras.utils.set_random_seed(0)
     config = keras_vit.ViTConfig(
         hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
     )
     is_adam = optimizer == "adam"
     schedule = WarmupCosine(0.003 if is_adam else 0.03, STEPS, 2)
-    with devices.scope():
+    with devices.strategy.scope():
         model = keras_vit.VisionTransformer(
             config, image_size=IMAGE_SIZE, classes=10, dropout_rate=dropout
         )
@@ -76,12 +68,14 @@ def save_steps(devices, source, folder, micro_batches, dropout, optimizer):
     steps = take_steps(trainer, batches, start_step=0, steps=STEPS)
     told = [metrics for _, metrics in steps]
     Checkpoints(folder).save(STEPS, trainer.variables)
+    # The last batch is smaller.
+    tested = pick(source.test, np.arange(40))
     with trainer.averaged():
         labels, probabilities, loss = evaluate(
             trainer,
             devices.batches(
                 lambda share: pipeline.evaluation_batches(
-                    source.test, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
+                    tested, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
                 )
             ),
         )
@@ -103,7 +97,3 @@ def draw_weights(model):
         if keras.ops.convert_to_numpy(variable).std() > 0:
             deviation = np.prod(variable.shape[:-1]) ** -0.5
             variable.assign(generator.normal(0, deviation, variable.shape))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -25,11 +25,11 @@ def test_bfloat16_survives(tmp_path):
     assert variable.dtype == "bfloat16"
 
 
-def trainer_of(seed=0, hidden_size=16):
+def trainer_of(seed=0, hidden_size=8):
     """A trainer with all that a checkpoint must hold: momentum, dropout's seeds."""
     keras.utils.set_random_seed(seed)
     config = keras_vit.ViTConfig(
-        hidden_size=hidden_size, num_layers=1, num_heads=2, mlp_dim=32, patch_size=4
+        hidden_size=hidden_size, num_layers=1, num_heads=2, mlp_dim=16, patch_size=4
     )
     model = keras_vit.VisionTransformer(
         config, image_size=8, classes=3, dropout_rate=0.3
@@ -267,7 +267,7 @@ def test_nothing_is_unpickled(checkpoints, tmp_path):
 
 def test_another_models_file_is_refused_whole(checkpoints):
     checkpoints.save(5, trainer_of().variables)
-    other = trainer_of(hidden_size=20)
+    other = trainer_of(hidden_size=12)
     before = [variable.numpy() for variable in other.variables]
     with pytest.raises(RunError) as caught:
         checkpoints.restore(other.variables)

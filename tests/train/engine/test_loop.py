@@ -121,6 +121,26 @@ def test_a_validation_loss_that_is_not_finite_ends_the_run(tmp_path, loss):
         json.loads(line, parse_constant=lambda name: pytest.fail(name))
 
 
+def test_pictures_are_drawn_without_validation_too(tmp_path, capsys):
+    recipe = RECIPE.override(early_stopping=0, explained_images=1, steps=4)
+    run = Run(tmp_path, recipe)
+    run.validate = lambda: None
+    drawn = []
+
+    def pictures(step):
+        drawn.append(step)
+        if step == 2:
+            raise ValueError("not finite")
+        return {"map": np.zeros((2, 2, 3), "uint8")}
+
+    run.pictures = pictures
+    run.train()
+    assert drawn == [2, 4]
+    told = capsys.readouterr().out
+    assert "step 2: no pictures for TensorBoard: not finite" in told
+    assert "step 4" not in told
+
+
 def test_weights_that_overflow_replace_no_checkpoint(tmp_path):
     # The loss of step 5 is still finite, its update is not.
     recipe = RECIPE.override(early_stopping=0, eval_every=12, checkpoint_every=1)

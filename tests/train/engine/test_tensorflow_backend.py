@@ -21,7 +21,7 @@ from train.engine.tensorflow_backend import Devices
 
 ROOT = pathlib.Path(__file__).parents[3]
 STEPS = pathlib.Path(__file__).with_name("tensorflow_steps.py")
-# Sums in another order: after ten steps of the whole, in float32.
+# Sums in another order: after five steps of the whole, in float32.
 TOLERANCE = 1e-6
 
 DIGITS = ["--dataset=digits", "--steps=30", "--batch_size=16", "--checkpoint_every=5"]
@@ -96,17 +96,17 @@ def assert_same(path, expected):
 
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
-    """What one and four devices make of the same batches."""
+    """What one and two devices make of the same batches."""
     folder = tmp_path_factory.mktemp("steps")
-    ended(started([STEPS, folder]))
+    ended(started([STEPS, folder, 2]))
     whole = np.load(folder / "0-1-1.npz")
-    assert len(whole["labels"]) == 360
+    assert len(whole["labels"]) == 40
     assert whole["losses"].min() < whole["losses"][0]
     return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["1-4", "4-1", "4-2"])
+@pytest.mark.parametrize("case", ["2-1", "2-2"])
 def test_the_same_weights(steps, case):
     assert_same(steps / f"0-{case}.npz", np.load(steps / "0-1-1.npz"))
 
@@ -114,8 +114,8 @@ def test_the_same_weights(steps, case):
 @pytest.mark.slow
 def test_devices_draw_numbers_of_their_own(steps):
     states = np.load(steps / "seeds.npz")["seed_states"]
-    assert len(states) == 4
-    assert len({state.tobytes() for state in states}) == 4
+    assert len(states) == 2
+    assert len({state.tobytes() for state in states}) == 2
 
 
 @pytest.mark.soak

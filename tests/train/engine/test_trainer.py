@@ -14,7 +14,7 @@ from train.engine.trainer import Trainer
 
 CLASSES = 3
 TINY = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4
+    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=32, patch_size=4
 )
 
 
@@ -128,7 +128,7 @@ def test_micro_batches_give_the_same_weights():
         trainer = Trainer(
             tiny_vit(), MomentumSGD(0.1), micro_batches=micro_batches, clip_norm=1.0
         )
-        for images, labels in batches_of(4, 8, 8):
+        for images, labels in batches_of(2, 8, 8):
             trainer.step(images, labels)
         results[micro_batches] = [v.numpy() for v in trainer.variables]
     for variable, one in zip(tiny_vit().variables, results[1], strict=False):
@@ -214,11 +214,11 @@ def test_dropout_is_on_in_steps_and_off_in_evaluation():
     assert len(losses) == 2
 
 
-def tiny_vit_in(policy):
+def made_in(policy, make):
     previous = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:
-        return tiny_vit()
+        return make()
     finally:
         keras.config.set_dtype_policy(previous)
 
@@ -227,7 +227,7 @@ def test_half_precision_takes_nearly_the_steps_of_float32():
     batches = batches_of(4, 8, 8)
     weights, losses = {}, {}
     for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
-        model = tiny_vit_in(policy)
+        model = made_in(policy, tiny_vit)
         trainer = Trainer(model, MomentumSGD(0.1), micro_batches=2)
         if trainer.loss_scale:
             trainer.loss_scale.scale.assign(2.0**10)
@@ -248,8 +248,9 @@ def test_half_precision_takes_nearly_the_steps_of_float32():
 
 
 def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
-    batch = batches_of(1, 8, 8)[0]
-    trainer = Trainer(tiny_vit_in("mixed_float16"), MomentumSGD(0.1), average_decay=0.9)
+    batch = batches_of(1, 8, 2)[0]
+    model = made_in("mixed_float16", two_matrices)
+    trainer = Trainer(model, MomentumSGD(0.1), average_decay=0.9)
     trainer.loss_scale.scale.assign(2.0**40)
     before = [v.numpy() for v in trainer.variables[:-2]]
     told = trainer.step(*batch)
@@ -267,9 +268,9 @@ def test_an_overflow_changes_nothing_but_the_scale_of_the_loss():
 
 
 def test_averages_follow_the_weights():
-    trainer = Trainer(tiny_vit(), MomentumSGD(0.1), average_decay=0.3)
+    trainer = Trainer(two_matrices(), MomentumSGD(0.1), average_decay=0.3)
     expected = [v.numpy() for v in trainer.model.trainable_variables]
-    for step, batch in enumerate(batches_of(6, 8, 8)):
+    for step, batch in enumerate(batches_of(6, 8, 2)):
         trainer.step(*batch)
         decay = min(0.3, (1 + step) / (10 + step))
         now = [v.numpy() for v in trainer.model.trainable_variables]
@@ -294,14 +295,15 @@ def test_averages_follow_the_weights():
 
 
 def test_rates_of_single_variables():
-    batch = batches_of(1, 8, 8)[0]
-    models = [tiny_vit(), tiny_vit()]
+    batch = batches_of(1, 8, 2)[0]
+    models = [two_matrices(), two_matrices()]
     starts = [v.numpy() for v in models[0].trainable_variables]
-    scales = {v.path: 0.5 for v in models[1].trainable_variables[:4]}
+    scales = {v.path: 0.5 for v in models[1].trainable_variables[:2]}
     for model, factors in zip(models, (None, scales), strict=True):
         trainer = Trainer(model, MomentumSGD(0.1), rate_scales=factors)
         trainer.step(*batch)
     for index, start in enumerate(starts):
         one, other = (m.trainable_variables[index].numpy() - start for m in models)
-        factor = 0.5 if index < 4 else 1.0
+        factor = 0.5 if index < 2 else 1.0
+        assert np.any(one)
         np.testing.assert_allclose(other, factor * one, atol=1e-7)

@@ -10,22 +10,26 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.datasets import load_digits
 
+import keras_vit
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
-from train.recipes import Recipe
+from train.recipes import Recipe, digits
 
 ROOT = pathlib.Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "train.finetune"]
 DIGITS = [
     "--dataset=digits",
-    "--steps=40",
-    "--batch_size=16",
+    "--smoke",
+    "--steps=60",
     "--checkpoint_every=5",
-    "--eval_every=20",
+    "--eval_every=30",
 ]
 # Settings that only a recipe file changes.
 WITHOUT_FLAG = {
@@ -115,9 +119,9 @@ def checkpoint(run_dir, step):
         return {key: file[key] for key in file.files}
 
 
-def assert_same_to_the_bit(run_dir, other, step=40):
+def assert_same_to_the_bit(run_dir, other, step=60):
     one, two = checkpoint(run_dir, step), checkpoint(other, step)
-    assert one.keys() == two.keys() and len(one) > 100
+    assert one.keys() == two.keys() and len(one) > 80
     for key in one:
         np.testing.assert_array_equal(one[key], two[key], key, strict=True)
 
@@ -164,71 +168,73 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
         "training_batch.png",
     }
     assert sorted(os.listdir(run_dir / "checkpoints")) == [
-        "step-00000035.npz",
-        "step-00000040.npz",
+        "step-00000055.npz",
+        "step-00000060.npz",
     ]
     assert (run_dir / "class_names.txt").read_text() == "\n".join("0123456789") + "\n"
 
     report = json.loads((run_dir / "report.json").read_text())
-    assert report["test_examples"] == 360
-    assert (report["train_examples"], report["validation_examples"]) == (1293, 144)
-    assert (report["steps"], report["parameters"]) == (40, parameters_by_hand())
+    assert report["test_examples"] == 128
+    assert (report["train_examples"], report["validation_examples"]) == (256, 128)
+    assert (report["steps"], report["parameters"]) == (60, parameters_by_hand())
     assert 0 <= report["test_calibration_error"] <= 1
-    assert sum(row["examples"] for row in report["calibration"]) == 360
+    assert sum(row["examples"] for row in report["calibration"]) == 128
     assert report["loss_function"] == "softmax cross-entropy"
     assert report["training_only"] == "shift crop"
     images = report["images_per_second"] * report["seconds"]
-    assert images == pytest.approx(40 * 16)
+    assert images == pytest.approx(60 * 16)
     assert f"--run_dir={run_dir}" in report["command"]
-    assert report["config"]["warmup_steps"] == 4
+    assert report["config"]["warmup_steps"] == 15
 
-    assert f"test accuracy {report['test_accuracy']:.2%} on all 360" in done.stdout
+    assert (
+        f"test accuracy {report['test_accuracy']:.2%} on 128 test images" in done.stdout
+    )
     assert str(run_dir / "report.md") in done.stdout
-    assert "1,293 training, 144 validation and 360 test images" in done.stdout
+    assert "256 training, 128 validation and 128 test images" in done.stdout
     # The log has every step, and both validations.
     records = [
         json.loads(line)
         for line in (run_dir / "metrics.jsonl").read_text().split("\n")
         if line
     ]
-    assert [r["step"] for r in records if "loss" in r] == list(range(1, 41))
-    assert [r["step"] for r in records if "val_loss" in r] == [20, 40]
+    assert [r["step"] for r in records if "loss" in r] == list(range(1, 61))
+    assert [r["step"] for r in records if "val_loss" in r] == [30, 60]
 
 
 def parameters_by_hand():
-    """Of the digits' recipe: width 96, 4 blocks, 192 in the perceptron, 8x8 patches."""
-    block = 4 * (96 * 96 + 96) + 2 * 2 * 96 + (96 * 192 + 192) + (192 * 96 + 96)
-    ends = (4 * 4 * 3 * 96 + 96) + 96 + 65 * 96 + 2 * 96 + (96 * 10 + 10)
-    return 4 * block + ends
+    """Of the smoke test: width 32, 2 blocks, 64 in the perceptron, 2x2 patches."""
+    block = 4 * (32 * 32 + 32) + 2 * 2 * 32 + (32 * 64 + 64) + (64 * 32 + 32)
+    ends = (4 * 4 * 3 * 32 + 32) + 32 + 5 * 32 + 2 * 32 + (32 * 10 + 10)
+    return 2 * block + ends
 
 
 @pytest.mark.slow
-def test_the_model_loads_with_keras_vit_alone_and_has_the_accuracy(whole_run):
+def test_the_model_needs_keras_vit_alone_and_has_the_last_weights(whole_run):
     run_dir, _ = whole_run
-    script = f"""
-import sys
-import keras
-import keras_vit
-import numpy as np
-from sklearn.datasets import load_digits
-assert not any(name.split(".")[0] == "train" for name in sys.modules)
-model = keras.saving.load_model({str(run_dir / "model.keras")!r})
-images = np.repeat(load_digits().images[:8, ..., None] / 8 - 1, 4, axis=1)
-images = np.repeat(np.repeat(images, 4, axis=2), 3, axis=3)
-logits = model.predict(images.astype("float32"), verbose=0)
-assert logits.shape == (8, 10) and np.isfinite(logits).all()
-last = np.load({str(run_dir / "checkpoints" / "step-00000040.npz")!r})
-by_path = {{key.partition("/")[2]: last[key] for key in last.files}}
-for variable in model.weights:
-    np.testing.assert_array_equal(variable.numpy(), by_path[variable.path])
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+    # What loading imports and looks up.
+    with zipfile.ZipFile(run_dir / "model.keras") as file:
+        config = file.read("config.json").decode()
+    modules = set(re.findall(r'"module": "(\w+)', config))
+    names = set(re.findall(r'"registered_name": "([^"]+>[^"]+)"', config))
+    assert "keras" in modules and modules <= {"keras", "keras_vit"}
+    registered = [keras.saving.get_registered_object(name) for name in names]
+    assert "TransformerBlock" in {one.__name__ for one in registered}
+    assert all(one.__module__.startswith("keras_vit.") for one in registered)
+
+    model = keras.saving.load_model(run_dir / "model.keras")
+    images = np.repeat(load_digits().images[:8, ..., None] / 8 - 1, 3, axis=3)
+    logits = model.predict(images.astype("float32"), verbose=0)
+    assert logits.shape == (8, 10) and np.isfinite(logits).all()
+    last = checkpoint(run_dir, 60)
+    by_path = {key.partition("/")[2]: array for key, array in last.items()}
+    for variable in model.weights:
+        np.testing.assert_array_equal(variable.numpy(), by_path[variable.path])
 
 
 @pytest.mark.slow
 def test_a_finished_run_is_reported_again_and_guards_its_directory(whole_run, command):
     run_dir, first = whole_run
-    last = run_dir / "checkpoints" / "step-00000040.npz"
+    last = run_dir / "checkpoints" / "step-00000060.npz"
     written = last.stat().st_mtime_ns
     again = finished(command, *DIGITS, f"--run_dir={run_dir}")
     assert "all steps were taken before" in again
@@ -262,15 +268,13 @@ def test_sigterm_saves_and_the_same_command_goes_on(
 
 @pytest.mark.slow
 def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_path):
-    import keras_vit
-    from train.recipes.digits import RECIPE
-
     # At another resolution and with another head, as released files are.
     released = tmp_path / "released.npz"
-    model = keras_vit.VisionTransformer(RECIPE.model, image_size=16, classes=7)
+    config = digits.RECIPE.smoke().model
+    model = keras_vit.VisionTransformer(config, image_size=16, classes=7)
     keras_vit.save_released_weights(model, released)
     run_dir = tmp_path / "run"
-    flags = ["--dataset=digits", "--batch_size=16", f"--run_dir={run_dir}"]
+    flags = ["--dataset=digits", "--smoke", f"--run_dir={run_dir}"]
     one_step = ["--steps=1", "--warmup_steps=0", f"--weights={released}"]
     finished(command, *flags, *one_step)
 
@@ -282,12 +286,13 @@ def test_starts_from_a_released_file_and_says_what_does_not_fit(command, tmp_pat
             np.testing.assert_array_equal(after[variable.path], variable.numpy())
             compared += 1
     assert compared == len(model.trainable_variables) - 3
-    assert after["head/kernel"].shape == (96, 10) and np.any(after["head/kernel"])
+    assert after["head/kernel"].shape == (32, 10) and np.any(after["head/kernel"])
 
     others = [f"--weights={released}", f"--run_dir={tmp_path}/b"]
-    message = failed(command, *flags, "--model=ViT-Ti_16", *others)
+    others += ["--model=ViT-Ti_16", "--image_size=32"]
+    message = failed(command, *flags, *others)
     assert f"{released} is another architecture" in message
-    assert "hidden_size 96 (the model has 192)" in message
+    assert "hidden_size 32 (the model has 192)" in message
 
 
 @pytest.mark.soak

@@ -23,8 +23,6 @@ ALL = [
     "augreg_imagenet2012_none",
     "augreg_imagenet21k_strong2",
 ]
-# The others differ from these, and from the digits in test_finetune, in numbers alone.
-RUN = ["own_data", "augreg_imagenet21k_strong2"]
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +30,6 @@ def policy():
     before = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
     yield
     after = keras.config.dtype_policy(), random.getstate(), np.random.get_state()[1:]
-    keras.backend.clear_session()
     assert after[:2] == before[:2], "a run leaves them as they were"
     for one, other in zip(before[2], after[2], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -43,9 +40,15 @@ def recipe_of(name):
     return source.for_dataset("digits", name.rpartition("/")[2]).smoke()
 
 
+def small(recipe):
+    """A recipe whose model has one narrow block."""
+    narrow = {"hidden_size": 8, "num_layers": 1, "mlp_dim": 16}
+    return recipe.override(model=dataclasses.replace(recipe.model, **narrow))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_recipe_has_a_model_an_optimizer_and_a_loss(name):
-    recipe = recipe_of(name)
+    recipe = small(recipe_of(name))
     with reproducibility.seeded(recipe.seed, recipe.precision):
         model = building.model(recipe, 3)
     assert model.output_shape == (None, 3)
@@ -59,33 +62,21 @@ def test_a_recipe_has_a_model_an_optimizer_and_a_loss(name):
     np.testing.assert_allclose(losses, [expected] * 2, rtol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUN)
-def test_a_recipe_runs_to_its_report(name, tmp_path):
-    # A few steps less than --smoke has.
-    recipe = recipe_of(name).override(steps=2, warmup_steps=1, eval_every=2)
-    recipe = dataclasses.replace(recipe, test_examples=32)
-    task = FineTuning(recipe) if name in recipes.names() else PreTraining(recipe)
-    results = training.run(task, run_dir=tmp_path / "run")
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert (report["steps"], report["test_examples"]) == (2, 32)
-    assert report["config"]["optimizer"] == recipe.optimizer
-    assert (tmp_path / "run" / "model.keras").exists()
-    assert (results["weights"] is not None) == isinstance(task, PreTraining)
-    assert results["model"] in task.summary(results)
-
-
+# Each with a recipe, of which the others are copies in other numbers.
 SETTINGS = {
     "LoRA": {
-        **{"lora_rank": 2, "layer_decay": 0.7},
+        **{"recipe": "own_data", "lora_rank": 2, "layer_decay": 0.7},
         **{"loss": "sigmoid", "class_weights": "balanced", "head_bias": -2.0},
     },
     "float16": {
-        **{"precision": "mixed_float16", "remat": True, "dropout_rate": 0.1},
-        **{"average_decay": 0.9, "optimizer": "adam", "weight_decay": 0.1},
+        **{"recipe": "augreg_imagenet21k_strong2", "precision": "mixed_float16"},
+        **{"remat": True, "dropout_rate": 0.1, "average_decay": 0.9},
     },
-    "probe": {"frozen": True, "early_stopping": 1, "eval_every": 1, "steps": 8},
-    "ResNet": {"model": "ResNet50V2", "image_size": 32},
+    "probe": {
+        **{"recipe": "own_data", "frozen": True, "early_stopping": 1},
+        **{"eval_every": 1, "steps": 8},
+    },
+    "ResNet": {"recipe": "own_data", "model": "ResNet50V2", "image_size": 32},
 }
 MARKED = [
     pytest.param(name, marks=pytest.mark.soak if name == "ResNet" else pytest.mark.slow)
@@ -95,10 +86,19 @@ MARKED = [
 
 @pytest.mark.parametrize("name", MARKED)
 def test_settings_together(name, tmp_path):
-    recipe = recipe_of("own_data").override(
-        **{"steps": 3, "warmup_steps": 1, **SETTINGS[name]}
-    )
-    results = training.run(recipe, run_dir=tmp_path / "run")
+    values = {"steps": 3, "warmup_steps": 1, "eval_every": 2, **SETTINGS[name]}
+    chosen = values.pop("recipe")
+    recipe = small(recipe_of(chosen)).override(**values)
+    recipe = dataclasses.replace(recipe, test_examples=32)
+    task = FineTuning(recipe) if chosen in recipes.names() else PreTraining(recipe)
+    results = training.run(task, run_dir=tmp_path / "run")
+    keras.backend.clear_session()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (report["steps"], report["test_examples"]) == (results["steps"], 32)
+    assert report["config"]["optimizer"] == recipe.optimizer
+    assert (tmp_path / "run" / "model.keras").exists()
+    assert (results["weights"] is not None) == isinstance(task, PreTraining)
+    assert results["model"] in task.summary(results)
     log = (tmp_path / "run" / "metrics.jsonl").read_text()
     best = tmp_path / "run" / "checkpoints" / "best.npz"
     assert best.exists() == bool(recipe.early_stopping)

@@ -1,7 +1,10 @@
 """A run: what it leaves of the process, and what it measures."""
 
+import json
 import os
 import random
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -42,3 +45,53 @@ def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path):
         pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
     ):
         training.run(recipe, run_dir=tmp_path / "run")
+
+
+ON_TWO_DEVICES = """
+import sys
+import tensorflow as tf
+
+[cpu] = tf.config.list_physical_devices("CPU")
+one = tf.config.LogicalDeviceConfiguration()
+tf.config.set_logical_device_configuration(cpu, [one] * 2)
+from train import recipes
+from train.engine import devices
+from train.run import training
+
+recipe = recipes.for_dataset("digits").smoke().override(average_decay=0.9)
+training.run(recipe, run_dir=sys.argv[1], devices=devices.start("mirrored"))
+"""
+
+
+@pytest.mark.soak
+def test_two_devices_do_what_one_does(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "two")],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "on 2 devices" in done.stdout
+    recipe = recipes.for_dataset("digits").smoke().override(average_decay=0.9)
+    training.run(recipe, run_dir=tmp_path / "one")
+    one, two = (
+        json.loads((tmp_path / name / "report.json").read_text())
+        for name in ("one", "two")
+    )
+    assert one.keys() == two.keys()
+    for name in ("test_loss", "test_accuracy", "test_calibration_error"):
+        assert two[name] == pytest.approx(one[name], abs=1e-4), name
+    for name in ("steps", "test_examples", "train_examples", "parameters", "config"):
+        assert two[name] == one[name], name
+    first, second = (
+        np.load(tmp_path / name / "checkpoints" / "step-00000008.npz")
+        for name in ("one", "two")
+    )
+    assert first.files == second.files
+    for key in first.files:
+        # Softmax does not see the keys' bias, and each device has seeds of its own.
+        if "key/bias" not in key and "seed_generator" not in key:
+            largest = np.abs(first[key]).max()
+            difference = np.abs(first[key] - second[key]).max()
+            assert difference <= 1e-5 * max(largest, 1e-3), key

@@ -11,7 +11,7 @@ from train.engine.trainer import Trainer
 from train.run.tuning import choose_trainable, count_parameters, layer_rates
 
 CONFIG = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4
+    hidden_size=8, num_layers=2, num_heads=2, mlp_dim=16, patch_size=4
 )
 
 
@@ -47,10 +47,10 @@ def test_lora_trains_products_of_low_rank_and_saves_a_plain_model(tmp_path):
     np.testing.assert_allclose(model(images), plain(images), atol=1e-6)
     shapes = sorted(tuple(v.shape) for v in model.trainable_variables)
     assert count_parameters(model.weights) == plain.count_params()
-    lora = 4 * 2 * (2 * 16) + 16 * 3 + 3
+    lora = 4 * 2 * (2 * 8) + 8 * 3 + 3
     assert count_parameters(model.trainable_weights, lora=True) == lora
     # Two matrices for queries and values of each of two blocks, and the head.
-    assert shapes == sorted([(2, 16), (16, 2)] * 4 + [(16, 3), (3,)])
+    assert shapes == sorted([(2, 8), (8, 2)] * 4 + [(8, 3), (3,)])
     steps_of(model)
 
     path = tmp_path / "model.keras"
@@ -79,9 +79,9 @@ def test_what_is_saved_stays_frozen(chosen, tmp_path):
 
 
 def test_rates_fall_from_block_to_block():
-    rates = layer_rates(vit(), 0.5)
-    paths = {v.path for v in vit().trainable_variables}
-    assert rates.keys() == paths
+    model = vit()
+    rates = layer_rates(model, 0.5)
+    assert rates.keys() == {v.path for v in model.trainable_variables}
     expected = {
         "embedding/": 0.5**3,
         "class_token/": 0.5**3,
