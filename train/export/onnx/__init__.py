@@ -109,7 +109,11 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         whole.write_bytes(proto.SerializeToString())
         onnx.checker.check_model(str(whole), full_check=True)
         if data is not None:
-            _relocate(proto.graph, beside.name)
+            # The weights were in a temporary file so far.
+            for tensor in proto.graph.initializer:
+                for entry in tensor.external_data:
+                    if entry.key == "location":
+                        entry.value = beside.name
             whole.write_bytes(proto.SerializeToString())
 
 
@@ -159,11 +163,3 @@ def _fill(graph, model, steps):
     graph.scope = "output"
     graph.widen(value)
     graph.proto.node[-1].output[0] = output
-
-
-def _relocate(proto, name):
-    """Sets the name of the file with the weights."""
-    for tensor in proto.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = name

@@ -13,11 +13,8 @@ _LARGEST_HALF = np.finfo("float16").max
 class Graph:
     """Adds nodes and weights to a graph; values are referred to by name.
 
-    Args:
-        onnx: the module.
-        proto: `onnx.GraphProto` to extend.
-        precision: `"float32"` or `"float16"`.
-        data: open file for the weights; None to store them in the graph.
+    `onnx` is the module, `proto` the `onnx.GraphProto` to extend, and `data` the open
+    file for the weights, None to store them in the graph.
     """
 
     def __init__(self, onnx, proto, precision, data):
@@ -73,6 +70,10 @@ class Graph:
             self._store_outside(tensor)
         self.proto.initializer.append(tensor)
         return name
+
+    def weights(self, name, layer, *parts):
+        """Returns the names of some weights of a layer of that name."""
+        return [self.weight(f"{name}/{part}", getattr(layer, part)) for part in parts]
 
     def _store_outside(self, tensor):
         self.data.write(bytes(-self.data.tell() % _PAGE))
