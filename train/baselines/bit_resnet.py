@@ -56,9 +56,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
 ):
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.
 
-    A pre-activation ResNet of weight-standardised convolutions and group norms, which
-    have no statistics of batches: it trains with batches, micro-batches and devices as
-    a Vision Transformer does.
+    It has group norms instead of statistics of batches: it trains with batches,
+    micro-batches and devices as a Vision Transformer does.
 
     Args:
         config: the name of a released variant such as `"BiT-R50x1"`, or a
@@ -93,9 +92,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
 
     Example:
 
-    >>> model = BiTResNet("BiT-R50x1", image_size=(64, 96), classes=10)
-    >>> tuple(model(keras.ops.zeros((1, 64, 96, 3))).shape)
-    (1, 10)
+    >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
+    (None, 10)
     """
     variant = config if isinstance(config, str) else None
     if variant is not None:
@@ -173,8 +171,7 @@ def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
     """Returns BiT-R50x1, with released or random weights.
 
     Args:
-        weights: None for random ones, or the path or URL of an `.npz` in the released
-            naming of BiT.
+        weights: see `BiTResNet`.
         **options: the other arguments of `BiTResNet`.
 
     Source:

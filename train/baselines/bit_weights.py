@@ -69,10 +69,11 @@ def load_bit_weights(model, source, *, new_head=False):
 
     Example:
 
-    >>> from train.baselines import BiT_R50x1
-    >>> model = BiT_R50x1(image_size=32, classes=10)
-    >>> path = save_bit_weights(model, "bit.npz")
-    >>> load_bit_weights(BiT_R50x1(image_size=64, classes=5), path).output_shape
+    >>> from train.baselines import BiTConfig, BiTResNet
+    >>> small = BiTResNet(BiTConfig((1, 2)), image_size=32, classes=10)
+    >>> path = save_bit_weights(small, "bit.npz")
+    >>> model = BiTResNet(BiTConfig((1, 2)), image_size=64, classes=5)
+    >>> load_bit_weights(model, path).output_shape
     (None, 5)
     """
     assign(model, *read(source), new_head=new_head)
@@ -93,8 +94,7 @@ def save_bit_weights(model, path):
 
     Raises:
         ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
-            weights or layers that have no released name, or calls one twice; nothing
-            is written then.
+            weights or layers that have no released name, or calls one twice.
         zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
             finite.
         OSError: the file cannot be written.
@@ -104,8 +104,8 @@ def save_bit_weights(model, path):
 
     Example:
 
-    >>> from train.baselines import BiT_R50x1
-    >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
+    >>> from train.baselines import BiTConfig, BiTResNet
+    >>> save_bit_weights(BiTResNet(BiTConfig((1, 2))), "bit.npz").name
     'bit.npz'
     """
     path = pathlib.Path(path).expanduser()

@@ -29,8 +29,7 @@ _KERAS = "train.export.runtimes:keras"
 class ExportError(RunError):
     """Some formats cannot be written, do not run, or disagree with the model.
 
-    Attributes:
-        results: dict, see `export`, of the formats that are written.
+    The attribute `results` is what `export` returns, of the formats that are written.
     """
 
     def __init__(self, written, results):
@@ -72,8 +71,7 @@ def export(
     Args:
         model: str, see `train.inference.given_model.load`.
         formats: sequence of str, names in `train.export.formats.FORMATS`, or `"all"`.
-        out: path of the folder of the exports. An earlier export in it is replaced as a
-            whole.
+        out: path of the folder. An earlier export in it is replaced as a whole.
         dataset: str, see `train.data.sources.load`; by default that of the run that the
             model comes from. Without any, images are generated.
         data_dir: see `train.data.sources.load`.
@@ -82,10 +80,9 @@ def export(
         central_crop: bool, see `train.inference.evaluation_data.center_crop`.
         image_size: int or (height, width) in pixels; by default that of the model.
         features: bool, whether to leave the head out.
-        compared: int, the number of images compared; by default 500 of a data set, or
-            64 synthetic ones.
-        calibration: int, the number of images of the training split that calibrate
-            int8, and from which the effect of `min_agreement` is estimated.
+        compared: int, how many images; by default 500 of a data set, or 64 synthetic.
+        calibration: int, how many images of the training split calibrate int8, and
+            serve to estimate the effect of `min_agreement`.
         min_agreement: float in [0, 1], required of every export, see
             `train.export.parity.compare`. By default it is that of each format, and the
             upper end of the agreement's 95% interval must reach it. Otherwise the
@@ -103,8 +100,7 @@ def export(
         ValueError: a format is unknown, or an option has no effect.
         ExportError: a format cannot be written, does not run, or falls short of
             `min_agreement`; the others are written, unless there are none.
-        RunError: model, data, packages or folder do not fit; the message names the
-            remedy.
+        RunError: model, data, packages or folder do not fit.
 
     Example:
 
@@ -131,19 +127,27 @@ def export(
     target = (min_agreement or None) if with_head else None
     threads = threads or os.cpu_count()
     with tempfile.TemporaryDirectory() as scratch:
-        samples = _sample_images(
-            loaded,
-            os.path.join(scratch, "images"),
-            compared,
-            rows,
-            calibration=calibration,
-            is_estimated=target is not None,
-            central_crop=central_crop,
-            dataset=dataset,
-            data_dir=data_dir,
-            skip_corrupt=skip_corrupt,
-            split=split,
-        )
+        images = os.path.join(scratch, "images")
+        if dataset is None and "dataset" not in loaded.config:
+            if names := [row.name for row in rows if row.needs_calibration]:
+                raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
+            samples = sample_images.generate(loaded, images, compared)
+        else:
+            calibrated = (
+                row.needs_calibration or (target is not None and row.is_quantized)
+                for row in rows
+            )
+            samples = sample_images.read(
+                loaded,
+                images,
+                compared,
+                calibration=calibration if any(calibrated) else None,
+                central_crop=central_crop,
+                dataset=dataset,
+                data_dir=data_dir,
+                skip_corrupt=skip_corrupt,
+                split=split,
+            )
         saved = pathlib.Path(scratch) / "model.keras"
         loaded.model.save(saved)
         outputs_of = functools.partial(
@@ -217,17 +221,6 @@ def _files_of(record):
     """Returns the files of an earlier export by its `export.json`."""
     own = {file["path"] for row in record["exports"] for file in row["files"]}
     return own | {PAGE, CLASS_NAMES}
-
-
-def _sample_images(loaded, path, count, rows, *, calibration, is_estimated, **options):
-    calibrated = [row.name for row in rows if row.needs_calibration]
-    if options["dataset"] is None and "dataset" not in loaded.config:
-        if calibrated:
-            raise RunError(f"{calibrated[0]} needs calibration images: pass --dataset.")
-        return sample_images.generate(loaded, path, count)
-    if not calibrated and not (is_estimated and any(row.is_quantized for row in rows)):
-        calibration = None
-    return sample_images.read(loaded, path, count, calibration=calibration, **options)
 
 
 def _write(row, model, folder, arguments):

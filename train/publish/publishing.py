@@ -89,15 +89,12 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
 
 
 def push(folder, repository, *, private=False):
-    """Uploads a published model to the Hugging Face hub.
+    """Uploads a published model to the Hugging Face hub; returns its URL, a str.
 
     Args:
         folder: path of the model's folder.
         repository: str, `"org/name"`.
         private: bool, whether a new repository is private.
-
-    Returns:
-        str, its URL.
 
     Raises:
         RunError: there is no token or no network, or the hub refuses.
@@ -191,9 +188,9 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
 def _load_and_compare(path, trained):
     """Returns the model as others will load it, checked bit for bit."""
     model = keras_vit.load_model(path, dtype="float32")
-    theirs = released_variables(model)
+    loaded = released_variables(model)
     for key, (variable, _) in released_variables(trained).items():
-        if not np.array_equal(theirs[key][0].numpy(), variable.numpy()):
+        if not np.array_equal(loaded[key][0].numpy(), variable.numpy()):
             raise RunError(
                 f"{key} is not the same in {path.name} as in the trained model: please "
                 "report this."

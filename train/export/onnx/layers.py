@@ -117,10 +117,8 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
 
 
 def _tokens(graph, tokens, start, end):
-    one = graph.integers([1])
-    return graph.node(
-        "Slice", tokens, graph.integers([start]), graph.integers([end]), one
-    )
+    one, *ends = (graph.integers([number]) for number in (1, start, end))
+    return graph.node("Slice", tokens, *ends, one)
 
 
 def _attention(graph, layer, tokens, name, class_token_only):

@@ -48,12 +48,10 @@ def write_tflite(
     - `"float32"` and `"float16"`: weights of that precision, computed in float32 by the
       CPU.
     - `"dynamic"`: matrices in int8, one scale per output channel, multiplied in int8
-      with a scale per token that is computed at run time; the rest is float32. A
-      quarter of the size, and the fastest on a CPU.
+      with a scale per token that is computed at run time; the rest is float32.
     - `"int8"`: matrix products in int8 throughout, with one fixed scale for the input
-      and one for the output, as accelerators need. Products that have no such scale, or
-      would be wrong with one, stay more precise, see
-      `train.export.tflite.quantization.quantize`.
+      and one for the output, as accelerators need; those that such a scale would make
+      wrong stay more precise, see `train.export.tflite.quantization.quantize`.
 
     Args:
         model: a model of `keras_vit`, with or without head.
@@ -78,7 +76,7 @@ def write_tflite(
 
     Raises:
         ValueError: an argument is unknown or does not fit the others.
-        RunError: the model cannot be converted, or the file not written; a package is
+        RunError: the model cannot be converted, the file not written, or a package is
             missing.
 
     Source:

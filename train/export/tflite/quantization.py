@@ -75,14 +75,6 @@ class Product(NamedTuple):
     tensors: dict[str, int]
 
 
-class _Range(NamedTuple):
-    """Range and standard deviation of a tensor's values over all images."""
-
-    least: float
-    most: float
-    deviation: float
-
-
 def products(content):
     """Returns the `Product`s of a TFLite file (bytes), in order of computation."""
     from ai_edge_litert.tools import flatbuffer_utils
@@ -126,16 +118,14 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False):
     calibration images.
     """
     listed = products(content)
-    ranges, answers = _observed(content, listed, images)
+    answers, ranges = _observed(content, listed, images)
     kinds = {product.name: "dynamic" for product in listed}
-    if static:
-        for product in listed[:-1]:
-            spans = [ranges[name] for name in product.tensors]
-            if all(
-                most - least <= _MOST_DEVIATIONS * deviation
-                for least, most, deviation in spans
-            ):
-                kinds[product.name] = "static"
+    for product in listed[:-1] if static else ():
+        ends = (ranges[name] for name in product.tensors)
+        if all(
+            most - least <= _MOST_DEVIATIONS * spread for least, most, spread in ends
+        ):
+            kinds[product.name] = "static"
     quantized = functools.partial(_quantized, bytearray(content), listed, ranges)
     if min_agreement is not None:
         errors = _errors(quantized, kinds, images[:_PROBES], answers[:_PROBES])
@@ -144,7 +134,10 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False):
 
 
 def _observed(content, listed, images):
-    """Returns the `_Range` of each product's input and output, and the logits."""
+    """Returns the logits, and of each product's input and output what it spans.
+
+    That is the least value, the largest, and the standard deviation over all images.
+    """
     from ai_edge_litert.interpreter import OpResolverType
 
     # Delegates would keep the tensors to themselves.
@@ -160,14 +153,14 @@ def _observed(content, listed, images):
         answers.append(run(image))
         for name, number in tensors.items():
             values = run.interpreter.get_tensor(number)
-            mean_square = np.square(values, dtype="float64").mean()
-            figures[name].append((values.min(), values.max(), mean_square))
+            square = np.square(values, dtype="float64").mean()
+            figures[name].append((values.min(), values.max(), square))
     ranges = {}
     for name, rows in figures.items():
-        least, most, mean_square = np.transpose(rows)
-        deviation = np.sqrt(mean_square.mean())
-        ranges[name] = _Range(min(least.min(), 0.0), max(most.max(), 0.0), deviation)
-    return ranges, np.concatenate(answers)
+        least, most, squares = np.transpose(rows)
+        spread = np.sqrt(squares.mean())
+        ranges[name] = (min(least.min(), 0.0), max(most.max(), 0.0), spread)
+    return np.concatenate(answers), ranges
 
 
 def _errors(quantized, kinds, images, answers):
@@ -210,7 +203,7 @@ def _quantized(content, listed, ranges, kinds, answers=None):
         for product in listed
         if product.name in kinds
     ]
-    limits = {name: (values.least, values.most) for name, values in ranges.items()}
+    limits = {name: (least, most) for name, (least, most, _) in ranges.items()}
     if answers is not None:
         places += [(".*", "INPUT", "uint8"), (".*", "OUTPUT", "uint8")]
         run = _Runner(content)
