@@ -1,4 +1,4 @@
-"""Numerical parity: an export's outputs beside those of the Keras model."""
+"""Runs exports in their runtimes, and compares outputs with the Keras model's."""
 
 import json
 import os

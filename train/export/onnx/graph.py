@@ -1,4 +1,4 @@
-"""An ONNX graph under construction."""
+"""Builder of ONNX graphs."""
 
 import pathlib
 
