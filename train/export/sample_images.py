@@ -52,8 +52,7 @@ def generate(loaded, path, count):
         for start in range(0, count, BATCH)
     )
     about = {"data_set": None, "count": write_images(path, batches)}
-    class_names = loaded.class_names or _imagenet_names(loaded.model)
-    return SampleImages(path, about, class_names)
+    return SampleImages(path, about, _class_names(loaded))
 
 
 def read(loaded, path, count, *, calibration, central_crop, **data):
@@ -76,7 +75,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
                 loaded.model.output_shape[1], class_names, source.class_names
             )
         except RunError as error:
-            class_names = class_names or _imagenet_names(loaded.model)
+            class_names = _class_names(loaded)
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
 
@@ -142,9 +141,9 @@ def synthetic(number, shape, seed=0):
     return (2 * (waves - low) / (high - low) - 1).astype("float32")
 
 
-def _imagenet_names(model):
-    """Returns the names of ImageNet's classes if they fit the head, else None."""
-    with contextlib.suppress(RunError):
-        if has_head(model):
-            return imagenet_names(model.output_shape[-1])
-    return None
+def _class_names(loaded):
+    """Returns the class names of a model, ImageNet's if they fit the head, or None."""
+    if loaded.class_names is None and has_head(loaded.model):
+        with contextlib.suppress(RunError):
+            return imagenet_names(loaded.model.output_shape[-1])
+    return loaded.class_names

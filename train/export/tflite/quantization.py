@@ -1,16 +1,9 @@
 """Quantization of a TFLite file: which matrix products are computed in int8, and how.
 
-Int8 throughout, as the converter's own full quantization makes it, breaks a Vision
-Transformer (docs/export.md has the figures). Here:
-
-- Sums of the residual stream, layer norms and GELU, whose values span many powers of
-  two, stay float32; so do softmax and the products of attention, which have no weights
-  and are slower in int8.
-- So does the output of the head: a fixed range would cut off logits larger than those
-  of the calibration images.
-- The few MLPs in the middle that write one huge value into a token (in ViT-Ti/16 those
-  of block 7: over 100 standard deviations) get a scale per token at run time: one fixed
-  scale would leave little of the other values.
+Int8 throughout breaks a Vision Transformer (docs/export.md has figures and reasons).
+Sums of the residual stream, layer norms, GELU, softmax and the products of attention
+stay float32 here, and so does the output of the head. Products whose values span many
+standard deviations get a scale per token at run time instead of a fixed one.
 """
 
 import collections
