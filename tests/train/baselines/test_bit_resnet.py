@@ -209,7 +209,7 @@ def test_new_heads_are_zeros(whole, arrays, tmp_path):
         baselines.BiTResNet(SMALL, written(path, zeros), image_size=32)
 
 
-def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
+def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
     model = small(seed=1)
     before = [harness.numpy(variable) for variable in model.variables]
     norm = "resnet/block2/unit02/b/group_norm/gamma"
