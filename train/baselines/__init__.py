@@ -21,29 +21,17 @@ __all__ = [
 
 
 def build(name, *, weights=None, image_size=224, classes):
-    """Returns a baseline with a new head of zeros.
+    """Returns one of `BASELINES` with a new head of zeros, from images in [-1, 1].
+
+    `weights` are None for random ones; the path of a file, for BiT an `.npz` in its
+    released naming (or the URL of one), for ResNet50V2 a `.h5` of Keras without the
+    head; or for ResNet50V2 `"imagenet"`, which Keras downloads.
 
     The batch normalisation of ResNet50V2 takes its statistics of each micro-batch on
     each device, not of the batch, and under `tf.distribute.MirroredStrategy` each
     device keeps moving averages of its own, of which a saved model has those of the
     first: train it on one device, in few and large micro-batches. BiT has group norms
     and depends on neither.
-
-    Args:
-        name: str, one of `BASELINES`.
-        weights: None for random ones; the path of a file, for BiT an `.npz` in its
-            released naming (or the URL of one), for ResNet50V2 a `.h5` of Keras
-            without the head; or for ResNet50V2 `"imagenet"`, which Keras downloads.
-        image_size: int or (height, width) in pixels.
-        classes: int.
-
-    Returns:
-        A functional `keras.Model` from float images (batch, height, width, 3) in
-        [-1, 1] to float32 logits (batch, classes), whose last layer is `head`.
-
-    Raises:
-        RunError: there is no such baseline, or its weights are not available or do
-            not fit; the message says what to do.
 
     Source:
         BiT: arXiv 1912.11370. ResNet50V2: arXiv 1603.05027, `keras.applications`.
@@ -53,8 +41,7 @@ def build(name, *, weights=None, image_size=224, classes):
             f"There is no baseline {name!r}: choose one of {', '.join(BASELINES)}."
         )
     try:
-        size = pair(image_size, "image_size")
-        body = BASELINES[name](weights, size)
+        body = BASELINES[name](weights, pair(image_size, "image_size"))
     # Keras raises a plain Exception where a download fails.
     except Exception as error:
         raise RunError(f"The baseline {name} cannot be built: {error}") from error

@@ -13,18 +13,14 @@ from keras_vit.models.arguments import (
     images_input,
     takes_own_arguments,
 )
-from train.baselines.bit_weights import BiTArrays, assign
+from train.baselines.bit_weights import assign, head_size, read
 from train.baselines.pre_activation_unit import PreActivationUnit
 from zoo.network import pair, positive_int
 
 
 @dataclasses.dataclass(frozen=True)
 class BiTConfig:
-    """The architecture of a BiT ResNet.
-
-    Args:
-        depths: tuple of ints, the bottleneck units of each stage.
-        width_factor: int, by which all widths exceed those of the plain ResNet.
+    """The architecture of a BiT ResNet: bottleneck units of each stage, and how wide.
 
     Source:
         Big Transfer, arXiv 1912.11370, section 3.1.
@@ -60,26 +56,21 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
 ):
     """Returns a ResNet of BiT (Big Transfer), with or without released weights.
 
-    A pre-activation ResNet of weight-standardised convolutions and group norms, which
-    have no statistics of batches: it trains with batches, micro-batches and devices as
-    a Vision Transformer does.
+    It has group norms instead of statistics of batches: it trains with batches,
+    micro-batches and devices as a Vision Transformer does.
 
     Args:
         config: the name of a released variant such as `"BiT-R50x1"`, or a
             `BiTConfig`.
         weights: None for random ones, or the path or URL of an `.npz` in the released
             naming of BiT, which `save_bit_weights` writes too.
-        include_top: bool, whether the model ends in its classification head.
+        include_top: see `keras_vit.VisionTransformer`, as for all that follow.
         image_size: int or (height, width) in pixels, 224 by default.
-        classes: int, the size of the head; by default that of the file, 1000 without
-            one. A number other than the file's gets a new head of zeros.
-        new_head: bool, whether the head is new although the file has one of this many
-            classes, which may be others.
-        classifier_activation: None for logits, or an activation such as `"softmax"`.
-        channels: int, of the images; with weights those of the file, 3.
-        dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
-            default the global one, which stays as it is. The head is in float32, and
-            in float64 with `"float64"`.
+        classes: int, by default that of the file, 1000 without one.
+        new_head: bool.
+        classifier_activation: None, or an activation such as `"softmax"`.
+        channels: int; with weights those of the file, 3.
+        dtype: str or `keras.DTypePolicy` of all layers.
         name: str, by default the variant's.
 
     Returns:
@@ -101,9 +92,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
 
     Example:
 
-    >>> model = BiTResNet("BiT-R50x1", image_size=(64, 96), classes=10)
-    >>> tuple(model(keras.ops.zeros((1, 64, 96, 3))).shape)
-    (1, 10)
+    >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
+    (None, 10)
     """
     variant = config if isinstance(config, str) else None
     if variant is not None:
@@ -124,16 +114,15 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         classes = positive_int(classes, "classes", hint)
     channels = positive_int(channels, "channels")
     image_size = pair(224 if image_size is None else image_size, "image_size")
-    released = None if weights is None else BiTArrays(weights)
-    of_file = None if released is None else released.classes
-    if include_top and classes is None and released is not None and of_file is None:
+    path, arrays = (None, None) if weights is None else read(weights)
+    of_file = None if weights is None else head_size(arrays)
+    if include_top and classes is None and weights is not None and of_file is None:
         raise ValueError(
-            f"{released.path} has no head: pass classes=K for a new one, or "
-            "include_top=False."
+            f"{path} has no head: pass classes=K for a new one, or include_top=False."
         )
     classes = classes or of_file or 1000
 
-    with dtype_policy(dtype), initial_values.left_out(released is not None):
+    with dtype_policy(dtype), initial_values.left_out(weights is not None):
         images = images_input(image_size, channels)
         outputs = _body(images, config)
         if include_top:
@@ -146,8 +135,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
             )(outputs)
         name = name or (variant or "bit_resnet").lower().replace("-", "_")
         model = keras.Model(images, outputs, name=name)
-    if released is not None:
-        assign(model, released, new_head=new_head or classes != of_file)
+    if weights is not None:
+        assign(model, path, arrays, new_head=new_head or classes != of_file)
     return model
 
 
@@ -182,8 +171,7 @@ def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
     """Returns BiT-R50x1, with released or random weights.
 
     Args:
-        weights: None for random ones, or the path or URL of an `.npz` in the released
-            naming of BiT.
+        weights: see `BiTResNet`.
         **options: the other arguments of `BiTResNet`.
 
     Source:

@@ -18,14 +18,7 @@ from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
 from zoo.files.dialects import wrong_dtypes
 
 _NAMES = "under the names BiT was released with"
-_HEAD = "resnet/head/conv2d"
-
-
-def _norm(module, attribute=""):
-    return {
-        f"resnet/{module}group_norm/{part}": f"{attribute}.{part}".lstrip(".")
-        for part in ("gamma", "beta")
-    }
+_HEAD_KERNEL, _HEAD_BIAS = "resnet/head/conv2d/kernel", "resnet/head/conv2d/bias"
 
 
 # Layer of a model -> {released key: the variable's place in the layer}. Numbers in a
@@ -33,20 +26,19 @@ def _norm(module, attribute=""):
 _LAYERS = {
     r"root_conv": {"resnet/root_block/standardized_conv2d/kernel": "kernel"},
     r"block(\d)_unit(\d\d)": {
-        **{
-            key: place
-            for part, number in (("a", 1), ("b", 2), ("c", 3))
-            for key, place in {
-                f"resnet/block{{}}/unit{{}}/{part}/standardized_conv2d/kernel": (
-                    f"conv{number}.kernel"
-                ),
-                **_norm(f"block{{}}/unit{{}}/{part}/", f"gn{number}"),
-            }.items()
-        },
+        "resnet/block{}/unit{}/a/standardized_conv2d/kernel": "conv1.kernel",
+        "resnet/block{}/unit{}/a/group_norm/gamma": "gn1.gamma",
+        "resnet/block{}/unit{}/a/group_norm/beta": "gn1.beta",
+        "resnet/block{}/unit{}/b/standardized_conv2d/kernel": "conv2.kernel",
+        "resnet/block{}/unit{}/b/group_norm/gamma": "gn2.gamma",
+        "resnet/block{}/unit{}/b/group_norm/beta": "gn2.beta",
+        "resnet/block{}/unit{}/c/standardized_conv2d/kernel": "conv3.kernel",
+        "resnet/block{}/unit{}/c/group_norm/gamma": "gn3.gamma",
+        "resnet/block{}/unit{}/c/group_norm/beta": "gn3.beta",
         "resnet/block{}/unit{}/a/proj/standardized_conv2d/kernel": "conv_proj.kernel",
     },
-    r"norm": _norm(""),
-    r"head": {f"{_HEAD}/kernel": "kernel", f"{_HEAD}/bias": "bias"},
+    r"norm": {"resnet/group_norm/gamma": "gamma", "resnet/group_norm/beta": "beta"},
+    r"head": {_HEAD_KERNEL: "kernel", _HEAD_BIAS: "bias"},
 }
 
 
@@ -67,9 +59,9 @@ def load_bit_weights(model, source, *, new_head=False):
     Raises:
         ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's or int8
             weights.
-        zoo.CheckpointError: the file is damaged, or does not fit the model: arrays are
-            missing, unknown or of other shapes; the first of them are listed, and no
-            variable is changed.
+        zoo.CheckpointError: the file is no `.npz`, is damaged or does not fit the
+            model: arrays are missing, unknown or of other shapes; the first of them are
+            listed, and no variable is changed.
         zoo.StoreError: the file is not available.
 
     Source:
@@ -77,13 +69,14 @@ def load_bit_weights(model, source, *, new_head=False):
 
     Example:
 
-    >>> from train.baselines import BiT_R50x1
-    >>> model = BiT_R50x1(image_size=32, classes=10)
-    >>> path = save_bit_weights(model, "bit.npz")
-    >>> load_bit_weights(BiT_R50x1(image_size=64, classes=5), path).output_shape
+    >>> from train.baselines import BiTConfig, BiTResNet
+    >>> small = BiTResNet(BiTConfig((1, 2)), image_size=32, classes=10)
+    >>> path = save_bit_weights(small, "bit.npz")
+    >>> model = BiTResNet(BiTConfig((1, 2)), image_size=64, classes=5)
+    >>> load_bit_weights(model, path).output_shape
     (None, 5)
     """
-    assign(model, BiTArrays(source), new_head=new_head)
+    assign(model, *read(source), new_head=new_head)
     return model
 
 
@@ -101,8 +94,7 @@ def save_bit_weights(model, path):
 
     Raises:
         ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
-            weights or layers that have no released name, or calls one twice; nothing
-            is written then.
+            weights or layers that have no released name, or calls one twice.
         zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
             finite.
         OSError: the file cannot be written.
@@ -112,8 +104,8 @@ def save_bit_weights(model, path):
 
     Example:
 
-    >>> from train.baselines import BiT_R50x1
-    >>> save_bit_weights(BiT_R50x1(image_size=32, classes=10), "bit.npz").name
+    >>> from train.baselines import BiTConfig, BiTResNet
+    >>> save_bit_weights(BiTResNet(BiTConfig((1, 2))), "bit.npz").name
     'bit.npz'
     """
     path = pathlib.Path(path).expanduser()
@@ -135,34 +127,23 @@ def save_bit_weights(model, path):
     return path
 
 
-class BiTArrays:
-    """The arrays of a released file of BiT, read one by one.
+def read(source):
+    """Returns the path of a released file of BiT, and its arrays, read one by one."""
+    file = Archive(zoo.locate(source))
+    parts = {key: file.check(key) for key in file.keys}
+    refuse(file.path, f"a checkpoint of BiT, {_NAMES}", wrong_dtypes(parts))
+    return file.path, StoredArrays(parts)
 
-    Args:
-        source: path or URL of an `.npz`.
 
-    Raises:
-        zoo.CheckpointError: it is no `.npz`, damaged or holds pickled objects.
-        zoo.StoreError: the file is not available.
-    """
-
-    def __init__(self, source):
-        file = Archive(zoo.locate(source))
-        self.path = file.path
-        parts = {key: file.check(key) for key in file.keys}
-        refuse(self.path, f"a checkpoint of BiT, {_NAMES}", wrong_dtypes(parts))
-        self.arrays = StoredArrays(parts)
-
-    @property
-    def classes(self):
-        """The size of the head, None without one."""
-        shape = self.arrays.shapes.get(f"{_HEAD}/kernel")
-        return shape[-1] if shape else None
+def head_size(arrays):
+    """Returns the number of classes of a file's arrays, None without a head."""
+    shape = arrays.shapes.get(_HEAD_KERNEL)
+    return shape[-1] if shape else None
 
 
 def _released_shape(key, shape, _):
     # The released head is a convolution of 1x1.
-    return (1, 1, *shape) if key == f"{_HEAD}/kernel" else shape
+    return (1, 1, *shape) if key == _HEAD_KERNEL else shape
 
 
 PLACES = ReleasedPlaces(
@@ -173,24 +154,14 @@ PLACES = ReleasedPlaces(
 )
 
 
-def assign(model, released, *, new_head):
-    """Assigns the arrays of a file to a model's variables; see the loader above.
-
-    Args:
-        model: a model of `BiTResNet`.
-        released: `BiTArrays`.
-        new_head: bool, leave the file's head out even if it fits.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's products.
-        zoo.CheckpointError: the file does not fit; no variable is changed then.
-    """
+def assign(model, path, arrays, *, new_head):
+    """Assigns the arrays of a file to a model's variables, see `load_bit_weights`."""
     targets = PLACES.variables(model)
     PLACES.check_loadable(model)
-    shapes = dict(released.arrays.shapes)
-    head = {f"{_HEAD}/kernel", f"{_HEAD}/bias"}
-    own = targets[f"{_HEAD}/kernel"][1][-1] if head <= targets.keys() else None
-    if new_head or own is None or own != released.classes:
+    shapes = dict(arrays.shapes)
+    head = {_HEAD_KERNEL, _HEAD_BIAS}
+    own = targets[_HEAD_KERNEL][1][-1] if head <= targets.keys() else None
+    if new_head or own is None or own != head_size(arrays):
         for key in head:
             targets.pop(key, None)
             shapes.pop(key, None)
@@ -201,14 +172,12 @@ def assign(model, released, *, new_head):
         for key, (_, shape) in targets.items()
         if key in shapes and shapes[key] != shape
     ]
-    what = f"a checkpoint of BiT that fits {model.name!r}, {_NAMES}"
-    refuse(released.path, what, problems)
+    refuse(path, f"a checkpoint of BiT that fits {model.name!r}, {_NAMES}", problems)
     for key, (variable, _) in targets.items():
-        variable.assign(released.arrays[key].reshape(variable.shape))
-    if f"{_HEAD}/kernel" in targets and not released.arrays[f"{_HEAD}/kernel"].any():
+        variable.assign(arrays[key].reshape(variable.shape))
+    if _HEAD_KERNEL in targets and not arrays[_HEAD_KERNEL].any():
         warnings.warn(
-            f"The head in {released.path} is all zeros, and so will be the logits: "
-            "pass classes=K for a new head to fine-tune, or include_top=False for "
-            "features.",
+            f"The head in {path} is all zeros, and so will be the logits: pass "
+            "classes=K for a new head to fine-tune, or include_top=False for features.",
             stacklevel=stacklevel(),
         )

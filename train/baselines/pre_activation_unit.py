@@ -16,17 +16,9 @@ class PreActivationUnit(ResidualUnit):
     size or the number of channels, the shortcut is projected from what the first norm
     and ReLU give.
 
-    The arguments are those of `ResidualUnit`, and so is the output's shape.
-
     Source:
         He et al., Identity mappings in deep residual networks, arXiv 1603.05027;
         Kolesnikov et al., Big Transfer, arXiv 1912.11370, and its released code.
-
-    Example:
-
-    >>> unit = PreActivationUnit(filters=64, strides=2)
-    >>> tuple(unit(keras.random.normal((2, 14, 14, 64))).shape)
-    (2, 7, 7, 256)
     """
 
     parts = ("gn1", "conv1", "gn2", "conv2", "gn3", "conv3", "conv_proj")

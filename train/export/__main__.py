@@ -27,7 +27,7 @@ from absl import app, flags  # noqa: E402
 
 from train.common import command_line  # noqa: E402
 from train.data import data_flags  # noqa: E402
-from train.export.formats import ALL, FORMATS, select  # noqa: E402
+from train.export.formats import ALL, FORMATS, OPTIONS, select  # noqa: E402
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
@@ -95,28 +95,19 @@ flags.DEFINE_integer(
     "Threads of the runtimes; one per core if not given.",
     lower_bound=1,
 )
-# Flags that `export` takes under the same name.
-_SAME = (
-    *("dataset", "data_dir", "skip_corrupt", "split", "central_crop", "image_size"),
-    *("features", "min_agreement", "dynamic_batch", "uint8", "threads"),
-)
 
 
 def main(argv):
     """Reads the flags, exports, and prints the comparison."""
-    given = flags.FLAGS.flag_values_dict()
-    models = argv[1:] + [given["model"]] * (given["model"] is not None)
-    if len(models) != 1 or not given["out"]:
+    values = flags.FLAGS.flag_values_dict()
+    models = argv[1:] + [values["model"]] * (values["model"] is not None)
+    if len(models) != 1 or not values["out"]:
         raise app.UsageError(
             f"Give one model and a folder: {command_line.typed('export')} MODEL "
             "--format=tflite --out=DIR"
         )
     try:
-        select(
-            given["format"] or (),
-            dynamic_batch=given["dynamic_batch"],
-            uint8=given["uint8"],
-        )
+        select(values["format"] or (), **{name: values[name] for name in OPTIONS})
     except ValueError as error:
         sys.exit(f"error: {error}")
     command_line.need_packages("export", PACKAGES)
@@ -125,35 +116,32 @@ def main(argv):
     from train.common.errors import RunError
     from train.export import report, run
 
-    def show(results):
-        print(report.table(results))
-        if len(results["exports"]) > 1:
-            print(f"report   {os.path.join(given['out'], run.PAGE)}")
-
+    failure = None
     try:
         results = run.export(
             models[0],
-            given["format"],
-            given["out"],
-            compared=given["images"],
-            calibration=given["calibration_images"],
+            values["format"],
+            values["out"],
+            compared=values["images"],
+            calibration=values["calibration_images"],
             command=command_line.as_typed("export"),
-            **{name: given[name] for name in _SAME},
+            **command_line.values(
+                "dataset data_dir skip_corrupt split central_crop image_size features "
+                "min_agreement dynamic_batch uint8 threads"
+            ),
         )
     except run.ExportError as error:
-        show(error.results)
-        sys.exit(f"error: {error}")
+        results, failure = error.results, f"error: {error}"
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("error: Interrupted; nothing was written.")
-    show(results)
-
-
-def command():
-    """Runs the command line."""
-    command_line.run(main)
+    print(report.table(results))
+    if len(results["exports"]) > 1:
+        print(f"report   {os.path.join(values['out'], run.PAGE)}")
+    if failure:
+        sys.exit(failure)
 
 
 if __name__ == "__main__":
-    command()
+    command_line.run(main)

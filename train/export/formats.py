@@ -14,59 +14,41 @@ ALL = "all"
 class Runtime:
     """A library that runs exported files.
 
+    `file` is the path in the folder of the exports, with `{}` for the precision;
     `writer` and `loader` are `"module:function"`, see `train.export.runtimes`;
-    `packages` are those that they import besides TensorFlow.
+    `options` are arguments of the writer, and `packages` what both import besides
+    TensorFlow.
     """
 
     name: str
+    file: str
     writer: str
     loader: str
-    packages: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """An export format.
-
-    Args:
-        name: str, as `--format` takes it.
-        help: str, for --help and docs/export.md.
-        runtime: `Runtime`.
-        file: str, path in the folder of the exports.
-        min_agreement: float, the agreement with the Keras model that is required by
-            default: less means a broken conversion, not rounding.
-        precision: str, the writer's argument; None where it has none.
-        options: tuple of str, which of `export`'s options the writer takes.
-        is_quantized: bool, whether the writer takes `calibration` and `min_agreement`.
-        needs_calibration: bool, whether it cannot do without `calibration`.
-    """
-
-    name: str
-    help: str
-    runtime: Runtime
-    file: str
-    min_agreement: float
-    precision: str | None = None
     options: tuple[str, ...] = ()
-    is_quantized: bool = False
-    needs_calibration: bool = False
+    packages: tuple[str, ...] = ()
 
 
 SAVED_MODEL = Runtime(
     "saved_model",
+    # TensorFlow Serving loads the folder with the highest number.
+    file="saved_model/1",
     writer="train.inference.saved_model:write_saved_model",
     loader="train.export.runtimes:saved_model",
 )
 TFLITE = Runtime(
     "tflite",
+    file="model{}.tflite",
     writer="train.export.tflite:write_tflite",
     loader="train.export.runtimes:tflite",
+    options=("precision", "dynamic_batch"),
     packages=("ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
 )
 ONNX = Runtime(
     "onnx",
+    file="model{}.onnx",
     writer="train.export.onnx:write_onnx",
     loader="train.export.runtimes:onnx",
+    options=("precision",),
     packages=("onnx", "onnxruntime"),
 )
 # The disagreement allowed is about twice what rounding alone causes in ViT-Ti/16, whose
@@ -74,73 +56,76 @@ ONNX = Runtime(
 # 2.6% of photos with int8 matrices, 6.6% with fixed scales as well. A broken conversion
 # disagrees for 10 to 100%.
 FLOAT, DYNAMIC, INT8 = 0.995, 0.95, 0.9
-_BATCH = ("dynamic_batch",)
+_QUANTIZED = ("calibration", "min_agreement")
+# Those that users set, of formats that take them.
+OPTIONS = ("dynamic_batch", "uint8")
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """An export format.
+
+    `name` is for `--format`, `help` for --help and docs/export.md. `min_agreement` is
+    the agreement with the Keras model that is required by default: less means a broken
+    conversion, not rounding. `options` are more arguments of the runtime's writer.
+    """
+
+    name: str
+    help: str
+    runtime: Runtime
+    precision: str = "float32"
+    min_agreement: float = FLOAT
+    options: tuple[str, ...] = ()
+    needs_calibration: bool = False
+
+    @property
+    def file(self):
+        """The path in the folder of the exports."""
+        suffix = "" if self.precision == "float32" else f"-{self.precision}"
+        return self.runtime.file.format(suffix)
+
+    @property
+    def takes(self):
+        """The arguments of the writer besides model, path and class names."""
+        return (*self.runtime.options, *self.options)
+
+    @property
+    def is_quantized(self):
+        """Whether matrices are in int8 where `min_agreement` allows it."""
+        return "min_agreement" in self.options
+
+
 FORMATS = {
     row.name: row
     for row in (
-        # TensorFlow Serving loads the folder with the highest number.
         Format(
-            name="saved_model",
-            help="TensorFlow, TensorFlow Serving (`OUT/saved_model/1`) and Hub",
-            runtime=SAVED_MODEL,
-            file="saved_model/1",
-            min_agreement=FLOAT,
+            "saved_model",
+            "TensorFlow, TensorFlow Serving (`OUT/saved_model/1`) and Hub",
+            SAVED_MODEL,
+        ),
+        Format("tflite", "LiteRT, float32", TFLITE),
+        Format(
+            "tflite-float16", "weights in float16: half the size", TFLITE, "float16"
         ),
         Format(
-            name="tflite",
-            help="LiteRT, float32",
-            runtime=TFLITE,
-            file="model.tflite",
-            min_agreement=FLOAT,
-            precision="float32",
-            options=_BATCH,
-        ),
-        Format(
-            name="tflite-float16",
-            help="weights in float16: half the size",
-            runtime=TFLITE,
-            file="model-float16.tflite",
-            min_agreement=FLOAT,
-            precision="float16",
-            options=_BATCH,
-        ),
-        Format(
-            name="tflite-dynamic",
-            help="all matrices in int8: a quarter of the size, the fastest on a CPU",
-            runtime=TFLITE,
-            file="model-dynamic.tflite",
+            "tflite-dynamic",
+            "all matrices in int8: a quarter of the size, the fastest on a CPU",
+            TFLITE,
+            "dynamic",
             min_agreement=DYNAMIC,
-            precision="dynamic",
-            options=_BATCH,
-            is_quantized=True,
+            options=_QUANTIZED,
         ),
         Format(
-            name="tflite-int8",
-            help="fixed scales for accelerators; calibrated on training images",
-            runtime=TFLITE,
-            file="model-int8.tflite",
+            "tflite-int8",
+            "fixed scales for accelerators; calibrated on training images",
+            TFLITE,
+            "int8",
             min_agreement=INT8,
-            precision="int8",
-            options=(*_BATCH, "uint8"),
-            is_quantized=True,
+            options=(*_QUANTIZED, "uint8"),
             needs_calibration=True,
         ),
-        Format(
-            name="onnx",
-            help="opset 20, standard operators",
-            runtime=ONNX,
-            file="model.onnx",
-            min_agreement=FLOAT,
-            precision="float32",
-        ),
-        Format(
-            name="onnx-float16",
-            help="weights and products in float16",
-            runtime=ONNX,
-            file="model-float16.onnx",
-            min_agreement=FLOAT,
-            precision="float16",
-        ),
+        Format("onnx", "opset 20, standard operators", ONNX),
+        Format("onnx-float16", "weights and products in float16", ONNX, "float16"),
     )
 }
 
@@ -162,9 +147,9 @@ def select(names, **options):
             f"separated by commas, or {ALL}."
         )
     rows = [row for row in FORMATS.values() if row.name in names or ALL in names]
-    for option, is_set in options.items():
-        if is_set and not any(option in row.options for row in rows):
-            takers = [row.name for row in FORMATS.values() if option in row.options]
+    for option in (name for name, is_set in options.items() if is_set):
+        if not any(option in row.takes for row in rows):
+            takers = [row.name for row in FORMATS.values() if option in row.takes]
             raise ValueError(
                 f"{option} is an option of {', '.join(takers)}, which is not among the "
                 "formats: leave it out, or add one."

@@ -1,4 +1,4 @@
-"""Numerical parity: an export's outputs beside those of the Keras model."""
+"""Runs exports in their runtimes, and compares outputs with the Keras model's."""
 
 import json
 import os
@@ -17,93 +17,21 @@ _LAST_LINES = 5
 
 
 def run(name, loader, path, images, *, threads, count=None):
-    """Runs a model in a process of its own, on the CPU.
+    """Runs a model in a process of its own, on the CPU, and shows its progress.
 
-    `loader` is `"module:function"`, see `train.export.runtimes`, and `images` the path
-    of a file by its `write_images`.
-
-    Returns:
-        Tuple of the outputs, float32 (images, ...), and a dict of facts: `version` of
-        the runtime; `latency`, median seconds of a batch of `"1"` and of `"8"`;
-        `one_by_one`, whether the model takes no batches, so that 8 images are 8 calls;
-        and `peak_bytes`, the largest memory of the process.
-
-    Raises:
-        RunError: the model does not run.
+    `loader` is `"module:function"` and `images` the path of a file, both as in
+    `train.export.runtimes`. Returns the outputs, float32 (images, ...), and the last
+    report of the process, see there.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        answers = os.path.join(folder, "answers.npy")
-        settings = {
-            "loader": loader,
-            "path": os.fspath(path),
-            "threads": threads,
-            "images": os.fspath(images),
-            "answers": answers,
-            "seconds": _TIMED_SECONDS,
-        }
-        facts = _run_process(name, settings, count)
-        return np.load(answers), facts
-
-
-def compare(found, expected, *, top_1, labels=None):
-    """Compares the outputs of an export with those of the model.
-
-    Logits agree where their largest is of the same class. Features have no classes, and
-    generated images no class that stands out: there the agreement is the mean cosine
-    similarity of the two outputs for an image. Outputs that are not finite agree with
-    nothing.
-
-    Args:
-        found: array (images, ...) of the export.
-        expected: array (images, ...) of the model.
-        top_1: bool, whether the agreement is that of the largest logits.
-        labels: integers (images,), the true classes; None if unknown.
-
-    Returns:
-        Dict of "largest_error", the largest absolute difference, None where an output
-        is not finite; "agreement", for classes with its 95% interval "agreement_low"
-        and "agreement_high"; "not_finite", the number of such outputs; and, with
-        labels, "accuracy" with "accuracy_low" and "accuracy_high".
-    """
-    if found.shape != expected.shape:
-        raise ValueError(
-            f"its outputs are of shape {found.shape}, the model's of {expected.shape}"
-        )
-    finite = np.isfinite(found).reshape(len(found), -1).all(axis=1)
-    classes = found.argmax(axis=1)
-    compared = {
-        "largest_error": float(np.abs(found - expected).max()) if finite.all() else None
+    answers = f"{os.fspath(images)}-answers.npy"
+    settings = {
+        "loader": loader,
+        "path": os.fspath(path),
+        "threads": threads,
+        "images": os.fspath(images),
+        "answers": answers,
+        "seconds": _TIMED_SECONDS,
     }
-    if top_1:
-        agrees = finite & (classes == expected.argmax(axis=1))
-        compared |= _share("agreement", agrees)
-    else:
-        cosines = np.where(finite, _cosines(found, expected), 0)
-        compared["agreement"] = float(cosines.mean())
-    compared["not_finite"] = int(np.sum(~finite))
-    if labels is not None:
-        compared |= _share("accuracy", finite & (classes == labels))
-    return compared
-
-
-def _share(name, hits):
-    low, high = interval(hits.sum(), len(hits))
-    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
-
-
-def _cosines(found, expected):
-    found, expected = (
-        array.reshape(len(array), -1).astype("float64") for array in (found, expected)
-    )
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosines = np.sum(found * expected, axis=1) / lengths
-    # Zeros have no direction; two vectors of zeros are the same.
-    return np.where(lengths > 0, cosines, np.all(found == expected, axis=1))
-
-
-def _run_process(name, settings, count):
-    """Starts the process, shows its progress and returns its last report."""
     environment = {
         **os.environ,
         "KERAS_BACKEND": "tensorflow",
@@ -131,7 +59,54 @@ def _run_process(name, settings, count):
             stderr.seek(0)
             why = report.get("error") or _last_words(status, stderr.read())
             raise RunError(f"{name} does not run in its runtime: {why}")
-    return report
+    return np.load(answers), report
+
+
+def compare(outputs, expected, *, top_1, labels=None):
+    """Compares the outputs of an export with those of the model.
+
+    Logits agree where their largest is of the same class. Without `top_1`, as features
+    have no classes and generated images none that stands out, the agreement is the mean
+    cosine similarity of the two outputs for an image. Outputs that are not finite agree
+    with nothing. `labels` are the true classes, None where unknown.
+    """
+    if outputs.shape != expected.shape:
+        raise ValueError(
+            f"its outputs are of shape {outputs.shape}, the model's of {expected.shape}"
+        )
+    finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
+    classes = outputs.argmax(axis=1)
+    compared = {
+        "largest_error": float(np.abs(outputs - expected).max())
+        if finite.all()
+        else None
+    }
+    if top_1:
+        agrees = finite & (classes == expected.argmax(axis=1))
+        compared |= _share("agreement", agrees)
+    else:
+        cosines = np.where(finite, _cosines(outputs, expected), 0)
+        compared["agreement"] = float(cosines.mean())
+    compared["not_finite"] = int(np.sum(~finite))
+    if labels is not None:
+        compared |= _share("accuracy", finite & (classes == labels))
+    return compared
+
+
+def _share(name, hits):
+    low, high = interval(hits.sum(), len(hits))
+    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
+
+
+def _cosines(outputs, expected):
+    outputs, expected = (
+        array.reshape(len(array), -1).astype("float64") for array in (outputs, expected)
+    )
+    lengths = np.linalg.norm(outputs, axis=1) * np.linalg.norm(expected, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosines = np.sum(outputs * expected, axis=1) / lengths
+    # Zeros have no direction; two vectors of zeros are the same.
+    return np.where(lengths > 0, cosines, np.all(outputs == expected, axis=1))
 
 
 def _last_words(status, stderr):

@@ -3,30 +3,31 @@
 `results` is what `train.export.run.export` returns, a row one of its "exports".
 """
 
-import functools
+import collections
+import pathlib
 
 from train.export.formats import FORMATS
 from train.export.runtimes import BATCH
 from train.reports import markdown
 
+_TEMPLATE = pathlib.Path(__file__).parent / "templates" / "export.md.jinja"
+
 
 def table(results):
     """Returns the exports as a Markdown table: the model first, refused ones last."""
     is_top_1 = results["agreement_of"] == "top-1"
-    rows = [
-        *results["exports"],
-        *(row for row in results["refused"] if "agreement" in row),
-    ]
+    refused = [row for row in results["refused"] if "agreement" in row]
+    rows = [*results["exports"], *refused]
     columns = {
         "Export": lambda row: f"{row['name']}{' (refused)' * ('why' in row)}",
         "MB": lambda row: _short(row["bytes"] / 1e6),
         "Largest error": _error,
-        "Accuracy (95% interval)": functools.partial(_share, name="accuracy"),
+        "Accuracy (95% interval)": lambda row: _share(row, "accuracy"),
         "Top-1 agreement (95% interval)" if is_top_1 else "Mean cosine": lambda row: (
             agreement(results, row["agreement"], row if row is not rows[0] else None)
         ),
-        "ms at batch 1": functools.partial(_milliseconds, batch=1),
-        f"ms at batch {BATCH}": functools.partial(_milliseconds, batch=BATCH),
+        "ms at batch 1": lambda row: _milliseconds(row, 1),
+        f"ms at batch {BATCH}": lambda row: _milliseconds(row, BATCH),
         "Peak memory, MB": lambda row: f"{row['peak_bytes'] / 1e6:,.0f}",
     }
     if "accuracy" not in rows[0]:
@@ -56,36 +57,27 @@ def matrices(row):
 
 def page(results, class_names):
     """Returns the report as Markdown."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("train.export"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"escape": markdown.escape, "code": markdown.code}
     exports = results["exports"][1:]
-    by_runtime = {}
+    paths_by_runtime = collections.defaultdict(list)
     for row in exports:
-        row = FORMATS[row["name"]]
-        by_runtime.setdefault(row.runtime.name, []).append(row)
-    files = [file for row in exports for file in row["files"]]
-    return environment.get_template("export.md.jinja").render(
-        results,
+        kind = FORMATS[row["name"]]
+        paths_by_runtime[kind.runtime.name].append(kind.file)
+    return markdown.render(
+        _TEMPLATE,
+        **results,
         batch=BATCH,
-        by_runtime=by_runtime,
         class_names=class_names,
-        files=markdown.table(
-            ("File", "Bytes", "SHA-256"),
-            [(file["path"], f"{file['bytes']:,}", file["sha256"]) for file in files],
-        ),
+        comparison=table(results),
+        files=[
+            (file["path"], f"{file['bytes']:,}", file["sha256"])
+            for row in exports
+            for file in row["files"]
+        ],
         matrices=[
             matrices(row) for row in exports if FORMATS[row["name"]].is_quantized
         ],
-        table=table(results),
-        versions=list(dict.fromkeys(row["version"] for row in results["exports"])),
+        paths_by_runtime=paths_by_runtime,
+        versions=dict.fromkeys(row["version"] for row in results["exports"]),
     )
 
 

@@ -7,13 +7,14 @@
 
 "images" is a file of arrays, one batch each, read one at a time: the peak memory is
 that of the model, not of the data. The outputs go to the file "answers". Lines of JSON
-go to stdout: {"done": images} after each batch, and at the end {"version",
-"one_by_one", "latency", "peak_bytes"} or {"error"}.
+go to stdout: {"done": images} after each batch, and at the end {"error"}, or the
+runtime's "version", "one_by_one", "latency", the median seconds of a batch of "1" and
+of "8", and "peak_bytes", the largest memory of the process.
 
 A loader takes a path and a number of threads. It returns a function from float32 images
 (batch, height, width, channels) to float32 outputs, and a dict of `version` and
-`one_by_one`, whether the model takes no batches. It imports its own runtime alone:
-others would count in its memory.
+`one_by_one`, whether the model takes no batches, so that 8 images are 8 calls. It
+imports its own runtime alone: others would count in its memory.
 """
 
 import importlib.metadata
@@ -37,7 +38,9 @@ _ERROR_LINES = 3
 
 def main():
     """Runs the model and reports its outputs, latency and memory."""
-    stdout = _private_stdout()
+    # Reserved for reports: what libraries print goes to stderr.
+    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
 
     def report(**message):
         stdout.write(json.dumps(message) + "\n")
@@ -94,7 +97,7 @@ def keras(path, threads):
 
     model = keras.saving.load_model(path, compile=False)
     version = f"Keras {keras.__version__} on TensorFlow {tensorflow.__version__}"
-    return keras_vit.Predictor(model, BATCH), _facts(version)
+    return keras_vit.Predictor(model, BATCH), {"version": version, "one_by_one": False}
 
 
 def saved_model(path, threads):
@@ -109,7 +112,8 @@ def saved_model(path, threads):
         return answers.numpy()
 
     run.model = loaded  # the signature alone does not keep it alive
-    return run, _facts(f"TensorFlow {tensorflow.__version__}")
+    version = f"TensorFlow {tensorflow.__version__}"
+    return run, {"version": version, "one_by_one": False}
 
 
 def tflite(path, threads):
@@ -117,19 +121,26 @@ def tflite(path, threads):
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
-    [given], [output] = (
+    [source], [target] = (
         interpreter.get_input_details(),
         interpreter.get_output_details(),
     )
-    one_by_one = int(given["shape_signature"][0]) != -1
+    one_by_one = int(source["shape_signature"][0]) != -1
 
     def of_batch(images):
         if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
-            interpreter.resize_tensor_input(given["index"], images.shape)
+            interpreter.resize_tensor_input(source["index"], images.shape)
             interpreter.allocate_tensors()
-        interpreter.set_tensor(given["index"], quantize(images, given))
+        if source["dtype"] == np.uint8:
+            scale, zero = source["quantization"]
+            images = np.clip(np.round(images / scale) + zero, 0, 255).astype("uint8")
+        interpreter.set_tensor(source["index"], images)
         interpreter.invoke()
-        return dequantize(interpreter.get_tensor(output["index"]), output)
+        answers = interpreter.get_tensor(target["index"])
+        if target["dtype"] == np.uint8:
+            scale, zero = map(np.float32, target["quantization"])
+            answers = (answers.astype("float32") - zero) * scale
+        return answers
 
     def run(images):
         if not one_by_one:
@@ -138,7 +149,7 @@ def tflite(path, threads):
 
     interpreter.allocate_tensors()
     version = importlib.metadata.version("ai-edge-litert")
-    return run, _facts(f"LiteRT {version}", one_by_one)
+    return run, {"version": f"LiteRT {version}", "one_by_one": one_by_one}
 
 
 def onnx(path, threads):
@@ -150,44 +161,14 @@ def onnx(path, threads):
     session = onnxruntime.InferenceSession(
         path, options, providers=["CPUExecutionProvider"]
     )
-    [given] = session.get_inputs()
-    dtype = {"tensor(float)": "float32", "tensor(float16)": "float16"}[given.type]
+    [source] = session.get_inputs()
 
     def run(images):
-        [answers] = session.run(None, {given.name: images.astype(dtype)})
-        return answers.astype("float32")
+        [answers] = session.run(None, {source.name: images})
+        return answers
 
-    return run, _facts(f"ONNX Runtime {onnxruntime.__version__}")
-
-
-def quantize(values, tensor):
-    """Returns floats in the type, scale and zero point of a LiteRT tensor's details.
-
-    >>> tensor = {"dtype": np.uint8, "quantization": (2 / 255, 128)}
-    >>> quantize(np.array([-1.01, 0.0, 1.0]), tensor)
-    array([  0, 128, 255], dtype=uint8)
-    """
-    dtype = tensor["dtype"]
-    if np.issubdtype(dtype, np.floating):
-        return values.astype(dtype)
-    scale, zero = tensor["quantization"]
-    limits = np.iinfo(dtype)
-    rounded = np.round(values / scale) + zero
-    return np.clip(rounded, limits.min, limits.max).astype(dtype)
-
-
-def dequantize(values, tensor):
-    """Returns as float32 what a LiteRT tensor of such details holds.
-
-    >>> tensor = {"dtype": np.int8, "quantization": (0.5, -128)}
-    >>> dequantize(np.array([-128, 127], "int8"), tensor)
-    array([  0. , 127.5], dtype=float32)
-    """
-    values = values.astype("float32")
-    if np.issubdtype(tensor["dtype"], np.floating):
-        return values
-    scale, zero = tensor["quantization"]
-    return (values - np.float32(zero)) * np.float32(scale)
+    version = f"ONNX Runtime {onnxruntime.__version__}"
+    return run, {"version": version, "one_by_one": False}
 
 
 def _tensorflow(threads):
@@ -196,17 +177,6 @@ def _tensorflow(threads):
     tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
     tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
     return tensorflow
-
-
-def _facts(version, one_by_one=False):
-    return {"version": version, "one_by_one": one_by_one}
-
-
-def _private_stdout():
-    """Reserves stdout for reports: what libraries print goes to stderr."""
-    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return stdout
 
 
 def _seconds(run, images, seconds):

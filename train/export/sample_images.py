@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 
 import numpy as np
 import tensorflow as tf
@@ -25,15 +24,11 @@ _GRIDS = (2, 4, 8, 16, 32)
 
 @dataclasses.dataclass(frozen=True)
 class SampleImages:
-    """Images to compare exports on.
+    """Images to compare exports on, in a file by `train.export.runtimes.write_images`.
 
-    Args:
-        path: path of a file by `train.export.runtimes.write_images`.
-        about: dict, what the report says of them.
-        class_names: tuple of str in the order of the head, None where unknown.
-        labels: integers, the true classes in the head; None where unknown.
-        calibration: float32 array of images, none of which is in the file; None
-            where none are needed.
+    `about` is what the report says of them; `class_names` are in the order of the head,
+    and `labels` the true classes in it, both None where unknown. `calibration` are
+    float32 images, none of which is in the file, or None.
     """
 
     path: str
@@ -43,12 +38,12 @@ class SampleImages:
     calibration: np.ndarray | None = None
 
 
-def generate(given, path, count):
+def generate(loaded, path, count):
     """Returns synthetic `SampleImages`, in a file at `path`."""
-    shape = given.model.input_shape[1:]
+    shape = loaded.model.input_shape[1:]
     if None in shape:
         raise RunError(
-            f"The model {given.name} takes images of any size, {shape}: pass "
+            f"The model {loaded.name} takes images of any size, {shape}: pass "
             "--image_size."
         )
     count = count or SYNTHETIC
@@ -57,36 +52,46 @@ def generate(given, path, count):
         for start in range(0, count, BATCH)
     )
     about = {"data_set": None, "count": write_images(path, batches)}
-    class_names = given.class_names or _imagenet_names(given.model)
-    return SampleImages(path, about, class_names)
+    return SampleImages(path, about, _class_names(loaded))
 
 
-def read(given, path, count, *, calibration, central_crop, **data):
+def read(loaded, path, count, *, calibration, central_crop, **data):
     """Returns `SampleImages` of a data set, spread evenly over the split.
 
     `calibration` is the number of images to read from the training split, or None;
     `**data` are arguments of `train.inference.evaluation_data.load_split`.
     """
-    image_size = loaded_model.image_size_of(given)
-    source, split = evaluation_data.load_split(given, **data)
+    image_size = loaded_model.image_size_of(loaded)
+    source, split = evaluation_data.load_split(loaded, **data)
     about = {
         "data_set": source.name,
         "split": split.name,
         "preparation": "central crop" if central_crop else "squashed",
     }
-    class_names, places = given.class_names, None
-    if has_head(given.model):
+    class_names, places = loaded.class_names, None
+    if has_head(loaded.model):
         try:
             class_names, places = match_classes(
-                given.model.output_shape[1], class_names, source.class_names
+                loaded.model.output_shape[1], class_names, source.class_names
             )
         except RunError as error:
-            class_names = class_names or _imagenet_names(given.model)
+            class_names = _class_names(loaded)
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
-    prepared = functools.partial(
-        _prepared, image_size=image_size, central_crop=central_crop
-    )
+
+    def prepared(split, places, what):
+        """Yields batches of images and labels, prepared as for evaluation."""
+        split = pick(split, places)
+        if central_crop:
+            split = evaluation_data.center_crop(split, image_size)
+        batches = pipeline.evaluation_batches(
+            split, image_size=image_size, batch_size=BATCH
+        )
+        with progress_bar(total=len(places), unit="image", desc=what) as bar:
+            for images, labels in pipeline.explained(batches, split):
+                yield images.numpy(), labels.numpy()
+                bar.update(len(images))
+
     chosen = spread(split.num_examples, count or OF_DATA_SET)
     calibration_images = None
     if calibration is not None:
@@ -136,23 +141,9 @@ def synthetic(number, shape, seed=0):
     return (2 * (waves - low) / (high - low) - 1).astype("float32")
 
 
-def _prepared(split, places, what, *, image_size, central_crop):
-    """Yields batches of images and labels, prepared as for evaluation."""
-    split = pick(split, places)
-    if central_crop:
-        split = evaluation_data.center_crop(split, image_size)
-    batches = pipeline.evaluation_batches(
-        split, image_size=image_size, batch_size=BATCH
-    )
-    with progress_bar(total=len(places), unit="image", desc=what) as bar:
-        for images, labels in pipeline.explained(batches, split):
-            yield images.numpy(), labels.numpy()
-            bar.update(len(images))
-
-
-def _imagenet_names(model):
-    """Returns the names of ImageNet's classes if they fit the head, else None."""
-    with contextlib.suppress(RunError):
-        if has_head(model):
-            return imagenet_names(model.output_shape[-1])
-    return None
+def _class_names(loaded):
+    """Returns the class names of a model, ImageNet's if they fit the head, or None."""
+    if loaded.class_names is None and has_head(loaded.model):
+        with contextlib.suppress(RunError):
+            return imagenet_names(loaded.model.output_shape[-1])
+    return loaded.class_names

@@ -52,20 +52,20 @@ def main(argv):
     from train.publish import publishing
     from zoo.store import hub
 
-    given = flags.FLAGS.flag_values_dict()
+    values = flags.FLAGS.flag_values_dict()
     try:
-        if given["push_to"]:
-            hub.check_push(given["push_to"])
+        if values["push_to"]:
+            hub.check_push(values["push_to"])
         folder = publishing.publish(
             argv[1],
-            given["to"],
-            name=given["name"],
-            licence=given["license"],
-            replace=given["replace"],
+            values["to"],
+            name=values["name"],
+            licence=values["license"],
+            replace=values["replace"],
         )
         print(f"model    {folder}\npage     {folder / 'README.md'}")
-        if given["push_to"]:
-            url = publishing.push(folder, given["push_to"], private=given["private"])
+        if values["push_to"]:
+            url = publishing.push(folder, values["push_to"], private=values["private"])
             print(f"pushed   {url}")
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 
 import filelock
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -68,7 +67,14 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     report, class_names, trained = _read_run(run)
     to = make_folder(to, "--to")
     folder = to / name
-    with _locked(to):
+    try:
+        lock = filelock.FileLock(to / ".lock").acquire(timeout=_LOCK_SECONDS)
+    except filelock.Timeout as error:
+        raise RunError(
+            f"Another process has been writing to {to} for {_LOCK_SECONDS} seconds: "
+            "wait for it, or stop it."
+        ) from error
+    with lock:
         if folder.exists() and not replace:
             raise RunError(
                 f"{to} holds a model called {name!r} already: pass another --name, or "
@@ -83,15 +89,12 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
 
 
 def push(folder, repository, *, private=False):
-    """Uploads a published model to the Hugging Face hub.
+    """Uploads a published model to the Hugging Face hub; returns its URL, a str.
 
     Args:
         folder: path of the model's folder.
         repository: str, `"org/name"`.
         private: bool, whether a new repository is private.
-
-    Returns:
-        str, its URL.
 
     Raises:
         RunError: there is no token or no network, or the hub refuses.
@@ -135,16 +138,6 @@ def _read_run(run):
     return report, class_names, model
 
 
-def _locked(to):
-    try:
-        return filelock.FileLock(to / ".lock").acquire(timeout=_LOCK_SECONDS)
-    except filelock.Timeout as error:
-        raise RunError(
-            f"Another process has been writing to {to} for {_LOCK_SECONDS} seconds: "
-            "wait for it, or stop it."
-        ) from error
-
-
 def _write_model(folder, run, name, licence, report, class_names, trained):
     weights = registry.WEIGHTS[0]
     if Semantics(**computed(trained)) != Semantics():
@@ -154,28 +147,36 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
     config = report["config"]
-    card = _card(
-        run,
-        name=name,
-        architecture=_architecture(config["model"]),
-        image_size=model.input_shape[1:3],
-        channels=model.input_shape[3],
-        classes=len(class_names),
-        class_names=class_names,
-        parameters=model.count_params(),
-        weights=weights,
-        file_size=(folder / weights).stat().st_size,
-        sha256=digest(folder / weights, "sha256"),
-        data_set=short_name(config["dataset"]),
-        metrics={
-            key: report[key]
-            for key in sorted(report)
-            if key.startswith("test_") and key != "test_examples"
-        },
-        base=_base(config["weights"]),
-        variant=config["model"] if isinstance(config["model"], str) else None,
-        licence=licence,
-    )
+    architecture, variant, base = config["model"], None, config["weights"]
+    if isinstance(architecture, str):
+        variant, architecture = architecture, zoo.ARCHITECTURES[architecture].sizes
+    if base is not None and os.path.exists(base):
+        # Its folder is nobody else's business.
+        base = pathlib.Path(base).name
+    try:
+        card = zoo.PublishedModel(
+            name=name,
+            architecture={k: v for k, v in architecture.items() if k in SIZES},
+            image_size=model.input_shape[1:3],
+            channels=model.input_shape[3],
+            classes=len(class_names),
+            class_names=class_names,
+            parameters=model.count_params(),
+            weights=weights,
+            file_size=(folder / weights).stat().st_size,
+            sha256=digest(folder / weights, "sha256"),
+            data_set=short_name(config["dataset"]),
+            metrics={
+                key: report[key]
+                for key in sorted(report)
+                if key.startswith("test_") and key != "test_examples"
+            },
+            base=base,
+            variant=variant,
+            licence=licence,
+        )
+    except ValueError as error:
+        raise RunError(f"{run.path} cannot be published: {error}.") from error
     pictures = [name for name in PICTURES if (run.path / name).is_file()]
     for name in (run.model.name, run.class_names.name, run.results.name, *pictures):
         shutil.copyfile(run.path / name, folder / name)
@@ -184,24 +185,12 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     (folder / registry.CARD).write_text(card.to_json(), encoding="utf-8")
 
 
-def _card(run, **fields):
-    try:
-        return zoo.PublishedModel(**fields)
-    except ValueError as error:
-        raise RunError(f"{run.path} cannot be published: {error}.") from error
-
-
 def _load_and_compare(path, trained):
     """Returns the model as others will load it, checked bit for bit."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("float32")
-    try:
-        model = keras_vit.load_model(path)
-    finally:
-        keras.config.set_dtype_policy(policy)
-    theirs = released_variables(model)
+    model = keras_vit.load_model(path, dtype="float32")
+    loaded = released_variables(model)
     for key, (variable, _) in released_variables(trained).items():
-        if not np.array_equal(theirs[key][0].numpy(), variable.numpy()):
+        if not np.array_equal(loaded[key][0].numpy(), variable.numpy()):
             raise RunError(
                 f"{key} is not the same in {path.name} as in the trained model: please "
                 "report this."
@@ -212,23 +201,9 @@ def _load_and_compare(path, trained):
 def _check_saved_model(folder, model):
     images = np.random.default_rng(0).random((2, *model.input_shape[1:]), "float32")
     expected = model(2 * images - 1).numpy()
-    found = tf.saved_model.load(str(folder))(images).numpy()
-    error = np.abs(found - expected).max()
+    error = np.abs(tf.saved_model.load(str(folder))(images) - expected).max()
     if not error <= _TOLERANCE * max(np.abs(expected).max(), 1.0):
         raise RunError(
             f"The SavedModel's logits are {error} from those of the model: please "
             "report this."
         )
-
-
-def _architecture(model):
-    if isinstance(model, str):
-        return zoo.ARCHITECTURES[model].sizes
-    return {name: value for name, value in model.items() if name in SIZES}
-
-
-def _base(weights):
-    # Of a local file the name alone: its folder is nobody else's business.
-    if weights is not None and os.path.exists(weights):
-        return pathlib.Path(weights).name
-    return weights

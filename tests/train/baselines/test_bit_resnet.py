@@ -1,5 +1,6 @@
 """BiT's ResNets: one unit by hand, the whole against timm, its files."""
 
+import importlib.util
 import io
 import zipfile
 
@@ -27,10 +28,16 @@ def small(seed=0, **options):
     return model
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """The small model, for tests that do not change it."""
+    return small()
+
+
 @pytest.fixture
-def arrays(tmp_path):
+def arrays(whole, tmp_path):
     """The arrays of a released file of the small model."""
-    with np.load(baselines.save_bit_weights(small(), tmp_path / "in.npz")) as file:
+    with np.load(baselines.save_bit_weights(whole, tmp_path / "in.npz")) as file:
         return dict(file)
 
 
@@ -127,7 +134,10 @@ def test_the_root_pools_zeros_around_the_image():
 
 @pytest.fixture(scope="module")
 def r50x1(tmp_path_factory):
-    """A file of BiT-R50x1 with random weights."""
+    """A file of BiT-R50x1 with random weights, where timm reads it."""
+    for name in ("torch", "timm"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed, whose numbers are compared")
     model = baselines.BiT_R50x1(image_size=64, classes=11)
     harness.randomize(model)
     path = tmp_path_factory.mktemp("bit") / "R50x1.npz"
@@ -157,8 +167,8 @@ def test_the_table_is_that_of_timm(timm, variant):
         assert model.count_params() == described["parameters"] == 25_549_352
 
 
-def test_a_model_and_its_file(arrays, tmp_path):
-    model = small()
+def test_a_model_and_its_file(whole, arrays, tmp_path):
+    model = whole
     images = harness.normal((2, 32, 32, 3))
     expected = harness.numpy(model(images))
     path = written(tmp_path / "a.npz", arrays)
@@ -177,13 +187,12 @@ def test_a_model_and_its_file(arrays, tmp_path):
     np.testing.assert_array_equal(harness.numpy(loaded(images)), expected)
 
 
-def test_new_heads_are_zeros(arrays, tmp_path):
+def test_new_heads_are_zeros(whole, arrays, tmp_path):
     path = written(tmp_path / "a.npz", arrays)
     images = harness.normal((1, 32, 32, 3))
     model = baselines.BiTResNet(SMALL, path, image_size=32, classes=7)
     np.testing.assert_array_equal(harness.numpy(model(images)), np.zeros((1, 7)))
     features = baselines.BiTResNet(SMALL, path, image_size=32, include_top=False)
-    whole = small()
     before_head = keras.Model(whole.input, whole.get_layer("head").input)
     expected = harness.numpy(before_head(images))
     assert expected.shape == (1, 512) and expected.std() > 0.1
@@ -200,7 +209,7 @@ def test_new_heads_are_zeros(arrays, tmp_path):
         baselines.BiTResNet(SMALL, written(path, zeros), image_size=32)
 
 
-def test_what_is_wrong_with_a_file_is_told_at_once(arrays, tmp_path):
+def test_problems_of_a_file_are_listed_at_once(arrays, tmp_path):
     model = small(seed=1)
     before = [harness.numpy(variable) for variable in model.variables]
     norm = "resnet/block2/unit02/b/group_norm/gamma"
@@ -274,10 +283,9 @@ def test_bad_arguments(call, message):
         call()
 
 
-def test_half_precision_stays_close():
-    model = small()
+def test_half_precision_stays_close(whole):
     images = harness.normal((2, 32, 32, 3))
-    expected = harness.numpy(model(images))
+    expected = harness.numpy(whole(images))
     with harness.global_policy("mixed_bfloat16"):
         half = small()
     found = half(images)

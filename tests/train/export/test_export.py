@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+import in_process
 import keras
 import numpy as np
 import PIL.Image
@@ -56,6 +57,13 @@ def model_file(tmp_path_factory):
     return str(path)
 
 
+def eager(path, threads):
+    """What `runtimes.keras` does, without tracing the model, which takes longer."""
+    model = keras.saving.load_model(path)
+    facts = {"version": "Keras", "one_by_one": False}
+    return lambda images: model(images).numpy(), facts
+
+
 def run_here(monkeypatch):
     """Runs models in this process: those of their own are for test_parity."""
     monkeypatch.setattr(runtimes, "_tensorflow", lambda threads: tf)
@@ -73,6 +81,19 @@ def run_here(monkeypatch):
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     run_here(monkeypatch)
+    monkeypatch.setattr(runtimes, "keras", eager)
+
+
+def convert_once(monkeypatch, known={}):  # noqa: B006 - a cache
+    """Converts the model of `model_file`, and no other, once to each precision."""
+    convert = tflite._converted
+
+    def converted(model, *arguments):
+        if arguments not in known:
+            known[arguments] = convert(model, *arguments)
+        return known[arguments]
+
+    monkeypatch.setattr(tflite, "_converted", converted)
 
 
 @pytest.fixture
@@ -105,6 +126,7 @@ def all_formats(model_file, tmp_path_factory):
     """The results of an export in all formats, and its folder."""
     with pytest.MonkeyPatch.context() as patch:
         run_here(patch)
+        convert_once(patch)
         out = tmp_path_factory.mktemp("exports") / "out"
         results = run.export(
             model_file,
@@ -194,17 +216,16 @@ def test_what_quantized_exports_aim_at(
     monkeypatch.setattr(tflite, "write_tflite", write_quickly)
     facts = {"version": "", "one_by_one": False, "latency": {}, "peak_bytes": 1}
     monkeypatch.setattr(parity, "run", lambda *_, **__: (np.eye(8, 10), facts))
-    for names in (["tflite-dynamic"], ["tflite-int8"]):
-        with pytest.raises(RunError, match="enough is known"):
-            run.export(
-                model_file,
-                names,
-                tmp_path / "out",
-                dataset="digits",
-                compared=8,
-                calibration=8,
-                **options,
-            )
+    with pytest.raises(RunError, match="enough is known"):
+        run.export(
+            model_file,
+            ["tflite-dynamic", "tflite-int8"],
+            tmp_path / "out",
+            dataset="digits",
+            compared=8,
+            calibration=8,
+            **options,
+        )
     assert written == aims
 
 
@@ -310,8 +331,9 @@ def test_a_runtime_that_fails_loses_no_other_format(model_file, tmp_path, monkey
 
 
 def test_dynamic_is_small_unless_more_agreement_is_required(
-    all_formats, model_file, tmp_path, capsys
+    all_formats, model_file, tmp_path, capsys, monkeypatch
 ):
+    convert_once(monkeypatch)
     out = tmp_path / "out"
     results = run.export(
         model_file,
@@ -468,12 +490,8 @@ def test_a_model_that_a_writer_refuses(model_file, tmp_path, monkeypatch):
 
 def command(*arguments, cwd):
     """Runs the command as a user does."""
-    return python("-m", "train.export", *map(str, arguments), cwd=cwd)
-
-
-def python(*arguments, cwd):
     return subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-m", "train.export", *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -504,17 +522,17 @@ def test_the_command(run_dir, tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    check_command(done, tmp_path)
+    check_command(done.stdout, tmp_path)
     results = json.loads((tmp_path / "out/export.json").read_text())
     for row in results["exports"]:
         # TensorFlow's process holds more than ONNX Runtime's.
         assert (row["peak_bytes"] > 300e6) == (row["name"] == "keras")
 
 
-def check_command(done, tmp_path):
-    rows = re.findall(r"^\| (\S+) \| ", done.stdout, re.MULTILINE)
+def check_command(printed, tmp_path):
+    rows = re.findall(r"^\| (\S+) \| ", printed, re.MULTILINE)
     assert rows == ["Export", "---", "keras", "onnx"]
-    assert done.stdout.endswith("report   out/export.md\n")
+    assert printed.endswith("report   out/export.md\n")
     results = json.loads((tmp_path / "out/export.json").read_text())
     assert results["command"] in (tmp_path / "out/export.md").read_text()
     assert results["images"]["count"] == 144 and results["threads"] == 1
@@ -522,44 +540,17 @@ def check_command(done, tmp_path):
         assert row["agreement"] > 0.98 and row["accuracy"] > 0
 
 
-# Two commands in one process, which runs the models too: TensorFlow starts once.
-COMMANDS = """
-import json
-import sys
-
-sys.path.insert(0, sys.argv[2])
-import test_export
-from absl import flags
-from train.export import __main__ as program
-
-test_export.run_here(test_export.pytest.MonkeyPatch())
-for sys.argv in json.loads(sys.argv[1]):
-    flags.FLAGS.unparse_flags()
-    try:
-        program.main(flags.FLAGS(sys.argv))
-    except SystemExit as end:
-        print(end.code, file=sys.stderr)
-"""
-
-
-def test_the_command_and_its_errors(run_dir, model_file, tmp_path):
-    arguments = [
-        ["export", "--format=tflite-int8", "--out=refused", model_file],
-        [
-            "export",
-            "--model=runs/digits",
-            "--format=onnx",
-            "--out=out",
-            "--split=validation",
-            "--threads=1",
-        ],
-    ]
-    here = str(pathlib.Path(__file__).parent)
-    done = python("-c", COMMANDS, json.dumps(arguments), here, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "\nerror: tflite-int8 needs calibration images" in f"\n{done.stderr}"
+def test_the_command_and_its_errors(run_dir, model_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="tflite-int8 needs calibration images"):
+        in_process.run_command(
+            "export", "--format=tflite-int8", "--out=refused", model_file
+        )
     assert not (tmp_path / "refused").exists()
-    check_command(done, tmp_path)
+    capsys.readouterr()
+    arguments = ["--format=onnx", "--out=out", "--split=validation", "--threads=1"]
+    in_process.run_command("export", "--model=runs/digits", *arguments)
+    check_command(capsys.readouterr().out, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import small_models
 from harness import global_policy, randomize
-from small_models import HYBRID, PLAIN, made, of, positions
+from small_models import HYBRID, PLAIN, made, of, positions, shared
 
 import keras_vit
 from keras_vit import preprocess_input
@@ -36,10 +36,10 @@ MODELS = small_models.MODELS | {
 IN_FLOAT16 = ("plain", "exact GELU", "hybrid", "relative")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def plain():
     """The plain model, for tests that do not change it."""
-    return made()
+    return shared()
 
 
 def images_for(model, count=3):
@@ -87,7 +87,9 @@ def output_of(model):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_computes_what_the_model_does(name, tmp_path):
-    model, path = made(**MODELS[name]), tmp_path / "model.onnx"
+    is_shared = name in small_models.MODELS
+    model = shared(name) if is_shared else made(**MODELS[name])
+    path = tmp_path / "model.onnx"
     write_onnx(model, path)
     check(model, path, 1e-5, output_of(model))
     assert os.listdir(tmp_path) == ["model.onnx"]
@@ -238,12 +240,12 @@ class Twice(keras_vit.layers.LayerNorm):
 
 
 def more(layer):
-    model = made()
+    model = shared()
     return keras.Model(model.input, layer(model.output))
 
 
 def two_outputs():
-    model = made()
+    model = shared()
     return keras.Model(model.input, [model.output, model.layers[-2].output])
 
 
@@ -262,10 +264,10 @@ class Own(keras.Model):
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (made, {"precision": "int8"}, "one of float32, float16, got 'int8'"),
-        (made, {"class_names": ["cat"]}, "1 names .* 5 classes of .*: pass one name"),
+        (shared, {"precision": "int8"}, "one of float32, float16, got 'int8'"),
+        (shared, {"class_names": ["cat"]}, "1 names .* 5 classes of .*: pass one name"),
         (
-            lambda: made(include_top=False),
+            lambda: shared("without head"),
             {"class_names": ["cat"]},
             "no head whose classes could have names: leave out class_names",
         ),
@@ -283,9 +285,9 @@ class Own(keras.Model):
         ),
         (by_keras, {}, "head/kernel has integers: export the model before Keras"),
         (two_outputs, {}, "not a functional model of one input and one output"),
-        (lambda: Own(made()), {}, "own.* is not a functional model"),
+        (lambda: Own(shared()), {}, "own.* is not a functional model"),
         (
-            lambda: keras.Sequential([made()]),
+            lambda: keras.Sequential([shared()]),
             {},
             "sequential.* is not a functional model",
         ),

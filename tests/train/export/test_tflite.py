@@ -81,9 +81,8 @@ def kinds(content):
 
 # All that small models have, several at a time: conversion takes seconds.
 MODELS = {
-    "plain": {},
     "gray, softmax": {
-        **of(PLAIN, activation="gelu", patch_size=(8, 12)),
+        **of(ONE_BLOCK, activation="gelu", patch_size=(8, 12)),
         "channels": 1,
         "classifier_activation": "softmax",
         "representation_size": 16,
@@ -93,7 +92,7 @@ MODELS = {
         "pooling": None,
     },
     "all tokens, relative, remat and dropout": {
-        **positions("relative"),
+        **of(ONE_BLOCK, position_embedding="relative"),
         "pooling": None,
         "include_top": False,
         "remat": True,
@@ -113,19 +112,30 @@ def test_logits_are_those_of_the_model(kind, tmp_path):
     assert relative(found, expected(model, inputs)) < 1e-5
 
 
-def test_a_model_in_half_precision_is_exported_in_float32(tmp_path):
+def test_a_model_in_half_precision_is_exported_in_float32(
+    model, converted, tmp_path, monkeypatch
+):
     with global_policy("mixed_bfloat16"):
         mixed = made(ONE_BLOCK)
+    mixed.set_weights(model.get_weights())
+    taken = []
+
+    def convert(model, *arguments):
+        taken.append(model)
+        return converted
+
+    monkeypatch.setattr(tflite, "_converted", convert)
     write_tflite(mixed, tmp_path / "model.tflite")
-    plain = made(ONE_BLOCK)
-    plain.set_weights(mixed.get_weights())
-    found = answers(tmp_path / "model.tflite", images())
-    assert relative(found, expected(plain, images())) < 1e-5
+    [taken] = taken
+    assert all(layer.compute_dtype == "float32" for layer in taken.layers)
+    assert relative(np.asarray(taken(images())), expected(model, images())) < 1e-5
 
 
-def test_names_and_operations(converted, tmp_path):
+def test_names_and_operations_and_logits(model, converted, tmp_path):
     path = tmp_path / "model.tflite"
     path.write_bytes(converted)
+    assert kinds(converted) == {"float32": PRODUCTS}
+    assert relative(answers(path, images()), expected(model, images())) < 1e-5
     run = interpreter.Interpreter(model_path=str(path))
     assert run.get_signature_list() == {
         "serving_default": {"inputs": ["images"], "outputs": ["logits"]}
@@ -169,7 +179,10 @@ def test_dynamic_is_a_quarter_of_the_size(tmp_path):
     assert path.stat().st_size < 1.1 * matrices + 60_000
 
 
-def test_int8_products_are_static_but_for_the_head(model, calibration, tmp_path):
+def test_int8_products_are_static_but_for_the_head(
+    model, converted, calibration, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tflite, "_converted", lambda *_: converted)
     path = tmp_path / "model.tflite"
     computed = write_tflite(model, path, precision="int8", calibration=calibration)
     assert computed == {"static": PRODUCTS - 1, "dynamic": 1}
@@ -178,7 +191,8 @@ def test_int8_products_are_static_but_for_the_head(model, calibration, tmp_path)
 
 
 def test_a_hybrid_in_float32_and_int8(tmp_path):
-    model = made(HYBRID, pooling="gap", representation_size=16)
+    config = dataclasses.replace(HYBRID, num_layers=1)
+    model = made(config, pooling="gap", representation_size=16)
     path = tmp_path / "model.tflite"
     content = tflite._converted(model, "float32", dynamic_batch=False)
     path.write_bytes(content)
@@ -249,7 +263,7 @@ def test_more_agreement_keeps_more_in_float16(model, converted, calibration, tmp
 def test_what_is_kept_in_float16():
     """By hand: what changes most for its size, until the estimate is small enough."""
     known = [
-        Product(name, "FULLY_CONNECTED", "float32", elements, (0, 1), "x")
+        Product(name, "FULLY_CONNECTED", "float32", elements, {"x": 0, name: 1})
         for name, elements in (("a", 1), ("b", 1), ("c", 100))
     ]
     errors = {"a": 1.0, "b": 9.0, "c": 10.0}
@@ -410,8 +424,8 @@ class Odd(keras.layers.Layer):
 
 
 def test_an_operation_that_the_format_lacks_is_named(tmp_path):
-    model = made(include_top=False)
-    model = keras.Model(model.input, Odd()(model.output), name="mine")
+    images = keras.Input((8, 8, 3))
+    model = keras.Model(images, Odd()(images), name="mine")
     with pytest.raises(RunError, match="mine computes tf.Erfinv, .*SavedModel"):
         write_tflite(model, tmp_path / "model.tflite")
 

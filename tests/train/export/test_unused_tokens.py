@@ -1,6 +1,5 @@
-"""Training and exports compute no token that nobody uses."""
+"""Training and ONNX compute no token that nobody uses; see test_export_variants too."""
 
-import keras
 import numpy as np
 import pytest
 import small_models
@@ -8,6 +7,8 @@ import small_models
 from train.engine.optimizers import MomentumSGD
 from train.engine.trainer import Trainer
 from train.export.onnx import write_onnx
+
+tf = pytest.importorskip("tensorflow")
 
 
 @pytest.fixture
@@ -21,12 +22,17 @@ def test_training(seen, micro_batches):
         small_models.made(), MomentumSGD(0.1), micro_batches=micro_batches
     )
     images = np.zeros((2, 32, 48, 3), "float32")
-    trainer.step(images, np.zeros(2, "int32"))
-    assert seen and seen[::2] == [False] * len(seen[::2])
-    assert seen[1::2] == [True] * len(seen[::2])
-    seen.clear()
-    trainer.predict(images)
-    assert seen == [False, True]
+    # Traced for the harder of the two cases: tracing takes seconds.
+    tf.config.run_functions_eagerly(micro_batches == 1)
+    try:
+        trainer.step(images, np.zeros(2, "int32"))
+        assert seen and seen[::2] == [False] * len(seen[::2])
+        assert seen[1::2] == [True] * len(seen[::2])
+        seen.clear()
+        trainer.predict(images)
+        assert seen == [False, True]
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def test_onnx(tmp_path):
@@ -39,16 +45,3 @@ def test_onnx(tmp_path):
         counts[pooling] = sum(node.op_type == "Slice" for node in nodes)
     # Of what asks and of the shortcut in the last block, and of the pooling.
     assert counts == {"token": 3, None: 0}
-
-
-def test_saved_model_and_tflite(seen, tmp_path):
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("both are written on TensorFlow")
-    from train.export.tflite import write_tflite
-    from train.inference.saved_model import write_saved_model
-
-    model = small_models.made()
-    for write, path in ((write_saved_model, "saved"), (write_tflite, "model.tflite")):
-        seen.clear()
-        write(model, tmp_path / path)
-        assert seen and set(seen[1::2]) == {True}

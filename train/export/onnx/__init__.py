@@ -33,26 +33,20 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
 
     ONNX Runtime 1.17 and later run it, on any device. Its input `images` is float32
     (batch, height, width, channels) in [-1, 1], of any batch size and of the model's
-    height and width. Its output is float32: `logits` (batch, classes); `probabilities`
-    where the head has an activation; or `features` of a model without head, which
-    without pooling are those of all tokens.
+    height and width. Its output is float32: `logits` (batch, classes), `probabilities`
+    where the head has an activation, or `features` of a model without head.
 
-    With `precision="float16"` weights and computation are in float16, except for the
-    statistics of norms, the softmax, means over tokens or positions, and the input and
-    output, which are float32. The file is half as large. ONNX Runtime's CPU device
-    converts at run time and is a tenth slower with it.
+    In float16 the file is half as large, and a tenth slower on ONNX Runtime's CPU
+    device. Input and output, the statistics of norms, the softmax, and means over
+    tokens or positions stay float32.
 
     The metadata are `opset`, `precision`, `input_range` and, where there are any,
-    `class_names`, a JSON list.
-
-    Weights of 2 GB and more do not fit into an ONNX file. They are then in a second
-    file with `.data` appended to its name, and both must stay together under their
-    names. It is replaced just before the first is.
+    `class_names`, a JSON list. Weights of 2 GB and more are in a second file with
+    `.data` appended to the name; both must stay together under their names.
 
     Args:
-        model: a functional `keras.Model` of `keras_vit`, of any variant, head and
-            pooling. Mixed precision is written as float32, and int8 weights as the
-            floats that they represent.
+        model: a functional `keras.Model` of `keras_vit`. Mixed precision is written as
+            float32, and int8 weights as the floats that they represent.
         path: str or path of the file, in an existing folder.
         precision: `"float32"` or `"float16"`.
         class_names: None, or a sequence of str in the order of the logits.
@@ -109,7 +103,11 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         whole.write_bytes(proto.SerializeToString())
         onnx.checker.check_model(str(whole), full_check=True)
         if data is not None:
-            _relocate(proto.graph, beside.name)
+            # The weights were in a temporary file so far.
+            for tensor in proto.graph.initializer:
+                for entry in tensor.external_data:
+                    if entry.key == "location":
+                        entry.value = beside.name
             whole.write_bytes(proto.SerializeToString())
 
 
@@ -132,12 +130,12 @@ def _steps(model):
     class_token_only = {block.name for block in blocks_for_class_token(model)}
     name, index, _ = output if isinstance(output[0], str) else output[0]
     while calls[name]:
-        function, call = function_of(model.get_layer(name)), calls[name][index]
+        call = calls[name][index]
         [argument] = call["args"]
         options = {**call["kwargs"], **argument["config"]}
         if name in class_token_only:
             options["class_token_only"] = True
-        steps.append((name, function, options))
+        steps.append((name, function_of(model.get_layer(name)), options))
         name, index, _ = argument["config"]["keras_history"]
     return steps[::-1]
 
@@ -152,18 +150,10 @@ def _fill(graph, model, steps):
     for known, name in ((graph.proto.input, "images"), (graph.proto.output, output)):
         kind, shape = graph.onnx.TensorProto.FLOAT, ["batch", *shapes[name][1:]]
         known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
-    value = graph.narrow("images")
+    value = graph.cast("images", "FLOAT16")
     for name, function, options in steps:
         graph.scope = name
         value = function(graph, model.get_layer(name), value, name, **options)
     graph.scope = "output"
-    graph.widen(value)
+    graph.cast(value, "FLOAT")
     graph.proto.node[-1].output[0] = output
-
-
-def _relocate(proto, name):
-    """Sets the name of the file with the weights."""
-    for tensor in proto.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = name

@@ -1,4 +1,4 @@
-"""An ONNX graph under construction."""
+"""Builder of ONNX graphs."""
 
 import pathlib
 
@@ -13,11 +13,8 @@ _LARGEST_HALF = np.finfo("float16").max
 class Graph:
     """Adds nodes and weights to a graph; values are referred to by name.
 
-    Args:
-        onnx: the module.
-        proto: `onnx.GraphProto` to extend.
-        precision: `"float32"` or `"float16"`.
-        data: open file for the weights; None to store them in the graph.
+    `onnx` is the module, `proto` the `onnx.GraphProto` to extend, and `data` the open
+    file for the weights, None to store them in the graph.
     """
 
     def __init__(self, onnx, proto, precision, data):
@@ -70,36 +67,32 @@ class Graph:
         values = np.asarray(values, "float16" if half else "float32")
         tensor = self.onnx.numpy_helper.from_array(values, name)
         if self.data is not None:
-            self._store_outside(tensor)
+            self.data.write(bytes(-self.data.tell() % _PAGE))
+            self.onnx.external_data_helper.set_external_data(
+                tensor,
+                location=pathlib.Path(self.data.name).name,
+                offset=self.data.tell(),
+                length=len(tensor.raw_data),
+            )
+            self.data.write(tensor.raw_data)
+            tensor.ClearField("raw_data")
         self.proto.initializer.append(tensor)
         return name
 
-    def _store_outside(self, tensor):
-        self.data.write(bytes(-self.data.tell() % _PAGE))
-        self.onnx.external_data_helper.set_external_data(
-            tensor,
-            location=pathlib.Path(self.data.name).name,
-            offset=self.data.tell(),
-            length=len(tensor.raw_data),
-        )
-        self.data.write(tensor.raw_data)
-        tensor.ClearField("raw_data")
+    def weights(self, name, layer, *parts):
+        """Returns the names of some weights of a layer of that name."""
+        return [self.weight(f"{name}/{part}", getattr(layer, part)) for part in parts]
 
-    def widen(self, value):
-        """Casts from the graph's precision to float32."""
-        return self._cast(value, self.onnx.TensorProto.FLOAT)
-
-    def narrow(self, value):
-        """Casts from float32 to the graph's precision."""
-        return self._cast(value, self.onnx.TensorProto.FLOAT16)
-
-    def _cast(self, value, kind):
-        return self.node("Cast", value, to=kind) if self.is_half else value
+    def cast(self, value, kind):
+        """Casts to "FLOAT" or "FLOAT16" in a graph of float16, else does nothing."""
+        if not self.is_half:
+            return value
+        return self.node("Cast", value, to=self.onnx.TensorProto.DataType.Value(kind))
 
     def wide(self, operator, value, *inputs, **attributes):
         """Adds a node that computes in float32."""
-        wide = self.node(operator, self.widen(value), *inputs, **attributes)
-        return self.narrow(wide)
+        value = self.cast(value, "FLOAT")
+        return self.cast(self.node(operator, value, *inputs, **attributes), "FLOAT16")
 
     def reshape(self, value, *sides):
         """Adds a reshape; a side of 0 is kept."""
@@ -111,9 +104,7 @@ class Graph:
 
     def image(self, value):
         """Adds a transpose to channels first, unless they are."""
-        if value in self.images:
-            return value
-        return self.transpose(value, 0, 3, 1, 2)
+        return value if value in self.images else self.transpose(value, 0, 3, 1, 2)
 
     def spatial(self, operator, value, *inputs, **attributes):
         """Adds a node that takes and returns (batch, channels, height, width)."""

@@ -24,12 +24,8 @@ from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
-_ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "softmax": "Softmax",
-    "tanh": "Tanh",
-}
+# The operators are called as the functions are, but for the capital.
+_ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
 
 
 def function_of(layer):
@@ -49,10 +45,9 @@ def _same(graph, layer, value, name, **_):
 
 
 def _dense(graph, layer, value, name, **_):
-    kernel = graph.weight(f"{name}/kernel", layer.kernel)
-    value = graph.node("MatMul", value, kernel)
+    value = graph.node("MatMul", value, *graph.weights(name, layer, "kernel"))
     if layer.use_bias:
-        value = graph.node("Add", value, graph.weight(f"{name}/bias", layer.bias))
+        value = graph.node("Add", value, *graph.weights(name, layer, "bias"))
     activation = keras.activations.serialize(layer.activation)
     if activation == "linear":
         return value
@@ -61,7 +56,7 @@ def _dense(graph, layer, value, name, **_):
             f"{name} has the activation {activation!r}, which the ONNX exporter does "
             f"not know: use one of linear, {', '.join(_ACTIVATIONS)}."
         )
-    return graph.wide(_ACTIVATIONS[activation], value)
+    return graph.wide(activation.capitalize(), value)
 
 
 def _patches(graph, layer, value, name, *, shape, **_):
@@ -79,49 +74,30 @@ def _patches(graph, layer, value, name, *, shape, **_):
     value = graph.reshape(value, 0, rows * columns, size)
     kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
     value = graph.node("MatMul", value, graph.weight(f"{name}/kernel", kernel))
-    return graph.node("Add", value, graph.weight(f"{name}/bias", layer.bias))
+    return graph.node("Add", value, *graph.weights(name, layer, "bias"))
 
 
 def _class_token(graph, layer, value, name, **_):
     batch = graph.node("Shape", value, start=0, end=1)
     token_shape = graph.integers(layer.token.shape[1:])
     shape = graph.node("Concat", batch, token_shape, axis=0)
-    token = graph.node("Expand", graph.weight(f"{name}/token", layer.token), shape)
+    token = graph.node("Expand", *graph.weights(name, layer, "token"), shape)
     return graph.node("Concat", token, value, axis=1)
 
 
 def _positions(graph, layer, value, name, **_):
-    weight = graph.weight(f"{name}/position_embedding", layer.position_embedding)
-    return graph.node("Add", value, weight)
+    return graph.node("Add", value, *graph.weights(name, layer, "position_embedding"))
 
 
 def _positions_2d(graph, layer, value, name, **_):
-    rows, columns = layer.grid_size
-    hidden_size = 2 * layer.row_embedding.shape[-1]
-    shape = graph.integers((rows, columns, hidden_size // 2))
-    halves = [
-        graph.node(
-            "Expand", graph.weight(f"{name}/{half}", getattr(layer, half)), shape
-        )
-        for half in ("column_embedding", "row_embedding")
-    ]
-    table = graph.node("Concat", *halves, axis=-1)
-    table = graph.reshape(table, rows * columns, hidden_size)
-    if layer.length > rows * columns:
-        own = layer.class_token_embedding
-        own = graph.weight(f"{name}/class_token_embedding", own)
-        table = graph.node("Concat", own, table, axis=0)
-    return graph.node("Add", value, table)
+    return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
 
 
 def _layer_norm(graph, layer, value, name, **_):
-    scale, bias = (
-        graph.weight(f"{name}/{part}", getattr(layer, part))
-        for part in ("gamma", "beta")
-    )
+    weights = graph.weights(name, layer, "gamma", "beta")
     # Its statistics are in float32 by default.
     return graph.node(
-        "LayerNormalization", value, scale, bias, axis=-1, epsilon=layer.epsilon
+        "LayerNormalization", value, *weights, axis=-1, epsilon=layer.epsilon
     )
 
 
@@ -131,7 +107,7 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
         graph, block.attention, value, f"{name}/attention", class_token_only
     )
     if class_token_only:
-        tokens = _first_token(graph, tokens)
+        tokens = _tokens(graph, tokens, 0, 1)
     tokens = graph.node("Add", tokens, branch)
     value = _layer_norm(graph, block.mlp_norm, tokens, f"{name}/mlp_norm")
     value = _dense(graph, block.mlp.expand, value, f"{name}/mlp/expand")
@@ -140,13 +116,13 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
     return graph.node("Add", tokens, branch)
 
 
-def _first_token(graph, tokens):
-    one = graph.integers([1])
-    return graph.node("Slice", tokens, graph.integers([0]), one, one)
+def _tokens(graph, tokens, start, end):
+    one, *ends = (graph.integers([number]) for number in (1, start, end))
+    return graph.node("Slice", tokens, *ends, one)
 
 
 def _attention(graph, layer, tokens, name, class_token_only):
-    queries = _first_token(graph, tokens) if class_token_only else tokens
+    queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
 
     def heads(part, value, *axes):
@@ -161,7 +137,7 @@ def _attention(graph, layer, tokens, name, class_token_only):
         keys_at = np.arange(layer.length)
         queries_at = keys_at[:1] if class_token_only else keys_at
         rows = graph.integers(queries_at[:, None] - keys_at + layer.length - 1)
-        offsets = graph.weight(f"{name}/offset_embedding", layer.offset_embedding)
+        [offsets] = graph.weights(name, layer, "offset_embedding")
         keys = graph.node("Gather", offsets, rows, axis=0)
         offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
         scores = graph.node("Add", scores, offset_scores)
@@ -173,7 +149,7 @@ def _attention(graph, layer, tokens, name, class_token_only):
 
 
 def _class_token_pooling(graph, layer, value, name, **_):
-    return graph.reshape(_first_token(graph, value), 0, -1)
+    return graph.reshape(_tokens(graph, value, 0, 1), 0, -1)
 
 
 def _mean_of_tokens(graph, layer, value, name, **_):
@@ -181,9 +157,8 @@ def _mean_of_tokens(graph, layer, value, name, **_):
 
 
 def _mean_of_patches(graph, layer, value, name, **_):
-    start, end = graph.integers([layer.num_prefix_tokens]), graph.integers([2**31 - 1])
-    value = graph.node("Slice", value, start, end, graph.integers([1]))
-    return _mean_of_tokens(graph, layer, value, name)
+    patches = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    return _mean_of_tokens(graph, layer, patches, name)
 
 
 def _mean_of_image(graph, layer, value, name, **_):
@@ -192,11 +167,10 @@ def _mean_of_image(graph, layer, value, name, **_):
 
 
 def _convolution(graph, layer, value, name, **_):
-    kernel = layer.standardized(layer.kernel)
-    kernel = keras.ops.transpose(kernel, (3, 2, 0, 1))
+    kernel = keras.ops.transpose(layer.standardized(layer.kernel), (3, 2, 0, 1))
     weights = [graph.weight(f"{name}/standardized_kernel", kernel)]
     if layer.use_bias:
-        weights.append(graph.weight(f"{name}/bias", layer.bias))
+        weights += graph.weights(name, layer, "bias")
     padding = {"auto_pad": _AUTO_PADS[layer.padding]}
     if layer.symmetric:
         sides = zip(layer.strides, layer.kernel_size, strict=True)
@@ -244,31 +218,31 @@ def _max_pooling(graph, layer, value, name, **_):
     )
 
 
-def _residual_unit(graph, unit, features, name, **_):
-    def conv_norm(suffix, value):
-        conv, norm = f"conv{suffix}", f"gn{suffix}"
-        value = _convolution(graph, getattr(unit, conv), value, f"{name}/{conv}")
-        return _group_norm(graph, getattr(unit, norm), value, f"{name}/{norm}")
+def _in_turn(graph, unit, value, name, *parts):
+    """Adds convolutions and norms of a unit by their names, and "relu"."""
+    for part in parts:
+        if part == "relu":
+            value = graph.spatial("Relu", value)
+        else:
+            function = _group_norm if part.startswith("gn") else _convolution
+            value = function(graph, getattr(unit, part), value, f"{name}/{part}")
+    return value
 
-    value = graph.spatial("Relu", conv_norm("1", features))
-    value = graph.spatial("Relu", conv_norm("2", value))
-    value = conv_norm("3", value)
-    shortcut = conv_norm("_proj", features) if unit.projects else features
+
+def _residual_unit(graph, unit, features, name, **_):
+    branch = ("conv1", "gn1", "relu", "conv2", "gn2", "relu", "conv3", "gn3")
+    value, shortcut = _in_turn(graph, unit, features, name, *branch), features
+    if unit.projects:
+        shortcut = _in_turn(graph, unit, features, name, "conv_proj", "gn_proj")
     return graph.spatial("Relu", graph.spatial("Add", value, shortcut))
 
 
 def _pre_activation_unit(graph, unit, features, name, **_):
-    def active(part, value):
-        value = _group_norm(graph, getattr(unit, part), value, f"{name}/{part}")
-        return graph.spatial("Relu", value)
-
-    def conv(part, value):
-        return _convolution(graph, getattr(unit, part), value, f"{name}/{part}")
-
-    value = active("gn1", features)
-    shortcut = conv("conv_proj", value) if unit.projects else features
-    value = active("gn2", conv("conv1", value))
-    value = conv("conv3", active("gn3", conv("conv2", value)))
+    branch = ("conv1", "gn2", "relu", "conv2", "gn3", "relu", "conv3")
+    value, shortcut = _in_turn(graph, unit, features, name, "gn1", "relu"), features
+    if unit.projects:
+        shortcut = _in_turn(graph, unit, value, name, "conv_proj")
+    value = _in_turn(graph, unit, value, name, *branch)
     return graph.spatial("Add", value, shortcut)
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_vit.lean import lean
 from train.common import packages
-from train.common.errors import RunError
+from train.common.errors import RunError, first_line
 from train.common.files import whole_file
 from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_labels
@@ -48,12 +48,10 @@ def write_tflite(
     - `"float32"` and `"float16"`: weights of that precision, computed in float32 by the
       CPU.
     - `"dynamic"`: matrices in int8, one scale per output channel, multiplied in int8
-      with a scale per token that is computed at run time; the rest is float32. A
-      quarter of the size, and the fastest on a CPU.
+      with a scale per token that is computed at run time; the rest is float32.
     - `"int8"`: matrix products in int8 throughout, with one fixed scale for the input
-      and one for the output, as accelerators need. Products that have no such scale, or
-      would be wrong with one, stay more precise, see
-      `train.export.tflite.quantization.quantize`.
+      and one for the output, as accelerators need; those that such a scale would make
+      wrong stay more precise, see `train.export.tflite.quantization.quantize`.
 
     Args:
         model: a model of `keras_vit`, with or without head.
@@ -78,7 +76,7 @@ def write_tflite(
 
     Raises:
         ValueError: an argument is unknown or does not fit the others.
-        RunError: the model cannot be converted, or the file not written; a package is
+        RunError: the model cannot be converted, the file not written, or a package is
             missing.
 
     Source:
@@ -105,23 +103,18 @@ def write_tflite(
             min_agreement=min_agreement,
             uint8=uint8,
         )
-    computed = dict(collections.Counter(found.kind for found in products(content)))
-    content = add_metadata(
-        content,
-        name=model.name,
-        description=_description(model, precision, computed),
-        image_shape=model.input_shape[1:],
-        output=output,
-        labels=class_names is not None,
-    )
+    kinds = dict(collections.Counter(product.kind for product in products(content)))
+    has_names = class_names is not None
+    content = add_metadata(content, model, precision, kinds, output, has_names)
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
-        if class_names is not None:
+        if has_names:
             append_labels(temporary, class_names)
-    return computed
+    return kinds
 
 
 def _check(model, output, precision, calibration, min_agreement, class_names, uint8):
+    shape = model.input_shape[1:]
     if precision not in PRECISIONS:
         raise ValueError(
             f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}."
@@ -143,19 +136,15 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
                 f"min_agreement is that of an image's class, and {model.name} returns "
                 f"{model.output_shape}, its {output}: leave it out."
             )
-    shape = model.input_shape[1:]
     if None in shape:
         raise ValueError(
             f"{model.name} takes images of shape {shape}: build it for a fixed "
             "image_size."
         )
-    if precision == "int8" or min_agreement is not None:
-        _check_calibration(calibration, shape)
     if class_names is not None:
         check_class_names(class_names, model)
-
-
-def _check_calibration(calibration, shape):
+    if precision != "int8" and min_agreement is None:
+        return
     if calibration is None or len(calibration) == 0:
         raise ValueError(
             "int8 and min_agreement need calibration images: pass calibration, "
@@ -212,24 +201,13 @@ def _converted(model, precision, dynamic_batch):
             return converter.convert()
     # Its errors have no public class.
     except Exception as error:
-        raise RunError(_why_not(model, str(error))) from error
-
-
-def _why_not(model, error):
-    missing = dict.fromkeys(re.findall(r"'(tf\.\w+)' op is neither", error))
-    if not missing:
-        lines = error.strip().splitlines() or ["no reason was given"]
-        return f"{model.name} cannot be converted to TFLite: {lines[0]}"
-    return (
-        f"{model.name} computes {', '.join(missing)}, for which TFLite has no built-in "
-        "operation: export it as a SavedModel or ONNX, or replace the layer that does."
-    )
-
-
-def _description(model, precision, computed):
-    kinds = ", ".join(f"{number} {kind}" for kind, number in computed.items())
-    height, width, channels = model.input_shape[1:]
-    return (
-        f"A Vision Transformer for images of {height}x{width}x{channels}, exported by "
-        f"keras_vit as {precision}. Products with weights: {kinds}."
-    )
+        missing = dict.fromkeys(re.findall(r"'(tf\.\w+)' op is neither", str(error)))
+        if missing:
+            raise RunError(
+                f"{model.name} computes {', '.join(missing)}, for which TFLite has no "
+                "built-in operation: export it as a SavedModel or ONNX, or replace the "
+                "layer that does."
+            ) from error
+        raise RunError(
+            f"{model.name} cannot be converted to TFLite: {first_line(error)}"
+        ) from error

@@ -18,10 +18,11 @@ _NORMALIZATION_OPTIONS = np.uint8(1)
 _TENSOR_AXIS_LABELS = np.uint8(2)
 
 
-def add_metadata(content, *, name, description, image_shape, output, labels=False):
+def add_metadata(content, model, precision, kinds, output, labels):
     """Returns the bytes of a TFLite file with metadata, earlier ones replaced.
 
-    `labels` says whether `append_labels` will append class names.
+    `kinds` has the number of products of each kind; `labels` says whether
+    `append_labels` will append class names.
 
     Source:
         https://ai.google.dev/edge/litert/conversion/tensorflow/metadata and
@@ -29,41 +30,19 @@ def add_metadata(content, *, name, description, image_shape, output, labels=Fals
     """
     from ai_edge_litert.tools import flatbuffer_utils
 
-    model = flatbuffer_utils.read_model_from_bytearray(bytearray(content))
-    schema = flatbuffer_utils.schema_fb
-    buffer = schema.BufferT()
-    metadata = _metadata(name, description, image_shape, output, labels)
-    builder = flatbuffers.Builder()
-    builder.Finish(_write(builder, metadata), file_identifier=b"M001")
-    buffer.data = list(builder.Output())
-    entry = schema.MetadataT()
-    entry.name = _NAME
-    entry.buffer = len(model.buffers)
-    model.buffers.append(buffer)
-    others = [known for known in model.metadata or [] if known.name != _NAME]
-    model.metadata = [*others, entry]
-    return flatbuffer_utils.convert_object_to_bytearray(model)
-
-
-def append_labels(path, class_names):
-    """Packs class names into a TFLite file, which then is also a zip archive."""
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(LABELS, "".join(f"{name}\n" for name in class_names))
-
-
-def _metadata(name, description, image_shape, output, labels):
-    height, width, channels = image_shape
+    height, width, channels = model.input_shape[1:]
     image = {  # ImageProperties
         0: _RGB if channels == 3 else _GRAYSCALE,  # color_space
         1: {0: np.uint32(width), 1: np.uint32(height)},  # default_size
     }
-    scaling = {0: [127.5], 1: [127.5]}  # NormalizationOptions: mean, std
+    scale = np.float32([127.5])
     images = {  # TensorMetadata
         0: "images",  # name
         1: "An image whose pixels are scaled to [-1, 1].",  # description
         3: {0: _IMAGE_PROPERTIES, 1: image},  # content
-        4: [{0: _NORMALIZATION_OPTIONS, 1: scaling}],  # process_units
-        5: {0: [1.0], 1: [-1.0]},  # stats: max, min
+        # process_units: NormalizationOptions of mean and std
+        4: [{0: _NORMALIZATION_OPTIONS, 1: {0: scale, 1: scale}}],
+        5: {0: np.float32([1]), 1: np.float32([-1])},  # stats: max, min
     }
     outputs = {
         0: output,
@@ -77,23 +56,45 @@ def _metadata(name, description, image_shape, output, labels):
         outputs[6] = [
             {0: LABELS, 1: "The classes, one per line.", 2: _TENSOR_AXIS_LABELS}
         ]
-    subgraph = {0: "main", 2: [images], 3: [outputs]}  # name, inputs, outputs
-    # ModelMetadata: name, description, subgraph_metadata, min_parser_version
-    return {0: name, 1: description, 3: [subgraph], 7: "1.0.0"}
+    products = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    metadata = {  # ModelMetadata
+        0: model.name,
+        1: f"A Vision Transformer for images of {height}x{width}x{channels}, exported "
+        f"by keras_vit as {precision}. Products with weights: {products}.",
+        # subgraph_metadata: name, inputs, outputs
+        3: [{0: "main", 2: [images], 3: [outputs]}],
+        7: "1.0.0",  # min_parser_version
+    }
+    builder = flatbuffers.Builder()
+    builder.Finish(_write(builder, metadata), file_identifier=b"M001")
+    contents = flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+    schema = flatbuffer_utils.schema_fb
+    buffer, entry = schema.BufferT(), schema.MetadataT()
+    buffer.data = list(builder.Output())
+    entry.name, entry.buffer = _NAME, len(contents.buffers)
+    contents.buffers.append(buffer)
+    others = [known for known in contents.metadata or [] if known.name != _NAME]
+    contents.metadata = [*others, entry]
+    return flatbuffer_utils.convert_object_to_bytearray(contents)
+
+
+def append_labels(path, class_names):
+    """Packs class names into a TFLite file, which then is also a zip archive."""
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(LABELS, "".join(f"{name}\n" for name in class_names))
 
 
 def _write(builder, value):
-    """Writes a str, a list of floats or of tables, or a table; returns its offset."""
+    """Writes a str, floats, a list of tables, or a table; returns its offset."""
     if isinstance(value, str):
         return builder.CreateString(value)
+    if isinstance(value, np.ndarray):
+        return builder.CreateNumpyVector(value)
     if isinstance(value, list):
-        prepend = builder.PrependFloat32
-        if not isinstance(value[0], float):
-            prepend = builder.PrependUOffsetTRelative
-            value = [_write(builder, item) for item in value]
-        builder.StartVector(4, len(value), 4)
-        for item in reversed(value):
-            prepend(item)
+        tables = [_write(builder, item) for item in value]
+        builder.StartVector(4, len(tables), 4)
+        for table in reversed(tables):
+            builder.PrependUOffsetTRelative(table)
         return builder.EndVector()
     # Whatever a table refers to is written before it.
     fields = {
