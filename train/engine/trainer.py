@@ -138,7 +138,8 @@ class Trainer:
             weight.assign(keras.ops.convert_to_numpy(average))
             average.assign(kept)
 
-    @tf.function
+    # No control flow for AutoGraph, whose conversion takes a second of each start.
+    @tf.function(autograph=False)
     def step(self, inputs, labels):
         """Takes one step.
 
@@ -262,7 +263,7 @@ class Trainer:
         """
         return self._logits(inputs).numpy()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def _logits(self, inputs):
         found = self.strategy.run(self._answers, (inputs,))
         return self._gathered(found)
@@ -275,7 +276,7 @@ class Trainer:
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
         return self._gathered(values).numpy()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def _gathered(self, values):
         if self.strategy.num_replicas_in_sync > 1:
             values = self.strategy.gather(values, axis=0)

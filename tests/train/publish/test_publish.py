@@ -9,7 +9,6 @@ import re
 import shutil
 import threading
 
-import in_turn
 import keras
 import numpy as np
 import pytest
@@ -338,19 +337,18 @@ def test_what_a_data_set_is_called():
 
 
 @pytest.mark.slow
-def test_the_command_and_its_mistakes(run_dir, tmp_path):
+def test_the_command_and_its_mistakes(run_dir, forks, tmp_path):
     to = f"--to={tmp_path / 'new'}"
-    *mistakes, done = in_turn.run(
-        "train.publish.__main__",
-        [
+    hub = {"HF_HOME": str(tmp_path), "HF_TOKEN": ""}
+    *mistakes, done = (
+        forks.streams(["train.publish", *words], tmp_path, hub)
+        for words in (
             [run_dir],
             [to],
             [tmp_path, to],
             [run_dir, to, "--push_to=me/digits"],
             [run_dir, to, "--name=from-command"],
-        ],
-        HF_HOME=str(tmp_path),
-        HF_TOKEN="",
+        )
     )
     messages = ("--to", "one run directory", "no finished run", "hf auth login")
     for (code, *words), message in zip(mistakes, messages, strict=True):
@@ -358,5 +356,5 @@ def test_the_command_and_its_mistakes(run_dir, tmp_path):
         assert code != 0 and message in text and "Traceback" not in text
     folder = tmp_path / "new" / "from-command"
     lines = f"model    {folder}\npage     {folder / 'README.md'}\n"
-    assert done[:2] == [0, lines], done
+    assert done[:2] == (0, lines), done
     assert {path.name for path in folder.iterdir()} == FILES

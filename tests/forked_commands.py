@@ -1,4 +1,4 @@
-"""`keras-vit` for a notebook under test: a script that asks the tests' fork server.
+"""`keras-vit` and `python` for a page under test: scripts that ask a fork server.
 
 Started anew, each command would import TensorFlow for longer than it works.
 """
@@ -15,18 +15,21 @@ SCRIPT = f"""#!{sys.executable} -S
 import json, os, socket, sys
 
 with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect(os.environ["FORKED_COMMANDS"])
+    asked.connect({{address!r}})
     lines = asked.makefile("rw")
-    request = dict(words=sys.argv[1:], cwd=os.getcwd(), environment=dict(os.environ))
+    request = dict(words=sys.argv, cwd=os.getcwd(), environment=dict(os.environ))
     print(json.dumps(request), file=lines, flush=True)
-    code, output = json.loads(lines.readline())
+    code, output, errors = json.loads(lines.readline())
 sys.stdout.write(output)
+sys.stderr.write(errors)
 sys.exit(code)
 """
 
 
 class ForkedCommands:
-    """A folder for PATH, whose `keras-vit` runs in forks of a `ForkServer`.
+    """A folder for PATH, whose scripts run in forks of a `ForkServer`.
+
+    `keras-vit COMMAND`, `python -m MODULE` and `python -c PROGRAM` are known.
 
     Args:
         folder: `pathlib.Path` of a new folder, of a short path, for a socket is there.
@@ -36,20 +39,21 @@ class ForkedCommands:
     def __init__(self, folder, server):
         folder.mkdir()
         self.folder = folder
-        script = folder / "keras-vit"
-        script.write_text(SCRIPT)
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        self.environment = {"FORKED_COMMANDS": str(folder / "socket")}
+        address = str(folder / "socket")
+        for name in ("keras-vit", "python"):
+            script = folder / name
+            script.write_text(SCRIPT.format(address=address))
+            script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
                 request = json.loads(self.rfile.readline())
-                command, *flags = request["words"]
-                argv = [keras_vit_start.module(command), *flags]
-                answer = server.run(argv, request["cwd"], request["environment"])
+                answer = server.streams(
+                    argv_of(*request["words"]), request["cwd"], request["environment"]
+                )
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
 
-        self._listener = socketserver.UnixStreamServer(str(folder / "socket"), Handler)
+        self._listener = socketserver.ThreadingUnixStreamServer(address, Handler)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.1,)
         )
@@ -60,3 +64,10 @@ class ForkedCommands:
         self._listener.shutdown()
         self._thread.join()
         self._listener.server_close()
+
+
+def argv_of(script, first, *words):
+    """Returns what a `ForkServer` takes."""
+    if script.endswith("keras-vit"):
+        return [keras_vit_start.module(first), *words]
+    return [*words] if first == "-m" else [first, *words]
