@@ -26,6 +26,8 @@ import traceback
 import small_variants
 
 LIMIT = 900
+# A test may put another in its place.
+PYTHON = sys.executable
 # The pipes of the commands that run, by process.
 RUNNING = {}
 # What takes long, by module.
@@ -85,6 +87,7 @@ def perform(argv, cwd, environment, output, errors, until):
     os.dup2(os.open(errors, flags), 2)
     os.chdir(cwd)
     os.environ.update(environment)
+    tempfile.tempdir = None  # of the server's TMPDIR
     small_variants.shrink_if_asked()
     sys.argv = argv
     if until == "the flags":
@@ -152,7 +155,7 @@ class ForkServer:
         self.environment = environment
         self._lock = threading.Lock()
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [PYTHON, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -6,6 +6,9 @@ For tests whose point is that a command or a cell runs, not what a model compute
 import dataclasses
 import os
 
+import pytest
+
+from zoo import store
 from zoo.network import ARCHITECTURES
 
 # With it in the environment, commands of a `ForkServer` have small variants.
@@ -20,7 +23,14 @@ SMALL = {
 }
 
 
+def shrink(patch):
+    """Makes the variants small, and lets their files be, until the patch is undone."""
+    for name, row in SMALL.items():
+        patch.setitem(ARCHITECTURES, name, row)
+    patch.setattr(store, "_SIZE_TOLERANCE", 1.0)
+
+
 def shrink_if_asked():
     """Makes the variants of this process small if the environment says so."""
     if ENVIRONMENT.items() <= os.environ.items():
-        ARCHITECTURES.update(SMALL)
+        shrink(pytest.MonkeyPatch())

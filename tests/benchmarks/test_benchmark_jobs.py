@@ -20,8 +20,7 @@ TABLES = {
     "job", ["graph", "keras_predict", "predictor", "predictor_xla"]
 )
 def test_steps_of_ours_end_with_logits(job, monkeypatch):
-    small = small_variants.SMALL["ViT-Ti_16"]
-    monkeypatch.setitem(small_variants.ARCHITECTURES, "ViT-Ti_16", small)
+    small_variants.shrink(monkeypatch)
     step = getattr(ours, job)(**describe("ViT-Ti_16", 32, 2).ours)
     logits = step()
     assert isinstance(logits, np.ndarray)

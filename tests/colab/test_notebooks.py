@@ -133,8 +133,7 @@ def mirror(tmp_path_factory):
     """The address of a server of random files in place of the released ones."""
     folder = tmp_path_factory.mktemp("released")
     with pytest.MonkeyPatch.context() as patch:
-        for name, row in small_variants.SMALL.items():
-            patch.setitem(small_variants.ARCHITECTURES, name, row)
+        small_variants.shrink(patch)
         released_stand_ins.serve_into(folder)
     handler = functools.partial(_Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

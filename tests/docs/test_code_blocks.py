@@ -103,8 +103,7 @@ def reader(page, made, tmp_path, monkeypatch):
     kept = dict(os.environ)
     os.environ.update(servers["tensorflow"].environment)
     if doc_blocks.name(page) not in FULL_SIZE:
-        for variant, row in small_variants.SMALL.items():
-            monkeypatch.setitem(small_variants.ARCHITECTURES, variant, row)
+        small_variants.shrink(monkeypatch)
     # Of the pages that start a new Python.
     monkeypatch.setattr(sys, "executable", str(forked.folder / "python"))
     policy = keras.config.dtype_policy()
