@@ -12,8 +12,10 @@ import threading
 import keras_vit_start
 
 SCRIPT = f"""#!{sys.executable} -S
-import json, os, socket, sys
+import json, os, signal, socket, sys
 
+# A notebook interrupts its kernel before it ends it by a message.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 with socket.socket(socket.AF_UNIX) as asked:
     asked.connect({{address!r}})
     lines = asked.makefile("rw")

@@ -207,11 +207,13 @@ def until_when(reader, module, given):
     """
     if module in TRAINING:
         left = given.get("run_dir", f"runs/{pathlib.Path(given['dataset']).stem}")
+        if "run_dir" not in given and [*reader.folder.glob(f"{left}*")]:
+            left = None  # the page goes on with the run that is there
     elif module in WRITTEN:
         left = given.get(*WRITTEN[module])
     else:
         return "the end"
-    if left in reader.until(left) or module not in reader.done:
+    if module not in reader.done or left and left in reader.until(left):
         reader.done.setdefault(module)
         return "the end"
     return "the work"
