@@ -30,7 +30,7 @@ OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
 # What a reader's own model says to a photo is printed there, and not shown.
 VARYING = ("README.md", "docs/quick_start.md")
 # Where a variant's real size is printed; the others' variants are small.
-FULL_SIZE = ("docs/troubleshooting.md",)
+FULL_SIZE = ("docs/paper.md", "docs/troubleshooting.md")
 TESTS = pathlib.Path(__file__).parent
 DONE = {}
 
