@@ -52,7 +52,8 @@ def tests_of(path, root=ROOT):
     if mirror.parent != pathlib.Path("tests"):
         return [mirror]
     # A module at the top of a floor: not the tests of all the floor's rooms.
-    return sorted(test.relative_to(root) for test in (root / mirror).glob("test_*.py"))
+    found = [*(root / mirror).glob("test_*.py"), *(root / mirror).rglob(own.name)]
+    return sorted({test.relative_to(root) for test in found})
 
 
 if __name__ == "__main__":

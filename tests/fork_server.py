@@ -3,11 +3,12 @@
 A command that is started anew spends most of its time on importing TensorFlow. Nothing
 is computed before the fork, so each command has a TensorFlow of its own.
 
-A line of standard input is a JSON object: `argv`, the module and its arguments; `cwd`;
-`environment`; `output`, the file for both streams; `until`, "the end" or where else to
-end: "the flags", when they are read, or "the work", when model and data are there and
-what takes long would begin. The answer is a line with the exit status, negative for a
-signal.
+A line of standard input is a JSON object: `argv`, the module and its arguments, or as
+after `python -c`; `cwd`; `environment`; `output` and `errors`, the files for the
+streams; `until`, "the end" or where else to end: "the flags", when they are read, or
+"the work", when model and data are there and what takes long would begin. The exit
+status, negative for a signal, is written to the pipe `status`; meanwhile other
+commands may run.
 """
 
 import contextlib
@@ -18,9 +19,17 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import traceback
 
-LIMIT = 300
+import small_variants
+
+LIMIT = 900
+# A test may put another in its place.
+PYTHON = sys.executable
+# The pipes of the commands that run, by process.
+RUNNING = {}
 # What takes long, by module.
 WORK = {
     "train.inference.loaded_model": "predict",
@@ -33,37 +42,64 @@ GIVEN_MODEL = [
 ]
 
 
-def answer(request):
-    """Forks, runs the module as a command in the child, and waits for it."""
+def answer(status, **request):
+    """Forks, and runs the module as a command in the child.
+
+    Args:
+        status: path of the named pipe for the exit status.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = perform(**request)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if child:
+        RUNNING[child] = status
+        # First, for whoever asked opens the pipe only then.
+        print("forked", flush=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    code = 1
+    try:
+        code = perform(**request)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def perform(argv, cwd, environment, output, until):
-    """Runs a module as `python -m` does, in the child."""
+def say_which_ended(*_):
+    """Writes the exit statuses of the children that have ended."""
+    while RUNNING:
+        child, state = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        with open(RUNNING.pop(child), "w") as pipe:
+            pipe.write(str(os.waitstatus_to_exitcode(state)))
+
+
+def perform(argv, cwd, environment, output, errors, until):
+    """Runs a module as `python -m` does, or a program as `python -c`, in the child."""
     signal.alarm(LIMIT)
-    stream = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(stream, 1)
-    os.dup2(stream, 2)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    os.dup2(os.open(output, flags), 1)
+    os.dup2(os.open(errors, flags), 2)
     os.chdir(cwd)
     os.environ.update(environment)
+    tempfile.tempdir = None  # of the server's TMPDIR
+    small_variants.shrink_if_asked()
     sys.argv = argv
     if until == "the flags":
         return read_flags(argv)
     if until == "the work":
         leave_out_the_work()
     try:
-        runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        if argv[0] == "-c":
+            sys.argv = ["-c", *argv[2:]]
+            exec(argv[1], {"__name__": "__main__"})
+        else:
+            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
@@ -107,18 +143,19 @@ def read_flags(argv):
 
 
 class ForkServer:
-    """Starts this file, and asks it.
+    """Starts this file, and asks it; threads may ask at the same time.
 
     Args:
-        folder: `pathlib.Path`, of the file that takes what a command prints.
+        folder: `pathlib.Path`, of the files that take what commands print.
         environment: dict, of the commands.
     """
 
     def __init__(self, folder, environment):
         self.folder = folder
         self.environment = environment
+        self._lock = threading.Lock()
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [PYTHON, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -128,26 +165,44 @@ class ForkServer:
 
     def run(self, argv, cwd, environment, until="the end"):
         """Runs a module; returns its exit status and what it printed."""
-        output = self.folder / "output.txt"
-        request = {
-            "argv": argv,
-            "cwd": str(cwd),
-            "environment": environment,
-            "output": str(output),
-            "until": until,
-        }
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError("the fork server is gone: start fork_server.py by hand")
-        code = json.loads(answer)
-        return code, output.read_text(errors="replace")
+        code, printed, _ = self.streams(argv, cwd, environment, until, together=True)
+        return code, printed
+
+    def streams(self, argv, cwd, environment, until="the end", together=False):
+        """Returns exit status, standard output and errors, empty if `together`."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
+            output, errors, status = (
+                os.path.join(name, word) for word in ("output", "errors", "status")
+            )
+            os.mkfifo(status)
+            request = {
+                "argv": [str(word) for word in argv],
+                "cwd": str(cwd),
+                "environment": environment,
+                "output": output,
+                "errors": output if together else errors,
+                "until": until,
+                "status": status,
+            }
+            with self._lock:
+                self.process.stdin.write(json.dumps(request) + "\n")
+                self.process.stdin.flush()
+                if not self.process.stdout.readline():
+                    raise RuntimeError(
+                        "the fork server is gone: start fork_server.py by hand"
+                    )
+            code = int(_text(status))
+            return code, _text(output), "" if together else _text(errors)
 
     def close(self):
         """Ends it."""
         self.process.stdin.close()
         self.process.wait()
+
+
+def _text(path):
+    with open(path, errors="replace") as file:
+        return file.read()
 
 
 def serve():
@@ -160,8 +215,9 @@ def serve():
     from train.run import training  # noqa: F401
 
     matplotlib.use("agg")
+    signal.signal(signal.SIGCHLD, say_which_ended)
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        answer(**json.loads(line))
 
 
 if __name__ == "__main__":

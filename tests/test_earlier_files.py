@@ -120,7 +120,7 @@ def test_an_export_may_be_replaced(earlier, in_folder, monkeypatch):
     def begin(*_, **__):
         raise SystemExit("the export begins")
 
-    monkeypatch.setattr("train.inference.given_model.load", begin)
+    monkeypatch.setattr("train.inference.loaded_model.load", begin)
     words = ["export", "finished", "--format=tflite", "--out=exported"]
     with pytest.raises(SystemExit, match="the export begins"):
         run_command(*words)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import small_variants
 from fork_server import ForkServer
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -41,9 +42,25 @@ def error_of(done):
     return line
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Runs commands in forks of one process, which has imported TensorFlow."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
+    yield server
+    server.close()
+
+
 @pytest.mark.slow
-def test_inference(tmp_path):
-    stdout, result = measured("inference", tmp_path, *SMALL, *QUICK, "--ours=graph")
+def test_inference(server, tmp_path):
+    flags = [*SMALL, *QUICK, "--ours=graph", f"--out_dir={tmp_path}"]
+    code, stdout = server.run(
+        ["benchmarks.inference", *flags], ROOT, small_variants.ENVIRONMENT
+    )
+    assert code == 0, stdout
+    [path] = tmp_path.glob("*.json")
+    assert f"results {path}" in stdout
+    result = json.loads(path.read_text())
     assert "ratio to keras_vit" in stdout and "Matrix product: " in stdout
     [ours] = result["contenders"]
     assert ours["name"] == "keras_vit" and ours["ratio"] == 1
@@ -57,7 +74,6 @@ def test_inference(tmp_path):
     assert result["machine"]["cpu"] and result["machine"]["cores"] >= 1
     assert result["date"]
 
-    [path] = tmp_path.glob("*.json")
     assert path.name == "inference-ViT-Ti_16-32-b2.json"
     assert (tmp_path / path.stem / "keras_vit.log").exists()
 
@@ -101,15 +117,6 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
     assert "keras_vit torch failed" in error_of(done)
     [path] = tmp_path.glob("*.json")
     assert json.loads(path.read_text())["contenders"][0]["error"]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Runs commands in forks of one process, which has imported TensorFlow."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
-    yield server
-    server.close()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import small_variants
 
 from benchmarks import growth, ours, peer_models, peers
 from benchmarks.contest import choose
@@ -18,7 +19,8 @@ TABLES = {
 @pytest.mark.parametrize(
     "job", ["graph", "keras_predict", "predictor", "predictor_xla"]
 )
-def test_steps_of_ours_end_with_logits(job):
+def test_steps_of_ours_end_with_logits(job, monkeypatch):
+    small_variants.shrink(monkeypatch)
     step = getattr(ours, job)(**describe("ViT-Ti_16", 32, 2).ours)
     logits = step()
     assert isinstance(logits, np.ndarray)

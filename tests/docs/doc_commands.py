@@ -9,7 +9,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import time
 
 import doc_reader
@@ -63,17 +62,22 @@ class Reader:
 
     Attributes:
         folder: where they are.
-        server: the `ForkServer`.
+        servers: dict, the `ForkServer` of each backend of Keras.
         done: dict, what the commands of all pages made.
         environment: dict, what was exported.
         later: str, the code of the page that follows the command.
     """
 
     folder: pathlib.Path
-    server: object
+    servers: dict
     done: dict
     environment: dict = dataclasses.field(default_factory=dict)
     later: str = ""
+
+    @property
+    def made(self):
+        """The folder above those of all readers."""
+        return self.servers.folder
 
     def type(self, command, later):
         """Does what a command says; `later` is the code that follows."""
@@ -97,7 +101,9 @@ class Reader:
 
     def run(self, command, words, until="the end", status=0):
         """Runs `python -m MODULE ...`; returns what it printed."""
-        code, output = self.server.run(words[2:], self.folder, self.environment, until)
+        environment = self.environment | command.environment
+        server = self.servers[environment.get("KERAS_BACKEND", "tensorflow")]
+        code, output = server.run(words[2:], self.folder, environment, until)
         if code != status:
             raise PageError(
                 f"{command.place}: {' '.join(words)} ended with {code}:\n"
@@ -134,7 +140,7 @@ class Reader:
             return
         if "smoke" in given and named and not run_dir:
             self.rename_smoke(before)
-        kept = self.server.folder / f"made-{len(self.done)}"
+        kept = self.made / f"made-{len(self.done)}"
         for path, state in self.files().items():
             if before.get(path) != state:
                 (kept / path).parent.mkdir(parents=True, exist_ok=True)
@@ -201,11 +207,13 @@ def until_when(reader, module, given):
     """
     if module in TRAINING:
         left = given.get("run_dir", f"runs/{pathlib.Path(given['dataset']).stem}")
+        if "run_dir" not in given and [*reader.folder.glob(f"{left}*")]:
+            left = None  # the page goes on with the run that is there
     elif module in WRITTEN:
         left = given.get(*WRITTEN[module])
     else:
         return "the end"
-    if left in reader.until(left) or module not in reader.done:
+    if module not in reader.done or left and left in reader.until(left):
         reader.done.setdefault(module)
         return "the end"
     return "the work"
@@ -273,7 +281,7 @@ def prepare(reader, given, name):
     else:
         datasets = [dataset]
     for one in datasets:
-        doc_reader.prepare_tfds(one, reader.server.folder / doc_reader.TFDS)
+        doc_reader.prepare_tfds(one, reader.made / doc_reader.TFDS)
 
 
 def flags_of(words):
@@ -316,22 +324,14 @@ def show_help(reader, command):
         raise PageError(f"{command.place}: {command.text} shows no flags")
 
 
-def start_anew(reader, command):
-    """Starts a Python of its own, on the backend that the command names."""
-    backend = command.environment.get("KERAS_BACKEND", "tensorflow")
+def run_on_backend(reader, command):
+    """Runs a command on the backend that it names; up to its work, if others follow."""
+    backend = command.environment["KERAS_BACKEND"]
     if importlib.util.find_spec(backend) is None:
         raise Skipped(f"{command.place}: {backend} is not installed")
     smoke = [] if "--smoke" in command.words else ["--smoke"]
-    done = subprocess.run(
-        [sys.executable, *command.words[1:], *smoke],
-        cwd=reader.folder,
-        env={**reader.server.environment, **reader.environment, **command.environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    if done.returncode:
-        raise PageError(f"{command.place}: {command.text}\n{done.stderr[-3000:]}")
+    until = "the work" if f"KERAS_BACKEND={backend} " in reader.later else "the end"
+    reader.run(command, [*command.words, *smoke], until)
 
 
 def export(reader, command):
@@ -380,7 +380,7 @@ RULES = {
     r"export \S+=": export,
     r"pip install ": check_requirement,
     r"make ": dry_make,
-    r"KERAS_BACKEND=jax python -m train": start_anew,
+    r"KERAS_BACKEND=jax python -m train": run_on_backend,
     r"python -m \S+( .*)? --help": show_help,
     r"python -m train\.compare ": compare,
     r"python -m train\.": run_short,

@@ -12,10 +12,10 @@ import urllib.parse
 
 import numpy as np
 from PIL import Image
+from small_variants import SMALL
 
 import zoo
 from zoo.catalog.labels import LABEL_FILES
-from zoo.network import ARCHITECTURES
 from zoo.released_names import (
     BLOCK,
     BLOCK_ARRAYS,
@@ -108,8 +108,8 @@ def write_records(folder):
 
 
 def save_release(path, card, image_size=None):
-    """Writes random arrays in the shapes of a released Vision Transformer."""
-    size = ARCHITECTURES[card.variant]
+    """Writes random arrays in the shapes of a small Vision Transformer."""
+    size = SMALL[card.variant]
     if size.resnet_stages is not None:
         raise ValueError(f"{card.handle} has a ResNet: let a page load a plain one")
     positions = ((image_size or card.image_size) // size.patch_size) ** 2 + 1

@@ -10,13 +10,17 @@ import io
 import os
 import pathlib
 import shutil
+import sys
+import tempfile
 
 import doc_blocks
 import doc_commands
 import doc_reader
 import keras
 import pytest
+import small_variants
 from fork_server import ForkServer
+from forked_commands import ForkedCommands
 
 PAGES = doc_blocks.pages()
 TUTORIALS = sorted((doc_blocks.ROOT / "docs" / "tutorials").glob("*.md"))
@@ -25,8 +29,29 @@ ALL_PAGES = [*PAGES, *TUTORIALS]
 OPTIONAL = ("jax", "torch", "timm", "transformers", "keras_hub")
 # What a reader's own model says to a photo is printed there, and not shown.
 VARYING = ("README.md", "docs/quick_start.md")
+# Where a variant's real size is printed; the others' variants are small.
+FULL_SIZE = ("docs/paper.md", "docs/troubleshooting.md")
 TESTS = pathlib.Path(__file__).parent
 DONE = {}
+
+
+class Servers(dict):
+    """A `ForkServer` for each backend of Keras, started when it is first asked.
+
+    Args:
+        folder: `pathlib.Path`, of all.
+        environment: dict, of all.
+    """
+
+    def __init__(self, folder, environment):
+        super().__init__()
+        self.folder = folder
+        self.environment = environment
+
+    def __missing__(self, backend):
+        environment = self.environment | {"KERAS_BACKEND": backend}
+        self[backend] = ForkServer(self.folder, environment)
+        return self[backend]
 
 
 @pytest.fixture(scope="module")
@@ -44,35 +69,45 @@ def made(tmp_path_factory):
     environment = {
         **os.environ,
         "HOME": str(home),
-        "KERAS_BACKEND": "tensorflow",
         "KERAS_VIT_CACHE": str(root / "cache"),
         "KERAS_VIT_MIRROR": address,
         "MPLCONFIGDIR": matplotlib.get_cachedir(),
         "PYTHONPATH": os.pathsep.join([str(doc_blocks.ROOT), str(TESTS)]),
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        **small_variants.ENVIRONMENT,
     }
-    server = ForkServer(root, environment)
+    servers = Servers(root, environment)
     (folder / "tfds").symlink_to(root / doc_reader.TFDS)
-    yield folder, server
-    server.close()
+    with tempfile.TemporaryDirectory() as short:
+        forked = ForkedCommands(pathlib.Path(short, "bin"), servers["tensorflow"])
+        yield folder, servers, forked
+        forked.close()
+    for server in servers.values():
+        server.close()
     files.shutdown()
 
 
 @pytest.fixture
 def reader(page, made, tmp_path, monkeypatch):
     """Somebody in a folder of their own."""
-    folder, server = made
+    folder, servers, forked = made
     text = page.read_text()
     for run, flags in doc_reader.RUNS.items():
         if run in text and not (folder / run).exists():
-            code, output = server.run(["train.finetune", *flags], folder, {})
+            code, output = servers["tensorflow"].run(
+                ["train.finetune", *flags], folder, {}
+            )
             assert code == 0, output
     doc_reader.copy_tree(folder, tmp_path / "folder")
     monkeypatch.chdir(tmp_path / "folder")
     kept = dict(os.environ)
-    os.environ.update(server.environment)
+    os.environ.update(servers["tensorflow"].environment)
+    if doc_blocks.name(page) not in FULL_SIZE:
+        small_variants.shrink(monkeypatch)
+    # Of the pages that start a new Python.
+    monkeypatch.setattr(sys, "executable", str(forked.folder / "python"))
     policy = keras.config.dtype_policy()
-    yield doc_commands.Reader(tmp_path / "folder", server, DONE)
+    yield doc_commands.Reader(tmp_path / "folder", servers, DONE)
     os.environ.clear()
     os.environ.update(kept)
     keras.config.set_dtype_policy(policy)

@@ -115,7 +115,8 @@ class Trainer:
             weight.assign(ops.convert_to_numpy(average))
             average.assign(kept)
 
-    @tf.function
+    # No control flow for AutoGraph, whose conversion takes a second of each start.
+    @tf.function(autograph=False)
     def step(self, inputs, labels):
         """Takes one step on tensors (batch, ...), or on distributed ones.
 
@@ -238,7 +239,7 @@ class Trainer:
         """Returns the float32 logits (batch, classes) of all hosts as a NumPy array."""
         return self._logits(inputs).numpy()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def _logits(self, inputs):
         def answers(inputs):
             with self.lean():
@@ -250,7 +251,7 @@ class Trainer:
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
         return self._gathered(values).numpy()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(autograph=False, reduce_retracing=True)
     def _gathered(self, values):
         if self.strategy.num_replicas_in_sync > 1:
             values = self.strategy.gather(values, axis=0)
