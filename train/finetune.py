@@ -13,13 +13,8 @@ The run directory gets the model (model.keras), report.md and report.json, the l
 curve, metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
 """
 
-import os
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from train.common import command_line  # noqa: E402
-from train.run import recipe_flags  # noqa: E402
+from train.common import command_line
+from train.run import recipe_flags
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = (

@@ -10,7 +10,7 @@ from absl import app, flags, logging
 
 from keras_vit_start import COMMANDS, typed
 from train.common import packages
-from train.common.errors import RunError
+from train.common.errors import Preempted, RunError
 
 # A command imports this module before it imports Keras.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -74,9 +74,14 @@ def need_tensorflow_or_jax(what, hint=""):
 
 @contextlib.contextmanager
 def exit_on_errors(interrupted):
-    """Ends a command with one line for an error; `interrupted` goes with Ctrl-C."""
+    """Ends a command with one line for an error, and quietly after SIGTERM.
+
+    `interrupted` says what is left after Ctrl-C.
+    """
     try:
         yield
+    except Preempted as stop:
+        print(stop, file=sys.stderr)
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -23,15 +23,11 @@ attention, the report says why.
 """
 
 import os
-import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+from absl import app, flags
 
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.data import data_flags  # noqa: E402
+from train.common import command_line
+from train.data import data_flags
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "yaml")
@@ -75,10 +71,9 @@ def main(argv):
     command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")
     command_line.quiet_data()
-    from train.common.errors import RunError
     from train.explain import report
 
-    try:
+    with command_line.exit_on_errors("nothing was written"):
         report.explain(
             given["model"],
             images,
@@ -89,10 +84,6 @@ def main(argv):
             class_name=given["class"],
             command=command_line.as_typed("explain"),
         )
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; nothing was written.")
     print(f"report {os.path.join(given['out'], report.PAGE)}")
 
 

@@ -20,14 +20,11 @@ fails at its end.
 import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+from absl import app, flags
 
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.data import data_flags  # noqa: E402
-from train.export.formats import ALL, FORMATS, OPTIONS, select  # noqa: E402
+from train.common import command_line
+from train.data import data_flags
+from train.export.formats import ALL, FORMATS, OPTIONS, select
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
@@ -113,29 +110,25 @@ def main(argv):
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
     command_line.quiet_data()
-    from train.common.errors import RunError
     from train.export import report, run
 
     failure = None
-    try:
-        results = run.export(
-            models[0],
-            values["format"],
-            values["out"],
-            compared=values["images"],
-            calibration=values["calibration_images"],
-            command=command_line.as_typed("export"),
-            **command_line.values(
-                "dataset data_dir skip_corrupt split central_crop image_size features "
-                "min_agreement dynamic_batch uint8 threads"
-            ),
-        )
-    except run.ExportError as error:
-        results, failure = error.results, f"error: {error}"
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; nothing was written.")
+    with command_line.exit_on_errors("nothing was written"):
+        try:
+            results = run.export(
+                models[0],
+                values["format"],
+                values["out"],
+                compared=values["images"],
+                calibration=values["calibration_images"],
+                command=command_line.as_typed("export"),
+                **command_line.values(
+                    "dataset data_dir skip_corrupt split central_crop image_size "
+                    "features min_agreement dynamic_batch uint8 threads"
+                ),
+            )
+        except run.ExportError as error:
+            results, failure = error.results, f"error: {error}"
     print(report.table(results))
     if len(results["exports"]) > 1:
         print(f"report   {os.path.join(values['out'], run.PAGE)}")

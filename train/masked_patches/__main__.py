@@ -14,15 +14,10 @@ and predicted patches, logs, and weights.npz in the released naming:
 keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 """
 
-import os
+from absl import flags
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from absl import flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
-from train.run import recipe_flags  # noqa: E402
+from train.common import command_line
+from train.run import recipe_flags
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")

@@ -14,15 +14,9 @@ where the registry may also be the URL of any server of the folder, for one
 python -m http.server --directory=registry. keras-vit zoo list shows what is in it.
 """
 
-import os
-import sys
+from absl import app, flags
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-
-from absl import app, flags  # noqa: E402
-
-from train.common import command_line  # noqa: E402
+from train.common import command_line
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
@@ -48,12 +42,11 @@ def main(argv):
         raise app.UsageError(f"Give one run directory: {typed} RUN_DIR --to=DIR")
     command_line.need_packages("publish", PACKAGES)
     command_line.need_tensorflow("A SavedModel")
-    from train.common.errors import RunError
     from train.publish import publishing
     from zoo.store import hub
 
     values = flags.FLAGS.flag_values_dict()
-    try:
+    with command_line.exit_on_errors("what is in the registry is whole"):
         if values["push_to"]:
             hub.check_push(values["push_to"])
         folder = publishing.publish(
@@ -67,8 +60,6 @@ def main(argv):
         if values["push_to"]:
             url = publishing.push(folder, values["push_to"], private=values["private"])
             print(f"pushed   {url}")
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

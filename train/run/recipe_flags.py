@@ -1,6 +1,5 @@
 """The flags of a run, one for each setting of a recipe that people change."""
 
-import contextlib
 import dataclasses
 import math
 import pkgutil
@@ -14,6 +13,9 @@ from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titl
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
+
+# What is left after Ctrl-C.
+INTERRUPTED = "what the run directory holds is whole"
 
 _STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 _STRINGS = {
@@ -145,7 +147,7 @@ def perform(argv, command, packages, task):
     task = pkgutil.resolve_name(task)
     from train.run import training
 
-    with exit_on_errors():
+    with command_line.exit_on_errors(INTERRUPTED):
         recipe, settings = read(command, task.find_recipe)
         results = training.run(task(recipe), **settings)
         # The first worker prints for all.
@@ -189,21 +191,6 @@ def read(command, find_recipe):
         "devices": devices.start(given["strategy"]),
         "command": command_line.as_typed(command),
     }
-
-
-@contextlib.contextmanager
-def exit_on_errors():
-    """Ends the command with one line for a `RunError`, and quietly for SIGTERM."""
-    from train.common.errors import Preempted, RunError
-
-    try:
-        yield
-    except Preempted as stop:
-        print(stop, file=sys.stderr)
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("error: Interrupted; what the run directory holds is whole.")
 
 
 def overrides(given, recipe_class=None):

@@ -97,7 +97,7 @@ def main(argv):
     given = flags.FLAGS
     names = (field.name for field in dataclasses.fields(studies.Options))
     options = studies.Options(**command_line.values(" ".join(names)))
-    with recipe_flags.exit_on_errors():
+    with command_line.exit_on_errors(recipe_flags.INTERRUPTED):
         recipe, settings = recipe_flags.read(
             "study", functools.partial(studies.recipe_for, given.study)
         )
