@@ -117,7 +117,7 @@ class Adam(_Optimizer):
         beta_2: float, the decay of the mean of their squares.
         epsilon: float, added to the root of the latter.
         kernel_decay: float, the weight decay that the paper gives.
-        momentum_dtype, name, **kwargs: See `MomentumSGD`; the dtype is that of the mean
+        momentum_dtype, name, kwargs: See `MomentumSGD`; the dtype is that of the mean
             of gradients.
 
     Source:

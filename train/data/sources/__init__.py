@@ -26,7 +26,7 @@ def load(
     Args:
         dataset: "digits", "vtab/dtd", a folder `class/*.jpg` or
             `{train,validation,test}/class/*.jpg` or of TFRecord files, a pattern of
-            these, "records/*.tfrecord", a CSV file with the columns path, label and
+            these, `records/*.tfrecord`, a CSV file with the columns path, label and
             split, or a TensorFlow Datasets name, "cifar100"; see docs/data.md.
         data_dir: Where TFDS keeps its data; None for its default.
         validation_fraction: The part of the training set to hold out; the papers take
