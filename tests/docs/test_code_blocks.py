@@ -50,6 +50,8 @@ class Servers(dict):
 
     def __missing__(self, backend):
         environment = self.environment | {"KERAS_BACKEND": backend}
+        if backend == "jax":
+            environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
         self[backend] = ForkServer(self.folder, environment)
         return self[backend]
 

@@ -33,7 +33,9 @@ def run(*command, devices=1, code=0, **more):
         **os.environ,
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        # What is run a few times is compiled quickly.
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
+        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
         "PYTHONPATH": str(ROOT),
         **more,
     }

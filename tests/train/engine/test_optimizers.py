@@ -257,7 +257,12 @@ def test_the_other_backends_pass_the_same_tests(backend):
             f"{check}; import pytest; raise SystemExit(pytest.main({arguments!r}))",
         ],
         cwd=pathlib.Path(__file__).parents[3],
-        env={**os.environ, "KERAS_BACKEND": backend},
+        env={
+            **os.environ,
+            "KERAS_BACKEND": backend,
+            # JAX compiles every operation: fast compilation beats fast code here.
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        },
         capture_output=True,
         text=True,
     )
