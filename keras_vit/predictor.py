@@ -17,10 +17,9 @@ class Predictor:
         model: `keras.Model` with one input and one output.
         batch_size: int, images computed at a time.
         jit_compile: bool, whether XLA compiles the model on TensorFlow, which takes
-            seconds to minutes on a CPU. Afterwards it is faster than TensorFlow's own
-            graph on some machines and slower on others (docs/performance.md). JAX
-            always compiles, torch never. XLA compiles for one number of images:
-            `batch_size`, and any smaller one that comes alone.
+            seconds to minutes and then is faster on some machines and slower on others
+            (docs/performance.md). JAX always compiles, torch never. XLA compiles for
+            one number of images: `batch_size`, and any smaller one that comes alone.
 
     Call arguments:
         images: array (images, height, width, channels) as the model takes them: ours
@@ -34,8 +33,7 @@ class Predictor:
             fit the model or the backend.
 
     Source:
-        docs/performance.md: 0.9 and more of a bare `tf.function` at batch 1, where
-        `keras.Model.predict` has half.
+        docs/performance.md.
 
     Example:
 

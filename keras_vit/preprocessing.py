@@ -11,11 +11,9 @@ import zoo
 def preprocess_input(images):
     """Scales images from [0, 255] to [-1, 1], as every released model expects.
 
-    In `tf.data.Dataset.map` it works with every backend.
-
     Args:
         images: NumPy array or tensor of any shape, uint8 or float in [0, 255], with
-            every backend also a tensor of TensorFlow.
+            every backend also a tensor of TensorFlow, as in `tf.data.Dataset.map`.
 
     Returns:
         float32 array (for a NumPy array) or tensor of the same shape and library,

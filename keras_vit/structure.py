@@ -66,9 +66,8 @@ def grid_size(model, image_size=None):
         Tuple (rows, columns).
 
     Raises:
-        ValueError: the model has no `PatchEncoder`, or takes images of any size and
-            `image_size` is not given; or it, or a model in it that has the
-            `PatchEncoder`, is not functional or sequential.
+        ValueError: the model has no `PatchEncoder`, or not in functional or sequential
+            models alone; or takes images of any size, and `image_size` is not given.
 
     Source:
         Paper section 3.1.

@@ -10,9 +10,7 @@ from keras_vit.layers.base import Layer
 class LayerNorm(Layer):
     """Shifts and scales each token to mean zero and variance one, then learns both.
 
-    Mean and variance are taken in float32 at least, whatever the compute dtype. The
-    centred tokens are used twice, for the variance and for the output, which makes a
-    training step faster than `keras.layers.LayerNormalization` does.
+    Mean and variance are taken in float32 at least, whatever the compute dtype.
 
     Args:
         epsilon: float, added to the variance.

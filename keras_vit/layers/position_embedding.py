@@ -67,15 +67,13 @@ class AddPositionEmbs2D(Layer, Placed):
         grid_size: int or (rows, columns) of the grid of patches.
 
     Call arguments:
-        tokens: float tensor (batch, tokens, hidden_size), a class token or none
-            before the patches of the grid, row by row.
+        tokens: as `AddPositionEmbs` takes them, the patches row by row.
 
     Returns:
         Float tensor of the same shape.
 
     Raises:
-        ValueError: the number of tokens does not fit `grid_size`, or the size of a
-            token is odd.
+        ValueError: the tokens do not fit `grid_size`, or their size is odd.
 
     Source:
         Paper appendix D.4, 2-dimensional positional embedding.

@@ -119,8 +119,6 @@ class ResidualUnit(Composite):
         return (batch, *strided, 4 * self.filters)
 
 
-def group_norm(name, groups=32, epsilons="released", **kwargs):
+def group_norm(name, epsilons):
     """Returns an unbuilt group normalisation of the released ResNets."""
-    return keras.layers.GroupNormalization(
-        groups=groups, epsilon=_EPSILONS[epsilons], name=name, **kwargs
-    )
+    return keras.layers.GroupNormalization(32, epsilon=_EPSILONS[epsilons], name=name)

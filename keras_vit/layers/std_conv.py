@@ -91,8 +91,7 @@ class StdConv2D(keras.layers.Conv2D):
         centred = kernel - ops.mean(kernel, axis=axes, keepdims=True)
         if self.epsilons in _VARIANCE_EPSILONS:
             variance = ops.var(kernel, axis=axes, keepdims=True)
-            epsilon = _VARIANCE_EPSILONS[self.epsilons]
-            return centred * ops.rsqrt(variance + epsilon)
+            return centred * ops.rsqrt(variance + _VARIANCE_EPSILONS[self.epsilons])
         return centred / (ops.std(kernel, axis=axes, keepdims=True) + 1e-5)
 
     def convolution_op(self, inputs, kernel):

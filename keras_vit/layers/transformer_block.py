@@ -38,8 +38,7 @@ class TransformerBlock(Composite):
         See `SelfAttention`.
 
     Source:
-        Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in the released
-        files.
+        Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files.
 
     Example:
 
@@ -112,20 +111,17 @@ class TransformerBlock(Composite):
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
         if remat and training:
-            encode = rematerialized(encode, self._random_layers)
+            # How often `_encode` calls each layer that draws.
+            uses = {
+                self.attention.dropout: 1,
+                self.dropout: 1,
+                self.mlp.dropout: 2,
+                self.stochastic_depth: 2,
+            }
+            encode = rematerialized(encode, uses)
         if (watcher := forward_pass().watcher) is not None:
             return watcher.block(encode, tokens)
         return encode(tokens)
-
-    @property
-    def _random_layers(self):
-        # How often `_encode` calls each.
-        return {
-            self.attention.dropout: 1,
-            self.dropout: 1,
-            self.mlp.dropout: 2,
-            self.stochastic_depth: 2,
-        }
 
     def _encode(self, tokens, training, class_token_only):
         watcher = forward_pass().watcher

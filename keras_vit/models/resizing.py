@@ -37,9 +37,8 @@ def at_image_size(model, image_size, position_embedding_method="released"):
 
     Raises:
         ValueError: the image cannot be cut into whole patches; the model has relative
-            positions, which belong to one number of tokens, another layer with weights
-            for one image size, or one that resizes all images to one size before they
-            are cut into patches; or the method is unknown.
+            positions, another layer with weights for one image size, or one that
+            resizes all images to one size; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -72,8 +71,7 @@ def at_image_size(model, image_size, position_embedding_method="released"):
     with initial_values.left_out():
         images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
-    copies.set_weights(grid_size(model), position_embedding_method)
-    copies.freeze()
+    copies.take_weights(grid_size(model), position_embedding_method)
     return resized
 
 
@@ -148,10 +146,17 @@ class _Copies:
                 f"pass image_size={tuple(nearest)}."
             )
 
-    def set_weights(self, old_grid, method):
-        """Gives the copies the originals' weights, LoRA's too, positions resized."""
-        for layer, copy in self._with_weights():
-            for part, other in zip(with_parts(layer), with_parts(copy), strict=True):
+    def take_weights(self, old_grid, method):
+        """Copies weights, LoRA's too, and what is frozen; positions are resized."""
+        # A model hands its flag to what is in it, and is noted after that.
+        for layer, copy in reversed(self.copies.items()):
+            if isinstance(layer, keras.Model):
+                copy.trainable = layer.trainable
+        for layer, copy in self.copies.items():
+            if isinstance(layer, keras.Model) or not getattr(layer, "weights", ()):
+                continue
+            parts = list(zip(with_parts(layer), with_parts(copy), strict=True))
+            for part, other in parts:
                 if getattr(part, "lora_enabled", False):
                     if not other.lora_enabled:
                         other.enable_lora(part.lora_rank)
@@ -174,20 +179,7 @@ class _Copies:
                     "it anew on what comes back."
                 )
             copy.set_weights(weights)
-
-    def _with_weights(self):
-        for layer, copy in self.copies.items():
-            if not isinstance(layer, keras.Model) and getattr(layer, "weights", ()):
-                yield layer, copy
-
-    def freeze(self):
-        """Freezes in the copies what is frozen in the originals."""
-        # A model hands its flag to what is in it, and is noted after that.
-        for layer, copy in reversed(self.copies.items()):
-            if isinstance(layer, keras.Model):
-                copy.trainable = layer.trainable
-        for layer, copy in self._with_weights():
-            for part, other in zip(with_parts(layer), with_parts(copy), strict=True):
+            for part, other in parts:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable

@@ -1,12 +1,14 @@
 """The Vision Transformer as a functional model."""
 
 import functools
+import re
 
 import keras
 
 import zoo
 from keras_vit import layers
 from keras_vit.layers import initial_values
+from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models.arguments import (
     check_without_head,
     dtype_policy,
@@ -14,12 +16,10 @@ from keras_vit.models.arguments import (
     images_input,
     takes_own_arguments,
 )
-from keras_vit.models.resnet import resnet
 from keras_vit.weights.loading import assign, read_weights
 from zoo.network import pair, positive_int
 from zoo.position_embedding import METHODS
 
-VARIANTS = zoo.ARCHITECTURES
 # By the kind of pooling, and whether there are tokens before those of the patches.
 _POOLINGS = {
     ("token", True): layers.ClassTokenPooling,
@@ -119,12 +119,12 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     """
     variant = config if isinstance(config, str) else None
     if variant is not None:
-        if variant not in VARIANTS:
+        if variant not in zoo.ARCHITECTURES:
             raise ValueError(
-                f"Unknown variant {variant!r}: choose one of {', '.join(VARIANTS)}, "
-                "or pass a ViTConfig."
+                f"Unknown variant {variant!r}: choose one of "
+                f"{', '.join(zoo.ARCHITECTURES)}, or pass a ViTConfig."
             )
-        config = VARIANTS[variant]
+        config = zoo.ARCHITECTURES[variant]
     if pooling not in ("token", "gap", None):
         raise ValueError(
             f'pooling must be "token", "gap" or None, got {pooling!r}'
@@ -155,8 +155,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f"{config.position_embedding!r} and position_embedding_at="
             f"{config.position_embedding_at!r}: leave these out, or pass weights=None."
         )
-    own_name = (variant or "vision_transformer").lower()
-    name = name or own_name.replace("+", "_").replace("-", "_")
+    if not name:
+        name = re.sub("[+-]", "_", (variant or "vision_transformer").lower())
 
     checkpoint = None
     class_token = pooling != "gap"
@@ -198,19 +198,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
 
     with dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
         images = images_input(image_size, channels)
-        features = images
-        if config.is_hybrid:
-            features = resnet(
-                images,
-                config.resnet_stages,
-                config.resnet_width,
-                config.resnet_padding,
-                config.resnet_epsilons,
-            )
-        patches = layers.PatchEncoder(
+        features = _resnet(images, config) if config.is_hybrid else images
+        tokens = layers.PatchEncoder(
             config.patch_size, config.hidden_size, name="embedding"
-        )
-        tokens = patches(features)
+        )(features)
         if class_token:
             tokens = layers.ClassToken(name="class_token")(tokens)
         at_stem, *at_blocks = _positions(config, grid_size)
@@ -257,8 +248,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         model = keras.Model(images, tokens, name=name)
 
     if checkpoint is not None:
-        method = position_embedding_method
-        assign(model, checkpoint, new_head=new_head, position_embedding_method=method)
+        assign(model, checkpoint, new_head, position_embedding_method)
     return model
 
 
@@ -266,9 +256,8 @@ def load_model(weights, **options):
     """Returns the model that some weights are of, whatever its architecture.
 
     Args:
-        weights: whatever `zoo.locate` finds: a handle such as `"vit-b16/sam"`, the
-            name or folder of a published model, `"hf://org/name"`, the path or URL of
-            a file; or a `zoo.Checkpoint`.
+        weights: what `zoo.locate` finds, such as `"vit-b16/sam"` or the path of a file,
+            or a `zoo.Checkpoint`.
         **options: of `VisionTransformer`, such as `classes` or `image_size`. Pooling
             and channels are by default those of the weights.
 
@@ -280,18 +269,46 @@ def load_model(weights, **options):
 
     Example:
 
-    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
-    ...                    patch_size=8)
-    >>> tiny = VisionTransformer(config, image_size=32, classes=10)
+    >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
     >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
     (None, 5)
     """
     checkpoint = read_weights(weights)
-    found = {
-        "pooling": "token" if checkpoint.class_token else "gap",
-        "channels": checkpoint.channels,
-    }
-    return VisionTransformer(zoo.ViTConfig(), checkpoint, **{**found, **options})
+    options.setdefault("pooling", "token" if checkpoint.class_token else "gap")
+    options.setdefault("channels", checkpoint.channels)
+    return VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
+
+
+def _resnet(images, config):
+    """The ResNet of the hybrids (paper section 3.1), whose stages may be empty."""
+    options = {"padding": config.resnet_padding, "epsilons": config.resnet_epsilons}
+    width, symmetric = config.resnet_width, config.resnet_padding == "symmetric"
+    features = layers.StdConv2D(width, 7, strides=2, name="conv_root", **options)(
+        images
+    )
+    features = group_norm("gn_root", config.resnet_epsilons)(features)
+    features = keras.layers.ReLU(name="root_relu")(features)
+    if symmetric:
+        # Zeros never win: the features are none below zero.
+        features = keras.layers.ZeroPadding2D(
+            1, data_format="channels_last", name="root_pad"
+        )(features)
+    features = keras.layers.MaxPooling2D(
+        3,
+        strides=2,
+        padding="valid" if symmetric else config.resnet_padding,
+        data_format="channels_last",
+        name="root_pool",
+    )(features)
+    for stage, num_units in enumerate(config.resnet_stages, start=1):
+        for unit in range(1, num_units + 1):
+            features = layers.ResidualUnit(
+                filters=width * 2 ** (stage - 1),
+                strides=2 if stage > 1 and unit == 1 else 1,
+                name=f"resnet_stage_{stage}_unit_{unit}",
+                **options,
+            )(features)
+    return features
 
 
 def _positions(config, grid_size):

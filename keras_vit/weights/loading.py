@@ -21,8 +21,6 @@ from zoo.released_names import (
 )
 
 _KERNEL, _BIAS = EMBEDDING_ARRAYS
-# Of the original files, whose heads are zeros.
-_IMAGENET21K_CLASSES = 21843
 
 
 def read_weights(weights, variant=None, num_heads=None):
@@ -37,12 +35,7 @@ def read_weights(weights, variant=None, num_heads=None):
 
 
 def load_released_weights(
-    model,
-    source,
-    *,
-    variant=None,
-    new_head=False,
-    position_embedding_method="released",
+    model, source, *, variant=None, new_head=False, position_embedding_method="released"
 ):
     """Loads a released checkpoint into a model, every array accounted for.
 
@@ -71,25 +64,19 @@ def load_released_weights(
 
     Example:
 
-    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
-    ...                    patch_size=8)
-    >>> tiny = VisionTransformer(config, image_size=32, classes=10)
+    >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
     >>> path = save_released_weights(tiny, "tiny.npz")
-    >>> model = VisionTransformer(config, image_size=(48, 64), classes=5)
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=(48, 64), classes=5)
     >>> load_released_weights(model, path).output_shape
     (None, 5)
     """
     own = _in_model(model, released_variables(model)).config
-    assign(
-        model,
-        read_weights(source, variant or _variant(own), own.num_heads),
-        new_head=new_head,
-        position_embedding_method=position_embedding_method,
-    )
+    checkpoint = read_weights(source, variant or _variant(own), own.num_heads)
+    assign(model, checkpoint, new_head, position_embedding_method)
     return model
 
 
-def assign(model, checkpoint, *, new_head, position_embedding_method):
+def assign(model, checkpoint, new_head, position_embedding_method):
     """Assigns a checkpoint's arrays to a model's variables, all of them or none."""
     targets = released_variables(model)
     PLACES.check_loadable(model)
@@ -116,8 +103,8 @@ def assign(model, checkpoint, *, new_head, position_embedding_method):
         )
 
     grid_size = model.get_layer("position_embedding").grid_size
-    shapes = {key: shape for key, (_, shape) in targets.items()}
-    fitted = _fitted(checkpoint, shapes, grid_size, position_embedding_method)
+    _, kernel_shape = targets[_KERNEL]
+    fitted = _fitted(checkpoint, kernel_shape, grid_size, position_embedding_method)
     found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
         f"{key} {found[key]} (the model has {shape})"
@@ -143,8 +130,8 @@ def _warn_of_zeros(checkpoint):
     remedies = "classes=K for a new head to fine-tune, include_top=False for features"
     variant = _variant(checkpoint.config)
     releases = () if variant is None else zoo.releases(variant)
-    is_original = checkpoint.classes == _IMAGENET21K_CLASSES
-    if is_original and "augreg-imagenet21k" in releases:
+    # The original files have as many classes.
+    if checkpoint.classes == 21843 and "augreg-imagenet21k" in releases:
         remedies += ', or weights="augreg-imagenet21k" for ImageNet-21k logits'
     warnings.warn(
         f"The head in {checkpoint.path} is all zeros, as new heads and those of the "
@@ -225,10 +212,10 @@ def _check_keys(checkpoint, targets, names):
     )
 
 
-def _fitted(checkpoint, shapes, grid_size, method):
+def _fitted(checkpoint, kernel_shape, grid_size, method):
     """Returns {released name: array} of those that a model does not take as they are.
 
-    `shapes` are of the model's arrays under these names, `grid_size` of its patches.
+    `kernel_shape` is of the model's patch embedding, `grid_size` of its patches.
     """
     embedding = checkpoint.arrays[POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
@@ -245,7 +232,7 @@ def _fitted(checkpoint, shapes, grid_size, method):
     fitted = {POSITION_EMBEDDING: table}
     if not checkpoint.semantics.takes_unit_range:
         fitted |= _taking_unit_range(checkpoint)
-    if shapes[_KERNEL][2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
+    if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
         # Gray images: as if their one channel were given three times.
         kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
         fitted[_KERNEL] = kernel.sum(axis=2, keepdims=True)

@@ -1,7 +1,12 @@
-"""The released arrays of a Vision Transformer, and what it computes with them."""
+"""The released arrays of a Vision Transformer: their places, and writing them."""
 
-from keras_vit.weights.released_places import ReleasedPlaces
-from zoo.released_names import CLASS_TOKEN, POSITION_EMBEDDING
+import pathlib
+
+import zoo
+from keras_vit.layers import PatchPooling
+from keras_vit.structure import layers_of
+from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
+from zoo.released_names import CLASS_TOKEN, HEADS, POSITION_EMBEDDING
 
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
@@ -103,3 +108,51 @@ def computed(model):
         values["resnet_padding"] = stem.get_config()["padding"]
         values["resnet_epsilons"] = stem.epsilons
     return values
+
+
+def save_released_weights(model, path, naming="released"):
+    """Writes a model's weights for the released code or another library.
+
+    LoRA's products are written as a part of the kernels that they are added to.
+
+    Args:
+        model: a model of `VisionTransformer` or one of the variants, every weight of
+            which has a released name.
+        path: str or path of an `.npz` or `.safetensors`; models that do not compute
+            as the released ones do need the latter.
+        naming: `"released"`, `"timm"` or `"transformers"`, see `zoo.write`.
+
+    Returns:
+        `pathlib.Path` of the file.
+
+    Raises:
+        ValueError: the model is not a whole one of ours, has int8 weights, or weights
+            or layers that have no released name, or calls one twice.
+        zoo.CheckpointError: the path has another ending, a weight is not finite, or
+            neither the file nor the library can say what the model computes.
+
+    Source:
+        The names and shapes of the released files, and of timm and transformers.
+
+    Example:
+
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+    >>> save_released_weights(model, "tiny.npz").name
+    'tiny.npz'
+    """
+    path = pathlib.Path(path).expanduser()
+    variables = saved_variables(model)
+    if layers_of(model, PatchPooling) and HEADS & variables.keys():
+        raise ValueError(
+            f"Model {model.name!r} has a class token and a head on the mean of the "
+            "patches, and files of released names cannot say so: keep it with "
+            "Model.save."
+        )
+    zoo.write(
+        path,
+        as_arrays(variables),
+        grid_size=model.get_layer("position_embedding").grid_size,
+        naming=naming,
+        semantics=zoo.ViTConfig(**computed(model)),
+    )
+    return path

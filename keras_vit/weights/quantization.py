@@ -36,14 +36,11 @@ def quantize_weights(model):
 
     Source:
         Symmetric quantisation per channel: Krishnamoorthi, arXiv 1806.08342, section
-        3.1. Keras's own `Model.quantize` rounds activations too, leaves convolutions
-        and the patch embedding, and writes files that do not load (keras issue 21378).
+        3.1. What Keras's own `Model.quantize` does instead is in docs/export.md.
 
     Example:
 
-    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
-    ...                    patch_size=8)
-    >>> model = VisionTransformer(config, image_size=32, classes=10)
+    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
     >>> quantize_weights(model).save("int8.keras")
     >>> keras.saving.load_model("int8.keras").output_shape
     (None, 10)
