@@ -213,9 +213,8 @@ def patch_map(matrix, grid_size, pooling=None):
             f"{pooling!r} for {matrix.shape[-1]} tokens of {math.prod(grid_size)} "
             "patches."
         )
-    if pooling == "token":
-        row = matrix[..., 0, first:]
-    else:
+    row = matrix[..., 0, first:]
+    if pooling == "gap":
         row = matrix[..., first:, first:].mean(axis=-2)
     return row.reshape(*row.shape[:-1], *grid_size)
 

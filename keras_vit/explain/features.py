@@ -10,9 +10,6 @@ from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import LayerNorm
 from keras_vit.structure import grid_size, layers_of, num_layers, prefix_tokens_of
 
-# The lightest and darkest hundredths of a picture would make all else grey.
-_PERCENTILES = (1, 99)
-
 
 @dataclasses.dataclass(frozen=True)
 class Features:
@@ -116,6 +113,7 @@ def principal_colors(patches):
         )
     directions, _ = principal_components(rows, 3)
     values = (rows - rows.mean(axis=0)) @ directions.T
-    low, high = np.percentile(values, _PERCENTILES, axis=0)
+    # The lightest and darkest hundredths of a picture would make all else grey.
+    low, high = np.percentile(values, (1, 99), axis=0)
     values = (values - low) / np.maximum(high - low, np.finfo("float32").tiny)
     return values.clip(0, 1).reshape(*np.shape(patches)[:3], 3).astype("float32")

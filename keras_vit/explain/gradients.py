@@ -65,12 +65,10 @@ def gradient_attention(model, images, classes=None):
     run(model, images[:1], lambda layer, part, weights: shapes.append(weights.shape))
     num_tokens = shapes[0][-1]
     relevances = np.empty((len(images), num_tokens, num_tokens), "float32")
+    places = [np.zeros((1, *shape[2:]), "float32") for shape in shapes]
     for index, number in enumerate(classes):
-        image = images[index : index + 1]
-        matrices = gradients(
-            functools.partial(_output, model, image, number),
-            [np.zeros((1, *shape[2:]), "float32") for shape in shapes],
-        )
+        output = functools.partial(_output, model, images[index : index + 1], number)
+        matrices = gradients(output, places)
         relevance = np.eye(num_tokens)
         for matrix in matrices:
             relevance += matrix[0] @ relevance

@@ -62,6 +62,9 @@ def run(model, images, attention=None, tokens=None):
     with each block's output (images, tokens, hidden_size). The images are divided so
     that the attention weights of a layer are at most 64 MB, or one image's.
     """
+    without_gradients = contextlib.nullcontext
+    if keras.backend.backend() == "torch":
+        from torch import no_grad as without_gradients
     count = num_layers(model)
     heads = max(block.num_heads for block in layers_of(model, TransformerBlock))
     grid = grid_size(model, images.shape[1:3])
@@ -88,7 +91,7 @@ def run(model, images, attention=None, tokens=None):
     for start in range(0, len(images), at_once):
         part = slice(start, min(start + at_once, len(images)))
         watcher = Watcher(numbered(attention, part), numbered(tokens, part))
-        with running(watcher=watcher), _without_gradients():
+        with running(watcher=watcher), without_gradients():
             model(images[part], training=False)
 
 
@@ -113,11 +116,3 @@ def gradients(function, tensors):
         tensors = [tensor.requires_grad_() for tensor in tensors]
         found = torch.autograd.grad(function(tensors), tensors)
     return [np.array(ops.convert_to_numpy(gradient)) for gradient in found]
-
-
-def _without_gradients():
-    if keras.backend.backend() == "torch":
-        import torch
-
-        return torch.no_grad()
-    return contextlib.nullcontext()

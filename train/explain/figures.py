@@ -118,9 +118,8 @@ class PhotoInspection:
 
     @functools.cached_property
     def rollout(self):
-        return self.patch_map(
-            explain.attention_rollout(self.model, self.photo.image)[0]
-        )
+        found = explain.attention_rollout(self.model, self.photo.image)
+        return self.patch_map(found[0])
 
     @functools.cached_property
     def maps(self):
@@ -164,12 +163,10 @@ def attention(inspected):
     """
     maps = np.stack([one.rollout for one in inspected])
     photos = [one.photo for one in inspected]
-    figure = plots.draw_attention(
-        [photo.picture for photo in photos],
-        maps,
-        [_short(one.caption) for one in inspected],
-        _title(inspected[0], "attention rollout"),
-    )
+    pictures = [photo.picture for photo in photos]
+    captions = [_short(one.caption) for one in inspected]
+    title = _title(inspected[0], "attention rollout")
+    figure = plots.draw_attention(pictures, maps, captions, title)
     names = [photo.name for photo in photos]
     return figure, {"maps": maps, "photos": names, "unit": _SHARE}
 

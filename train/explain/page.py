@@ -8,10 +8,6 @@ import numpy as np
 
 from train.explain.figures import KINDS, available
 
-_TEMPLATE, _STYLE, _SCRIPT = (f"explanation.{end}" for end in ("html", "css", "js"))
-# Of the pictures, at which text stays sharp.
-_QUALITY = 88
-
 
 def render(results, of_photos, photos, of_model):
     """Returns the report as HTML.
@@ -33,14 +29,14 @@ def render(results, of_photos, photos, of_model):
     style, script = (
         # Part of the package, and not to be escaped.
         environment.filters["safe"](loader.get_source(environment, name)[0])
-        for name in (_STYLE, _SCRIPT)
+        for name in ("explanation.css", "explanation.js")
     )
     # The titles of the missing figures of photos by the reason.
     missing = {}
     for name, reason in results["missing"].items():
         if KINDS[name].of != "model":
             missing.setdefault(reason, []).append(KINDS[name].title)
-    return environment.get_template(_TEMPLATE).render(
+    return environment.get_template("explanation.html").render(
         policy=_policy(script),
         style=style,
         script=script,
@@ -91,5 +87,6 @@ def _viewer(maps):
 
 def _uri(picture):
     buffer = io.BytesIO()
-    picture.convert("RGB").save(buffer, "webp", quality=_QUALITY)
+    # At this quality text stays sharp.
+    picture.convert("RGB").save(buffer, "webp", quality=88)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

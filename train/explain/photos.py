@@ -18,8 +18,6 @@ from zoo.text import printable
 
 # Of a photo in the report, in pixels.
 LONGER_SIDE = 640
-# Characters of a photo's name in the names of its figures.
-_STEM = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Photo:
     def file_name(self):
         """What the names of its figures begin with."""
         stem = re.sub(r"[^\w.+-]+", "-", pathlib.PurePath(self.name).stem)
-        return f"{self.number:02}-{stem[:_STEM].strip('-')}"
+        return f"{self.number:02}-{stem[:60].strip('-')}"
 
 
 class Photos:
@@ -137,9 +135,7 @@ def _split(paths):
 
 
 def _images_in(folder, without, ignored):
-    left_out = None
-    if without is not None:
-        left_out = pathlib.Path(without).expanduser().resolve()
+    left_out = without and pathlib.Path(without).expanduser().resolve()
     endings = image_endings()
     files, others = [], []
     for path in sorted(folder.rglob("*")):

@@ -10,7 +10,6 @@ from train.common.errors import RunError
 from train.inference.class_matching import find_class, imagenet_names
 from train.inference.heads import has_head
 
-_TOP = 5
 _PROBABILITIES = ("softmax", "sigmoid")
 
 
@@ -45,7 +44,7 @@ class Classes:
                 "The model's outputs are not finite: take an earlier checkpoint."
             )
         return probabilities, keras_vit.decode_predictions(
-            probabilities, top=_TOP, class_names=self.names
+            probabilities, top=5, class_names=self.names
         )
 
 

@@ -29,16 +29,8 @@ COLOURS = LEVELS**3
 _SLACK = 1e-3
 # Settings of classification alone, which keep their defaults here.
 _OF_CLASSIFICATION = (
-    "frozen",
-    "lora_rank",
-    "layer_decay",
-    "loss",
-    "label_smoothing",
-    "class_weights",
-    "head_bias",
-    "pre_logits",
-    "mixup",
-    "cutmix",
+    "frozen lora_rank layer_decay loss label_smoothing class_weights head_bias "
+    "pre_logits mixup cutmix"
 )
 
 
@@ -147,10 +139,6 @@ def build(recipe):
             f"{vit.name}, with no other patch to predict its colour from: raise "
             "--image_size."
         )
-    return _masked(vit, corruption), vit, corruption
-
-
-def _masked(vit, corruption):
     places = keras.Input((corruption.count,), dtype="int32", name="places")
     sources = keras.Input((corruption.patches,), dtype="int32", name="sources")
     patches = vit.get_layer("embedding").output
@@ -162,7 +150,7 @@ def _masked(vit, corruption):
         COLOURS, kernel_initializer="zeros", dtype="float32", name="colours"
     )(states)
     inputs = {"images": vit.input, "places": places, "sources": sources}
-    return keras.Model(inputs, logits, name=f"masked_{vit.name}")
+    return keras.Model(inputs, logits, name=f"masked_{vit.name}"), vit, corruption
 
 
 def colour_loss(logits, colours):
@@ -189,7 +177,7 @@ def _check(recipe):
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
     fields = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    for name in _OF_CLASSIFICATION:
+    for name in _OF_CLASSIFICATION.split():
         if getattr(recipe, name) != fields[name]:
             raise RunError(
                 f"Masked patch prediction has no {name}: leave --{name} out."

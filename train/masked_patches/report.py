@@ -103,12 +103,9 @@ def write_picture(path, inputs, guesses, colours, grid_size):
     table = {"image": images, "corrupted, [mask] in gray": corrupted}
     for name, classes in (("predicted", guesses), ("mean colours", colours)):
         means = patches.mean(axis=(2, 3))
-        np.put_along_axis(means, places[..., None], _middles(classes), axis=1)
+        levels = np.stack(np.unravel_index(classes, (LEVELS,) * 3), axis=-1)
+        # The colours in the middle of the levels, in [-1, 1].
+        middles = (2 * levels + 1) / LEVELS - 1
+        np.put_along_axis(means, places[..., None], middles, axis=1)
         table[name] = joined(np.broadcast_to(means[:, :, None, None], patches.shape))
     write_image_table(path, table)
-
-
-def _middles(classes):
-    """Returns the colours in the middle of the levels, in [-1, 1]."""
-    levels = np.stack(np.unravel_index(classes, (LEVELS,) * 3), axis=-1)
-    return (2 * levels + 1) / LEVELS - 1

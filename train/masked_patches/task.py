@@ -12,8 +12,6 @@ from train.masked_patches.report import write_picture, write_report
 from train.run.task import Task, speed, written_settings
 from train.run.training import training_settings
 
-_PICTURES = 6
-
 
 class MaskedPatches(Task):
     """Predicts the mean colours of masked patches, without labels.
@@ -54,7 +52,7 @@ class MaskedPatches(Task):
         keras_vit.save_released_weights(self.network, directory.weights)
         _, inputs, colours = pipeline.samples(
             self.source.test,
-            _PICTURES,
+            6,
             image_size=self.network.input_shape[1:3],
             finish=self.finish,
         )
@@ -106,11 +104,8 @@ class MaskedPatches(Task):
             results=results,
             history=log,
         )
-        return {
-            **results,
-            "report": str(directory.report),
-            "weights": str(directory.weights),
-        }
+        paths = {"report": str(directory.report), "weights": str(directory.weights)}
+        return results | paths
 
     @staticmethod
     def summary(results):

@@ -12,9 +12,8 @@ from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
-# Fields that do not decide the result say so in their metadata, and nowhere else.
-# Those of the first kind change only what is written on the way; those of the second
-# change random numbers and rounding, which a published number does not depend on.
+# Metadata of fields that do not decide the result: they change only what is written on
+# the way, or random numbers and rounding, on which no published number depends.
 _OUTPUT = {"changes": "output"}
 _NOISE = {"changes": "noise"}
 # What float32 can hold.
@@ -300,14 +299,11 @@ class Recipe(Augmentation):
         config = VARIANTS.get(self.model, self.model)
         image_size = 64
         if isinstance(config, ViTConfig):
-            config = dataclasses.replace(
-                config, hidden_size=32, num_layers=2, num_heads=2, mlp_dim=64
-            )
+            tiny = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}
             if config.is_hybrid:
-                stages = tuple(1 for _ in config.resnet_stages)
-                config = dataclasses.replace(
-                    config, resnet_stages=stages, resnet_width=32
-                )
+                tiny["resnet_stages"] = tuple(1 for _ in config.resnet_stages)
+                tiny["resnet_width"] = 32
+            config = dataclasses.replace(config, **tiny)
             height, width = (2 * stride for stride in config.stride)
             image_size = height if height == width else (height, width)
         return dataclasses.replace(

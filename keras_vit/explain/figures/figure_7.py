@@ -1,6 +1,5 @@
 """Figure 7 of the paper: filters, position embeddings, attention distance."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -48,8 +47,7 @@ def draw_filters(filters, title):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: components have another shape or number of channels, or there are
-            not as many shares.
+        ValueError: filters are not as described.
 
     Source:
         Figure 7 (left) of https://arxiv.org/abs/2010.11929.
@@ -118,9 +116,7 @@ def draw_position_similarity(similarity, title):
 
     Example:
 
-    >>> embedding = np.random.normal(size=(7, 7, 768))
-    >>> embedding /= np.linalg.norm(embedding, axis=-1, keepdims=True)
-    >>> similarity = np.einsum("ijc,klc->ijkl", embedding, embedding)
+    >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
     >>> figure = draw_position_similarity(similarity, "ViT-L/32")
     """
     return _alone(_similarity(similarity), title)
@@ -166,8 +162,7 @@ def draw_attention_distance(distance, title, image_size=None):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: `distance` is of another shape, negative or not finite, or
-            `image_size` is not a size.
+        ValueError: an argument is not as described, or `distance` negative.
 
     Source:
         Figure 7 (right) and Appendix D.7 of https://arxiv.org/abs/2010.11929.
@@ -203,55 +198,54 @@ def _distance(distance):
             f"distance must not be negative, got {distance.min():g}: pass what "
             "attention_distance returns, in pixels."
         )
-    show = functools.partial(_show_distance, distance=distance)
-    return show, (5.6, 4.4), "Mean attention distance"
-
-
-def _show_distance(figure, distance):
     layers, images, heads = distance.shape
     means, spread = distance.mean(axis=1), distance.std(axis=1)
-    axes = figure.subplots()
-    styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
-    dots = [
-        axes.errorbar(
-            np.arange(1, layers + 1),
-            mean,
-            deviation if images > 1 else None,
-            color=(color, 0.85),
-            ecolor=(color, 0.25),
-            elinewidth=1,
-            linestyle="",
-            marker=marker,
-            markersize=4.5,
-            markeredgewidth=0,
+
+    def show(figure):
+        axes = figure.subplots()
+        styles = itertools.cycle(itertools.product(HEAD_MARKERS, HEAD_COLORS))
+        dots = [
+            axes.errorbar(
+                np.arange(1, layers + 1),
+                mean,
+                deviation if images > 1 else None,
+                color=(color, 0.85),
+                ecolor=(color, 0.25),
+                elinewidth=1,
+                linestyle="",
+                marker=marker,
+                markersize=4.5,
+                markeredgewidth=0,
+            )
+            for mean, deviation, (marker, color) in zip(
+                means.T, spread.T, styles, strict=False
+            )
+        ][:HEADS_NAMED]
+        names = [f"Head {number}" for number in range(1, len(dots) + 1)]
+        names += ["…"] * (heads > HEADS_NAMED)
+        names += [f"± 1 SD of\n{images} images"] * (images > 1)
+        # What is there in words alone has no symbol.
+        nothing = axes.plot([], [], linestyle="") * (len(names) - len(dots))
+        axes.legend(
+            [*dots, *nothing],
+            names,
+            loc="upper left",
+            bbox_to_anchor=(1, 1),
+            fontsize=SMALL,
+            frameon=False,
+            handletextpad=0.2,
         )
-        for mean, deviation, (marker, color) in zip(
-            means.T, spread.T, styles, strict=False
+        axes.set(
+            xlabel="Network depth (layer)",
+            ylabel="Mean attention distance (pixels)",
+            xlim=(0.5, layers + 0.5),
+            ylim=(0, 1.1 * max((means + spread).max(), 1)),
         )
-    ][:HEADS_NAMED]
-    names = [f"Head {number}" for number in range(1, len(dots) + 1)]
-    names += ["…"] * (heads > HEADS_NAMED)
-    names += [f"± 1 SD of\n{images} images"] * (images > 1)
-    # What is there in words alone has no symbol.
-    nothing = axes.plot([], [], linestyle="") * (len(names) - len(dots))
-    axes.legend(
-        [*dots, *nothing],
-        names,
-        loc="upper left",
-        bbox_to_anchor=(1, 1),
-        fontsize=SMALL,
-        frameon=False,
-        handletextpad=0.2,
-    )
-    axes.set(
-        xlabel="Network depth (layer)",
-        ylabel="Mean attention distance (pixels)",
-        xlim=(0.5, layers + 0.5),
-        ylim=(0, 1.1 * max((means + spread).max(), 1)),
-    )
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.tick_params(labelsize=SMALL)
-    axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.tick_params(labelsize=SMALL)
+        axes.spines[["top", "right"]].set_visible(False)
+
+    return show, (5.6, 4.4), "Mean attention distance"
 
 
 def _uniform_distance(height, width):

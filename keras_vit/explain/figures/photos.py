@@ -42,8 +42,7 @@ def draw_attention(images, maps, titles, title):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: there are no images, not as many maps or titles, or one of another
-            shape; or maps hold a negative number, NaN or infinity.
+        ValueError: an argument is of another shape, number or range.
 
     Source:
         Figure 6 and Appendix D.7 of https://arxiv.org/abs/2010.11929.
@@ -53,7 +52,6 @@ def draw_attention(images, maps, titles, title):
     >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
     >>> maps = np.random.random((2, 4, 4))
     >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
-    >>> figure.savefig("attention.pdf")
     """
     check_count(len(images), maps, "maps", "images")
     photos, pictures = [as_photo(image) for image in images], []
@@ -77,8 +75,7 @@ def draw_features(images, colors, titles, title):
         matplotlib.figure.Figure.
 
     Raises:
-        ValueError: there are no images, not as many colours or titles, or one of
-            another shape or range.
+        ValueError: an argument is of another shape, number or range.
 
     Source:
         Figure 1 of https://arxiv.org/abs/2304.07193 shows patch features so.

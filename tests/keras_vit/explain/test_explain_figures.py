@@ -352,6 +352,15 @@ def test_overlay_has_the_maps_own_numbers():
     assert bar.get_ylim() == pytest.approx((0, grid.max()))
 
 
+def test_the_photo_below_a_map_is_as_grey_as_pillow_makes_it():
+    photo = image()
+    figure = figures.draw_overlay(photo, np.ones((3, 5)), TITLE, "Relevance")
+    grey = drawn(figure.axes[1])[0][..., 0]
+    expected = np.asarray(Image.fromarray(photo).convert("L"))
+    # Pillow rounds to whole levels.
+    np.testing.assert_allclose(255 * grey, expected, atol=0.51)
+
+
 def test_zeros_are_drawn_as_nothing():
     nothing = np.zeros((3, 3))
     figure = figures.draw_overlay(image(), nothing, TITLE, "Relevance")

@@ -1,5 +1,6 @@
 import dataclasses
 import itertools
+import weakref
 
 import keras
 import numpy as np
@@ -9,8 +10,9 @@ from keras import ops
 
 import keras_vit
 from keras_vit import explain
+from keras_vit.explain.attention import by_layer
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import patch_stride, pooling_of
+from keras_vit.structure import num_layers, patch_stride, pooling_of
 from train import baselines
 
 GOLDENS = (
@@ -395,6 +397,26 @@ def test_many_images_go_in_parts(monkeypatch):
     monkeypatch.setattr("keras_vit.explain.running._NUMBERS_AT_ONCE", 2 * 3 * 25**2)
     for see, expected in zip(seen, whole, strict=True):
         np.testing.assert_allclose(see(model, images), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_of_each_layer_only_what_is_asked_for_is_kept():
+    model = small_models.shared()
+    images = images_of(model)
+    matrices = []
+
+    def reduction(weights):
+        assert weights.shape == (2, 3, 25, 25)
+        # Those of the layers before are gone.
+        assert [matrix() for matrix in matrices] == [None] * len(matrices)
+        matrices.append(weakref.ref(weights))
+        return weights[:, :, 0, 0]
+
+    kept = by_layer(model, images, reduction)
+    assert len(matrices) == len(kept) == num_layers(model) > 1
+    assert [matrix() for matrix in matrices] == [None] * len(matrices)
+    assert kept.base is None
+    expected = explain.attention_maps(model, images)[..., 0, 0]
+    np.testing.assert_array_equal(kept, expected)
 
 
 def test_pictures_of_the_pooled_state():

@@ -38,10 +38,7 @@ class MaskingRecipe(recipes.Recipe):
 
 
 def names():
-    """Returns the names of the recipes for masked patch prediction.
-
-    See `train.recipes.names`.
-    """
+    """Returns the names of the recipes, as `train.recipes.names`."""
     return recipes.names(__name__)
 
 

@@ -6,10 +6,7 @@ __all__ = ["for_dataset", "names"]
 
 
 def names():
-    """Returns the names of the recipes for training from scratch.
-
-    See `train.recipes.names`.
-    """
+    """Returns the names of the recipes, as `train.recipes.names`."""
     return recipes.names(__name__)
 
 
