@@ -45,10 +45,8 @@ def values(names):
 
 def need_packages(name, needed):
     """Exits if a package that a command needs, named as imported, is not installed."""
-    try:
+    with exit_on_errors("nothing was done"):
         packages.need(typed(name), needed)
-    except RunError as error:
-        sys.exit(f"error: {error}")
 
 
 def need_tensorflow(what, hint=""):

@@ -7,7 +7,6 @@ DIVERGED = (
     "lower --learning_rate, raise --warmup_steps or use --precision=float32. The "
     "checkpoints before it are kept."
 )
-_LONGEST = 300
 
 
 class RunError(PrintableError):
@@ -28,4 +27,4 @@ class Preempted(Stopped):
 def first_line(reason):
     """Returns the first line of another library's error or message, printable."""
     line = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
-    return printable(line, _LONGEST)
+    return printable(line, 300)

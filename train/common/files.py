@@ -16,18 +16,25 @@ from train.common.errors import RunError
 _ABANDONED_SECONDS = 24 * 60 * 60
 # In the hidden folder that a process writes.
 _LOCK = "lock"
+_MEND = "Free space or mend the permissions"
 
 
 def make_folder(path, flag="--run_dir"):
     """Makes a folder that a flag names, and those above it, and returns its path."""
     path = pathlib.Path(path).expanduser()
-    try:
+    with _explained(f"make the folder {path}", f"Pass another {flag}"):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"Cannot make the folder {path}: {error.strerror}. Pass another {flag}."
-        ) from error
     return path
+
+
+@contextlib.contextmanager
+def _explained(task, remedy):
+    """Turns errors of the disk into a `RunError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise RunError(f"Cannot {task}: {reason}. {remedy}.") from error
 
 
 @contextlib.contextmanager
@@ -38,13 +45,14 @@ def whole_file(path):
     file a day later.
     """
     path = pathlib.Path(path).expanduser()
-    temporary = None
-    try:
+    explained = _explained(f"write {path}", f"{_MEND}, or pass another --run_dir")
+    with contextlib.ExitStack() as stack, explained:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.stem}-", suffix=f".tmp{path.suffix}", dir=path.parent
         )
         os.close(handle)
         temporary = pathlib.Path(name)
+        stack.callback(temporary.unlink, missing_ok=True)
         _remove_abandoned(path, temporary.stat().st_mtime)
         yield temporary
         _to_disk(temporary)
@@ -53,14 +61,6 @@ def whole_file(path):
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         os.replace(temporary, path)
-    except OSError as error:
-        raise RunError(
-            f"Cannot write {path}: {error.strerror or error}. Free space or mend the "
-            "permissions, or pass another --run_dir."
-        ) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def write_text(path, text):
@@ -114,38 +114,33 @@ def whole_folder(path):
     puts that back, and removes the hidden one.
     """
     path = pathlib.Path(path).expanduser().resolve()
-    with contextlib.ExitStack() as stack:
+    remedy = f"{_MEND}, or choose another folder"
+    explained = _explained(f"write the folder {path}", remedy)
+    with contextlib.ExitStack() as stack, explained:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _tidy_beside(path)
+        folder = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        beside = pathlib.Path(folder)
+        # Some disks have no locks: there, what a kill leaves stays.
+        with contextlib.suppress(OSError, NotImplementedError):
+            lock = filelock.FileLock(beside / _LOCK)
+            lock.acquire(timeout=0)
+            stack.callback(lock.release)
+        new, old = beside / "new", beside / "old"
+        new.mkdir()
+        yield new
+        for name in file_names(new):
+            _to_disk(new / name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _tidy_beside(path)
-            beside = pathlib.Path(
-                tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
-            )
-            stack.callback(shutil.rmtree, beside, ignore_errors=True)
-            # Some disks have no locks: there, what a kill leaves stays.
-            with contextlib.suppress(OSError, NotImplementedError):
-                lock = filelock.FileLock(beside / _LOCK)
-                lock.acquire(timeout=0)
-                stack.callback(lock.release)
-            new, old = beside / "new", beside / "old"
-            new.mkdir()
-            yield new
-            for name in file_names(new):
-                _to_disk(new / name)
-            try:
-                # Only an empty folder can be replaced in one step.
-                if path.exists():
-                    path.rename(old)
-                new.rename(path)
-            except BaseException:
-                if old.exists() and not path.exists():
-                    old.rename(path)
-                raise
-        except OSError as error:
-            raise RunError(
-                f"Cannot write the folder {path}: {error.strerror or error}. Free "
-                "space or mend the permissions, or choose another folder."
-            ) from error
+            # Only an empty folder can be replaced in one step.
+            if path.exists():
+                path.rename(old)
+            new.rename(path)
+        except BaseException:
+            if old.exists() and not path.exists():
+                old.rename(path)
+            raise
 
 
 def _tidy_beside(path):

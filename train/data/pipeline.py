@@ -25,6 +25,7 @@ NO_LABEL = -1
 # Folded into seeds, so that batches and `finish` have random numbers of their own.
 _BATCH_SEED = 0x6D6978
 _FINISH_SEED = 0x66696E
+_UNCHANGED = Augmentation()
 
 # From an image in [-1, 1], its label and a seed, integers `(2,)`, to an element of
 # batches, `(inputs, labels)`.
@@ -53,17 +54,9 @@ class Share:
         if self.hosts == 1:
             return numbered
         size = batch_size // self.hosts
-        start = self.host * size
-
-        def is_here(number, *_):
-            place = number % batch_size
-            return (place >= start) & (place < start + size)
-
-        return numbered.filter(is_here)
-
-
-_WHOLE = Share()
-_UNCHANGED = Augmentation()
+        return numbered.filter(
+            lambda number, *_: number % batch_size // size == self.host
+        )
 
 
 def training_batches(
@@ -78,14 +71,13 @@ def training_batches(
     augmentation: Augmentation = _UNCHANGED,
     classes: int | None = None,
     finish: Finish | None = None,
-    share: Share = _WHOLE,
+    share: Share = Share(),
 ) -> tf.data.Dataset:
     """Shuffles, crops, flips and augments examples forever, resumable at any step.
 
-    Every epoch has every example once, in an order of its own. Order, crops and
-    augmentation are functions of the seed and the example's number alone: batches from
-    `start_step` on are those that a run from the beginning has there. docs/data.md has
-    how the examples of each kind of data are shuffled.
+    Every epoch has every example once, in an order of its own (docs/data.md). Order,
+    crops and augmentation are functions of the seed and the example's number alone:
+    batches from `start_step` on are those that a run from the beginning has there.
 
     Args:
         split: The examples.
@@ -98,8 +90,7 @@ def training_batches(
         augmentation: What follows the crop and the flip.
         classes: How many there are; only mixed labels need it.
         finish: Makes an element of batches, `(inputs, labels)`, of an image in [-1, 1],
-            its label and integers `(2,)` of which the element may be a random function;
-            by default of the first two.
+            its label and integers `(2,)`, its seed; by default of the first two.
         share: What this host prepares of every batch.
 
     Returns:
@@ -108,7 +99,7 @@ def training_batches(
         with several devices the parts of one after the other.
 
     Raises:
-        ValueError: for an unknown crop, a batch size below 1 or a negative step.
+        ValueError: an argument is not as described.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
     """
@@ -143,9 +134,8 @@ def training_batches(
         if split.arrays is not None:
             example = [tf.gather(values, example) for values in arrays]
         record, label = example
-        crop_seed, image_seed = tf.unstack(
-            tf.random.split(tf.stack([seed, index]), num=2)
-        )
+        seeds = tf.random.split(tf.stack([seed, index]), num=2)
+        crop_seed, image_seed = tf.unstack(seeds)
         decode = functools.partial(split.decode, record)
         image = preprocessing.TRAIN_CROPS[crop](decode, image_size, crop_seed)
         if flip:
@@ -183,26 +173,23 @@ def _shuffled(split):
 
     It has the examples, or their places where they are in memory.
     """
-    if split.arrays is not None:
-        records = tf.data.Dataset.range(split.num_examples)
-    else:
-        records = split.records()
+    count = split.num_examples
+    is_in_memory = split.arrays is not None
+    records = tf.data.Dataset.range(count) if is_in_memory else split.records()
 
     def through_buffer(records, seed, done):
         # shuffle() mixes the global seed in: fix it, in this function's graph alone.
         tf.random.set_seed(1)
-        buffer = min(split.num_examples, SHUFFLE_BUFFER)
-        return records.shuffle(buffer, seed=seed, reshuffle_each_iteration=False).skip(
-            done
-        )
+        settings = {"seed": seed, "reshuffle_each_iteration": False}
+        return records.shuffle(min(count, SHUFFLE_BUFFER), **settings).skip(done)
 
-    if split.num_examples <= SHUFFLE_BUFFER:
+    if count <= SHUFFLE_BUFFER:
         # The shuffle buffer holds them all in any case.
         return functools.partial(through_buffer, records.cache())
-    if split.arrays is not None:
+    if is_in_memory:
         # The buffer would take 30 times the memory.
         return lambda seed, done: tf.data.Dataset.from_tensor_slices(
-            _permutation(split.num_examples, seed)[done:]
+            _permutation(count, seed)[done:]
         )
     if split.ranges is None:
         return functools.partial(through_buffer, records)
@@ -234,7 +221,7 @@ def evaluation_batches(
     image_size: tuple[int, int],
     batch_size: int,
     finish: Finish | None = None,
-    share: Share = _WHOLE,
+    share: Share = Share(),
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
@@ -260,50 +247,37 @@ def evaluation_batches(
 
     records = split.records()
     if share.devices > 1:
-        missing = -split.num_examples % batch_size
-        filling = (
-            records.take(1).repeat(missing).map(lambda record, _: (record, NO_LABEL))
-        )
+        filling = records.take(1).repeat(-split.num_examples % batch_size)
+        filling = filling.map(lambda record, _: (record, NO_LABEL))
         records = records.map(lambda record, label: (record, tf.cast(label, tf.int32)))
         records = records.concatenate(filling)
-    batches = (
-        share.of(records.enumerate(), batch_size)
-        .map(prepare, num_parallel_calls=_IN_FLIGHT, deterministic=True)
-        .batch(batch_size // share.devices)
-        .prefetch(_BATCHES_READY)
+    examples = share.of(records.enumerate(), batch_size).map(
+        prepare, num_parallel_calls=_IN_FLIGHT, deterministic=True
     )
-    return batches.with_options(tf_options())
+    batches = examples.batch(batch_size // share.devices)
+    return batches.prefetch(_BATCHES_READY).with_options(tf_options())
 
 
-def samples(
-    split: Split, count: int, *, image_size: tuple[int, int], **settings
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Prepares a few examples for pictures, as for evaluation.
+def samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
+    """Prepares at most `count` examples for pictures, as for evaluation.
 
-    They are evenly spaced, for a split often has its classes in order; at most `count`.
-    The other arguments are those of `evaluation_batches`.
+    They are evenly spaced, for a split often has its classes in order. The other
+    arguments are those of `evaluation_batches`.
 
     Returns:
         Their places in the split, images and labels.
     """
     places = spread(split.num_examples, count)
-    [(images, labels)] = evaluation_batches(
-        pick(split, places),
-        image_size=image_size,
-        batch_size=len(places),
-        **settings,
-    ).as_numpy_iterator()
-    return places, images, labels
+    chosen = pick(split, places)
+    batches = evaluation_batches(chosen, batch_size=len(places), **settings)
+    return places, *next(batches.as_numpy_iterator())
 
 
-def training_samples(
-    split: Split, count: int, **settings
-) -> tuple[np.ndarray, np.ndarray]:
-    """Prepares what a run sees first, for a picture of crops and augmentation.
+def training_samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
+    """Prepares at most `count` examples that a run sees first, for a picture.
 
-    These are the very images that `training_batches` begins with. Mixed images alone
-    may have other partners, as the batch to choose them from is smaller. At most
-    `count` are taken; the other arguments are those of `training_batches`.
+    They are those that `training_batches` of the same other arguments begins with.
+    Mixed images alone may have other partners, as the batch is smaller.
 
     Returns:
         Images and labels, as a batch of `training_batches` has them.
@@ -314,10 +288,7 @@ def training_samples(
 
 
 def explained(batches: tf.data.Dataset, split: Split):
-    """Yields batches of a split; if reading them fails, a `DataError` names the images.
-
-    After a failure all of the split is decoded.
-    """
+    """Yields batches of a split; a `DataError` names the images that cannot be read."""
     try:
         yield from batches
     except (
@@ -326,10 +297,7 @@ def explained(batches: tf.data.Dataset, split: Split):
         tf.errors.PermissionDeniedError,
         tf.errors.DataLossError,
     ) as error:
-        try:
-            check_readable(split)
-        except DataError as explanation:
-            raise explanation from error
+        check_readable(split)
         raise DataError(
             f"reading {split.name} failed although every image decodes: {error}"
         ) from error

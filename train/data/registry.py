@@ -52,10 +52,6 @@ def _is_folder(dataset):
     return Path(dataset).expanduser().is_dir()
 
 
-def _is_csv(dataset):
-    return dataset.lower().endswith(".csv") and not _is_folder(dataset)
-
-
 def _is_tfrecord(dataset):
     if _is_folder(dataset):
         folder = Path(dataset).expanduser()
@@ -82,7 +78,7 @@ SOURCES = (
     SourceKind(
         "csv",
         "a CSV file path,label,split",
-        _is_csv,
+        lambda dataset: dataset.lower().endswith(".csv") and not _is_folder(dataset),
         "csv_source:load_csv",
         is_own=True,
     ),
@@ -156,9 +152,8 @@ class Augmentation:
     """What training images go through after the crop and the flip.
 
     Every field is an augmentation. Its metadata has the help of its flag (`usage`),
-    its name in reports (`title`), whether it changes single images or mixes the whole
-    batch (`unit`), which values it takes (`limits`) and the packages that it needs.
-    `train.recipes.Recipe` inherits the fields, flags and checks read them.
+    its name in reports (`title`), whether it changes an image or mixes a batch
+    (`unit`), which values it takes (`limits`) and the packages that it needs.
 
     Args:
         rand_augment: `(layers, magnitude)`, None for none.

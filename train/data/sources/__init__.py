@@ -31,12 +31,10 @@ def load(
         data_dir: Where TFDS keeps its data; None for its default.
         validation_fraction: The part of the training set to hold out; the papers take
             0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet. Data with a
-            validation part of their own (folder, CSV, TFRecord, VTAB) use that one
-            for any fraction but 0.
+            validation part of their own use that one for any fraction but 0.
         skip_corrupt: Decode all images first, and leave out those that are missing or
             cannot be decoded; otherwise they end the run once they are needed.
-        log: Called with a line that counts and names the files of a folder that are
-            not used, and one for images left out, if there are any.
+        log: Called with a line that names what is not used, or left out, if any is.
 
     Returns:
         The source; its `validation` is None exactly when the fraction is 0.

@@ -7,15 +7,7 @@ import tensorflow as tf
 
 from train.common.progress import progress_bar
 from train.data.registry import PARTS
-from train.data.sources.splits import (
-    CORES,
-    DataError,
-    Source,
-    Split,
-    named,
-    pick,
-    tf_options,
-)
+from train.data.sources.splits import CORES, DataError, Split, named, pick, tf_options
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000
@@ -24,11 +16,8 @@ _SHOWN_IMAGES = 5_000
 def find_corrupt(split: Split) -> list[str]:
     """Names every record that cannot be read and decoded, by decoding them all.
 
-    Args:
-        split: The split to go through.
-
     Returns:
-        One description per bad record: a file path, or the example's number.
+        One description per bad record of the split: a file path, or its number.
 
     Raises:
         DataError: when the files that hold the records are damaged.
@@ -36,7 +25,7 @@ def find_corrupt(split: Split) -> list[str]:
     return [name for _, name in _corrupt(split)]
 
 
-def without_corrupt(source: Source) -> Source:
+def without_corrupt(source):
     """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
     parts = {}
     skipped = []
@@ -59,40 +48,35 @@ def without_corrupt(source: Source) -> Source:
 def check_readable(*splits: Split | None) -> None:
     """Raises a `DataError` that names all images of splits that cannot be decoded."""
     splits = [split for split in splits if split is not None]
-    corrupt = [name for split in splits for name in find_corrupt(split)]
-    if corrupt:
+    if corrupt := [name for split in splits for name in find_corrupt(split)]:
         total = sum(split.num_examples for split in splits)
         raise DataError(
             f"{len(corrupt)} of the {total} images of "
             f"{' and '.join(split.name for split in splits)} cannot be decoded: "
             f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or "
-            "give the command again with --skip_corrupt, which decodes all images "
-            "first"
+            "give the command again with --skip_corrupt, which decodes all images first"
         )
 
 
 def _corrupt(split):
     """Returns `(index, name)` of every record that cannot be decoded."""
-
-    def decode(index, example):
-        return index, tf.size(split.decode(example[0]))
-
-    good = (
+    decoded = (
         split.records()
         .enumerate()
-        .map(decode, num_parallel_calls=2 * CORES, deterministic=True)
-        .ignore_errors()
-        .batch(64)
-        .with_options(tf_options())
+        .map(
+            lambda index, example: (index, tf.size(split.decode(example[0]))),
+            num_parallel_calls=2 * CORES,
+            deterministic=True,
+        )
     )
+    good = decoded.ignore_errors().batch(64).with_options(tf_options())
     is_good = np.zeros(split.num_examples, bool)
-    bar = progress_bar(
+    with progress_bar(
         total=split.num_examples,
         unit="image",
         desc=f"checking {split.name}",
         disable=split.num_examples < _SHOWN_IMAGES,
-    )
-    with bar:
+    ) as bar:
         for indices, _ in good.as_numpy_iterator():
             is_good[indices] = True
             bar.update(len(indices))

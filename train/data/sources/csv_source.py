@@ -1,6 +1,7 @@
 """A user's own images as a CSV file of paths and labels."""
 
 import csv
+import itertools
 import os
 import re
 from pathlib import Path
@@ -31,19 +32,21 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """
     path = Path(dataset).expanduser()
     parts = _parts(path)
-    _check_duplicates(parts)
-    names = _class_names(parts)
-    if not skip_corrupt:
-        _check_files(path, parts)
-    numbers = {name: number for number, name in enumerate(names)}
-    splits = {
-        part: file_split(
-            f"{path} {part}",
-            [row.path for row in rows],
-            [numbers[row.label] for row in rows],
+    rows = list(itertools.chain.from_iterable(parts.values()))
+    _check_duplicates(rows)
+    names = _class_names(parts, rows)
+    needed = [] if skip_corrupt else [row.path for row in rows]
+    if missing := [image for image in needed if not os.path.isfile(image)]:
+        raise DataError(
+            f"{len(missing)} of the {len(rows)} images of {path} are not there: "
+            f"{named(missing)}; relative paths start at {path.parent.resolve()}; or "
+            "leave them out with --skip_corrupt"
         )
-        for part, rows in parts.items()
-    }
+    numbers = {name: number for number, name in enumerate(names)}
+    splits = {}
+    for part, own in parts.items():
+        paths, labels = [row.path for row in own], [numbers[row.label] for row in own]
+        splits[part] = file_split(f"{path} {part}", paths, labels)
     return divide(str(path), names, splits, validation_fraction, LAYOUT)
 
 
@@ -114,10 +117,10 @@ def _row(place, columns, values, folder):
     return _Row(place, path, row["label"], row.get("split"))
 
 
-def _check_duplicates(parts):
+def _check_duplicates(rows):
     first = {}
     again = []
-    for row in (row for rows in parts.values() for row in rows):
+    for row in rows:
         earlier = first.setdefault(row.path, row)
         if earlier is not row:
             again.append(f"{row.path} ({row.place}, first {earlier.place})")
@@ -128,9 +131,8 @@ def _check_duplicates(parts):
         )
 
 
-def _class_names(parts):
-    learnt = parts.get("train") or [row for rows in parts.values() for row in rows]
-    labels = {row.label for row in learnt}
+def _class_names(parts, rows):
+    labels = {row.label for row in parts.get("train") or rows}
     for part in PARTS[1:]:
         for row in parts.get(part, []):
             if row.label not in labels:
@@ -141,14 +143,3 @@ def _class_names(parts):
     # Otherwise 10 comes before 2.
     is_number = all(re.fullmatch(r"0|[1-9][0-9]*", label) for label in labels)
     return tuple(sorted(labels, key=int if is_number else str))
-
-
-def _check_files(path, parts):
-    paths = [row.path for rows in parts.values() for row in rows]
-    missing = [image for image in paths if not os.path.isfile(image)]
-    if missing:
-        raise DataError(
-            f"{len(missing)} of the {len(paths)} images of {path} are not there: "
-            f"{named(missing)}; relative paths start at {path.parent.resolve()}; or "
-            "leave them out with --skip_corrupt"
-        )

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.sources.splits import Source, in_memory
-from train.data.sources.subset import hold_out, validation_size
+from train.data.sources.subset import divide, hold_out
 
 _TEST_EXAMPLES = 360
 
@@ -28,12 +28,6 @@ def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         )
 
     train, test = hold_out(labels, _TEST_EXAMPLES)
-    count = validation_size(f"{dataset} train", len(train), validation_fraction)
-    kept, held = hold_out(labels[train], count)
-    return Source(
-        name=dataset,
-        class_names=tuple(map(str, digits.target_names)),
-        train=split("train", train[kept]),
-        validation=split("validation", train[held]) if count else None,
-        test=split("test", test),
-    )
+    parts = {"train": split("train", train), "test": split("test", test)}
+    names = map(str, digits.target_names)
+    return divide(dataset, names, parts, validation_fraction)

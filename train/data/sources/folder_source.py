@@ -19,11 +19,8 @@ _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 _PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
     f"expected one folder per class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
-    "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and "
-    "test/daisy/2.jpg"
+    "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and test/daisy/2.jpg"
 )
-# One of so many images of each class is for the test where no folder is.
-_TEST_SHARE = 5
 
 
 def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
@@ -41,16 +38,20 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     parts = _parts(folder)
     ignored = []
     if parts:
-        used = {path.name for path in parts.values()}
-        ignored += [path for path in entries(folder) if path.name not in used]
+        ignored += [path for path in entries(folder) if path not in parts.values()]
         files = {part: _list_images(path, ignored) for part, path in parts.items()}
         _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
     else:
         files = _held_out(folder, _list_images(folder, ignored))
         names = {"train": str(folder), "test": f"the test part of {folder}"}
-    splits = {part: file_split(names[part], *_flatten(files[part])) for part in files}
     classes = sorted(files["train"])
+    splits = {}
+    for part, of_class in files.items():
+        counts = [len(of_class[name]) for name in classes]
+        labels = np.repeat(np.arange(len(classes)), counts)
+        paths = [path for name in classes for path in of_class[name]]
+        splits[part] = file_split(names[part], paths, labels)
     ignored = ignored_names(folder, ignored)
     return divide(str(folder), classes, splits, validation_fraction, LAYOUT, ignored)
 
@@ -80,9 +81,9 @@ def image_endings():
 def heic_remedy(names):
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
-    if not is_heic or reads_heic():
-        return ""
-    return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
+    if is_heic and not reads_heic():
+        return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
+    return ""
 
 
 def _parts(folder):
@@ -109,17 +110,15 @@ def _parts(folder):
 def _check_classes(parts, files):
     for part in files.keys() - {"train"}:
         for one, other in (("train", part), (part, "train")):
-            missing = sorted(files[one].keys() - files[other].keys())
-            if missing:
+            if missing := sorted(files[one].keys() - files[other].keys()):
                 raise DataError(
-                    f"{parts[one]} has the class folders {missing} that "
-                    f"{parts[other]} lacks: add them there or remove them here; "
-                    f"{LAYOUT}"
+                    f"{parts[one]} has the class folders {missing} that {parts[other]} "
+                    f"lacks: add them there or remove them here; {LAYOUT}"
                 )
 
 
 def _held_out(folder, files):
-    """Divides the images of each class into train and test, always alike."""
+    """Holds out a fifth of the images of each class for the test, always alike."""
     parts = {"train": {}, "test": {}}
     for name, paths in files.items():
         if len(paths) == 1:
@@ -127,8 +126,7 @@ def _held_out(folder, files):
                 f"{folder / name} has one image, which cannot be both for training "
                 "and for the test: add some, or remove the folder"
             )
-        count = max(1, len(paths) // _TEST_SHARE)
-        kept, held = hold_out(np.zeros(len(paths)), count)
+        kept, held = hold_out(np.zeros(len(paths)), max(1, len(paths) // 5))
         parts["train"][name] = [paths[index] for index in kept]
         parts["test"][name] = [paths[index] for index in held]
     return parts
@@ -156,12 +154,6 @@ def _list_images(folder, ignored):
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")
     return files
-
-
-def _flatten(files):
-    names = sorted(files)
-    labels = np.repeat(np.arange(len(names)), [len(files[name]) for name in names])
-    return [path for name in names for path in files[name]], labels
 
 
 def file_split(name, paths, labels) -> Split:

@@ -36,11 +36,10 @@ class RecordFile(NamedTuple):
 
 
 class RecordRanges(NamedTuple):
-    """A split in `count` parts, each of which can be read by itself.
+    """A split in `count` parts; `read` turns the number of one into a data set.
 
-    `read` turns the number of one, an integer tensor, into a `tf.data.Dataset` of the
-    index of each of its examples in the split, and the example. It works in `flat_map`
-    and `interleave` only: elsewhere TensorFlow 2.21 ignores where to begin.
+    It has pairs of an index in the split and an example. It works in `flat_map` and
+    `interleave` only: elsewhere TensorFlow 2.21 ignores where to begin.
     """
 
     count: int
@@ -74,8 +73,7 @@ def find_offsets(path):
 def interleaved(counts, **order):
     """Returns the place of each record in `tf.data.Dataset.interleave` of files.
 
-    `counts` is how many records each file has; `order` has the `cycle_length` and the
-    `block_length`. Of [3, 2] read in turns the places are [0, 2, 4] and [1, 3].
+    Of `counts` [3, 2] read in turns the places are [0, 2, 4] and [1, 3].
     """
     ends = np.cumsum(counts, dtype=np.int64)
     records = tf.data.Dataset.from_tensor_slices((ends - counts, ends)).interleave(
@@ -143,10 +141,7 @@ def keep(ranges: RecordRanges, is_kept) -> RecordRanges:
         index_of = tf.constant(np.cumsum(is_kept) - 1)
 
     def read(number):
-        return (
-            ranges.read(number)
-            .filter(lambda index, _: tf.gather(kept, index))
-            .map(lambda index, example: (tf.gather(index_of, index), example))
-        )
+        found = ranges.read(number).filter(lambda index, _: tf.gather(kept, index))
+        return found.map(lambda index, example: (tf.gather(index_of, index), example))
 
     return RecordRanges(ranges.count, read)

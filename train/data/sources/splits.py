@@ -14,7 +14,6 @@ from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 
 CORES = os.cpu_count()
-_SHOWN_NAMES = 10
 
 
 class DataError(RunError):
@@ -34,12 +33,9 @@ class Split:
             uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
             `tf.data` maps.
         locate: Names a record for a person, from its index and its NumPy value.
-        known_labels: The labels in the order of `records`, where they are known
-            without reading these, or `labels` has read them; None otherwise.
-        arrays: The records and the labels as arrays, where they are in memory; None
-            otherwise.
-        ranges: Returns parts of `records` that can be read in any order; None where
-            there is one order only.
+        known_labels: The labels in the order of `records`, where they are known.
+        arrays: The records and the labels as arrays, where they are in memory.
+        ranges: Returns parts of `records` that can be read in any order, if any can.
         honour_exif: Whether photos are turned as their EXIF says.
     """
 
@@ -57,8 +53,7 @@ class Split:
         """Returns the label of every example; no image is decoded.
 
         Returns:
-            Integers `(num_examples,)`, in the order of `records`, which are read once
-            where the labels are not known.
+            Integers `(num_examples,)`, in the order of `records`, which may be read.
         """
         # A copy by `dataclasses.replace` may have fewer examples.
         known = self.known_labels
@@ -70,14 +65,7 @@ class Split:
         return labels
 
     def class_counts(self, classes: int) -> np.ndarray:
-        """Counts the examples of each class; no image is decoded.
-
-        Args:
-            classes: How many classes the data set has.
-
-        Returns:
-            Integers `(classes,)`.
-        """
+        """Counts the examples of each of so many classes: integers `(classes,)`."""
         return np.bincount(self.labels(), minlength=classes)
 
     def decode(self, record: tf.Tensor, choose_window=None) -> tf.Tensor:
@@ -102,8 +90,7 @@ class Source:
         train: The examples to learn from.
         validation: The part of the training set held out, or None.
         test: The examples to report on.
-        skipped: Names the images of all splits that were left out because they
-            cannot be read.
+        skipped: Names the images that were left out because they cannot be read.
         ignored: Names what else is in the folders of the data, and is not used.
     """
 
@@ -144,12 +131,9 @@ def pick(split: Split, indices) -> Split:
     picked[indices] = True
 
     def records():
-        return (
-            split.records()
-            .enumerate()
-            .filter(lambda index, _: tf.gather(picked, index))
-            .map(lambda _, example: example)
-        )
+        numbered = split.records().enumerate()
+        found = numbered.filter(lambda index, _: tf.gather(picked, index))
+        return found.map(lambda _, example: example)
 
     return replace(
         split,
@@ -191,6 +175,5 @@ def check_name(name, place):
 
 def named(names):
     """Joins the first ten names and counts the others."""
-    more = len(names) - _SHOWN_NAMES
-    shown = ", ".join(names[:_SHOWN_NAMES])
-    return f"{shown} and {more} more" if more > 0 else shown
+    shown = ", ".join(names[:10])
+    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown

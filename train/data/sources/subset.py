@@ -11,7 +11,7 @@ from train.data.sources.splits import DataError, Source, pick
 _SEED = 0
 
 
-def divide(name, class_names, parts, fraction, layout, ignored=()) -> Source:
+def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
     """Makes a source of the `Split`s "train" and some of "validation" and "test".
 
     "validation" is the test where there is no other, as in ImageNet. The validation
@@ -26,13 +26,11 @@ def divide(name, class_names, parts, fraction, layout, ignored=()) -> Source:
         validation = parts["validation"] if fraction else None
     elif count := validation_size(train.name, train.num_examples, fraction):
         kept, held = hold_out(train.labels(), count)
-        validation = replace(
-            pick(train, held), name=f"the validation part of {train.name}"
-        )
+        part = pick(train, held)
+        validation = replace(part, name=f"the validation part of {train.name}")
         train = pick(train, kept)
     test = parts.get("test") or parts["validation"]
-    names = tuple(class_names)
-    return Source(name, names, train, validation, test, ignored=ignored)
+    return Source(name, tuple(class_names), train, validation, test, ignored=ignored)
 
 
 def validation_size(name, num_examples, fraction):
@@ -78,14 +76,10 @@ def limited(split, count):
     _, sizes = np.unique(labels, return_counts=True)
     taken = shares(sizes, count, random.permutation(len(sizes)))
     classes = np.split(by_class, np.cumsum(sizes)[:-1])
-    places = np.sort(
-        np.concatenate([own[:n] for own, n in zip(classes, taken, strict=True)])
-    )
-    return replace(
-        pick(split, places),
-        name=f"{split.name} ({count:,} of {split.num_examples:,})",
-        known_labels=labels[places],
-    )
+    chosen = [own[:number] for own, number in zip(classes, taken, strict=True)]
+    places = np.sort(np.concatenate(chosen))
+    name = f"{split.name} ({count:,} of {split.num_examples:,})"
+    return replace(pick(split, places), name=name, known_labels=labels[places])
 
 
 def shares(sizes, count, ranks):

@@ -1,6 +1,7 @@
 """Image-classification data sets of TensorFlow Datasets."""
 
 import difflib
+import functools
 import os
 import re
 from pathlib import Path
@@ -8,12 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.record_ranges import (
-    RecordFile,
-    cut,
-    find_offsets,
-    interleaved,
-)
+from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
 
@@ -41,13 +37,11 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     def split(instruction):
         return tfds_split(builder, dataset, instruction, image, label)
 
-    def is_labelled(split):
-        _, label = next(iter(split.records().take(1)))
-        return int(label) != _UNLABELLED
-
-    tests = (split(part) for part in ("test", "validation") if part in splits)
-    test = next(filter(is_labelled, tests), None)
-    if test is None:
+    for test in (split(part) for part in ("test", "validation") if part in splits):
+        _, first_label = next(iter(test.records().take(1)))
+        if int(first_label) != _UNLABELLED:
+            break
+    else:
         raise DataError(
             f"{dataset} has no labelled test or validation split, only "
             f"{sorted(splits)}: choose a data set that can be evaluated"
@@ -72,7 +66,14 @@ def open_builder(dataset: str, data_dir: str | Path | None):
     try:
         builder = tfds.builder(dataset, data_dir=data_dir)
     except tfds.core.DatasetNotFoundError as error:
-        raise DataError(_unknown(dataset, tfds)) from error
+        known = [*tfds.list_builders(with_community_datasets=False), "digits"]
+        name = re.split("[/:]", dataset)[0]
+        raise DataError(
+            f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
+            f'Datasets: {nearest(name, known, 0.5)}Pass "digits", a name such as '
+            "cifar100, vtab/TASK, a folder laid out class/*.jpg or "
+            "{train,test}/class/*.jpg, a CSV file or TFRecord files"
+        ) from error
     except Exception as error:
         # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
         raise DataError(
@@ -94,24 +95,17 @@ def open_builder(dataset: str, data_dir: str | Path | None):
     return builder
 
 
-def _unknown(dataset, tfds):
-    known = [*tfds.list_builders(with_community_datasets=False), "digits"]
-    name = re.split("[/:]", dataset)[0]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return (
-        f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
-        f'Datasets: {hint}Pass "digits", a name such as cifar100, vtab/TASK, a folder '
-        "laid out class/*.jpg or {train,test}/class/*.jpg, a CSV file or TFRecord files"
-    )
+def nearest(name, known, cutoff):
+    """Returns a question for a message, if a known name is like an unknown one."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def _check_features(builder, dataset):
     """Returns the names of the features of image and label."""
     import tensorflow_datasets as tfds
 
-    features = builder.info.features
-    keys = builder.info.supervised_keys
+    features, keys = builder.info.features, builder.info.supervised_keys
     if (
         not isinstance(keys, tuple)
         or len(keys) != 2
@@ -138,7 +132,6 @@ def tfds_split(
     """
     import tensorflow_datasets as tfds
 
-    name = f"{dataset} {instruction}"
     decoders = tfds.decode.PartialDecoding(
         {image: True, label_feature: True},
         decoders={image: tfds.decode.SkipDecoding()},
@@ -159,23 +152,21 @@ def tfds_split(
             skip_prefetch=True,
             **{f"interleave_{name}": number for name, number in order.items()},
         )
-        return builder.as_dataset(
-            split=instruction, decoders=decoders, read_config=config
-        ).map(pair)
+        settings = {"decoders": decoders, "read_config": config}
+        return builder.as_dataset(split=instruction, **settings).map(pair)
 
     def ranges():
         features = decoders.extract_features(builder.info.features)
-
-        def parsed(index, record):
-            return pair(
-                features.deserialize_example(record, decoders=decoders.decoders)
-            )
-
+        parse = functools.partial(
+            features.deserialize_example, decoders=decoders.decoders
+        )
         files = list(_record_files(builder, instruction))
-        return cut(files, parsed, interleaved([file.take for file in files], **order))
+        indices = interleaved([file.take for file in files], **order)
+        return cut(files, lambda index, record: pair(parse(record)), indices)
 
     # Others have no records that can be told apart in a file.
     is_tfrecord = builder.info.file_format is tfds.core.FileFormat.TFRECORD
+    name = f"{dataset} {instruction}"
     return Split(
         name=name,
         num_examples=builder.info.splits[instruction].num_examples,
@@ -195,12 +186,9 @@ def _record_files(builder, instruction):
         rest = file.examples_in_shard - file.skip
         # Finding each record is slow on remote storage.
         is_searched = builder.info.disable_shuffling and "://" not in path
-        yield RecordFile(
-            path,
-            skip=file.skip,
-            take=rest if file.take == -1 else file.take,
-            offsets=_offsets(path, file.examples_in_shard) if is_searched else None,
-        )
+        take = rest if file.take == -1 else file.take
+        offsets = _offsets(path, file.examples_in_shard) if is_searched else None
+        yield RecordFile(path, file.skip, take, offsets)
 
 
 def _offsets(path, count):

@@ -21,13 +21,12 @@ LAYOUT = (
     f"tf.train.Example with {IMAGE} and {LABEL}"
 )
 _ABSENT = -1
-_SHOWN_MEGABYTES = 500
 
 
 class _Content(NamedTuple):
     file: RecordFile
     labels: np.ndarray
-    texts: dict[int, set[bytes]]
+    texts: set[tuple[int, bytes]]
 
 
 def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
@@ -47,7 +46,6 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
         if not any(len(contents[path].labels) for path in files[part]):
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
-    _check_labels(contents, names)
     splits = {
         part: _split(f"{dataset} {part}", [contents[path] for path in files[part]])
         for part in files
@@ -66,7 +64,7 @@ def _read(paths):
         unit="B",
         unit_scale=True,
         desc="counting examples",
-        disable=size < _SHOWN_MEGABYTES * 2**20,
+        disable=size < 500 * 2**20,
     )
     contents = {}
     with bar, ThreadPoolExecutor() as pool:
@@ -90,7 +88,7 @@ def _read_file(path):
         return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
 
     labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    texts = {}
+    texts = set()
     records = tf.data.TFRecordDataset(str(path), compression)
     try:
         for batch in records.batch(64).map(parse).as_numpy_iterator():
@@ -98,9 +96,8 @@ def _read_file(path):
             lengths.append(batch[3])
             if not batch[2].all() or (batch[0] < 0).any():
                 raise DataError(_explained(path, records))
-            for label, text in set(zip(batch[0].tolist(), batch[1], strict=True)):
-                if text:
-                    texts.setdefault(label, set()).add(text)
+            found = zip(batch[0].tolist(), batch[1], strict=True)
+            texts.update((label, text) for label, text in found if text)
     # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
@@ -157,14 +154,14 @@ def _class_names(file, contents):
         names = tuple(text.split("\n")) if text else ()
         for number, name in enumerate(names, 1):
             check_name(name, f"{file} line {number}")
+        _check_labels(contents, names)
         return names
     texts = {}
     for path, content in contents.items():
-        for label, found in content.texts.items():
-            for text in found:
-                name = text.decode("utf-8", "surrogateescape")
-                check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
-                texts.setdefault(label, set()).add(name)
+        for label, text in content.texts:
+            name = text.decode("utf-8", "surrogateescape")
+            check_name(name, f"{path}: the {TEXT} {text!r} of label {label}")
+            texts.setdefault(label, set()).add(name)
     for label, found in sorted(texts.items()):
         if len(found) > 1:
             raise DataError(

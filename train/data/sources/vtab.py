@@ -4,15 +4,13 @@
 "vtab/dtd" is VTAB-1k, 800 examples to train on, 200 for validation and all test images;
 "vtab-full/dtd" is the same task with all examples.
 
-All of it is that of the benchmark's code (google-research/task_adaptation, data/*.py),
-and agrees with the features of TFDS 4.9 and with the VTAB config of
-google-research/scenic, but for 1,000 instead of 800 examples of clevr_count there. That
+All of it is that of the benchmark's code (google-research/task_adaptation, data/*.py);
+the VTAB config of google-research/scenic has 1,000 instead of 800 of clevr_count. That
 TFDS still prepares the same examples in the same order is checked for cifar100 only.
 Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
 import csv
-import difflib
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -22,11 +20,9 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.sources.splits import DataError, Source
-from train.data.sources.tfds_source import open_builder, tfds_split
+from train.data.sources.tfds_source import nearest, open_builder, tfds_split
 
 _FEW_TRAIN, _FEW_VALIDATION = 800, 200
-
-
 CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
 
@@ -34,8 +30,7 @@ KITTI_BOUNDS = (-100.0, 8.0, 20.0, 999.0)
 class Task(NamedTuple):
     """One task; a part of a data set is `(TFDS split, first percent, last percent)`.
 
-    `label` turns an example with the `feature` into its label; None where that is the
-    feature. `names` is None for the names of TFDS. Pixels are multiplied by `levels`.
+    `label` and `names` are None where TFDS has them. Pixels are multiplied by `levels`.
     """
 
     group: str
@@ -51,8 +46,8 @@ class Task(NamedTuple):
 
 
 def _tasks():
-    """Reads the tasks of the table beside this module."""
     tasks = {}
+    # The table beside this module.
     table = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
     for row in csv.DictReader(table.splitlines()):
         parts = [row[part].split() for part in ("train", "validation", "test")]
@@ -72,11 +67,6 @@ def interval(value, bounds):
     """Returns the number of the interval of a value, which has its upper bound."""
     above = tf.cast(tf.constant(bounds, tf.float32) < value, tf.int64)
     return tf.reduce_sum(above) - 1
-
-
-def clevr_count(example):
-    """Returns the label of the number of objects, 3 to 10."""
-    return tf.size(example["objects"]["size"], tf.int64) - 3
 
 
 def clevr_distance(example):
@@ -100,19 +90,20 @@ def _bucket(feature, values, classes=16):
     return lambda example: example[feature] * classes // values, names
 
 
+_KITTI_DISTANCES = ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle")
 _CLEVR_DISTANCES = (
     f"over {low:g} to {high:g}" for low, high in pairwise(CLEVR_BOUNDS[1:-1])
 )
 # Label and names of the tasks whose classes are not those of a TFDS feature.
 _COMPUTED = {
-    "clevr_count": (clevr_count, tuple(f"{count} objects" for count in range(3, 11))),
+    "clevr_count": (
+        lambda example: tf.size(example["objects"]["size"], tf.int64) - 3,
+        tuple(f"{count} objects" for count in range(3, 11)),
+    ),
     "clevr_distance": (clevr_distance, ("to 8", *_CLEVR_DISTANCES, "over 10")),
     "dsprites_location": _bucket("label_x_position", 32),
     "dsprites_orientation": _bucket("label_orientation", 40),
-    "kitti_distance": (
-        kitti_distance,
-        ("to 8 m", "over 8 to 20 m", "over 20 m", "no vehicle"),
-    ),
+    "kitti_distance": (kitti_distance, _KITTI_DISTANCES),
 }
 TASKS = _tasks()
 GROUPS = {
@@ -133,10 +124,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """
     benchmark, _, name = dataset.partition("/")
     if name not in TASKS:
-        near = difflib.get_close_matches(name, TASKS, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
         raise DataError(
-            f'"{name}" is not a task of VTAB: {hint}The tasks are {", ".join(TASKS)}'
+            f'"{name}" is not a task of VTAB: {nearest(name, TASKS, 0.4)}The tasks are '
+            f"{', '.join(TASKS)}"
         )
     task = TASKS[name]
     builder = open_builder(task.dataset, data_dir)
@@ -153,8 +143,9 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     def brighter(record):
         return tf.io.decode_png(record, channels=1) * task.levels
 
+    read = brighter if task.levels > 1 else tf.identity
+
     def split(instruction):
-        read = brighter if task.levels > 1 else tf.identity
         return tfds_split(
             builder, task.dataset, instruction, "image", task.feature, task.label, read
         )
@@ -194,8 +185,7 @@ def mean_by_group(accuracies: Mapping[str, float]) -> dict[str, float]:
         accuracies: By task, all of `TASKS`.
 
     Returns:
-        The mean of each group, and as "mean" that of the 19 tasks (of the tasks, not
-        of the groups).
+        The mean of each group, and as "mean" that of the 19 tasks, not of the groups.
 
     Raises:
         DataError: when tasks are missing, or there are others.

@@ -7,20 +7,14 @@ import tensorflow as tf
 from train.data.registry import Augmentation
 from train.data.transforms import image_ops
 
-# The ranges of all results in the paper of random erasing.
-_ERASED_AREA = (0.02, 0.4)
-_ERASED_ASPECT = (0.3, 1 / 0.3)
-_ERASING_ATTEMPTS = 100
-
 
 def augment(image: tf.Tensor, augmentation: Augmentation, seed: tf.Tensor) -> tf.Tensor:
     """Applies the augmentations of single images; values are in 0..255."""
     seeds = tf.random.split(seed, 2)
     if augmentation.rand_augment is not None:
         # As in the released code, images are whole numbers here.
-        image = rand_augment(
-            tf.cast(image, tf.uint8), *augmentation.rand_augment, seeds[0]
-        )
+        image = tf.cast(image, tf.uint8)
+        image = rand_augment(image, *augmentation.rand_augment, seeds[0])
     if augmentation.random_erasing:
         image = random_erasing(image, seeds[1], augmentation.random_erasing)
     return image
@@ -44,7 +38,7 @@ def rand_augment(image, num_layers, magnitude, seed):
         uint8 of the shape of `image`.
 
     Raises:
-        ValueError: for an image of another dtype, or a negative number.
+        ValueError: an argument is not as described.
 
     Source: RandAugment: Practical automated data augmentation; big_vision,
     pp/archive/autoaugment.py; docs/augmentation.md.
@@ -103,10 +97,11 @@ def random_erasing(image, seed, probability=0.5):
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
 
     def draw(seed, low, high):
-        return tf.random.stateless_uniform((_ERASING_ATTEMPTS,), seed, low, high)
+        return tf.random.stateless_uniform((100,), seed, low, high)
 
-    area = draw(seeds[0], *_ERASED_AREA) * height * width
-    aspect = draw(seeds[1], *_ERASED_ASPECT)
+    # The ranges of all results in the paper.
+    area = draw(seeds[0], 0.02, 0.4) * height * width
+    aspect = draw(seeds[1], 0.3, 1 / 0.3)
     top, left = draw(seeds[2], 0.0, height), draw(seeds[3], 0.0, width)
     bottom, right = top + tf.sqrt(area * aspect), left + tf.sqrt(area / aspect)
     fits = (bottom <= height) & (right <= width)

@@ -8,10 +8,6 @@ import tensorflow as tf
 
 from train.data.transforms import exif
 
-# How files begin that TensorFlow decodes, apart from JPEG.
-_PNG, _GIF = b"\x89PNG", b"GIF8"
-_PILLOW_FORMATS = ["BMP", "WEBP"]
-
 
 def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
@@ -38,7 +34,7 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     def other(turn=None):
         start = tf.strings.substr(image, 0, 4)
         pixels = tf.cond(
-            (start == _PNG) | (start == _GIF),
+            (start == b"\x89PNG") | (start == b"GIF8"),
             lambda: exif.turned(_decode_whole(image), turn),
             lambda: _decode_with_pillow(image),
         )
@@ -83,22 +79,16 @@ def _cut(pixels, choose_window):
 
 def _decode_jpeg_window(encoded, choose_window, turn):
     shape = tf.io.extract_jpeg_shape(encoded)
-    if turn is None:
-        window = choose_window(shape)
-    else:
-        window = choose_window(exif.turned_shape(shape, turn))
-        window = exif.stored_window(window, shape, turn)
+    window = exif.stored_window(choose_window, shape, turn)
     top, left, height, width = tf.unstack(window)
     # Colours stored at half resolution are interpolated between columns. At the edge of
     # a window the decoder lacks the next one, and pixels would be up to 50 levels off;
     # two columns by themselves it does not interpolate at all.
     first = tf.maximum(left - 2, 0)
     end = tf.minimum(left + width + 2, shape[1])
-    wider = tf.io.decode_and_crop_jpeg(
-        encoded, tf.stack([top, first, height, end - first]), channels=3
-    )
-    pixels = wider[:, left - first : left - first + width]
-    return exif.turned(pixels, turn)
+    wider_window = tf.stack([top, first, height, end - first])
+    pixels = tf.io.decode_and_crop_jpeg(encoded, wider_window, channels=3)
+    return exif.turned(pixels[:, left - first : left - first + width], turn)
 
 
 def _decode_with_pillow(encoded):
@@ -112,12 +102,12 @@ def _decode_with_pillow(encoded):
 def _pillow_pixels(encoded):
     from PIL import Image, ImageOps
 
-    formats = _PILLOW_FORMATS
+    formats = ["BMP", "WEBP"]
     if reads_heic():
         import pillow_heif
 
         pillow_heif.register_heif_opener()
-        formats = [*formats, "HEIF"]
+        formats.append("HEIF")
     # Bytes in graphs, otherwise an array of them.
     file = io.BytesIO(np.asarray(encoded, object).item())
     try:

@@ -55,9 +55,8 @@ def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
     """
     if tf.executing_eagerly():
         return branch
-    return tf.function(
-        branch, autograph=False, experimental_attributes={"_noinline": True}
-    )
+    attributes = {"_noinline": True}
+    return tf.function(branch, autograph=False, experimental_attributes=attributes)
 
 
 def _of_tiff(tiff):
@@ -82,11 +81,6 @@ def _of_tiff(tiff):
     return tf.cast(tf.where((value >= 1) & (value <= 8), value, 1), tf.int32)
 
 
-def turned_shape(shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Returns the shape `(3,)` of the upright image, given that of the stored one."""
-    return tf.gather(shape, _axes(turn))
-
-
 def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Turns a stored image `(height, width, channels)` upright by its `orientation`.
 
@@ -104,13 +98,16 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     return upright
 
 
-def stored_window(window: tf.Tensor, shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def stored_window(choose_window, shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Finds a window of the upright image in the stored image of some shape.
 
-    A window is int32 `(4,)`: top, left, height and width.
+    `choose_window` is as in `Split.decode`, `turn` as in `turned`.
     """
-    axes = _axes(turn)[:2]
-    start, size = tf.gather(window[:2], axes), tf.gather(window[2:], axes)
+    if turn is None:
+        return choose_window(shape)
+    axes = _axes(turn)
+    window = choose_window(tf.gather(shape, axes))
+    start, size = tf.gather(window[:2], axes[:2]), tf.gather(window[2:], axes[:2])
     start = tf.where(_flips(turn), shape[:2] - start - size, start)
     return tf.concat([start, size], axis=0)
 

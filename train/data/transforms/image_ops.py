@@ -16,15 +16,12 @@ import tensorflow as tf
 
 # Gray of the places that a moved image leaves, and of cutout.
 _FILL = 128
-# The weights of a pixel and its neighbours in PIL's smooth image.
-_SMOOTH = ((1, 1, 1), (1, 5, 1), (1, 1, 1))
-_RANGE = (0, 255)
 _MOVING = {"fill_mode": "constant", "fill_value": _FILL, "interpolation": "nearest"}
 
 
 def auto_contrast(image, level, seed):
     """Stretches each channel to 0..255."""
-    return _to_uint8(_layer("AutoContrast", value_range=_RANGE)(image))
+    return _to_uint8(_layer("AutoContrast", value_range=(0, 255))(image))
 
 
 def equalize(image, level, seed):
@@ -55,8 +52,8 @@ def rotate(image, level, seed):
 def posterize(image, level, seed):
     """Keeps the upper four bits per level, and as released one bit at least."""
     # TensorFlow shifts a uint8 by another: modulo 256, and by seven bits at most.
-    bits = 8 - min((8 - int(level * 4)) % 256, 7)
-    return _to_uint8(_layer("Posterization", value_range=_RANGE, bits=bits)(image))
+    lost = min((8 - int(level * 4)) % 256, 7)
+    return tf.bitwise.left_shift(tf.bitwise.right_shift(image, lost), lost)
 
 
 def solarize(image, level, seed):
@@ -65,11 +62,7 @@ def solarize(image, level, seed):
     The released threshold of 256 per level is a uint8 and wraps: magnitudes of 10 and
     20 invert the whole image, as 0 does, and 15 inverts its brighter half.
     """
-    threshold = int(level * 256) % 256
-    layer = _layer(
-        "Solarization", value_range=_RANGE, threshold_factor=(threshold, threshold)
-    )
-    return _to_uint8(layer(image))
+    return tf.where(image < int(level * 256) % 256, image, 255 - image)
 
 
 def color(image, level, seed):
@@ -94,7 +87,8 @@ def brightness(image, level, seed):
 
 def sharpness(image, level, seed):
     """Moves towards a smoothed image or away from it; the edge stays as it is."""
-    kernel = tf.constant(_SMOOTH, tf.float32)[:, :, None, None] / 13.0
+    weights = tf.constant([[1, 1, 1], [1, 5, 1], [1, 1, 1]], tf.float32)  # of PIL
+    kernel = weights[:, :, None, None] / 13.0
     smooth = tf.nn.depthwise_conv2d(
         tf.cast(image, tf.float32)[None],
         tf.tile(kernel, (1, 1, 3, 1)),
@@ -182,16 +176,14 @@ def _translate(image, axis, pixels):
     side = tf.cast(tf.shape(image)[axis], tf.float32)
     share, none = -pixels[None, None] / side, tf.zeros((1, 1))
     height, width = (share, none) if axis == 0 else (none, share)
-    return _move(
-        "RandomTranslation", image, height_translations=height, width_translations=width
-    )
+    moves = {"height_translations": height, "width_translations": width}
+    return _move("RandomTranslation", image, **moves)
 
 
 def _move(name, image, **transformations):
     """Applies a random layer of keras-cv with numbers that are drawn already."""
-    # The ranges of its numbers, which are not used.
-    ranges = [1.0] * len(transformations)
-    layer = _layer(name, *ranges, **_MOVING)
+    # The ranges of its numbers are not used.
+    layer = _layer(name, *[1.0] * len(transformations), **_MOVING)
     # Called as a layer it computes in TensorFlow, whatever the backend of Keras; its
     # `augment_images(transformations=)` computes in that, which tf.data cannot run.
     layer.get_random_transformation_batch = lambda *_, **__: transformations

@@ -33,7 +33,7 @@ def mixup(images, labels, alpha, seed):
         Images and labels, of their shapes and dtypes.
 
     Raises:
-        ValueError: for labels that are not rows of numbers, or a negative alpha.
+        ValueError: an argument is not as described.
 
     Source: mixup: Beyond Empirical Risk Minimization; the shared weight, its larger
     part and the partner as in big_vision, utils.py.
@@ -60,14 +60,7 @@ def cutmix(images, labels, alpha, seed):
     the part of the area that Beta(alpha, alpha) leaves, less what lies outside. Labels
     are averaged by the area that is left. Images may have any dtype.
 
-    Args:
-        images: See `mixup`.
-        labels: See `mixup`.
-        alpha: 1 in the paper; 0 leaves the batch as it is.
-        seed: Integers `(2,)`; the rectangle is a function of it.
-
-    Returns:
-        As `mixup`, which raises the same errors.
+    Arguments, results and errors are those of `mixup`; `alpha` is 1 in the paper.
 
     Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
     Features, section 3.1 and appendix A; the partner as in `mixup`.
@@ -103,10 +96,8 @@ def _draw_share(alpha, seed):
     if alpha < 0:
         raise ValueError(f"alpha must not be negative, got {alpha}")
     # In float32 both would often be 0 for the small alphas of recipes.
-    one, other = tf.unstack(
-        tf.random.stateless_gamma((2,), seed, alpha, dtype=tf.float64)
-    )
-    return one / (one + other)
+    drawn = tf.random.stateless_gamma((2,), seed, alpha, dtype=tf.float64)
+    return drawn[0] / (drawn[0] + drawn[1])
 
 
 def _average(values, share):

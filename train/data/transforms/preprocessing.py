@@ -6,9 +6,6 @@ Convolutions, section 6.
 
 import tensorflow as tf
 
-_AREA_RANGE = (0.05, 1.0)
-_ASPECT_RATIOS = (0.75, 1.33)
-
 
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """Resizes the whole image without keeping its aspect: the released evaluation.
@@ -39,8 +36,8 @@ def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         bounding_boxes=tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
         seed=seed,
         min_object_covered=0.0,
-        aspect_ratio_range=_ASPECT_RATIOS,
-        area_range=_AREA_RANGE,
+        aspect_ratio_range=(0.75, 1.33),
+        area_range=(0.05, 1.0),
     )
     return tf.concat([begin[:2], extent[:2]], axis=0)
 
