@@ -26,6 +26,9 @@ class RunLog:
         self.bar = progress_bar(
             total=steps, initial=start_step, unit="step", desc="training"
         )
+        # Prints a line above the progress bar.
+        self.print = self.bar.write
+        self.close = self.bar.close
 
     def __call__(self, step, metrics):
         """Takes the metrics that `train.engine.loop.take_steps` yields."""
@@ -81,14 +84,6 @@ class RunLog:
             for name, image in images.items():
                 tf.summary.image(name, image[None])
         self.writer.flush()
-
-    def print(self, line):
-        """Prints a line above the progress bar."""
-        self.bar.write(line)
-
-    def close(self):
-        """Closes the progress bar."""
-        self.bar.close()
 
 
 class NullLog:

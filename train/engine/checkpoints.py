@@ -15,6 +15,7 @@ class Checkpoints:
 
     def __init__(self, folder):
         self.folder = make_folder(folder)
+        self._best = self.folder / "best.npz"
 
     def steps(self):
         """Returns the steps that have a checkpoint, in order."""
@@ -57,10 +58,6 @@ class Checkpoints:
                 f"{self._best} is missing, which holds the weights of the best "
                 f"validation: {self._remedy(self._best)}."
             )
-
-    @property
-    def _best(self):
-        return self.folder / "best.npz"
 
     def _write(self, path, variables):
         arrays = {

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import jax
 import keras
 import numpy as np
 import tensorflow as tf
@@ -28,8 +29,6 @@ class JaxTrainer(Trainer):
     """
 
     def __init__(self, model, optimizer, *, strategy, **settings):
-        import jax
-
         super().__init__(model, optimizer, strategy=strategy, **settings)
         # Those trained, the model's other ones, those of training.
         self._groups = [
@@ -99,8 +98,6 @@ class JaxTrainer(Trainer):
         self.optimizer.iterations.assign_add(1)
 
     def _accumulate(self, trained, fixed, inputs, labels):
-        import jax
-
         count = _batch_size(inputs)
         if self.micro_batches == 1:
             return self._shares(trained, fixed, inputs, labels, count)
@@ -126,7 +123,6 @@ class JaxTrainer(Trainer):
 
     def _shares(self, trained, fixed, inputs, labels, count):
         """Returns the new non-trainable values, and what these examples add."""
-        import jax
 
         def target(trained):
             with self.lean():
@@ -212,8 +208,6 @@ class JaxDevices(Devices):
 
     def _spread(self, *parts):
         """Makes one array of a part for each device."""
-        import jax
-
         shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
         sharding = self.strategy.get_data_layout(shape).backend_layout
         placed = [

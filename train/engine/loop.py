@@ -13,11 +13,6 @@ from train.engine.callbacks import EarlyStopping, NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
 
-LESS_MEMORY = (
-    "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "
-    "--model."
-)
-
 
 class TrainingLoop:
     """The steps of a `train.run.training.Run` that are left after its checkpoint."""
@@ -223,5 +218,9 @@ def explaining_full_memory(remedy):
 @contextlib.contextmanager
 def explained_device_errors(devices):
     """Raises a `RunError` for a lost worker or full memory."""
-    with devices.explain_lost_worker(), explaining_full_memory(LESS_MEMORY):
+    remedy = (
+        "raise --micro_batches, pass --remat, lower --image_size or choose a smaller "
+        "--model."
+    )
+    with devices.explain_lost_worker(), explaining_full_memory(remedy):
         yield

@@ -3,9 +3,6 @@
 import keras
 from keras import ops
 
-_FIRST = 2.0**15
-_STEPS_TO_GROW = 2_000
-
 
 class LossScale:
     """A factor of the loss that keeps float16 gradients from underflow.
@@ -17,7 +14,7 @@ class LossScale:
     """
 
     def __init__(self):
-        self.scale = keras.Variable(_FIRST, trainable=False, name="loss_scale")
+        self.scale = keras.Variable(2.0**15, trainable=False, name="loss_scale")
         self.good_steps = keras.Variable(
             0, trainable=False, dtype="int32", name="good_steps"
         )
@@ -36,7 +33,7 @@ class LossScale:
     def update(self, is_finite):
         """Updates the scale after a step, by whether its gradients are finite."""
         good_steps = ops.where(is_finite, self.good_steps + 1, 0)
-        grows = good_steps >= _STEPS_TO_GROW
+        grows = good_steps >= 2_000
         factor = ops.where(is_finite, ops.where(grows, 2.0, 1.0), 0.5)
         self.scale.assign(self.scale * factor)
         self.good_steps.assign(ops.where(grows, 0, good_steps))

@@ -17,7 +17,6 @@ flags.disclaim_key_flags()
 # What is left after Ctrl-C.
 INTERRUPTED = "what the run directory holds is whole"
 
-_STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 _STRINGS = {
     "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; or to compare with, "
     "BiT-R50x1 or ResNet50V2.",
@@ -106,7 +105,7 @@ def define(recipes, otherwise):
     flags.DEFINE_enum(
         "strategy",
         "auto",
-        _STRATEGIES,
+        ["auto", "one", "mirrored", "multiworker", "tpu"],
         "The devices: one; mirrored, all of this machine; multiworker, those of all "
         "machines that TF_CONFIG names, each of which gets this command; tpu, which "
         "TPU_NAME names; auto, what is there. With KERAS_BACKEND=jax in the "
@@ -135,13 +134,9 @@ def define(recipes, otherwise):
 def perform(argv, command, packages, task):
     """Runs a task as the command line says, and prints what came out of it.
 
-    Args:
-        argv: list of str, the arguments that are not flags.
-        command: str, the command that was started, such as `"finetune"`.
-        packages: tuple of str, what it imports.
-        task: str, module and name of a subclass of `train.run.task.Task`, such as
-            `"train.run.classification:FineTuning"`, imported once the packages are
-            known to be installed.
+    `argv` are the arguments that are not flags, `packages` what the command imports.
+    `task` is module and name of a subclass of `train.run.task.Task`, imported once the
+    packages are known to be installed.
     """
     check(argv, command, packages)
     task = pkgutil.resolve_name(task)

@@ -143,8 +143,9 @@ class Run:
         found = {}
         with bar, explained_device_errors(self.devices):
             for name, split in splits.items():
-                advance = functools.partial(_advance, bar, bar.n)
-                found[name] = self._evaluate(split, advance)
+                found[name] = self._evaluate(
+                    split, lambda done, start=bar.n: bar.update(start + done - bar.n)
+                )
                 check_finite(f"The {name} loss", found[name]["loss"])
         return found
 
@@ -167,10 +168,6 @@ class Run:
             **settings,
         )
         return pipeline.explained(self.devices.batches(make), split)
-
-
-def _advance(bar, start, done):
-    bar.update(start + done - bar.n)
 
 
 def training_settings(recipe):
