@@ -16,16 +16,13 @@ from train.reports.compute import multiply_adds
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5
-_NEEDED = (
-    "config",
-    "per_class",
-    "parameters",
+_MEASURED = (
     "test_accuracy",
     "test_accuracy_high",
     "test_accuracy_low",
-    "test_examples",
     "test_macro_f1",
 )
+_NEEDED = ("config", "per_class", "parameters", "test_examples", *_MEASURED)
 
 
 def compare(runs, *, output, measure=False, batch_size=32, command=""):
@@ -35,25 +32,24 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         runs: sequence of paths of run directories, two or more.
         output: path of the page to write, a `.md`; the numbers go into a `.json` of
             the same name beside it.
-        measure: bool, whether to measure the images per second of the models now, in
-            turns.
+        measure: bool, whether to measure the models' images per second now, in turns.
         batch_size: int, of the measurement.
         command: str, the command line, for the page.
 
     Returns:
         Dict as in the `.json`:
 
-        - `dataset`, `test_examples`, `command`, and `measured_batch_size`, None unless
-          measured.
+        - `dataset`, `test_examples`, `command`, `measured_batch_size`.
         - `classes`, a list of dicts with `name` and `examples`.
         - `runs`, a list of dicts with `run`, `model`, `weights`, `image_size`,
           `test_accuracy` with its 95% interval `test_accuracy_low` and
-          `test_accuracy_high`, `test_macro_f1`, `per_class_f1` (a list, None of classes
-          without test images), `parameters`, `multiply_adds` of one image at the run's
-          size (None where they cannot be counted), `training_images_per_second` and
-          `training_seconds` (None where the report lacks them), `is_wall_time` (False
-          where these two leave out the time between the steps, as in reports of earlier
-          versions), and `measured_images_per_second` (None unless measured).
+          `test_accuracy_high`, `test_macro_f1`, `per_class_f1` (a list), `parameters`,
+          `multiply_adds` of one image, `training_images_per_second`,
+          `training_seconds`, `is_wall_time` (False where these two leave out the time
+          between the steps, as in reports of earlier versions), and
+          `measured_images_per_second`.
+
+        None stands for what was not measured, is not known, or cannot be counted.
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or
@@ -73,17 +69,13 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     paths = _names(runs)
     reports = {name: _read(path) for name, path in paths.items()}
     _check_same_test(reports)
-    rows, models = [], {}
+    rows, predictors = [], {}
     for name, path in paths.items():
         model = loaded_model.load(str(path)).model
         rows.append(_row(name, reports[name], model))
         if measure:
-            models[name] = model
+            predictors[name] = keras_vit.Predictor(model, batch_size)
     with explaining_full_memory("lower --batch_size."):
-        predictors = {
-            name: keras_vit.Predictor(model, batch_size)
-            for name, model in models.items()
-        }
         rates = loaded_model.images_per_second(
             predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS
         )
@@ -147,9 +139,8 @@ def _check_same_test(reports):
                 f"{pair}their data sets are {ours} and {theirs}. Give runs of one data "
                 "set."
             )
-        for number, (one, other) in enumerate(
-            itertools.zip_longest(_classes(expected), _classes(report)), start=1
-        ):
+        both = itertools.zip_longest(_classes(expected), _classes(report))
+        for number, (one, other) in enumerate(both, start=1):
             if one != other:
                 raise RunError(
                     f"{pair}class {number} of their tests is {_described(one)} and "
@@ -180,11 +171,7 @@ def _row(name, report, model):
         "model": config["model"] if isinstance(config["model"], str) else model.name,
         "weights": config.get("weights"),
         "image_size": list(model.input_shape[1:3]),
-        **{
-            key: report[key]
-            for key in _NEEDED
-            if key.startswith(("test_accuracy", "test_macro"))
-        },
+        **{key: report[key] for key in _MEASURED},
         "per_class_f1": [
             row["f1"] if row["examples"] else None for row in report["per_class"]
         ],

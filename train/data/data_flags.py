@@ -33,7 +33,7 @@ def define_data(otherwise=""):
     )
 
 
-def define_image_size():
+def define_image_size(crops=True):
     """Defines how images come to the size of a trained model."""
     flags.DEFINE_integer(
         "image_size",
@@ -42,12 +42,13 @@ def define_image_size():
         "model if not given.",
         lower_bound=1,
     )
-    flags.DEFINE_bool(
-        "central_crop",
-        False,
-        "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
-        "big_vision does; the released code squashes them.",
-    )
+    if crops:
+        flags.DEFINE_bool(
+            "central_crop",
+            False,
+            "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
+            "big_vision does; the released code squashes them.",
+        )
 
 
 def define_augmentation():

@@ -44,17 +44,15 @@ def evaluate(
 
     Args:
         model: str, see `train.inference.loaded_model.load`.
-        dataset: str, see `train.data.sources.load`; by default that of the run that the
-            model comes from.
+        dataset: str, see `train.data.sources.load`; None for that of the model's run.
         data_dir: the same.
         skip_corrupt: the same.
         split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
             would) or `"train"` (the rest).
         image_size: see `train.inference.loaded_model.load`.
-        central_crop: bool, whether to crop the center as
-            `train.inference.evaluation_data.center_crop` does, instead of resizing
-            without regard to the aspect ratio.
-        batch_size: int.
+        central_crop: bool, whether to keep the aspect ratio and cut out the center, 7/8
+            of the shorter side.
+        batch_size: int, images at a time.
         real_labels_file: path of ImageNet's reassessed labels, None for none.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-SPLIT`.

@@ -21,13 +21,7 @@ PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
 data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
-flags.DEFINE_integer(
-    "image_size",
-    None,
-    "Pixels per side, to which the position embeddings are resized; that of the "
-    "model if not given.",
-    lower_bound=1,
-)
+data_flags.define_image_size(crops=False)
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
 flags.DEFINE_string(
     "out_dir",

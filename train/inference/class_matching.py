@@ -65,23 +65,18 @@ def find_class(wanted, outputs, head_names):
         return int(wanted)
     if len(places) == 1:
         return places[0]
-    numbers = f"a number from 0 to {outputs - 1}"
     if places:
         numbered = " and ".join(map(str, places))
         raise RunError(
             f"The classes {numbered} are both called {wanted!r}: give the number."
         )
+    numbers = f"a number from 0 to {outputs - 1}"
+    refusal = f"{wanted!r} is not one of the model's {outputs:,} classes"
     if not names:
-        raise RunError(
-            f"{wanted!r} is not one of the model's {outputs:,} classes, whose names "
-            f"are not known: give {numbers}."
-        )
+        raise RunError(f"{refusal}, whose names are not known: give {numbers}.")
     near = difflib.get_close_matches(_plain(wanted), names, n=3)
     near = [head_names[names.index(name)] for name in near] or list(head_names)
-    raise RunError(
-        f"{wanted!r} is not one of the model's {outputs:,} classes: give one such as "
-        f"{_some(near)}, or {numbers}."
-    )
+    raise RunError(f"{refusal}: give one such as {_some(near)}, or {numbers}.")
 
 
 def _imagenet(outputs):

@@ -1,6 +1,7 @@
 """The split of a data set that a loaded model is evaluated on, and its center crop."""
 
 import dataclasses
+import os
 import pathlib
 
 import tensorflow as tf
@@ -57,13 +58,16 @@ def report_folder(source, out_dir, name, record):
     """
     path = pathlib.Path(source).expanduser()
     source = str(path.resolve() if path.exists() else source)
-    if out_dir is not None:
-        return make_folder(out_dir, "--out_dir"), source
-    folder = make_folder(pathlib.Path("runs/evaluations") / name, "--out_dir")
-    if (folder / record).exists():
+    default = pathlib.Path("runs/evaluations") / name
+    folder = make_folder(default if out_dir is None else out_dir, "--out_dir")
+    if out_dir is None and (folder / record).exists():
         earlier = read_json(folder / record, "remove it, or pass --out_dir")
         # Earlier versions did not write it.
-        if (other := earlier.get("source", source)) != source:
+        other = str(earlier.get("source", source))
+        # A project that was moved has its models where they were in it.
+        place = os.sep + source.removeprefix(os.getcwd() + os.sep)
+        moved = other.endswith(place) and not os.path.exists(other)
+        if other != source and not moved:
             raise RunError(
                 f"{folder} holds the report of another model, {other}: pass --out_dir, "
                 "or remove it."
@@ -87,8 +91,7 @@ def center_crop(split, image_size):
         scale = tf.reduce_max(tf.constant([height, width], tf.float32) / shape) * 8 / 7
         bigger = tf.maximum(tf.cast(tf.round(shape * scale), tf.int32), image_size)
         image = tf.image.resize(image, bigger, method="area")
-        top, left = tf.unstack((bigger - image_size) // 2)
-        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
+        image = tf.image.resize_with_crop_or_pad(image, height, width)
         image.set_shape((height, width, 3))
         return image
 

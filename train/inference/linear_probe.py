@@ -3,6 +3,7 @@
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
 import keras_vit
 from train.common.files import write_json, write_text
@@ -42,7 +43,7 @@ def run(
         shots: ints, training images per class; of a class that has fewer, all.
         seeds: int, random draws of the training images.
         image_size: see `train.inference.loaded_model.load`.
-        batch_size: int.
+        batch_size: int, images at a time.
         out_dir: path of the report's directory; by default
             `runs/evaluations/MODEL-DATASET-few-shot`.
         command: str, the command line, for the report.
@@ -107,10 +108,10 @@ def run(
         "command": command,
         "rows": rows,
     }
-    page = markdown.render(_TEMPLATE, **results, accuracies=table(results))
-    write_text(directory / "few_shot.md", page)
+    page = directory / "few_shot.md"
+    write_text(page, markdown.render(_TEMPLATE, **results, accuracies=table(results)))
     write_json(directory / "few_shot.json", results)
-    return {**results, "report": str(directory / "few_shot.md")}
+    return {**results, "report": str(page)}
 
 
 def draw(labels, shots, seed):
@@ -168,15 +169,11 @@ def features_of(loaded, split, batch_size):
     """
     size = loaded_model.image_size_of(loaded)
     bigger = tuple(round(side * 8 / 7) for side in size)
-    top, left = ((more - side) // 2 for more, side in zip(bigger, size, strict=True))
     batches = pipeline.evaluation_batches(
         split, image_size=bigger, batch_size=batch_size
-    ).map(
-        lambda images, labels: (
-            images[:, top : top + size[0], left : left + size[1]],
-            labels,
-        )
     )
+    crop = tf.image.resize_with_crop_or_pad
+    batches = batches.map(lambda images, labels: (crop(images, *size), labels))
     predictor = keras_vit.Predictor(loaded.model, batch_size)
     return loaded_model.predict(predictor, batches, split)
 

@@ -168,9 +168,8 @@ def _takes_bytes(layer):
 def _of_keras_file(path, image_size, features):
     model = load_model(path)
     _check_ends(path, model)
-    if image_size is not None and model.input_shape[1:3] != pair(
-        image_size, "image_size"
-    ):
+    size = model.input_shape[1:3]
+    if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
         features_of = model.get_layer("head").input
@@ -196,14 +195,12 @@ def _names_beside(path, model, features):
 
 
 def _check_ends(path, model):
-    inputs, outputs = (
-        getattr(model, ends, None) or () for ends in ("inputs", "outputs")
-    )
-    if len(inputs) != 1 or len(outputs) != 1:
+    ends = [len(getattr(model, end, None) or ()) for end in ("inputs", "outputs")]
+    if ends != [1, 1]:
         raise RunError(
-            f"The model {path} cannot be used: it has {len(inputs)} known inputs and "
-            f"{len(outputs)} outputs, where one of each is needed. Save a functional "
-            "keras.Model from images to logits."
+            "The model {} cannot be used: it has {} known inputs and {} outputs, where "
+            "one of each is needed. Save a functional keras.Model from images to "
+            "logits.".format(path, *ends)
         )
 
 
@@ -216,13 +213,10 @@ def _of_weights(source, card, image_size, features):
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
-    if card is None:
-        card = _card(source, file)
+    card = card or _card(source, file)
     if isinstance(card, zoo.PublishedModel):
         return LoadedModel(card.name, model, card.class_names)
-    class_names = None
-    if file.is_file():
-        class_names = _names_beside(file, model, features)
+    class_names = _names_beside(file, model, features) if file.is_file() else None
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return LoadedModel(_name(place), model, class_names)

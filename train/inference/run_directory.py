@@ -72,7 +72,12 @@ class RunDirectory:
                         f"process {os.getpid()} on {socket.gethostname()}",
                         encoding="utf-8",
                     )
-            self._tidy()
+            for folder in (self.path, self.checkpoints):
+                remove_temporaries(folder)
+            for name in ("step", "best"):
+                # As earlier versions named them.
+                for path in self.checkpoints.glob(f".{name}-*.npz"):
+                    path.unlink(missing_ok=True)
             yield
 
     def _owner(self):
@@ -84,19 +89,8 @@ class RunDirectory:
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
-    def _tidy(self):
-        remove_temporaries(self.path)
-        remove_temporaries(self.checkpoints)
-        for name in ("step", "best"):
-            # As earlier versions named them.
-            for path in self.checkpoints.glob(f".{name}-*.npz"):
-                path.unlink(missing_ok=True)
-
     def claim(self, settings):
-        """Writes all that decides a run's result, or checks that the run has the same.
-
-        A run is there once it has a checkpoint or the model.
-        """
+        """Writes all that decides a result, or checks that a begun run has the same."""
         make_folder(self.path)
         self._claim(self.config, settings, "settings")
         return self

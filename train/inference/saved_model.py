@@ -44,9 +44,9 @@ def write_saved_model(model, folder, *, class_names=None):
     - `logits` are float32 (batch, classes), before any activation of the head;
       `features` are the head's input, (batch, hidden_size or representation_size).
       Without a head there is no `image_classification`, and features replace logits.
-    - `image_bytes` are JPEG or PNG files: decoded (to grayscale for models of 1
-      channel), rotated as their EXIF data say, and resized as for evaluation, as images
-      of any size are. Broken ones raise `tf.errors.InvalidArgumentError`.
+    - `image_bytes` are JPEG or PNG files: decoded, to grayscale for models of 1
+      channel, rotated by their EXIF data, and resized, as images of any size are, as
+      for evaluation. Broken ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, or the head's own activation.
       `label`, with `class_names` only, is the most likely class, a string (batch,).
     - `loaded(images, training=True)` turns on dropout and stochastic depth. Gradients
@@ -66,9 +66,8 @@ def write_saved_model(model, folder, *, class_names=None):
             run on TensorFlow.
 
     Source:
-        https://www.tensorflow.org/hub/reusable_saved_models and
-        https://www.tensorflow.org/hub/common_saved_model_apis/images; the names of the
-        signatures from https://www.tensorflow.org/hub/common_signatures/images and
+        https://www.tensorflow.org/hub: reusable_saved_models,
+        common_saved_model_apis/images and common_signatures/images;
         https://www.tensorflow.org/tfx/serving/signature_defs.
 
     Example:
@@ -94,7 +93,13 @@ def write_saved_model(model, folder, *, class_names=None):
     if class_names is not None:
         class_names = tuple(class_names)
         check_class_names(class_names, model)
-    _check_folder(pathlib.Path(folder))
+    folder = pathlib.Path(folder)
+    is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
+    if is_other and not (folder / "saved_model.pb").exists():
+        raise RunError(
+            f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
+            "another folder, or remove it."
+        )
     package, signatures = _package(in_float32(model), class_names)
     with (
         whole_folder(folder) as temporary,
@@ -153,26 +158,16 @@ def add_version(saved_model, folder):
 
 
 def _check_model(model):
-    last = model.layers[-1].name
     if len(model.output_shape) != 2:
         raise ValueError(
             f"{model.name} returns all tokens, {model.output_shape}, but signatures of "
             "a SavedModel return one vector per image: build it with "
             'pooling="token" or "gap".'
         )
-    if last not in _LAST_LAYERS:
+    if (last := model.layers[-1].name) not in _LAST_LAYERS:
         raise ValueError(
             f"{model.name} ends in the layer {last!r}: pass a model of keras_vit, "
             f"whose last layer is one of {', '.join(_LAST_LAYERS)}."
-        )
-
-
-def _check_folder(folder):
-    is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
-    if is_other and not (folder / "saved_model.pb").exists():
-        raise RunError(
-            f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
-            "another folder, or remove it."
         )
 
 

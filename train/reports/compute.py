@@ -43,13 +43,8 @@ def _dense(layer, input_shape):
 
 def _convolution(layer, input_shape):
     sides = list(layer.compute_output_shape(input_shape)[1:])
-    sides.pop(-1 if layer.data_format == "channels_last" else 0)
+    sides.pop(0 if getattr(layer, "data_format", "") == "channels_first" else -1)
     return math.prod(sides) * math.prod(layer.kernel.shape)
-
-
-def _patches(layer, input_shape):
-    _, tokens, _ = layer.compute_output_shape(input_shape)
-    return tokens * math.prod(layer.kernel.shape)
 
 
 def _attention(layer, input_shape):
@@ -61,8 +56,7 @@ def _attention(layer, input_shape):
 
 
 def _mlp(layer, input_shape):
-    _, tokens, hidden_size = input_shape
-    return 2 * tokens * hidden_size * layer.mlp_dim
+    return 2 * math.prod(input_shape[1:]) * layer.mlp_dim
 
 
 def _block(layer, input_shape):
@@ -83,7 +77,7 @@ _COUNTS = {
     # StdConv2D is one.
     keras.layers.Conv2D: _convolution,
     keras.layers.DepthwiseConv2D: _convolution,
-    keras_vit.PatchEncoder: _patches,
+    keras_vit.PatchEncoder: _convolution,
     keras_vit.SelfAttention: _attention,
     keras_vit.MLP: _mlp,
     keras_vit.TransformerBlock: _block,

@@ -31,9 +31,8 @@ def draw_learning_curve(path, history, loss_function=""):
     if not heights:
         return
     figure = new_figure(8, 1 + sum(heights))
-    axes = figure.subplots(
-        len(heights), sharex=True, squeeze=False, height_ratios=heights
-    )[:, 0]
+    shape = {"nrows": len(heights), "height_ratios": heights}
+    axes = figure.subplots(**shape, sharex=True, squeeze=False)[:, 0]
     for cell, (label, ((steps, values), validation)) in zip(axes, panels, strict=False):
         window = max(1, len(values) // 25)
         if window > 1:
@@ -89,9 +88,8 @@ def draw_confusion_matrix(path, summary):
     figure = new_figure(side + 1, side)
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    figure.colorbar(
-        image, label="Share of the true class", shrink=0.6, format="{x:.0%}"
-    )
+    label = "Share of the true class"
+    figure.colorbar(image, label=label, shrink=0.6, format="{x:.0%}")
     ticks = {"fontsize": 9, "parse_math": False}
     short = max(map(len, names)) <= 3
     axes.set_xticks(range(len(shown)), names, **ticks, rotation=0 if short else 90)
@@ -153,9 +151,8 @@ def write_predictions_picture(
 ):
     """Draws the first twelve images with their predicted and true classes."""
     figure, cells = _grid(len(labels), title)
-    for cell, image, label, chances in zip(
-        cells, images, labels, probabilities, strict=False
-    ):
+    shown = zip(cells, images, labels, probabilities, strict=False)
+    for cell, image, label, chances in shown:
         guess = chances.argmax()
         color, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
         text = f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"

@@ -36,10 +36,9 @@ def render(template, **values):
 
 def table(header, rows):
     """Returns a table; `header` and each of the rows are sequences of cells."""
-    header, *rows = (map(_escape_unless_block, row) for row in (header, *rows))
-    header = list(header)
     lines = [header, ["---"] * len(header), *rows]
-    return Block("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    cells = (map(_escape_unless_block, line) for line in lines)
+    return Block("\n".join("| " + " | ".join(line) + " |" for line in cells))
 
 
 def class_table(rows, counts):

@@ -31,7 +31,6 @@ def model_page(card, report, pictures):
 
     `pictures` are file names; https://huggingface.co/docs/hub/model-cards.
     """
-    height, width = card.image_size
     return markdown.render(
         _TEMPLATE,
         header=markdown.Block(
@@ -41,8 +40,8 @@ def model_page(card, report, pictures):
         # For code, where no character has to be escaped.
         name=markdown.Block(card.name),
         architecture=" ".join(filter(None, ("Vision Transformer", card.variant))),
-        height=height,
-        width=width,
+        height=card.image_size[0],
+        width=card.image_size[1],
         report=report,
         sizes=_sizes(card),
         results=_results(card, report),
@@ -58,15 +57,14 @@ def model_page(card, report, pictures):
 
 
 def _header(card):
-    metrics = [
-        {"type": kind, "name": label, "value": card.metrics[name]}
-        for name, (kind, label) in _HUB_METRICS.items()
-        if name in card.metrics
-    ]
     result = {
         "task": {"type": "image-classification", "name": "Image Classification"},
         "dataset": {"type": card.data_set, "name": card.data_set, "split": "test"},
-        "metrics": metrics,
+        "metrics": [
+            {"type": kind, "name": label, "value": card.metrics[name]}
+            for name, (kind, label) in _HUB_METRICS.items()
+            if name in card.metrics
+        ],
     }
     base = {}
     if card.base is not None and card.base.startswith("hf://"):

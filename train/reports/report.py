@@ -15,7 +15,7 @@ from train.reports.figures import (
 )
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
-_OWN_FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
+_FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
 
 
 def write_report(run_dir, *, config, summary, results, history=None, split="test"):
@@ -24,14 +24,9 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     `report.md` also shows every other PNG file of the directory; `report.json` is the
     last. Each file replaces its predecessor whole.
 
-    Args:
-        run_dir: directory of the run; it is made where missing.
-        config: settings of the run by name; dicts in it may nest.
-        summary: what `classification_summary` returned for the split; optionally with
-            "calibration", what `calibration` returned.
-        results: results by name; "loss_function" and "command" are shown apart.
-        history: `train.engine.metrics.MetricLog` of the run, None without training.
-        split: name of the split, with which the names of its results begin.
+    `summary` is what `classification_summary` returned for the split, optionally with
+    what `calibration` returned; `history` is the run's `MetricLog`, None without
+    training; the names of the split's results begin with `split`.
     """
     run_dir = Path(run_dir)
     shares = ("accuracy", "accuracy_low", "accuracy_high")
@@ -53,9 +48,8 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     run_dir.mkdir(parents=True, exist_ok=True)
     draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
     if history is not None:
-        draw_learning_curve(
-            run_dir / "learning_curve.png", history, results.get("loss_function", "")
-        )
+        loss = results.get("loss_function", "")
+        draw_learning_curve(run_dir / "learning_curve.png", history, loss)
     if "calibration" in summary:
         draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
     page = _page(run_dir, details["config"], summary, results, split)
@@ -69,10 +63,13 @@ def _page(run_dir, config, summary, results, split):
     title = " on ".join(name for name in named if isinstance(name, str))
     tested = [row for row in summary["per_class"] if row["examples"]]
     worst = sorted(tested, key=lambda row: row["f1"])[: markdown.TABLE_ROWS]
-    has_balance = "train_examples" in tested[0]
     counts = {"examples": "Examples"}
-    if has_balance:
+    median = None
+    if "train_examples" in tested[0]:
         counts["train_examples"] = "In training"
+        median = float(
+            np.median([row["train_examples"] for row in summary["per_class"]])
+        )
     return markdown.render(
         _TEMPLATE,
         title=title or run_dir.resolve().name,
@@ -87,7 +84,7 @@ def _page(run_dir, config, summary, results, split):
         ],
         has_learning_curve=(run_dir / "learning_curve.png").exists(),
         about_curve=about_curve,
-        balance=_balance(summary["per_class"]) if has_balance else None,
+        median_in_training=median,
         class_table=markdown.class_table(worst, counts),
         shown_classes=len(worst),
         tested_classes=len(tested),
@@ -95,9 +92,7 @@ def _page(run_dir, config, summary, results, split):
             (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
             for row in summary["confusions"]
         ],
-        pictures=sorted(
-            {path.name for path in run_dir.glob("[!.]*.png")} - _OWN_FIGURES
-        ),
+        pictures=sorted({path.name for path in run_dir.glob("[!.]*.png")} - _FIGURES),
     )
 
 
@@ -111,12 +106,3 @@ def about_curve(results):
         "training and validation alike. Only training has: "
         f"{results['training_only']}."
     )
-
-
-def _balance(rows):
-    counts = [row["train_examples"] for row in rows]
-    return {
-        "fewest": rows[counts.index(min(counts))],
-        "most": rows[counts.index(max(counts))],
-        "median": float(np.median(counts)),
-    }

@@ -63,6 +63,7 @@ def lines(axes, found, name, across):
         places = [across(row) for row in rows]
         points(axes, places, accuracies, color=color, label=model, fmt="o-", lw=1)
     axes.set_xscale("log")
+    axes.minorticks_off()
     axes.legend(frameon=False)
 
 

@@ -13,17 +13,15 @@ class Options:
     """Options of a study besides its recipe; each study uses its own.
 
     Args:
-        seeds: int, runs per point; None for 3 of the chosen learning rate, else 1.
-        models: sequence of names of models, instead of the recipe's.
-        subsets: sequence of str, percents such as `"10%"` of the training images, or
-            numbers of images.
-        step_counts: sequence of str, instead of the recipe's steps.
-        positions: sequence of keys of `train.study.kinds.positions.POSITIONS`.
-        tasks: sequence of tasks of VTAB; where it is empty all, or with `smoke` one of
-            each group.
-        shots: int, images per class of the few-shot probe; 0 for no probe.
-        few_shot_dataset: str, the data set of the probe; that of the recipe where None.
-        smoke: bool, whether the recipe is cut down, so that models must be, too.
+        seeds: runs per point; None for 3 of the chosen learning rate, else 1.
+        models: names of models, instead of the recipe's.
+        subsets: percents such as `"10%"` of the training images, or numbers of images.
+        step_counts: numbers of steps, instead of the recipe's.
+        positions: keys of `train.study.kinds.positions.POSITIONS`.
+        tasks: tasks of VTAB; without any all, or with `smoke` one of each group.
+        shots: images per class of the few-shot probe; 0 for no probe.
+        few_shot_dataset: the data set of the probe; that of the recipe where None.
+        smoke: whether the recipe is cut down, so that models must be, too.
     """
 
     seeds: int | None = None

@@ -57,12 +57,10 @@ class Runs:
             # Who stops a run would not want another to begin.
             raise
         except RunError as error:
-            survives = self._finished or (
-                self.skips_missing_data and isinstance(error, DataError)
-            )
-            if not survives:
+            lacks_data = isinstance(error, DataError)
+            if not (self._finished or (self.skips_missing_data and lacks_data)):
                 raise
-            if isinstance(error, DataError):
+            if lacks_data:
                 self._missing[recipe.dataset] = error
             self.failed[label] = str(error)
             print(f"{label} failed: {error}", file=sys.stderr, flush=True)
@@ -101,9 +99,7 @@ class Runs:
                 out_dir=folder,
                 command=self.settings.get("command", ""),
             )
-        return read_json(
-            written, _REMEDY, lambda found: float(found["rows"][0]["mean"])
-        )
+        return read_json(written, _REMEDY, lambda one: float(one["rows"][0]["mean"]))
 
 
 def measured_from_scratch(points, recipe, options, settings):
@@ -155,12 +151,12 @@ def spread(values):
 def read_report(directory):
     """Returns the `report.json` of a finished run, from its `RunDirectory`."""
     directory.require(directory.results)
-    return read_json(directory.results, _REMEDY, _report_of)
 
+    def checked(found):
+        float(found["test_accuracy"]), int(found["parameters"])
+        return found
 
-def _report_of(found):
-    float(found["test_accuracy"]), int(found["parameters"])
-    return found
+    return read_json(directory.results, _REMEDY, checked)
 
 
 def last_validation(path, *, best=False):

@@ -55,9 +55,9 @@ def run(study, recipe, options=None, *, run_dir, **settings):
         study: str, one of `train.study.kinds.names()`.
         recipe: `train.recipes.Recipe`, what the runs have in common.
         options: `Options`.
-        run_dir: path of the study's directory; each run is in a folder of it, and the
-            study goes on where it was if called again.
-        **settings: `data_dir`, `skip_corrupt`, `devices` and `command`, as for
+        run_dir: path of the study's directory, which has one for each run; the study
+            goes on where it was if called again.
+        **settings: `data_dir`, `skip_corrupt`, `devices` and `command` of
             `train.run.training.run`.
 
     Returns:
@@ -95,9 +95,22 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             **found,
             "failed": runs.failed,
         }
-        _draw(directory.path / "study.png", found)
+        figure = figures.new_figure(8, 4.5)
+        figures.style_axes(kind.draw(figure, found), grid=True)
+        figure.suptitle(f"{recipe.dataset}: {kind.TITLE}", parse_math=False)
+        figures.save(figure, directory.path / "study.png")
+        rows = found.get("chosen") or found["rows"]
+        text = markdown.render(
+            _TEMPLATE,
+            **found,
+            title=kind.TITLE,
+            tables=tables(found),
+            seeds=max((len(row["runs"]) for row in rows), default=0),
+            has_few_shot=has_few_shot(found),
+            link=markdown.Block,
+        )
         page = directory.path / "study.md"
-        write_text(page, _page(found))
+        write_text(page, text)
         write_json(directory.path / "study.json", found)
     if runs.failed:
         label, message = next(iter(runs.failed.items()))
@@ -135,24 +148,3 @@ def _check_from_scratch(recipe):
         raise RunError(
             "The study trains all weights: leave --frozen and --lora_rank out."
         )
-
-
-def _page(found):
-    rows = found.get("chosen") or found["rows"]
-    return markdown.render(
-        _TEMPLATE,
-        **found,
-        title=kinds.named(found["study"]).TITLE,
-        tables=tables(found),
-        seeds=max((len(row["runs"]) for row in rows), default=0),
-        has_few_shot=has_few_shot(found),
-        link=markdown.Block,
-    )
-
-
-def _draw(path, found):
-    kind = kinds.named(found["study"])
-    figure = figures.new_figure(8, 4.5)
-    figures.style_axes(kind.draw(figure, found), grid=True)
-    figure.suptitle(f"{found['dataset']}: {kind.TITLE}", parse_math=False)
-    figures.save(figure, path)

@@ -525,6 +525,16 @@ def test_another_model_of_the_same_name(weights, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     found = evaluation_data.report_folder("vit-b16/sam", elsewhere, *names)
     assert found == (elsewhere, "vit-b16/sam")
+    # A project that was moved, but not a copy of it, is the same.
+    (tmp_path / "tiny.npz").touch()
+    before = tmp_path / "before" / "tiny.npz"
+    (folder / "report.json").write_text(json.dumps({"source": str(before)}))
+    found = evaluation_data.report_folder("tiny.npz", None, *names)
+    assert found == (folder, str(tmp_path / "tiny.npz"))
+    before.parent.mkdir()
+    before.touch()
+    with pytest.raises(RunError, match=f"another model, {before}"):
+        evaluation_data.report_folder("tiny.npz", None, *names)
     # Reports of earlier versions do not name the model's file.
     (folder / "report.json").write_text(json.dumps({"model": "tiny"}))
     assert evaluation_data.report_folder("vit-b16/sam", None, *names)[0] == folder

@@ -107,7 +107,6 @@ def draw(figure, found):
         accuracies.lines(axes, found, name, lambda row: row["flops"] / unit)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.minorticks_off()
         axes.set_xlabel(f"Compute of training, {unit_name}")
 
     return accuracies.panels(figure, found, draw_panel)

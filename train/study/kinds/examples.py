@@ -25,7 +25,7 @@ def measure(recipe, options, settings):
 
 def points_of(recipe, options, total):
     """Returns the points, for a training set of `total` images."""
-    counts = subset_sizes(options.subsets, total)
+    counts = sorted({_subset_size(text, total) for text in options.subsets})
     return [
         Point(
             f"{name}-{count}-images",
@@ -37,22 +37,18 @@ def points_of(recipe, options, total):
     ]
 
 
-def subset_sizes(subsets, total):
-    """Returns the numbers of images in subsets of `total` images, ascending."""
-    sizes = set()
-    for text in subsets:
-        try:
-            share = float(text[:-1]) / 100 if text.endswith("%") else None
-            size = int(text) if share is None else round(share * total)
-        except ValueError:
-            size = 0
-        if not 1 <= size <= total:
-            raise RunError(
-                f"--subsets has {text!r}, which is no part of the {total:,} training "
-                "images: give percents such as 10%, or numbers of images up to that."
-            )
-        sizes.add(size)
-    return sorted(sizes)
+def _subset_size(text, total):
+    try:
+        is_share = text.endswith("%")
+        size = round(float(text[:-1]) / 100 * total) if is_share else int(text)
+    except ValueError:
+        size = 0
+    if not 1 <= size <= total:
+        raise RunError(
+            f"--subsets has {text!r}, which is no part of the {total:,} training "
+            "images: give percents such as 10%, or numbers of images up to that."
+        )
+    return size
 
 
 def tables(found):
@@ -71,7 +67,6 @@ def draw(figure, found):
         accuracies.lines(axes, found, name, lambda row: row["examples"])
         sizes = sorted({row["examples"] for row in found["rows"]})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.minorticks_off()
         axes.set_xlabel("Training images")
 
     return accuracies.panels(figure, found, draw_panel)

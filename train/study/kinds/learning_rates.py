@@ -26,12 +26,9 @@ def measure(recipe, options, settings):
     for rate in recipe.learning_rates:
         label = f"rate-{rate}"
         if runs.result(label, recipe.override(learning_rate=rate)):
-            validation = last_validation(
-                runs.path / label, best=bool(recipe.early_stopping)
-            )
-            rows.append(
-                {"label": label, "learning_rate": rate, "runs": [label], **validation}
-            )
+            facts = {"label": label, "learning_rate": rate, "runs": [label]}
+            best = bool(recipe.early_stopping)
+            rows.append(facts | last_validation(runs.path / label, best=best))
     rate = best_rate(rows)
     print(f"chosen: learning rate {rate:g}")
     final = recipe.override(learning_rate=rate)

@@ -23,20 +23,18 @@ def measure(recipe, options, settings):
         raise RunError(
             "No task of VTAB has its data here. " + next(iter(runs.failed.values()))
         )
-    means, counts = group_means(
-        {row["task"]: row["test_accuracy"]["mean"] for row in rows}
-    )
-    is_benchmark = len(rows) == len(vtab.TASKS) and not (
-        options.smoke
-        or recipe.train_examples
-        or recipe.test_examples
-        or recipe.validation_fraction
-    )
+    done = {row["task"]: row["test_accuracy"]["mean"] for row in rows}
+    by_group = {
+        group: [done[task] for task in tasks if task in done]
+        for group, tasks in {**vtab.GROUPS, "mean": tuple(vtab.TASKS)}.items()
+    }
+    less = (recipe.train_examples, recipe.test_examples, recipe.validation_fraction)
     return runs, {
         "rows": rows,
-        "means": means,
-        "tasks": counts,
-        "is_benchmark": is_benchmark,
+        "means": {group: float(np.mean(one)) for group, one in by_group.items() if one},
+        "tasks": {group: len(one) for group, one in by_group.items()},
+        "is_benchmark": len(rows) == len(vtab.TASKS)
+        and not (options.smoke or any(less)),
     }
 
 
@@ -60,16 +58,6 @@ def points_of(recipe, options):
         facts = {"task": task, "group": vtab.TASKS[task].group}
         points.append(Point(task, recipe.override(dataset=own), facts))
     return points
-
-
-def group_means(accuracies):
-    """Returns mean accuracies and numbers of tasks by group of VTAB, and of all."""
-    done = {
-        group: [accuracies[task] for task in tasks if task in accuracies]
-        for group, tasks in {**vtab.GROUPS, "mean": tuple(vtab.TASKS)}.items()
-    }
-    means = {group: float(np.mean(done[group])) for group in done if done[group]}
-    return means, {group: len(values) for group, values in done.items()}
 
 
 def tables(found):
