@@ -30,7 +30,7 @@ def run(name, **names):
 @pytest.mark.parametrize("name", ["zoo", *modules(zoo)])
 def test_zoo(name, monkeypatch, pytestconfig):
     monkeypatch.chdir(pytestconfig.rootpath)
-    run(name)
+    run(name, zoo=zoo)
 
 
 COMMANDS = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import functools
 import math
 import operator
 import sys
@@ -58,10 +57,9 @@ class ViTConfig:
         mlp_dim: int, the size of the hidden layer of each block's MLP.
         patch_size: int or (height, width) of a patch: in pixels, in a hybrid in
             positions of the ResNet's feature map.
-        resnet_stages: None, or a sequence of ints, the bottleneck units of each
-            stage of a hybrid's ResNet; empty for the root convolution alone. Read from
-            the file only together with `patch_size`.
-        resnet_width: int, channels of a hybrid's root convolution, a multiple of 32.
+        resnet_stages: the bottleneck units of each stage of a hybrid's ResNet; empty
+            for the root convolution alone. A file has it together with `patch_size`.
+        resnet_width: channels of a hybrid's root convolution, a multiple of 32.
         activation: `"gelu_tanh"` as released, or `"gelu"`, the exact one.
         layer_norm_epsilon: float added to the variance, 1e-6 as released.
         resnet_padding: of a hybrid's convolutions and pooling: `"same"` as released,
@@ -240,8 +238,8 @@ class ViTConfig:
         """Returns the config with nothing left to a file.
 
         Args:
-            of_file: `ViTConfig` that a file describes, None without one.
-            source: str, what the file is called in an error.
+            of_file: what a file describes, None without one.
+            source: what the file is called in an error.
 
         Raises:
             ValueError: the file computes something else, or a size is given neither
@@ -277,7 +275,7 @@ class ViTConfig:
 
         Args:
             image_size: int or (height, width) in pixels.
-            name: str, what the model is called in an error.
+            name: what the model is called in an error.
 
         Raises:
             ValueError: the image cannot be cut into whole patches.
@@ -292,10 +290,8 @@ class ViTConfig:
         patch = pair(self.patch_size, "patch_size")
         if any(side % step for side, step in zip(sides, patch, strict=True)):
             rows, columns = self.stride
-            nearest = (
-                max(round(height / rows), 1) * rows,
-                max(round(width / columns), 1) * columns,
-            )
+            steps = ((height, rows), (width, columns))
+            nearest = tuple(max(round(side / n), 1) * n for side, n in steps)
             raise ValueError(
                 f"{name} expects images whose sides are multiples of the patch size "
                 f"{rows if rows == columns else self.stride}, got {height}x{width}: "
@@ -314,17 +310,18 @@ class ViTConfig:
 
         Args:
             image_size: int or (height, width) in pixels.
-            classes: int, outputs of the head.
-            representation_size: int or None, width of `pre_logits`.
-            class_token: bool, whether there is a class token.
+            classes: outputs of the head.
+            representation_size: width of `pre_logits`, if it has them.
+            class_token: whether there is a class token.
 
         Example:
-            >>> row = ARCHITECTURES["ViT-B_16"]
-            >>> row.count_parameters(image_size=224, classes=1000)
+            >>> ARCHITECTURES["ViT-B_16"].count_parameters(224, classes=1000)
             86567656
         """
         positions = math.prod(self.grid_size(image_size)) + class_token
-        return _count(self, positions, classes, representation_size, class_token)
+        return released_names.count(
+            self, positions, classes, representation_size, class_token
+        )
 
 
 Architecture = ViTConfig
@@ -335,35 +332,11 @@ def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
 
     `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
     in the order of `RELEASED`.
-
-    Example:
-        >>> Semantics(layer_norm_epsilon=1e-12).differences(Semantics())
-        {'layer_norm_epsilon': (1e-12, 1e-06)}
     """
     computed = _Released(*values, **named)._asdict()
     if nulls := [name for name, value in computed.items() if value is None]:
         raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
     return ViTConfig(**computed)
-
-
-@functools.cache
-def _count(config, positions, classes, representation_size, class_token):
-    patch_height, patch_width = pair(config.patch_size, "patch_size")
-    sizes = {
-        **config.sizes,
-        "head_size": config.hidden_size // config.num_heads,
-        "patch_height": patch_height,
-        "patch_width": patch_width,
-        "channels": 3,
-        "positions": positions,
-        "classes": classes,
-        "representation_size": representation_size,
-    }
-    # Features of the arrays that have a field of their own are in the config.
-    features = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
-    features["pre_logits"] = representation_size
-    optional = {name for name in features if features[name]}
-    return released_names.count(sizes, optional)
 
 
 def positive_int(value, name: str, hint: str = "") -> int:

@@ -64,9 +64,8 @@ def resize(
 
     Example:
         >>> import numpy as np
-        >>> from zoo import position_embedding
         >>> table = np.ones((1, 1 + 14 * 14, 192), "float32")
-        >>> position_embedding.resize(table, (14, 14), (24, 16)).shape
+        >>> zoo.resize(table, (14, 14), (24, 16)).shape
         (1, 385, 192)
     """
     old_grid, new_grid = tuple(old_grid), tuple(new_grid)

@@ -9,6 +9,8 @@ Linen API); `zoo.files.dialects` translates the others.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import re
 
@@ -182,9 +184,26 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
     return sizes, problems
 
 
-def count(sizes: dict, optional) -> int:
-    """Returns how many numbers a network of these sizes has."""
-    arrays = layout(sizes["num_layers"], sizes["resnet_stages"], optional).values()
+@functools.cache
+def count(config, positions, classes, representation_size, class_token) -> int:
+    """Returns how many numbers the network of a `ViTConfig` has."""
+    patch = config.patch_size
+    patch_height, patch_width = patch if isinstance(patch, tuple) else (patch, patch)
+    sizes = dict(
+        config.sizes,
+        head_size=config.hidden_size // config.num_heads,
+        patch_height=patch_height,
+        patch_width=patch_width,
+        channels=3,
+        positions=positions,
+        classes=classes,
+        representation_size=representation_size,
+    )
+    # Features of the arrays that have a field of their own are in the config.
+    features = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    features["pre_logits"] = representation_size
+    optional = {name for name in features if features[name]}
+    arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 
 

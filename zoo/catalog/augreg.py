@@ -53,14 +53,11 @@ def best(
     (`adapt_final_val`). Test accuracy is not used. The last of equal ones is chosen.
 
     Args:
-        model: str, ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
-        pretrain: str, ``"i21k"``, ``"i21k_30"`` or ``"i1k"``.
-        finetune: str or None, ``"cifar100"``, ``"imagenet2012"``, ``"kitti"``,
-            ``"oxford_iiit_pet"`` or ``"resisc45"``; None for the pre-trained file.
-        image_size: int or None, to choose among fine-tunings at that size only.
-
-    Returns:
-        A `ModelCard`.
+        model: ``"B_16"``, ``"B/16"`` or ``"ViT-B_16"``.
+        pretrain: ``"i21k"``, ``"i21k_30"`` or ``"i1k"``.
+        finetune: ``"cifar100"``, ``"imagenet2012"``, ``"kitti"``, ``"oxford_iiit_pet"``
+            or ``"resisc45"``; None for the pre-trained file.
+        image_size: in pixels, to choose among fine-tunings at that size only.
 
     Raises:
         CatalogError: nothing of that kind was released; the message lists what was.
@@ -70,7 +67,6 @@ def best(
         AugReg paper, section 4.5; the released `vit_jax_augreg.ipynb`.
 
     Example:
-        >>> import zoo
         >>> zoo.augreg.best("B_16", finetune="cifar100").classes  # doctest: +SKIP
         100
     """
@@ -102,7 +98,6 @@ def rows(
         StoreError: as for `best`.
 
     Example:
-        >>> import zoo
         >>> len(zoo.augreg.rows())  # doctest: +SKIP
         51509
     """
@@ -133,11 +128,9 @@ def rows(
 def file_names() -> list[str]:
     """Returns the name of every AugReg file, without folder and ``.npz``.
 
-    Raises:
-        StoreError: as for `best`.
+    Errors of the index are those of `best`.
 
     Example:
-        >>> import zoo
         >>> len(zoo.augreg.file_names())  # doctest: +SKIP
         52268
     """
@@ -148,7 +141,6 @@ def is_file_name(handle: str) -> bool:
     """Returns whether a handle is ``augreg/...`` or begins like an AugReg file name.
 
     Example:
-        >>> import zoo
         >>> zoo.augreg.is_file_name("B_16-i21k-300ep-lr_0.001")
         True
         >>> zoo.augreg.is_file_name("vit-b16/imagenet21k")
@@ -160,23 +152,18 @@ def is_file_name(handle: str) -> bool:
 
 
 def card(name: str) -> ModelCard:
-    """Returns the card of an AugReg file.
+    """Returns the card of an AugReg file, the catalogue's where it has one.
 
     Args:
         name: str, its name; ``augreg/`` before it and ``.npz`` after it are ignored.
-
-    Returns:
-        A `ModelCard`; for a file that the paper recommends, the catalogue's own.
 
     Raises:
         CatalogError: there is no such file; the message offers near misses.
         StoreError: the index is needed and not available, or in another format.
 
     Example:
-        >>> import zoo
-        >>> zoo.augreg.card(
-        ...     "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
-        ... ).handle
+        >>> name = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+        >>> zoo.augreg.card(name).handle
         'vit-b16/augreg-imagenet21k'
     """
     name = name.removeprefix(FOLDER).removesuffix(".npz")
@@ -199,7 +186,7 @@ def card(name: str) -> ModelCard:
     if name == row.filename:
         inferred = (_EITHER_WAY,) if row.ds == "i1k" else ()
         top1 = row.final_test if data_set == "imagenet2012" else None
-        measured = {"top1": top1, "validation accuracy": row.final_val}
+        validation = row.final_val
     else:
         data_set, image_size = row.adapt_ds, int(row.adapt_resolution)
         classes = _known(_CLASSES, data_set, name)
@@ -210,7 +197,7 @@ def card(name: str) -> ModelCard:
             f"with learning rate {row.adapt_lr:g}."
         )
         top1, validation = row.adapt_final_test, row.adapt_final_val
-        measured = {"top1": top1, "validation accuracy": validation}
+    measured = {"top1": top1, "validation accuracy": validation}
     return ModelCard(
         handle=FOLDER + name,
         variant=_known(cards.AUGREG_VARIANTS, name.partition("-")[0], name),

@@ -41,7 +41,6 @@ class Row(NamedTuple):
     Source: `get_augreg_df` of the released code, which documents the columns.
 
     Example:
-        >>> import zoo
         >>> zoo.augreg.rows("Ti_16", finetune="cifar100")[0].name  # doctest: +SKIP
         'Ti/16'
     """

@@ -37,7 +37,6 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
         StoreError: the list is not available, or has other content.
 
     Example:
-        >>> import zoo
         >>> zoo.class_names("imagenet2012")[0]  # doctest: +SKIP
         ('n01440764', 'tench')
     """

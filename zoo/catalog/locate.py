@@ -17,7 +17,7 @@ from zoo.store import hub
 
 
 def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
-    """Returns the local file or folder of a model, downloading it the first time.
+    """Returns the file or folder of a model for `zoo.read`, downloading it once.
 
     A `pathlib.Path` is a path. A text is the first of these:
 
@@ -34,18 +34,13 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
     Args:
         source: a path, or a text as above; a URL is the `http(s)://` one of a file, a
             handle of the hub may end in `@revision`.
-        variant: str, e.g. ``"ViT-B_16"``, whose releases `source` may name; by default
-            none.
-
-    Returns:
-        `pathlib.Path` for `zoo.read`.
+        variant: such as ``"ViT-B_16"``, whose releases `source` may name.
 
     Raises:
         CatalogError: no such model.
         StoreError: the file is not available.
 
     Example:
-        >>> import zoo
         >>> zoo.locate("tests/goldens/token.npz").name
         'token.npz'
     """
@@ -83,9 +78,9 @@ def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel |
     """
     if augreg.is_file_name(text):
         return None
-    if variant is not None and (card := released.of_variant(variant, text)):
+    if variant is not None and (card := released.BY_RELEASE.get((variant, text))):
         return card
-    if (card := released.by_handle(text)) is not None:
+    if (card := released.BY_HANDLE.get(text)) is not None:
         return card
     is_file = text.endswith((*EXTENSIONS, ".keras")) or os.path.isfile(text)
     if is_file or not registry.is_name(text):
@@ -109,13 +104,12 @@ def get(handle: str) -> ModelCard | PublishedModel:
             available.
 
     Example:
-        >>> import zoo
         >>> zoo.get("r50-vit-l32/augreg-imagenet21k").variant
         'R50+ViT-L_32'
     """
     if augreg.is_file_name(handle):
         return augreg.card(handle)
-    if (card := released.by_handle(handle)) is not None:
+    if (card := released.BY_HANDLE.get(handle)) is not None:
         return card
     if hub.is_handle(handle):
         return registry.read(hub.fetch(handle))
@@ -152,7 +146,6 @@ def list_models(pattern: str = "*") -> list[str]:
         StoreError: as for `get`.
 
     Example:
-        >>> import zoo
         >>> zoo.list_models("vit-h14/*")
         ['vit-h14/imagenet21k']
     """

@@ -22,14 +22,12 @@ class Accuracy(NamedTuple):
 
     Args:
         data_set: str, what was classified, as TFDS calls it (``"imagenet2012"``).
-        metric: str, ``"top1"`` of the file as it is, or another metric, e.g.
-            ``"top1 after fine-tuning"``.
+        metric: ``"top1"`` of the file as it is, or e.g. ``"top1 after fine-tuning"``.
         value: float, percent.
         image_size: int or None, side of the images in the evaluation.
         source: str, where it was published.
 
     Example:
-        >>> import zoo
         >>> zoo.get("vit-b16/sam").accuracies[0].value
         80.25
     """
@@ -52,7 +50,6 @@ class Citation(NamedTuple):
         arxiv: str, its number on arXiv.
 
     Example:
-        >>> import zoo
         >>> zoo.get("vit-b16/sam").citation.url
         'https://arxiv.org/abs/2106.01548'
     """
@@ -89,7 +86,6 @@ class Inference(NamedTuple):
         reason: str, what it was inferred from.
 
     Example:
-        >>> import zoo
         >>> [note.field for note in zoo.get("vit-b16/sam").inferred]
         ['representation_size']
     """
@@ -122,11 +118,9 @@ class ModelCard:
             its input: for every released model RGB in [-1, 1].
         licence: str, SPDX identifier.
         notes: str, remarks for users.
-        inferred: tuple of `Inference`: the fields whose value was inferred; the others
-            are known.
+        inferred: the fields whose value was inferred; the others are known.
 
     Example:
-        >>> import zoo
         >>> card = zoo.get("vit-b16/imagenet21k")
         >>> card.usable_head, card.parameters
         (False, 103186515)

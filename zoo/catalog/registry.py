@@ -59,8 +59,7 @@ class PublishedModel:
         file_size: int, bytes of the weights.
         sha256: str, hexadecimal, of the weights.
         data_set: str, name of the data set that it was fine-tuned on.
-        metrics: dict of str to float, on the data set's test split; fractions, not
-            percent.
+        metrics: fractions, not percent, on the data set's test split.
         base: str or None, the weights that it was fine-tuned from.
         variant: str or None, such as `"ViT-B_16"`.
         licence: str, as the Hugging Face hub writes it.
@@ -154,7 +153,6 @@ def is_name(text: str) -> bool:
     """Returns whether a text can be the name of a published model.
 
     Example:
-        >>> import zoo
         >>> [zoo.registry.is_name(name) for name in ("flowers-vit-ti16", "../flowers")]
         [True, False]
     """
@@ -197,7 +195,6 @@ def models() -> dict[str, PublishedModel]:
         StoreError: a registry is not available.
 
     Example:
-        >>> import zoo
         >>> zoo.registry.models()  # doctest: +SKIP
         {'flowers-vit-ti16': PublishedModel(...)}
     """
@@ -221,7 +218,7 @@ def write_index(folder: str | os.PathLike) -> None:
         OSError: the index cannot be written.
 
     Example:
-        >>> import os, tempfile, zoo
+        >>> import os, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     zoo.registry.write_index(folder)
         ...     print(os.listdir(folder))

@@ -24,8 +24,8 @@ from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
 # By handle, and by variant and release; both may end in the image size.
-_HANDLES: dict[str, ModelCard] = {}
-_RELEASES: dict[tuple[str, str], ModelCard] = {}
+BY_HANDLE: dict[str, ModelCard] = {}
+BY_RELEASE: dict[tuple[str, str], ModelCard] = {}
 
 
 def slugs(card: ModelCard) -> list[str]:
@@ -34,22 +34,12 @@ def slugs(card: ModelCard) -> list[str]:
     return [slug, slug.removesuffix(GAP_SUFFIX)]
 
 
-def by_handle(handle: str) -> ModelCard | None:
-    """Returns the card of a handle, with or without its image size, or None."""
-    return _HANDLES.get(handle)
-
-
-def of_variant(variant: str, release: str) -> ModelCard | None:
-    """Returns the card of a variant in a release, or None."""
-    return _RELEASES.get((variant, release))
-
-
 def is_release(text: str) -> bool:
     """Returns whether any variant has a release of this name, with or without a size.
 
     Handles (``vit-b16/sam``) and paths are not release names.
     """
-    return any(release == text for _, release in _RELEASES)
+    return any(release == text for _, release in BY_RELEASE)
 
 
 def find(variant: str, release: str) -> ModelCard:
@@ -67,7 +57,6 @@ def find(variant: str, release: str) -> ModelCard:
         StoreError: the index of the AugReg files is needed and not available.
 
     Example:
-        >>> import zoo
         >>> zoo.find("ViT-B_16", "imagenet21k+imagenet2012").image_size
         384
     """
@@ -77,7 +66,7 @@ def find(variant: str, release: str) -> ModelCard:
         if card.variant != variant:
             raise CatalogError(f"{release} holds a {card.variant}, not a {variant}.")
         return card
-    card = of_variant(variant, release)
+    card = BY_RELEASE.get((variant, release))
     if card is None:
         raise CatalogError(
             f"{variant} was not released as {release!r}: choose {either(names)}."
@@ -95,7 +84,6 @@ def releases(variant: str) -> tuple[str, ...]:
         CatalogError: nothing was released under that name.
 
     Example:
-        >>> import zoo
         >>> zoo.releases("ViT-H_14")
         ('imagenet21k',)
     """
@@ -116,7 +104,6 @@ def default_classifier(variant: str) -> str:
     without such a head (H/14, R26+B/32). Argument and errors are those of `releases`.
 
     Example:
-        >>> import zoo
         >>> zoo.default_classifier("ViT-S_16")
         'augreg-imagenet21k+imagenet2012'
     """
@@ -131,14 +118,10 @@ def default_release(variant: str) -> str:
 
     It is ``"imagenet21k"`` if the variant is in it, else ``"augreg-imagenet21k"``.
 
-    Args:
-        variant: str, e.g. ``"ViT-S_16"``.
-
-    Raises:
-        CatalogError: the variant was not released pre-trained on ImageNet-21k.
+    Argument and errors are those of `releases`; it is a `CatalogError` too where the
+    variant was not released pre-trained on ImageNet-21k.
 
     Example:
-        >>> import zoo
         >>> zoo.default_release("ViT-S_16")
         'augreg-imagenet21k'
     """
@@ -153,6 +136,6 @@ def default_release(variant: str) -> str:
 
 for _card in CARDS.values():
     for _release in (_card.release, f"{_card.release}-{_card.image_size}"):
-        _RELEASES.setdefault((_card.variant, _release), _card)
+        BY_RELEASE.setdefault((_card.variant, _release), _card)
         for _slug in slugs(_card):
-            _HANDLES.setdefault(f"{_slug}/{_release}", _card)
+            BY_HANDLE.setdefault(f"{_slug}/{_release}", _card)

@@ -47,7 +47,6 @@ class Checkpoint:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
 
     Example:
-        >>> import zoo
         >>> checkpoint = zoo.read("tests/goldens/token.npz")
         >>> checkpoint.hidden_size, checkpoint.num_layers, checkpoint.grid_size
         (48, 3, (4, 4))
@@ -208,7 +207,6 @@ def read(
     `vit_layers.py` of keras-hub.
 
     Example:
-        >>> import zoo
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
@@ -281,7 +279,7 @@ def write(
             file or the library cannot say.
 
     Example:
-        >>> import tempfile, zoo
+        >>> import tempfile
         >>> checkpoint = zoo.read("tests/goldens/token.npz")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     zoo.write(f"{folder}/copy.npz", checkpoint)

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import RELEASED, ViTConfig
+from zoo.network import RELEASED, ViTConfig, pair
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -74,13 +74,8 @@ def from_metadata(metadata, path) -> Description | None:
 
 def check_grid(grid) -> None:
     """Raises a `ValueError` unless a grid is None or two positive ints."""
-    if grid is None:
-        return
-    if len(grid) != 2:
-        raise ValueError(f"{brief(grid)} is not a (height, width)")
-    for number in grid:
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ValueError(f"{brief(number)} is not a positive int")
+    if grid is not None:
+        pair(grid, "grid_size")
 
 
 def read_json(file: os.PathLike) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import numpy as np
@@ -73,9 +74,8 @@ def read(file, library: str, num_heads: int | None = None):
     if heads is None and library == keras_hub.COLUMN:
         heads = keras_hub.num_heads(arrays)
     hidden_size = sizes["hidden_size"]
-    heads = heads or _PAPERS_HEADS.get(
-        (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
-    )
+    key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
+    heads = heads or _PAPERS_HEADS.get(key)
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass it as "
@@ -137,6 +137,7 @@ def _add_position(parts, said):
 def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Returns a checkpoint's arrays by their keys, and the files of settings."""
     module = LIBRARIES[library]
-    settings = module.settings(checkpoint)
+    tables = module.settings(checkpoint)
+    settings = {name: json.dumps(tables[name], indent=2) for name in tables}
     arrays = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
     return module.file_names(arrays), settings

@@ -48,15 +48,10 @@ class Row(NamedTuple):
     keras_hub: str | None
 
 
-def _layers():
-    """Returns {released layer or array: [its name in each library, or None]}."""
-    path = pathlib.Path(__file__).with_name("names.csv")
-    with open(path, encoding="utf-8", newline="") as file:
-        _, *rows = csv.reader(file)
-    return {released: [name or None for name in names] for released, *names in rows}
-
-
-_LAYERS = _layers()
+# The names of a released layer or array in each library, or None.
+_FILE = pathlib.Path(__file__).with_name("names.csv")
+_, *_LINES = csv.reader(_FILE.read_text(encoding="utf-8").splitlines())
+_LAYERS = {name: [other or None for other in others] for name, *others in _LINES}
 
 
 def _row(released):

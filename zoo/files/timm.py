@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 
@@ -104,8 +103,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     return Description(network, None if sizes["hybrid"] else grid, not no_embed_class)
 
 
-def settings(checkpoint) -> dict[str, str]:
-    """Returns {name: text} of the files that `create_model("local-dir:...")` needs."""
+def settings(checkpoint) -> dict[str, dict]:
+    """Returns {name: table} of the files that `create_model("local-dir:...")` needs."""
     semantics, stages = checkpoint.semantics, checkpoint.resnet_stages
     if checkpoint.representation_size is not None:
         raise ValueError("timm has no model with pre_logits: leave the arrays out")
@@ -159,7 +158,7 @@ def settings(checkpoint) -> dict[str, str]:
             "classifier": "head",
         },
     }
-    return {_CONFIG: json.dumps(config, indent=2)}
+    return {_CONFIG: config}
 
 
 def file_names(arrays: dict) -> dict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 
@@ -121,8 +120,8 @@ def _inputs(file):
     return tuple(m / scale for m in mean), tuple(s / scale for s in std)
 
 
-def settings(checkpoint) -> dict[str, str]:
-    """Returns {name: text} of the files that `from_pretrained` needs."""
+def settings(checkpoint) -> dict[str, dict]:
+    """Returns {name: table} of the files that `from_pretrained` needs."""
     if checkpoint.resnet_stages is not None:
         raise ValueError("transformers has no hybrid models")
     if not checkpoint.class_token:
@@ -169,10 +168,7 @@ def settings(checkpoint) -> dict[str, str]:
         "image_mean": semantics.input_mean,
         "image_std": semantics.input_std,
     }
-    return {
-        _CONFIG: json.dumps(config, indent=2),
-        _PREPROCESSOR: json.dumps(preprocessor, indent=2),
-    }
+    return {_CONFIG: config, _PREPROCESSOR: preprocessor}
 
 
 def file_names(arrays: dict) -> dict:

@@ -99,7 +99,6 @@ def fetch(
             full disk or an unwritable cache; offline and not in the cache.
 
     Example:
-        >>> import zoo
         >>> zoo.fetch("tests/goldens/token.npz").name
         'token.npz'
     """
@@ -166,19 +165,15 @@ def latest_copy(url: str) -> pathlib.Path:
 
 
 def verify(path: str | os.PathLike) -> str:
-    """Checks every byte of a cached file against what was downloaded.
+    """Checks every byte of a downloaded file, and returns its hexadecimal SHA-256.
 
     Args:
         path: a file that `fetch` returned for a URL.
-
-    Returns:
-        str, its hexadecimal sha256.
 
     Raises:
         StoreError: no record of the download, or the file has changed since.
 
     Example:
-        >>> import zoo
         >>> path = zoo.fetch(zoo.get("vit-b16/sam").url)  # doctest: +SKIP
         >>> zoo.verify(path)  # doctest: +SKIP
     """

@@ -94,12 +94,12 @@ def push(
 
     Args:
         folder: path of a folder that `zoo.read` reads; all its files are uploaded.
-        repository: str, `org/name`.
-        private: bool, whether a new repository is private.
-        message: str, commit message.
+        repository: `org/name`.
+        private: whether a new repository is private.
+        message: of the commit.
 
     Returns:
-        str, the URL of the repository.
+        The URL of the repository.
 
     Raises:
         StoreError: a malformed name; no model in the folder; `huggingface_hub` is not
