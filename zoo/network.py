@@ -82,9 +82,10 @@ class ViTConfig:
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
 
-    Source: ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
-    `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
-    transformers, `vision_transformer_hybrid.py` of timm.
+    Source:
+        ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
+        `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
+        transformers, `vision_transformer_hybrid.py` of timm.
 
     Example:
         >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
