@@ -133,3 +133,22 @@ def test_features_are_imported_without_each_other():
     imported = done.stdout.split()
     assert len(imported) == len(set(imported)) > 100
     assert {f"train.{feature}" for feature in FEATURES} <= set(imported)
+
+
+@pytest.mark.parametrize("name", ("finetune", "pretrain", *FEATURES))
+def test_a_command_chooses_the_backend_before_keras_is_imported(name):
+    module = f"train.{name}" + ".__main__" * (name in FEATURES)
+    program = (
+        f"import os, sys, {module}; "
+        "assert not {'keras', 'tensorflow', 'jax', 'torch'} & {*sys.modules}; "
+        "print(os.environ['KERAS_BACKEND'], os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    )
+    unset = ("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL")
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={key: os.environ[key] for key in os.environ if key not in unset},
+        capture_output=True,
+        text=True,
+    )
+    assert process.stdout == "tensorflow 2\n", process.stderr

@@ -10,7 +10,7 @@ import tempfile
 
 import filelock
 
-from train.common.errors import RunError
+from train.common.errors import RunError, first_line
 
 # No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60
@@ -74,10 +74,11 @@ def write_json(path, value):
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path, remedy, part=dict):
-    """Returns `part` of the dict in a JSON file; `remedy` ends an error's message.
+def read_json(path, remedy, part=dict, problem="is damaged"):
+    """Returns `part` of the dict in a JSON file.
 
-    `part` is a function, which fails where the content is not as it should be.
+    `part` is a function, which fails where the content is not as it should be; the
+    error's message has `problem` and `remedy`.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -85,7 +86,8 @@ def read_json(path, remedy, part=dict):
             raise ValueError("it is not a JSON object")
         return part(found)
     except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
-        raise RunError(f"{path} is damaged ({error!r}): {remedy}.") from error
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise RunError(f"{path} {problem} ({reason}): {remedy}.") from error
 
 
 def _remove_abandoned(path, now):

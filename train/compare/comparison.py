@@ -117,6 +117,7 @@ def _read(path):
         run.results,
         "give the command again that began the run, or check the path",
         _report_of,
+        problem="is not the report of a finished run",
     )
 
 

@@ -14,6 +14,7 @@ from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy, image_endings
 from train.data.sources.splits import DataError, check_name, named
 from train.inference.evaluation_data import center_crop
+from train.inference.loaded_model import check_range
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -119,6 +120,7 @@ class Photos:
 
 def shape_for_photos(loaded):
     """Returns the (height, width, channels) of a loaded model's images."""
+    check_range(loaded)
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
         raise RunError(

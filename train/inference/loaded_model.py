@@ -138,18 +138,8 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
 
 
 def image_size_of(loaded):
-    """Returns (height, width); refuses models of other than three channels in [-1, 1].
-
-    Keras's own models have layers that take pixels up to 255, and far smaller numbers
-    would all look alike to them.
-    """
-    for layer in loaded.model.layers:
-        if _takes_bytes(layer):
-            raise RunError(
-                f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
-                "255, but images come in [-1, 1]: save a model that calls it on "
-                "keras.layers.Rescaling(127.5, 127.5)(images)."
-            )
+    """Returns (height, width); refuses models of other channels or ranges."""
+    check_range(loaded)
     shape = loaded.model.input_shape
     if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
         raise RunError(
@@ -157,6 +147,27 @@ def image_size_of(loaded):
             "takes (height, width, 3) of a fixed size."
         )
     return shape[1:3]
+
+
+def check_range(loaded):
+    """Refuses models that begin with a layer for pixels up to 255.
+
+    Keras's own do, and far smaller numbers would all look alike to them.
+    """
+    for layer in loaded.model.layers:
+        if _takes_bytes(layer) and _reads_images(layer, loaded.model):
+            raise RunError(
+                f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
+                "255, but images come in [-1, 1]: save a model that calls it on "
+                "keras.layers.Rescaling(127.5, 127.5)(images)."
+            )
+
+
+def _reads_images(layer, model):
+    # A layer that is called twice has no single input.
+    with contextlib.suppress(AttributeError, ValueError):
+        return layer.input is model.inputs[0]
+    return False
 
 
 def _takes_bytes(layer):

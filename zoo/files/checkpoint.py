@@ -73,7 +73,9 @@ class Checkpoint:
         problems = []
         if rows < 1:
             problems.append("the position embedding has no rows for patches")
-        if grid and (len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows):
+        if grid is not None and (
+            len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows
+        ):
             problems.append(f"a grid of {grid} patches for {rows} positions")
         if not stated.has_released_positions:
             problems.append(

@@ -147,7 +147,9 @@ def latest(url: str, most_bytes: int) -> bytes:
     try:
         with _cache_explained(url, copy):
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=copy.parent) as folder:
+            with tempfile.TemporaryDirectory(
+                dir=copy.parent, prefix=".latest-"
+            ) as folder:
                 part = Part(pathlib.Path(folder, "part"), url)
                 transport.download(part, None, most_bytes)
                 os.replace(part.path, copy)

@@ -208,15 +208,15 @@ def damaged(folder, text):
         (lambda folder: folder, "has no report.json, so it holds no finished run"),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
-            "report.json is damaged (JSONDecodeError('Expecting",
+            "report.json is not the report of a finished run (JSONDecodeError: Expect",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "report.json is damaged (ValueError('it has no config, per_class",
+            "of a finished run (ValueError: it has no config, per_class",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
-            "report.json is damaged (ValueError('it is not a JSON object')): give the",
+            "finished run (ValueError: it is not a JSON object): give the",
         ),
     ],
 )
