@@ -10,7 +10,7 @@ import numpy as np
 import keras_vit_start
 from train.common.errors import RunError
 from train.common.progress import progress_bar
-from train.reports.classification import interval
+from train.reports.classification import share
 
 _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
@@ -83,19 +83,14 @@ def compare(outputs, expected, *, top_1, labels=None):
     }
     if top_1:
         agrees = finite & (classes == expected.argmax(axis=1))
-        compared |= _share("agreement", agrees)
+        compared |= share("agreement", agrees)
     else:
         cosines = np.where(finite, _cosines(outputs, expected), 0)
         compared["agreement"] = float(cosines.mean())
     compared["not_finite"] = int(np.sum(~finite))
     if labels is not None:
-        compared |= _share("accuracy", finite & (classes == labels))
+        compared |= share("accuracy", finite & (classes == labels))
     return compared
-
-
-def _share(name, hits):
-    low, high = interval(hits.sum(), len(hits))
-    return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
 def _cosines(outputs, expected):

@@ -1,6 +1,5 @@
 """Writes the model of a finished run into a registry, or pushes it to the hub."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -13,7 +12,7 @@ import keras_vit
 import zoo
 from keras_vit.weights import computed, released_variables, saved_variables
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_folder
+from train.common.files import make_folder, read_json, whole_folder
 from train.data.registry import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -108,16 +107,17 @@ def push(folder, repository, *, private=False):
         ) from error
 
 
+def _report_of(found):
+    config = found["config"]
+    found["test_accuracy"], found["test_examples"], found["per_class"]
+    config["dataset"], config["model"], config["weights"]
+    return found
+
+
 def _read_run(run):
     """Returns report, class names and model of a finished run, all checked."""
     run.require(run.results, run.class_names, run.model)
-    try:
-        report = json.loads(run.results.read_text(encoding="utf-8"))
-        config = report["config"]
-        report["test_accuracy"], report["test_examples"], report["per_class"]
-        config["dataset"], config["model"], config["weights"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{run.results} is damaged ({error!r}): run again.") from error
+    report = read_json(run.results, "run again", _report_of)
     class_names = run.read_class_names()
     for name in class_names:
         if not is_safe(name):

@@ -107,10 +107,8 @@ def default_classifier(variant: str) -> str:
         >>> zoo.default_classifier("ViT-S_16")
         'augreg-imagenet21k+imagenet2012'
     """
-    for release in ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012"):
-        if release in releases(variant):
-            return release
-    return default_release(variant)
+    wanted = ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012")
+    return _first_of(wanted, variant) or default_release(variant)
 
 
 def default_release(variant: str) -> str:
@@ -125,13 +123,18 @@ def default_release(variant: str) -> str:
         >>> zoo.default_release("ViT-S_16")
         'augreg-imagenet21k'
     """
-    for release in ("imagenet21k", "augreg-imagenet21k"):
-        if release in releases(variant):
-            return release
-    raise CatalogError(
-        f"{variant} was not pre-trained on ImageNet-21k: choose "
-        f"{either(releases(variant))}."
-    )
+    found = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
+    if found is None:
+        raise CatalogError(
+            f"{variant} was not pre-trained on ImageNet-21k: choose "
+            f"{either(releases(variant))}."
+        )
+    return found
+
+
+def _first_of(wanted, variant):
+    known = releases(variant)
+    return next((release for release in wanted if release in known), None)
 
 
 for _card in CARDS.values():

@@ -1,8 +1,10 @@
 """What the report of a model and photos holds, and what is refused."""
 
+import contextlib
 import csv
 import dataclasses
 import html.parser
+import io
 import json
 import os
 import pathlib
@@ -10,12 +12,12 @@ import re
 import shutil
 import subprocess
 
-import in_turn
 import keras
 import numpy as np
 import PIL.Image
 import pytest
 import small_models
+from in_process import run_command
 
 import keras_vit
 from keras_vit import explain
@@ -168,25 +170,28 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def report(model_file, photos, tmp_path_factory):
+def report(model_file, photos, forks, tmp_path_factory):
     """What the command leaves, after others that failed."""
     folder = tmp_path_factory.mktemp("work")
     model, images = f"--model={model_file}", ["--images", photos / "wide.png", photos]
-    wrong, no_image, no_model, done = in_turn.run(
-        "train.explain.__main__",
-        [
-            ["--model=m.keras", "--images", "no.jpg", "--out=out"],
-            [model, "--out=out"],
-            [*images, "--out=out"],
-            [model, *images, "--shown=2", "--out=new/report"],
-        ],
-        cwd=folder,
-    )
-    assert wrong == [1, "", "error: There is no image no.jpg: check the path.\n"]
-    for code, *words in (no_image, no_model):
-        assert code == 1 and "Give a model, images and a folder" in "".join(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for words, message in (
+            (
+                ["--model=m.keras", "--images", "no.jpg", "--out=out"],
+                "error: There is no image no.jpg: check the path.",
+            ),
+            ([model, "--out=out"], "Give a model, images and a folder"),
+            ([*images, "--out=out"], "Give a model, images and a folder"),
+        ):
+            printed = contextlib.redirect_stdout(io.StringIO())
+            with printed as output, pytest.raises(SystemExit) as end:
+                run_command("explain", *words)
+            assert output.getvalue() == "" and str(end.value).startswith(message)
+    shown = [model, *images, "--shown=2", "--out=new/report"]
+    done = forks.streams(["train.explain", *shown], folder, {})
     ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
-    assert done[:2] == [0, f"{ignored}\nreport new/report/report.html\n"]
+    assert done[:2] == (0, f"{ignored}\nreport new/report/report.html\n")
     assert [path.name for path in folder.iterdir()] == ["new"]
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"

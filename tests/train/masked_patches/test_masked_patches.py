@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import types
 
@@ -14,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import two_devices
 
 import keras_vit
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
@@ -465,12 +464,6 @@ def test_a_run_its_resume_and_fine_tuning(runs):
 
 
 ON_TWO_DEVICES = """
-import sys
-import tensorflow as tf
-
-[cpu] = tf.config.list_physical_devices("CPU")
-one = tf.config.LogicalDeviceConfiguration()
-tf.config.set_logical_device_configuration(cpu, [one] * 2)
 from train.engine import devices
 from train.masked_patches.task import MaskedPatches
 from train.run import training
@@ -483,14 +476,7 @@ training.run(MaskedPatches(recipe), run_dir=sys.argv[1], devices=devices)
 
 @pytest.mark.soak
 def test_two_devices_do_what_one_does(runs, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "two")],
-        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "on 2 devices" in done.stdout
+    two_devices.run(ON_TWO_DEVICES, tmp_path / "two")
     one, two = (
         json.loads((run_dir / "report.json").read_text())
         for run_dir in (runs[0] / "whole", tmp_path / "two")

@@ -3,12 +3,11 @@
 import json
 import os
 import random
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
+import two_devices
 
 from train import recipes
 from train.common.errors import RunError
@@ -48,12 +47,6 @@ def test_a_run_leaves_keras_as_it_was_and_is_alone(tmp_path):
 
 
 ON_TWO_DEVICES = """
-import sys
-import tensorflow as tf
-
-[cpu] = tf.config.list_physical_devices("CPU")
-one = tf.config.LogicalDeviceConfiguration()
-tf.config.set_logical_device_configuration(cpu, [one] * 2)
 from train import recipes
 from train.engine import devices
 from train.run import training
@@ -65,14 +58,7 @@ training.run(recipe, run_dir=sys.argv[1], devices=devices.start("mirrored"))
 
 @pytest.mark.soak
 def test_two_devices_do_what_one_does(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", ON_TWO_DEVICES, str(tmp_path / "two")],
-        env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "on 2 devices" in done.stdout
+    two_devices.run(ON_TWO_DEVICES, tmp_path / "two")
     recipe = recipes.for_dataset("digits").smoke().override(average_decay=0.9)
     training.run(recipe, run_dir=tmp_path / "one")
     one, two = (
