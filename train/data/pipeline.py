@@ -27,6 +27,9 @@ _BATCH_SEED = 0x6D6978
 _FINISH_SEED = 0x66696E
 _UNCHANGED = Augmentation()
 
+# AutoGraph would find nothing to convert, and seek it for most of a second.
+_as_written = tf.autograph.experimental.do_not_convert
+
 # From an image in [-1, 1], its label and a seed, integers `(2,)`, to an element of
 # batches, `(inputs, labels)`.
 Finish = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple]
@@ -123,6 +126,7 @@ def training_batches(
         with tf.device("CPU:0"):
             arrays = [tf.constant(values) for values in split.arrays]
 
+    @_as_written
     def shuffled_epoch(epoch):
         order_seed = tf.random.stateless_uniform(
             (), tf.stack([seed, epoch]), minval=None, maxval=None, dtype=tf.int64
@@ -130,6 +134,7 @@ def training_batches(
         done = tf.where(epoch == start_epoch, tf.constant(done_in_epoch, tf.int64), 0)
         return shuffled(order_seed, done)
 
+    @_as_written
     def prepare(index, example):
         if split.arrays is not None:
             example = [tf.gather(values, example) for values in arrays]
@@ -146,6 +151,7 @@ def training_batches(
             return image, label
         return finish(image, label, tf.random.fold_in(image_seed, _FINISH_SEED))
 
+    @_as_written
     def mix_batch(step, batch):
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
         return mix(*batch, augmentation, classes, step_seed)
@@ -237,6 +243,7 @@ def evaluation_batches(
     """
     _check_batch_size(batch_size)
 
+    @_as_written
     def prepare(index, example):
         record, label = example
         image = preprocessing.squash(split.decode(record), image_size)
