@@ -265,27 +265,18 @@ def _download(url, path, file_size, sha256, most_bytes):
                 most_bytes = int((1 + _SIZE_TOLERANCE) * file_size)
             transport.download(part, path.name.partition("-")[2][:32], most_bytes)
             found = _check_download(part, url, file_size, sha256, first)
-            _keep(part, CachedFile(path, url, part.size, found))
+            record = {"url": url, "bytes": part.size, "sha256": found}
+            part.record.write_text(json.dumps(record))
+            with open(part.path, "rb+") as stream:
+                os.fsync(stream.fileno())
+            os.replace(part.record, _record_path(path))
+            os.replace(part.path, path)
+            part.delete()
         except OSError as error:
             # Wrong bytes are of no use, and on a full disk nothing fits beside them.
             if isinstance(error, StoreError) or error.errno in FULL_DISK:
                 part.delete()
             raise
-
-
-def _keep(part, file):
-    """Moves a checked part to its final name, after its record."""
-    note = part.path.with_name(f"{part.path.name}.record")
-    record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
-    try:
-        note.write_text(json.dumps(record))
-        with open(part.path, "rb+") as stream:
-            os.fsync(stream.fileno())
-        os.replace(note, _record_path(file.path))
-        os.replace(part.path, file.path)
-    finally:
-        note.unlink(missing_ok=True)
-    part.delete()
 
 
 @contextlib.contextmanager

@@ -292,16 +292,16 @@ class _Response:
         return item
 
     def _work(self, url, headers):
+        session = requests.Session()
         try:
-            with _Session() as session, session.follow(url, headers) as response:
+            with session, _follow(session, url, headers) as response:
                 self._response = response
                 self._give(response)
                 # Of a refusal the headers are enough.
-                if response.status_code in (200, 206):
-                    block = response
-                    while block and not self._left.is_set():
-                        block = response.raw.read1(_BLOCK_BYTES, False)
-                        self._give(block)
+                block = response.status_code in (200, 206)
+                while block and not self._left.is_set():
+                    block = response.raw.read1(_BLOCK_BYTES, False)
+                    self._give(block)
         except BaseException as error:  # noqa: B036 - raised where it is waited for
             self._give(error)
 
@@ -332,36 +332,27 @@ def _unpacked(blocks):
         raise urllib3.exceptions.HTTPError("its compressed bytes ended early")
 
 
-class _Session(requests.Session):
-    """A session that follows redirects without reading their pages."""
-
-    def __init__(self):
-        super().__init__()
-        # Compressed on the way, its length and checksum would not be the file's.
-        self.headers["Accept-Encoding"] = "identity"
-
-    def get_redirect_target(self, resp):
-        """Returns None: `follow` does it."""
-        return
-
-    def follow(self, url, headers):
-        """Returns the response where the redirects end, its body unread."""
-        for _ in range(_MOST_REDIRECTS + 1):
-            response = self.get(url, headers=headers, stream=True, timeout=TIMEOUTS)
-            target = super().get_redirect_target(response)
-            if target is None:
-                return response
-            response.close()
-            target = urllib.parse.urljoin(response.url, target)
-            scheme = urllib.parse.urlsplit(target).scheme.lower()
-            safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
-            if scheme not in (("https",) if safe else ("https", "http")):
-                why = "which is not as safe" if safe else "which is not an http(s) URL"
-                raise TransferError(
-                    f"The server leads from {url} to {target}, {why}: take the file "
-                    "from another server, or ask this one's owner."
-                )
-            url = target
-        raise TransferError(
-            f"The server leads from one URL to the next, at last to {url}: check it."
-        )
+def _follow(session, url, headers):
+    """Returns the response where the redirects end, whose pages are not read."""
+    target_of, session.get_redirect_target = session.get_redirect_target, lambda _: None
+    # Compressed on the way, its length and checksum would not be the file's.
+    headers = {**headers, "Accept-Encoding": "identity"}
+    for _ in range(_MOST_REDIRECTS + 1):
+        response = session.get(url, headers=headers, stream=True, timeout=TIMEOUTS)
+        target = target_of(response)
+        if target is None:
+            return response
+        response.close()
+        target = urllib.parse.urljoin(response.url, target)
+        scheme = urllib.parse.urlsplit(target).scheme.lower()
+        safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
+        if scheme not in (("https",) if safe else ("https", "http")):
+            why = "which is not as safe" if safe else "which is not an http(s) URL"
+            raise TransferError(
+                f"The server leads from {url} to {target}, {why}: take the file from "
+                "another server, or ask this one's owner."
+            )
+        url = target
+    raise TransferError(
+        f"The server leads from one URL to the next, at last to {url}: check it."
+    )
