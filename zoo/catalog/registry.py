@@ -262,10 +262,8 @@ def _served(base):
         index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
-        documents = [(document["name"], document) for document in index["models"]]
-        for name, _ in documents:
-            if not is_name(name):
-                raise ValueError(f"{brief(name)} is not a valid name of a model")
+        names = [document["name"] for document in index["models"]]
+        folders = [f"{base}/{urllib.parse.quote(name, safe='')}" for name in names]
     except store.StoreError as error:
         raise store.StoreError(
             f"The registry of {VARIABLE} cannot be read: {error}"
@@ -276,8 +274,8 @@ def _served(base):
             f"or have its owner publish again; offline, delete the copy "
             f"{store.latest_copy(url)}."
         ) from error
-    for name, document in documents:
-        yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
+    for document, folder in zip(index["models"], folders, strict=True):
+        yield _model(document, folder, url)
 
 
 def _document(model):

@@ -223,17 +223,13 @@ class _Response:
     """
 
     def __init__(self, url, headers, deadline):
-        self._deadline = deadline
+        self._asked, self._deadline = url, deadline
         self._items = queue.Queue(_BLOCKS_AHEAD)
         self._left = threading.Event()
         self._response = None
-        self._no_answer = _NoAnswerError(
-            f"{urllib.parse.urlsplit(url).netloc} did not begin to send {url} within "
-            f"{FIRST_BYTE_SECONDS} seconds: check the network and try again later."
-        )
         threading.Thread(target=self._work, args=(url, headers), daemon=True).start()
         try:
-            response = self._next(deadline - time.monotonic(), self._no_answer)
+            response = self._next()
         except BaseException:
             self.close()
             raise
@@ -266,7 +262,7 @@ class _Response:
         )
 
     def _packed_blocks(self):
-        block = self._next(self._deadline - time.monotonic(), self._no_answer)
+        block = self._next()
         begun, received = time.monotonic(), 0
         while block:
             yield block
@@ -278,15 +274,21 @@ class _Response:
                         f"{received} bytes came in {seconds:.0f} seconds"
                     )
                 begun, received = time.monotonic(), 0
-            silence = urllib3.exceptions.HTTPError("nothing came for long")
-            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]), silence)
+            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]))
 
-    def _next(self, seconds, late):
-        """Returns what the thread gives next; raises `late` where it takes longer."""
+    def _next(self, seconds=None):
+        """Returns what the thread gives next, by default before the deadline."""
+        left = self._deadline - time.monotonic() if seconds is None else seconds
         try:
-            item = self._items.get(timeout=max(seconds, 0))
+            item = self._items.get(timeout=max(left, 0))
         except queue.Empty:
-            raise late from None
+            if seconds is not None:
+                raise urllib3.exceptions.HTTPError("nothing came for long") from None
+            raise _NoAnswerError(
+                f"{urllib.parse.urlsplit(self._asked).netloc} did not begin to send "
+                f"{self._asked} within {FIRST_BYTE_SECONDS} seconds: check the network "
+                "and try again later."
+            ) from None
         if isinstance(item, BaseException):
             raise item
         return item
