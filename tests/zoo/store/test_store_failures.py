@@ -470,25 +470,17 @@ def test_the_first_download_is_remembered(server, offer, cache):
 # The disk
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs file size limits")
-def test_a_disk_that_fills_up(offer, cache, tmp_path):
+def test_a_disk_that_fills_up(offer, cache):
     # The system refuses to write beyond 100,000 bytes, as if the disk ended there.
-    url = offer()
-    code = """
-import errno, resource, signal, sys
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-import zoo
-try:
-    zoo.fetch(sys.argv[1])
-except zoo.StoreError as error:
-    assert error.__cause__.errno == errno.EFBIG
-    print(error)
-"""
-    running = process(code, url)
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
-    assert "Cannot write to the cache" in out
+    resource = pytest.importorskip("resource", reason="needs file size limits")
+    url, limits = offer(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(zoo.StoreError, match="Cannot write to the cache") as error:
+            zoo.fetch(url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.__cause__.errno == errno.EFBIG
     assert_right(cache, url, zoo.fetch(url))
 
 
