@@ -4,14 +4,9 @@ A handle is ``<variant>/<release>``, for example ``vit-b16/imagenet21k`` or
 ``r50-vit-l32/augreg-imagenet21k``. Where a model was fine-tuned at two resolutions, the
 recommended one, 384, has the bare name and the other one ends in ``-224``.
 
-Releases (all Apache-2.0, all in ``gs://vit_models``; `zoo.catalog.cards` has the rows):
-    imagenet21k: ViT paper (https://arxiv.org/abs/2010.11929), pre-trained.
-    imagenet21k+imagenet2012: the same, fine-tuned on ImageNet.
-    augreg-imagenet21k: AugReg paper (https://arxiv.org/abs/2106.10270),
-        pre-trained; the one file per variant that its authors recommend.
-    augreg-imagenet21k+imagenet2012: the same, fine-tuned on ImageNet.
-    sam: SAM paper (https://arxiv.org/abs/2106.01548), trained on ImageNet.
-    gsam: GSAM paper (https://arxiv.org/abs/2203.08065), trained on ImageNet.
+The releases are those of `released.csv`, their papers those of `citations.csv`: all are
+Apache-2.0 and in ``gs://vit_models``. Of an ``augreg-`` release the catalogue has the one
+file per variant that its authors recommend.
 """
 
 from __future__ import annotations

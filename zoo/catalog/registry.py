@@ -25,7 +25,6 @@ import pathlib
 import re
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
 
 from zoo import store
 from zoo.catalog.model_card import CatalogError
@@ -233,7 +232,7 @@ def write_index(folder: str | os.PathLike) -> None:
         os.replace(part, os.path.join(folder, INDEX))
 
 
-def _local(place: str) -> Iterator[PublishedModel]:
+def _local(place):
     root = pathlib.Path(place).expanduser()
     if not root.is_dir():
         raise store.StoreError(

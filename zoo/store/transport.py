@@ -142,19 +142,16 @@ def _refuse_size(part, most_bytes):
 
 def _request_rest(part):
     """Returns a response with the rest if the server supports it, else the whole."""
+    response = None
     if part.is_resumable and 0 < part.size < part.length:
         span = {"Range": f"bytes={part.size}-", "If-Range": part.validator}
         response = _get(part.url, span)
         if response.status == 206 and part.continues(response.headers):
             return response
-        if response.status not in (206, 416):
-            return _accept(response)
-        response.close()
-    return _accept(_get(part.url, {}))
-
-
-def _accept(response):
-    """Returns a response that holds the whole file; refuses any other."""
+        if response.status in (206, 416):
+            response.close()
+            response = None
+    response = response or _get(part.url, {})
     status = response.status
     if status == 200:
         return response
