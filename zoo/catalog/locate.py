@@ -4,9 +4,9 @@ A handle is ``<variant>/<release>``, for example ``vit-b16/imagenet21k`` or
 ``r50-vit-l32/augreg-imagenet21k``. Where a model was fine-tuned at two resolutions, the
 recommended one, 384, has the bare name and the other one ends in ``-224``.
 
-The releases are those of `released.csv`, their papers those of `citations.csv`: all are
-Apache-2.0 and in ``gs://vit_models``. Of an ``augreg-`` release the catalogue has the one
-file per variant that its authors recommend.
+The releases are those of `released.csv`, their papers those of `citations.csv`. Of an
+``augreg-`` release the catalogue has the one file per variant that its authors
+recommend.
 """
 
 from __future__ import annotations

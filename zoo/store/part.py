@@ -40,9 +40,8 @@ class Part:
         """The stored headers, empty where they are damaged or of another URL."""
         with contextlib.suppress(FileNotFoundError, *MALFORMED):
             note = json.loads(self._note.read_text())
-            headers = dict(note["headers"])
-            are_text = all(type(text) is str for text in headers.values())
-            return headers if are_text and note["url"] == self.url else {}
+            are_text = all(type(text) is str for text in note["headers"].values())
+            return note["headers"] if are_text and note["url"] == self.url else {}
         return {}
 
     @property

@@ -7,10 +7,13 @@ however long it is. Nor are the redirects of requests, for the same reason.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
 import itertools
 import queue
 import threading
 import time
+import types
 import urllib.parse
 import zlib
 
@@ -39,6 +42,7 @@ _BLOCKS_AHEAD = 16
 _MOST_REDIRECTS = 10
 # Enough to recognise a web page.
 _PAGE_BYTES = 512
+_DAMAGED_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 _BUSY = (408, 429, 500, 502, 503, 504)
 
 
@@ -105,7 +109,7 @@ def _resume(part, label, most_bytes):
                 part.begin(response.headers)
                 blocks = itertools.chain([start], blocks)
             _append(part, blocks, label, most_bytes)
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, *_DAMAGED_GZIP) as error:
             return str(error)
     if part.length not in (None, part.size):
         return f"the response ended at {part.size} bytes"
@@ -248,17 +252,6 @@ class _Response:
 
     def blocks(self):
         """Yields the decompressed bytes as long as they come fast enough."""
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding in ("", "identity"):
-            return self._packed_blocks()
-        if encoding in ("gzip", "x-gzip"):
-            return _unpacked(self._packed_blocks())
-        raise TransferError(
-            f"The server sent {self.url} compressed ({encoding}), which was not "
-            "requested: download it from another server."
-        )
-
-    def _packed_blocks(self):
         block = self._next()
         begun, received = time.monotonic(), 0
         while block:
@@ -297,10 +290,11 @@ class _Response:
                 self._response = response
                 self._give(response)
                 # Of a refusal the headers are enough.
-                block = response.status_code in (200, 206)
-                while block and not self._left.is_set():
-                    block = response.raw.read1(_BLOCK_BYTES, False)
-                    self._give(block)
+                if response.status_code in (200, 206):
+                    block, read = response, _reader(response)
+                    while block and not self._left.is_set():
+                        block = read(_BLOCK_BYTES)
+                        self._give(block)
         except BaseException as error:  # noqa: B036 - raised where it is waited for
             self._give(error)
 
@@ -311,24 +305,21 @@ class _Response:
         return None
 
 
-def _unpacked(blocks):
-    """Yields the bytes of a gzip file, which must be complete, block by block."""
-    unpacker, finished = zlib.decompressobj(31), False
-    try:
-        for block in blocks:
-            while block:
-                if unpacker.eof:
-                    unpacker = zlib.decompressobj(31)
-                if data := unpacker.decompress(block, _BLOCK_BYTES):
-                    yield data
-                block = unpacker.unconsumed_tail or unpacker.unused_data
-        if data := unpacker.flush():
-            yield data
-        finished = unpacker.eof
-    except zlib.error as error:
-        raise urllib3.exceptions.HTTPError(f"its compression: {error}") from error
-    if not finished:
-        raise urllib3.exceptions.HTTPError("its compressed bytes ended early")
+def _reader(response):
+    """Returns the function that reads the decompressed body of a response."""
+    read = functools.partial(response.raw.read1, decode_content=False)
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return read
+    if encoding in ("gzip", "x-gzip"):
+        file = gzip.GzipFile(fileobj=types.SimpleNamespace(read=read), mode="rb")
+        if not file.peek(1):
+            raise EOFError("the compressed body is empty")
+        return file.read1
+    raise TransferError(
+        f"The server sent {response.url} compressed ({encoding}), which was not "
+        "requested: download it from another server."
+    )
 
 
 def _follow(session, url, headers):
