@@ -18,11 +18,7 @@ FOLDER = "augreg/"
 _PRETRAINING_SIZE = 224
 _SOURCE = "AugReg index.csv"
 # The data set of a `ds`.
-_PRETRAINING = {
-    "i1k": "imagenet2012",
-    "i21k": "imagenet21k",
-    "i21k_30": "imagenet21k",
-}
+_PRETRAINING = {"i1k": "imagenet2012", "i21k": "imagenet21k", "i21k_30": "imagenet21k"}
 _KITTI = Inference("classes", "from VTAB's task, the distance to the closest vehicle")
 _EITHER_WAY = Inference(
     "representation_size",
