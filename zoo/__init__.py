@@ -13,14 +13,15 @@ import sys
 from zoo import network
 from zoo.catalog import augreg, registry
 from zoo.catalog.labels import LABEL_FILES, class_names
-from zoo.catalog.locate import get, list_models, locate
 from zoo.catalog.registry import PublishedModel
-from zoo.catalog.released import default_classifier, default_release, find, releases
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
 from zoo.network import ARCHITECTURES, Architecture, ViTConfig
 from zoo.position_embedding import resize
 from zoo.store import StoreError, fetch, verify
 
+from zoo.catalog.locate import (  # isort: skip
+    default_classifier, default_release, find, get, list_models, locate, releases,
+)  # fmt: skip
 from zoo.catalog.model_card import (  # isort: skip
     Accuracy, CatalogError, Citation, Inference, ModelCard,
 )  # fmt: skip

@@ -42,16 +42,15 @@ def _list(pattern, as_json):
         raise zoo.CatalogError(
             f"No handle matches {pattern!r}: {typed('zoo')} list shows every one."
         )
-    cached = _cached()
+    files = _local_files(found)
     if as_json:
-        return _print_json([_document(card, _here(card, cached)) for card in found])
+        return _print_json([*map(_document, found, files)])
     rows = []
-    for card in found:
+    for card, file in zip(found, files, strict=True):
         top1 = "" if card.top1 is None else f"{card.top1:.2f}"
-        here = "yes" if _here(card, cached) else ""
         side = "x".join(dict.fromkeys(map(str, _sides(card))))
-        size, classes = _size(card, digits=0), str(card.classes)
-        rows.append((card.handle, size, side, classes, top1, here))
+        here = "yes" if file else ""
+        rows.append((card.handle, _size(card, 0), side, str(card.classes), top1, here))
     caption = (
         "top-1: percent, as published: ImageNet, or a published model's own test split."
         " ~: computed. here: on this machine."
@@ -63,10 +62,10 @@ def _list(pattern, as_json):
 def _info(handle, as_json):
     """Show the card of a model."""
     card = zoo.get(handle)
-    here = _here(card, _cached())
+    [file] = _local_files([card])
     if as_json:
-        return _print_json(_document(card, here))
-    return _print_table(_facts(card, here))
+        return _print_json(_document(card, file))
+    return _print_table(_facts(card, file))
 
 
 def _download(handles, as_json):
@@ -102,17 +101,21 @@ def _verified(card):
 
 def _verify(handles, as_json):
     """Check every byte of downloaded files."""
-    cached = _cached()
-    files = [_local_file(handle, cached) for handle in handles] or cached.values()
-    checks = [_check(file) for file in files]
-    bad = [check for check in checks if not check["ok"]]
+    files = _local_files([*map(zoo.get, handles)]) if handles else store.cached()
+    for handle, file in zip(handles, files, strict=False):
+        if file is None:
+            raise zoo.StoreError(
+                f"{handle} is not in the cache: {typed('zoo')} download {handle}"
+            )
+    checks = [*map(_check, files)]
+    bad = [check for check in checks if check["error"]]
     if as_json:
         _print_json(checks)
     else:
-        rows = []
-        for check in checks:
-            state, size = "ok" if check["ok"] else "bad", _mib(check["size"])
-            rows.append((check["handle"], size, state, check["path"]))
+        rows = [
+            (c["handle"], _mib(c["size"]), "ok" if c["ok"] else "bad", c["path"])
+            for c in checks
+        ]
         _print_table(rows, ("handle", "size", "state", "path"))
     for check in bad:
         _complain(check["error"])
@@ -132,12 +135,9 @@ def _convert(source, destination, naming, num_heads, as_json):
         "arrays": len(checkpoint.arrays),
         "size": os.path.getsize(destination),
     }
-    if as_json:
-        return _print_json(written)
     size = _mib(written["size"])
     line = f"{destination}: {written['arrays']} arrays, {size}, from {checkpoint.path}"
-    print(printable(line))
-    return 0
+    return _print_json(written) if as_json else print(printable(line))
 
 
 def _where(as_json):
@@ -148,7 +148,7 @@ def _where(as_json):
     environment = {n: os.environ[n] for n in _ENVIRONMENT if n in os.environ}
     if as_json:
         found = {"cache": cache, "files": len(files), "size": size}
-        return _print_json({**found, "environment": environment})
+        return _print_json(found | {"environment": environment})
     rows = [("cache", cache), ("files", str(len(files))), ("size", _mib(size))]
     rows += [(name, environment.get(name, "not set")) for name in _ENVIRONMENT]
     return _print_table(rows)
@@ -165,7 +165,7 @@ def _size(card, digits=1):
     return f"~{_mib(4 * card.parameters, digits)}"
 
 
-def _facts(card, here):
+def _facts(card, file):
     """Yields pairs of a fact's name and its text."""
     sizes = _sizes(card)
     if sizes.get("resnet_stages") is None:
@@ -179,7 +179,7 @@ def _facts(card, here):
     yield from (_released if isinstance(card, zoo.ModelCard) else _published)(card)
     yield "URL", card.url
     yield "size", _size(card)
-    yield "here", here or "no"
+    yield "here", str(file.path) if file else "no"
     yield "licence", card.licence
 
 
@@ -208,7 +208,7 @@ def _published(card):
         yield card.data_set, f"{value:.4g} {name}"
 
 
-def _document(card, here):
+def _document(card, file):
     """Returns all of a card as plain data for JSON."""
     found = dataclasses.asdict(card)
     names = ["handle", "parameters", "url", "top1"]
@@ -221,7 +221,8 @@ def _document(card, here):
             "inferred": {note.field: note.reason for note in card.inferred},
         }
     found |= {name: getattr(card, name) for name in names}
-    return found | {"architecture": _sizes(card), "cached": here}
+    cached = str(file.path) if file else None
+    return found | {"architecture": _sizes(card), "cached": cached}
 
 
 def _sides(card):
@@ -242,15 +243,14 @@ def _complain(problem):
     print(printable(text), file=sys.stderr)
 
 
-def _cached():
-    return {file.url: file for file in store.cached()}
-
-
-def _here(card, cached):
-    """Returns the local path of a card's file, or None."""
-    if card.url in cached:
-        return str(cached[card.url].path)
-    return card.url if os.path.isfile(card.url) else None
+def _local_files(found):
+    """Returns for each card the file on this machine, or None."""
+    cached = {file.url: file for file in store.cached()}
+    # Models of a folder are used where they are.
+    for card in (card for card in found if os.path.isfile(card.url)):
+        file = (pathlib.Path(card.url), card.url, card.file_size, card.sha256)
+        cached.setdefault(card.url, store.CachedFile(*file))
+    return [cached.get(card.url) for card in found]
 
 
 def _handle(url):
@@ -265,18 +265,6 @@ def _handle(url):
     return f"augreg/{stem}" if augreg.is_file_name(stem) else name
 
 
-def _local_file(handle, cached):
-    card = zoo.get(handle)
-    if card.url in cached:
-        return cached[card.url]
-    if os.path.isfile(card.url):
-        path = pathlib.Path(card.url)
-        return store.CachedFile(path, card.url, card.file_size, card.sha256)
-    raise zoo.StoreError(
-        f"{handle} is not in the cache: {typed('zoo')} download {handle}"
-    )
-
-
 def _check(file):
     error = None
     try:
@@ -289,7 +277,6 @@ def _check(file):
 
 def _print_json(document):
     print(json.dumps(document, indent=2))
-    return 0
 
 
 def _print_table(rows, columns=(), caption=None):
@@ -308,7 +295,6 @@ def _print_table(rows, columns=(), caption=None):
         table.add_row(*map(printable, row))
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     Console(width=width, markup=False, highlight=False, emoji=False).print(table)
-    return 0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -369,7 +355,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     run = arguments.pop("run")
     try:
-        return run(**arguments)
+        return run(**arguments) or 0
     except BrokenPipeError:
         # Nothing more can be flushed at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,6 @@ Linen API); `zoo.files.dialects` translates the others.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import re
@@ -37,6 +36,7 @@ ENCODER_ARRAYS = {
     "Transformer/encoder_norm/scale": ("hidden_size",),
     "Transformer/encoder_norm/bias": ("hidden_size",),
 }
+_ATTENTION = "MultiHeadDotProductAttention_1"
 _PROJECTION = {
     "kernel": ("hidden_size", "num_heads", "head_size"),
     "bias": ("num_heads", "head_size"),
@@ -45,16 +45,12 @@ BLOCK_ARRAYS = {
     "LayerNorm_0/scale": ("hidden_size",),
     "LayerNorm_0/bias": ("hidden_size",),
     **{
-        f"MultiHeadDotProductAttention_1/{projection}/{name}": shape
+        f"{_ATTENTION}/{projection}/{name}": shape
         for projection in ("query", "key", "value")
         for name, shape in _PROJECTION.items()
     },
-    "MultiHeadDotProductAttention_1/out/kernel": (
-        "num_heads",
-        "head_size",
-        "hidden_size",
-    ),
-    "MultiHeadDotProductAttention_1/out/bias": ("hidden_size",),
+    f"{_ATTENTION}/out/kernel": ("num_heads", "head_size", "hidden_size"),
+    f"{_ATTENTION}/out/bias": ("hidden_size",),
     "LayerNorm_2/scale": ("hidden_size",),
     "LayerNorm_2/bias": ("hidden_size",),
     "MlpBlock_3/Dense_0/kernel": ("hidden_size", "mlp_dim"),
@@ -200,7 +196,7 @@ def count(config, positions, classes, representation_size, class_token) -> int:
         representation_size=representation_size,
     )
     # Features of the arrays that have a field of their own are in the config.
-    features = {"head": True, "class_token": class_token, **dataclasses.asdict(config)}
+    features = {**vars(config), "head": True, "class_token": class_token}
     features["pre_logits"] = representation_size
     optional = {name for name in features if features[name]}
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()

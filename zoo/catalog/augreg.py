@@ -17,20 +17,8 @@ FOLDER = "augreg/"
 # The paper pre-trains at 224 throughout.
 _PRETRAINING_SIZE = 224
 _SOURCE = "AugReg index.csv"
-# By `ds`: the data set, the outputs of the head.
-_PRETRAINING = {
-    "i1k": ("imagenet2012", 1000),
-    "i21k": ("imagenet21k", 21843),
-    "i21k_30": ("imagenet21k", 21843),
-}
-# By `adapt_ds`: the outputs of the head.
-_CLASSES = {
-    "cifar100": 100,
-    "imagenet2012": 1000,
-    "kitti": 4,
-    "oxford_iiit_pet": 37,
-    "resisc45": 45,
-}
+# The data set of a `ds`.
+_PRETRAINING = {"i1k": "imagenet2012", "i21k": "imagenet21k", "i21k_30": "imagenet21k"}
 _KITTI = Inference("classes", "from VTAB's task, the distance to the closest vehicle")
 _EITHER_WAY = Inference(
     "representation_size",
@@ -101,15 +89,12 @@ def rows(
         >>> len(zoo.augreg.rows())  # doctest: +SKIP
         51509
     """
-    wanted = {
-        "name": None if model is None else _paper_name(model),
-        "ds": pretrain,
-        "adapt_ds": finetune,
-        "adapt_resolution": image_size,
-    }
-    found = list(index_file.read().rows)
+    name = None if model is None else _paper_name(model)
+    columns = ("name", "ds", "adapt_ds", "adapt_resolution")
+    wanted = zip(columns, (name, pretrain, finetune, image_size), strict=True)
+    found, _ = index_file.read()
     so_far = ""
-    for column, value in wanted.items():
+    for column, value in wanted:
         if value is None:
             continue
         chosen = [row for row in found if getattr(row, column) == value]
@@ -122,7 +107,7 @@ def rows(
             )
         found = chosen
         so_far += f" of {column} {value}"
-    return found
+    return list(found)
 
 
 def file_names() -> list[str]:
@@ -134,7 +119,8 @@ def file_names() -> list[str]:
         >>> len(zoo.augreg.file_names())  # doctest: +SKIP
         52268
     """
-    return list(index_file.read().files)
+    _, files = index_file.read()
+    return list(files)
 
 
 def is_file_name(handle: str) -> bool:
@@ -171,7 +157,7 @@ def card(name: str) -> ModelCard:
     for released in cards.CARDS.values():
         if released.url == url:
             return released
-    files = index_file.read().files
+    _, files = index_file.read()
     if name not in files:
         near = [FOLDER + other for other in _near(name, files)]
         hint = f" Did you mean {either(near)}?" if near else ""
@@ -180,7 +166,7 @@ def card(name: str) -> ModelCard:
             "lists every one."
         )
     row = files[name]
-    data_set, classes = _known(_PRETRAINING, row.ds, name)
+    data_set = _known(_PRETRAINING, row.ds, name)
     training_data, image_size, inferred = (data_set,), _PRETRAINING_SIZE, ()
     notes = f"Pre-trained for {row.epochs:g} epochs."
     if name == row.filename:
@@ -189,7 +175,6 @@ def card(name: str) -> ModelCard:
         validation = row.final_val
     else:
         data_set, image_size = row.adapt_ds, int(row.adapt_resolution)
-        classes = _known(_CLASSES, data_set, name)
         training_data += (data_set,)
         inferred = (_KITTI,) if data_set == "kitti" else ()
         notes = (
@@ -203,7 +188,7 @@ def card(name: str) -> ModelCard:
         variant=_known(cards.AUGREG_VARIANTS, name.partition("-")[0], name),
         release=name,
         image_size=image_size,
-        classes=classes,
+        classes=_known(cards.CLASSES, data_set, name),
         representation_size=None,
         usable_head=True,
         url=url,

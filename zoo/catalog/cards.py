@@ -15,6 +15,16 @@ import urllib.parse
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
 from zoo.network import ARCHITECTURES
 
+# The outputs of the released heads, by data set.
+CLASSES = {
+    "cifar100": 100,
+    "imagenet2012": 1000,
+    "imagenet21k": 21843,
+    "kitti": 4,
+    "oxford_iiit_pet": 37,
+    "resisc45": 45,
+}
+
 
 def file_url(folder: str, file: str) -> str:
     """Returns the URL of a file in a folder of the bucket."""
@@ -43,7 +53,7 @@ def _card(row):
         variant=variant,
         release=release,
         image_size=int(row["image_size"]),
-        classes=21843 if data_sets[-1] == "imagenet21k" else 1000,
+        classes=CLASSES[data_sets[-1]],
         representation_size=width,
         usable_head=not is_original,
         url=file_url(folder, f"{row['file']}.npz"),
@@ -58,20 +68,15 @@ def _card(row):
 
 # By the folder in the bucket, up to its first plus sign.
 CITATIONS = {
-    row.pop("folder"): Citation(**{**row, "year": int(row["year"])})
+    row.pop("folder"): Citation(**row | {"year": int(row["year"])})
     for row in _rows("citations.csv")
 }
 _ACCURACIES = {}
 for _row in _rows("accuracies.csv"):
-    _ACCURACIES.setdefault((_row["variant"], _row["release"]), []).append(
-        Accuracy(
-            _row["data_set"],
-            _row["metric"],
-            float(_row["value"]),
-            int(_row["image_size"]) if _row["image_size"] else None,
-            _row["source"],
-        )
-    )
+    _key = _row.pop("variant"), _row.pop("release")
+    _size = int(_row["image_size"]) if _row["image_size"] else None
+    _accuracy = Accuracy(**_row | {"value": float(_row["value"]), "image_size": _size})
+    _ACCURACIES.setdefault(_key, []).append(_accuracy)
 CARDS = {card.handle: card for card in map(_card, _rows("released.csv"))}
 # By the first part of an AugReg file's name.
 AUGREG_VARIANTS = {

@@ -6,7 +6,7 @@ import csv
 import functools
 import math
 import os
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 from zoo import store
 from zoo.catalog import cards
@@ -15,8 +15,6 @@ from zoo.text import brief, is_safe
 INDEX_URL = cards.file_url("augreg", "index.csv")
 # Several times the size of the index.
 _MOST_BYTES = 10**8
-_TEXT = {"name", "ds", "adapt_ds", "filename", "adapt_filename"}
-_MAY_BE_MISSING = {"final_val", "final_test", "adapt_final_val", "adapt_final_test"}
 
 
 class Row(NamedTuple):
@@ -60,15 +58,11 @@ class Row(NamedTuple):
     adapt_filename: str
 
 
-class Index(NamedTuple):
-    """The whole index; `files` has a row of each file name, without ``.npz``."""
-
-    rows: tuple[Row, ...]
-    files: dict[str, Row]
+_TYPES = get_type_hints(Row)
 
 
-def read() -> Index:
-    """Returns the index, downloading it the first time."""
+def read() -> tuple[tuple[Row, ...], dict[str, Row]]:
+    """Returns the rows of the index, downloaded once, and one of each file's name."""
     path = store.fetch(INDEX_URL, most_bytes=_MOST_BYTES)
     return _parse(path, os.stat(path).st_mtime_ns)
 
@@ -85,7 +79,7 @@ def _parse(path, _modified):
         ) from error
     files = {row.filename: row for row in reversed(rows)}
     files |= {row.adapt_filename: row for row in rows}
-    return Index(rows, files)
+    return rows, files
 
 
 def _rows(table):
@@ -102,11 +96,11 @@ def _rows(table):
 
 
 def _value(column, cell):
-    if column in _TEXT:
+    if _TYPES[column] is str:
         if not is_safe(cell):
             raise ValueError(f"{brief(cell)} has control characters")
         return cell
-    if column in _MAY_BE_MISSING and cell.lower() in ("", "nan"):
+    if _TYPES[column] is not float and cell.lower() in ("", "nan"):
         return None
     number = float(cell)
     if not math.isfinite(number):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from zoo.catalog.cards import CLASSES
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
 from zoo.store import StoreError, fetch
@@ -18,7 +19,7 @@ LABEL_FILES = {
     "imagenet21k_ids": f"{_WORDNET}_ids.txt",
     "imagenet21k_lemmas": f"{_WORDNET}_lemmas.txt",
 }
-_CLASSES = {"imagenet2012": 1000, "imagenet21k": 21843}
+_DATA_SETS = ("imagenet2012", "imagenet21k")
 _MOST_BYTES = 10**7
 
 
@@ -40,10 +41,10 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
         >>> zoo.class_names("imagenet2012")[0]  # doctest: +SKIP
         ('n01440764', 'tench')
     """
-    if data_set not in _CLASSES:
+    if data_set not in _DATA_SETS:
         raise CatalogError(
             f"No class names are known for {data_set!r}: choose from "
-            f"{', '.join(_CLASSES)}."
+            f"{', '.join(_DATA_SETS)}."
         )
     urls = [LABEL_FILES[name] for name in LABEL_FILES if name.startswith(data_set)]
     paths = [fetch(url, most_bytes=_MOST_BYTES) for url in urls]
@@ -54,7 +55,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             names = [tuple(table[str(index)]) for index in range(len(table))]
         else:
             names = list(zip(*(text.splitlines() for text in texts), strict=True))
-        if len(names) != _CLASSES[data_set]:
+        if len(names) != CLASSES[data_set]:
             raise ValueError(f"it has {len(names)} lines")
         for name in names:
             if len(name) != 2 or name[0][:1] != "n" or not all(map(is_safe, name)):
@@ -62,7 +63,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
     except MALFORMED as error:
         files = " and ".join(map(str, paths))
         raise StoreError(
-            f"{files} should list the {_CLASSES[data_set]} classes of {data_set} but "
+            f"{files} should list the {CLASSES[data_set]} classes of {data_set} but "
             "does not: delete it and try again."
         ) from error
     return names

@@ -1,4 +1,13 @@
-"""Finds the model or file that a name, a path or a URL means."""
+"""Finds the model or file that a name, a path or a URL means.
+
+A handle is ``<variant>/<release>``, for example ``vit-b16/imagenet21k`` or
+``r50-vit-l32/augreg-imagenet21k``. Where a model was fine-tuned at two resolutions, the
+recommended one, 384, has the bare name and the other one ends in ``-224``.
+
+The releases are those of `released.csv`, their papers those of `citations.csv`. Of an
+``augreg-`` release the catalogue has the one file per variant that its authors
+recommend.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +17,33 @@ import os
 import pathlib
 
 from zoo import store
-from zoo.catalog import augreg, registry, released
+from zoo.catalog import augreg, registry
 from zoo.catalog.cards import CARDS
-from zoo.catalog.model_card import CatalogError, ModelCard, either
+from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.files.opening import EXTENSIONS
 from zoo.store import hub
+
+_VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
+# The cards by variant and release, of equal ones the first, and by handle; releases
+# with and without their image size.
+_BY_RELEASE: dict[tuple[str, str], ModelCard] = {}
+for _card in CARDS.values():
+    for _release in (_card.release, f"{_card.release}-{_card.image_size}"):
+        _BY_RELEASE.setdefault((_card.variant, _release), _card)
+
+
+def _slugs(card):
+    """Returns the short names of a card's variant, which begin its handles."""
+    slug = card.handle.partition("/")[0]
+    return [slug, slug.removesuffix(GAP_SUFFIX)]
+
+
+_BY_HANDLE = {
+    f"{slug}/{release}": card
+    for (_, release), card in _BY_RELEASE.items()
+    for slug in _slugs(card)
+}
 
 
 def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
@@ -51,8 +81,8 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
         return fetch_card(card)
     path = pathlib.Path(source).expanduser()
     # The release of another variant is a mistake, even where a folder has its name.
-    is_release = variant is not None and released.is_release(source)
-    if source and path.exists() and not is_release:
+    names = {release for _, release in _BY_RELEASE} if variant is not None else ()
+    if source and path.exists() and source not in names:
         return path
     if hub.is_handle(source):
         return hub.fetch(source)
@@ -62,7 +92,7 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
     may_be_release = not (is_file_name or "/" in source or os.sep in source)
     if variant is not None and may_be_release:
         try:
-            return fetch_card(released.find(variant, source))
+            return fetch_card(find(variant, source))
         except CatalogError as error:
             raise CatalogError(f"{error} Or pass the path of a file.") from error
     try:
@@ -78,9 +108,9 @@ def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel |
     """
     if augreg.is_file_name(text):
         return None
-    if variant is not None and (card := released.BY_RELEASE.get((variant, text))):
+    if variant is not None and (card := _BY_RELEASE.get((variant, text))):
         return card
-    if (card := released.BY_HANDLE.get(text)) is not None:
+    if (card := _BY_HANDLE.get(text)) is not None:
         return card
     is_file = text.endswith((*EXTENSIONS, ".keras")) or os.path.isfile(text)
     if is_file or not registry.is_name(text):
@@ -109,7 +139,7 @@ def get(handle: str) -> ModelCard | PublishedModel:
     """
     if augreg.is_file_name(handle):
         return augreg.card(handle)
-    if (card := released.BY_HANDLE.get(handle)) is not None:
+    if (card := _BY_HANDLE.get(handle)) is not None:
         return card
     if hub.is_handle(handle):
         return registry.read(hub.fetch(handle))
@@ -120,7 +150,7 @@ def get(handle: str) -> ModelCard | PublishedModel:
     if os.path.isfile(os.path.join(folder, registry.CARD)):
         return registry.read(folder)
     slug = handle.partition("/")[0]
-    near = [name for name in CARDS if slug in released.slugs(CARDS[name])]
+    near = [name for name in CARDS if slug in _slugs(CARDS[name])]
     near = near or [name for name in CARDS if CARDS[name].release == handle][:3]
     if not near:
         names = {name.lower(): name for name in [*CARDS, *published]}
@@ -154,6 +184,101 @@ def list_models(pattern: str = "*") -> list[str]:
     else:
         handles = [*CARDS, *registry.models()]
     return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
+
+
+def find(variant: str, release: str) -> ModelCard:
+    """Returns the card of a variant in a release.
+
+    Args:
+        variant: str, e.g. ``"ViT-B_16"``.
+        release: str, a name that `releases` gives, which means the recommended
+            resolution, or that name followed by a resolution, as in ``"sam-224"``. Or
+            the name of an AugReg file of that variant.
+
+    Raises:
+        CatalogError: an unknown variant, or one that is not in that release; the
+            message lists what was released.
+        StoreError: the index of the AugReg files is needed and not available.
+
+    Example:
+        >>> zoo.find("ViT-B_16", "imagenet21k+imagenet2012").image_size
+        384
+    """
+    names = releases(variant)
+    if augreg.is_file_name(release):
+        card = augreg.card(release)
+        if card.variant != variant:
+            raise CatalogError(f"{release} holds a {card.variant}, not a {variant}.")
+        return card
+    card = _BY_RELEASE.get((variant, release))
+    if card is None:
+        raise CatalogError(
+            f"{variant} was not released as {release!r}: choose {either(names)}."
+        )
+    return card
+
+
+def releases(variant: str) -> tuple[str, ...]:
+    """Returns the names of the releases of a variant, in the catalogue's order.
+
+    Args:
+        variant: str, e.g. ``"ViT-B_16"``.
+
+    Raises:
+        CatalogError: nothing was released under that name.
+
+    Example:
+        >>> zoo.releases("ViT-H_14")
+        ('imagenet21k',)
+    """
+    if variant not in _VARIANTS:
+        near = difflib.get_close_matches(variant, _VARIANTS, n=3, cutoff=0.5)
+        raise CatalogError(
+            f"No released variant is called {variant!r}: choose "
+            f"{either(near or _VARIANTS)}."
+        )
+    return tuple(card.release for card in CARDS.values() if card.variant == variant)
+
+
+def default_classifier(variant: str) -> str:
+    """Returns the release of a variant with a head of ImageNet's classes.
+
+    It is ``"augreg-imagenet21k+imagenet2012"`` if the variant is in it, else
+    ``"imagenet21k+imagenet2012"``; that of `default_release` for the two variants
+    without such a head (H/14, R26+B/32). Argument and errors are those of `releases`.
+
+    Example:
+        >>> zoo.default_classifier("ViT-S_16")
+        'augreg-imagenet21k+imagenet2012'
+    """
+    wanted = ("augreg-imagenet21k+imagenet2012", "imagenet21k+imagenet2012")
+    return _first_of(wanted, variant) or default_release(variant)
+
+
+def default_release(variant: str) -> str:
+    """Returns the pre-trained release to fine-tune a variant from.
+
+    It is ``"imagenet21k"`` if the variant is in it, else ``"augreg-imagenet21k"``.
+
+    Argument and errors are those of `releases`; it is a `CatalogError` too where the
+    variant was not released pre-trained on ImageNet-21k.
+
+    Example:
+        >>> zoo.default_release("ViT-S_16")
+        'augreg-imagenet21k'
+    """
+    found = _first_of(("imagenet21k", "augreg-imagenet21k"), variant)
+    if found is None:
+        raise CatalogError(
+            f"{variant} was not pre-trained on ImageNet-21k: choose "
+            f"{either(releases(variant))}."
+        )
+    return found
+
+
+def _first_of(wanted, variant):
+    known = releases(variant)
+    return next((release for release in wanted if release in known), None)
 
 
 def fetch_card(card: ModelCard | PublishedModel) -> pathlib.Path:

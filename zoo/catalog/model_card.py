@@ -178,19 +178,19 @@ class ModelCard:
     @property
     def top1(self) -> float | None:
         """Published ImageNet top-1 accuracy in percent of the file as it is."""
-        return self._top1.value if self._top1 else None
+        return self._top1[0]
 
     @property
     def top1_source(self) -> str | None:
         """The source of `top1`."""
-        return self._top1.source if self._top1 else None
+        return self._top1[1]
 
     @property
     def _top1(self):
-        for accuracy in self.accuracies:
-            if (accuracy.data_set, accuracy.metric) == ("imagenet2012", "top1"):
-                return accuracy
-        return None
+        for data_set, metric, value, _, source in self.accuracies:
+            if (data_set, metric) == ("imagenet2012", "top1"):
+                return value, source
+        return None, None
 
 
 def either(names) -> str:

@@ -25,7 +25,6 @@ import pathlib
 import re
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
 
 from zoo import store
 from zoo.catalog.model_card import CatalogError
@@ -233,7 +232,7 @@ def write_index(folder: str | os.PathLike) -> None:
         os.replace(part, os.path.join(folder, INDEX))
 
 
-def _local(place: str) -> Iterator[PublishedModel]:
+def _local(place):
     root = pathlib.Path(place).expanduser()
     if not root.is_dir():
         raise store.StoreError(
@@ -262,10 +261,8 @@ def _served(base):
         index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
-        documents = [(document["name"], document) for document in index["models"]]
-        for name, _ in documents:
-            if not is_name(name):
-                raise ValueError(f"{brief(name)} is not a valid name of a model")
+        names = [document["name"] for document in index["models"]]
+        folders = [f"{base}/{urllib.parse.quote(name, safe='')}" for name in names]
     except store.StoreError as error:
         raise store.StoreError(
             f"The registry of {VARIABLE} cannot be read: {error}"
@@ -276,8 +273,8 @@ def _served(base):
             f"or have its owner publish again; offline, delete the copy "
             f"{store.latest_copy(url)}."
         ) from error
-    for name, document in documents:
-        yield _model(document, f"{base}/{urllib.parse.quote(name, safe='')}", url)
+    for document, folder in zip(index["models"], folders, strict=True):
+        yield _model(document, folder, url)
 
 
 def _document(model):

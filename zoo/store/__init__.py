@@ -264,8 +264,24 @@ def _download(url, path, file_size, sha256, most_bytes):
             if file_size is not None:
                 most_bytes = int((1 + _SIZE_TOLERANCE) * file_size)
             transport.download(part, path.name.partition("-")[2][:32], most_bytes)
-            found = _check_download(part, url, file_size, sha256, first)
-            _keep(part, CachedFile(path, url, part.size, found))
+            for md5 in part.md5s:
+                found = bytes.fromhex(digest(part.path, "md5"))
+                _check_digest(url, "md5", base64.b64encode(found).decode(), md5)
+            found = digest(part.path, "sha256")
+            _check_content(part.path, url, file_size, sha256, found)
+            if first is not None and found != first.sha256:
+                raise StoreError(
+                    f"{url} has sha256 {found}, but {first.sha256} when it was first "
+                    f"downloaded: someone replaced it. If that is right, delete "
+                    f"{_record_path(path)} and fetch again."
+                )
+            record = {"url": url, "bytes": part.size, "sha256": found}
+            part.record.write_text(json.dumps(record))
+            with open(part.path, "rb+") as stream:
+                os.fsync(stream.fileno())
+            os.replace(part.record, _record_path(path))
+            os.replace(part.path, path)
+            part.delete()
         except OSError as error:
             # Wrong bytes are of no use, and on a full disk nothing fits beside them.
             if isinstance(error, StoreError) or error.errno in FULL_DISK:
@@ -273,45 +289,28 @@ def _download(url, path, file_size, sha256, most_bytes):
             raise
 
 
-def _keep(part, file):
-    """Moves a checked part to its final name, after its record."""
-    note = part.path.with_name(f"{part.path.name}.record")
-    record = {"url": file.url, "bytes": file.size, "sha256": file.sha256}
-    try:
-        note.write_text(json.dumps(record))
-        with open(part.path, "rb+") as stream:
-            os.fsync(stream.fileno())
-        os.replace(note, _record_path(file.path))
-        os.replace(part.path, file.path)
-    finally:
-        note.unlink(missing_ok=True)
-    part.delete()
-
-
 @contextlib.contextmanager
 def _locked(url, part):
     """Holds the lock of a download; the system releases that of a killed process."""
     import filelock
 
-    lock = filelock.FileLock(part.path.with_suffix(".lock"))
-    seconds, size = _NOTICE_SECONDS, None
-    while not lock.is_locked:
+    lock, held, size = filelock.FileLock(part.path.with_suffix(".lock")), None, None
+    while held is None:
+        seconds = _NOTICE_SECONDS if size is None else _STALL_SECONDS
         try:
-            lock.acquire(timeout=seconds)
+            held = lock.acquire(timeout=seconds)
         except filelock.Timeout as error:
-            if size == part.size:
+            if size is None:
+                waiting = f"Waiting for another process to download {url}"
+                print(printable(waiting), file=sys.stderr)
+            elif size == part.size:
                 raise StoreError(
                     f"Another process holds {lock.lock_file} and has received nothing "
                     f"of {url} for {seconds} seconds: end that process and try again."
                 ) from error
-            if size is None:
-                waiting = f"Waiting for another process to download {url}"
-                print(printable(waiting), file=sys.stderr)
-            seconds, size = _STALL_SECONDS, part.size
-    try:
+            size = part.size
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def _sweep(folder):
@@ -347,22 +346,6 @@ def _cache_explained(url, path, file_size=None, by_hand=""):
                 "some space, or set KERAS_VIT_CACHE to a folder on another disk."
             )
         raise StoreError(text) from error
-
-
-def _check_download(part, url, file_size, sha256, first):
-    """Checks a complete part and returns its SHA-256."""
-    for md5 in part.md5s:
-        found = base64.b64encode(bytes.fromhex(digest(part.path, "md5"))).decode()
-        _check_digest(url, "md5", found, md5)
-    found = digest(part.path, "sha256")
-    _check_content(part.path, url, file_size, sha256, found)
-    if first is not None and found != first.sha256:
-        raise StoreError(
-            f"{url} has sha256 {found}, but {first.sha256} when it was first "
-            f"downloaded: someone replaced it. If that is right, delete "
-            f"{_record_path(first.path)} and fetch again."
-        )
-    return found
 
 
 def _check_content(path, name, file_size, sha256, found=None):

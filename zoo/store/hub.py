@@ -194,10 +194,6 @@ def _reason(error, repository):
         error = error.__cause__
     said = " ".join(str(error).split())
     page = f"{HfApi().endpoint}/{repository}"
-    offline = (
-        "it was not downloaded whole before, and KERAS_VIT_OFFLINE or HF_HUB_OFFLINE "
-        "is set: unset it."
-    )
     # GatedRepoError comes first: it is a RepositoryNotFoundError.
     reasons = {
         errors.GatedRepoError: f"it is gated: ask for access at {page}, and {_LOG_IN}.",
@@ -206,9 +202,12 @@ def _reason(error, repository):
         errors.HFValidationError: said,
         errors.RevisionNotFoundError: "it has no such revision: choose one of "
         f"{page}/commits/main.",
-        errors.LocalEntryNotFoundError: offline,
-        errors.CachedRepoTreeNotFoundError: offline,
-        errors.OfflineModeIsEnabled: offline,
+        (
+            errors.LocalEntryNotFoundError,
+            errors.CachedRepoTreeNotFoundError,
+            errors.OfflineModeIsEnabled,
+        ): "it was not downloaded whole before, and KERAS_VIT_OFFLINE or "
+        "HF_HUB_OFFLINE is set: unset it.",
     }
     for kind, reason in reasons.items():
         if isinstance(error, kind):

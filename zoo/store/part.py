@@ -23,7 +23,10 @@ class TransferError(PrintableError, OSError):
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The bytes so far of a URL at a path, and a note of the headers beside them."""
+    """The bytes so far of a URL at a path, and a note of the headers beside them.
+
+    Once they are whole, `record` is where that of the file is written first.
+    """
 
     path: pathlib.Path
     url: str
@@ -37,9 +40,8 @@ class Part:
         """The stored headers, empty where they are damaged or of another URL."""
         with contextlib.suppress(FileNotFoundError, *MALFORMED):
             note = json.loads(self._note.read_text())
-            headers = dict(note["headers"])
-            are_text = all(type(text) is str for text in headers.values())
-            return headers if are_text and note["url"] == self.url else {}
+            are_text = all(type(text) is str for text in note["headers"].values())
+            return note["headers"] if are_text and note["url"] == self.url else {}
         return {}
 
     @property
@@ -85,12 +87,16 @@ class Part:
         self._note.write_text(json.dumps({"url": self.url, "headers": kept}))
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
+        for path in (self.path, self._note, self.record):
+            path.unlink(missing_ok=True)
+
+    @property
+    def record(self) -> pathlib.Path:
+        return self.path.with_name(f"{self.path.name}.record")
 
     @property
     def _note(self):
-        return self.path.with_name(self.path.name + ".json")
+        return self.path.with_name(f"{self.path.name}.json")
 
 
 def content_length(headers) -> int | None:

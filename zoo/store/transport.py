@@ -7,10 +7,13 @@ however long it is. Nor are the redirects of requests, for the same reason.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
 import itertools
 import queue
 import threading
 import time
+import types
 import urllib.parse
 import zlib
 
@@ -39,6 +42,7 @@ _BLOCKS_AHEAD = 16
 _MOST_REDIRECTS = 10
 # Enough to recognise a web page.
 _PAGE_BYTES = 512
+_DAMAGED_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 _BUSY = (408, 429, 500, 502, 503, 504)
 
 
@@ -105,7 +109,7 @@ def _resume(part, label, most_bytes):
                 part.begin(response.headers)
                 blocks = itertools.chain([start], blocks)
             _append(part, blocks, label, most_bytes)
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, *_DAMAGED_GZIP) as error:
             return str(error)
     if part.length not in (None, part.size):
         return f"the response ended at {part.size} bytes"
@@ -142,19 +146,16 @@ def _refuse_size(part, most_bytes):
 
 def _request_rest(part):
     """Returns a response with the rest if the server supports it, else the whole."""
+    response = None
     if part.is_resumable and 0 < part.size < part.length:
         span = {"Range": f"bytes={part.size}-", "If-Range": part.validator}
         response = _get(part.url, span)
         if response.status == 206 and part.continues(response.headers):
             return response
-        if response.status not in (206, 416):
-            return _accept(response)
-        response.close()
-    return _accept(_get(part.url, {}))
-
-
-def _accept(response):
-    """Returns a response that holds the whole file; refuses any other."""
+        if response.status in (206, 416):
+            response.close()
+            response = None
+    response = response or _get(part.url, {})
     status = response.status
     if status == 200:
         return response
@@ -223,17 +224,13 @@ class _Response:
     """
 
     def __init__(self, url, headers, deadline):
-        self._deadline = deadline
+        self._asked, self._deadline = url, deadline
         self._items = queue.Queue(_BLOCKS_AHEAD)
         self._left = threading.Event()
         self._response = None
-        self._no_answer = _NoAnswerError(
-            f"{urllib.parse.urlsplit(url).netloc} did not begin to send {url} within "
-            f"{FIRST_BYTE_SECONDS} seconds: check the network and try again later."
-        )
         threading.Thread(target=self._work, args=(url, headers), daemon=True).start()
         try:
-            response = self._next(deadline - time.monotonic(), self._no_answer)
+            response = self._next()
         except BaseException:
             self.close()
             raise
@@ -255,18 +252,7 @@ class _Response:
 
     def blocks(self):
         """Yields the decompressed bytes as long as they come fast enough."""
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding in ("", "identity"):
-            return self._packed_blocks()
-        if encoding in ("gzip", "x-gzip"):
-            return _unpacked(self._packed_blocks())
-        raise TransferError(
-            f"The server sent {self.url} compressed ({encoding}), which was not "
-            "requested: download it from another server."
-        )
-
-    def _packed_blocks(self):
-        block = self._next(self._deadline - time.monotonic(), self._no_answer)
+        block = self._next()
         begun, received = time.monotonic(), 0
         while block:
             yield block
@@ -278,29 +264,36 @@ class _Response:
                         f"{received} bytes came in {seconds:.0f} seconds"
                     )
                 begun, received = time.monotonic(), 0
-            silence = urllib3.exceptions.HTTPError("nothing came for long")
-            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]), silence)
+            block = self._next(max(SPEED_SECONDS, TIMEOUTS[1]))
 
-    def _next(self, seconds, late):
-        """Returns what the thread gives next; raises `late` where it takes longer."""
+    def _next(self, seconds=None):
+        """Returns what the thread gives next, by default before the deadline."""
+        left = self._deadline - time.monotonic() if seconds is None else seconds
         try:
-            item = self._items.get(timeout=max(seconds, 0))
+            item = self._items.get(timeout=max(left, 0))
         except queue.Empty:
-            raise late from None
+            if seconds is not None:
+                raise urllib3.exceptions.HTTPError("nothing came for long") from None
+            raise _NoAnswerError(
+                f"{urllib.parse.urlsplit(self._asked).netloc} did not begin to send "
+                f"{self._asked} within {FIRST_BYTE_SECONDS} seconds: check the network "
+                "and try again later."
+            ) from None
         if isinstance(item, BaseException):
             raise item
         return item
 
     def _work(self, url, headers):
+        session = requests.Session()
         try:
-            with _Session() as session, session.follow(url, headers) as response:
+            with session, _follow(session, url, headers) as response:
                 self._response = response
                 self._give(response)
                 # Of a refusal the headers are enough.
                 if response.status_code in (200, 206):
-                    block = response
+                    block, read = response, _reader(response)
                     while block and not self._left.is_set():
-                        block = response.raw.read1(_BLOCK_BYTES, False)
+                        block = read(_BLOCK_BYTES)
                         self._give(block)
         except BaseException as error:  # noqa: B036 - raised where it is waited for
             self._give(error)
@@ -312,56 +305,44 @@ class _Response:
         return None
 
 
-def _unpacked(blocks):
-    """Yields the bytes of a gzip file, which must be complete, block by block."""
-    unpacker, finished = zlib.decompressobj(31), False
-    try:
-        for block in blocks:
-            while block:
-                if unpacker.eof:
-                    unpacker = zlib.decompressobj(31)
-                if data := unpacker.decompress(block, _BLOCK_BYTES):
-                    yield data
-                block = unpacker.unconsumed_tail or unpacker.unused_data
-        if data := unpacker.flush():
-            yield data
-        finished = unpacker.eof
-    except zlib.error as error:
-        raise urllib3.exceptions.HTTPError(f"its compression: {error}") from error
-    if not finished:
-        raise urllib3.exceptions.HTTPError("its compressed bytes ended early")
+def _reader(response):
+    """Returns the function that reads the decompressed body of a response."""
+    read = functools.partial(response.raw.read1, decode_content=False)
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return read
+    if encoding in ("gzip", "x-gzip"):
+        file = gzip.GzipFile(fileobj=types.SimpleNamespace(read=read), mode="rb")
+        if not file.peek(1):
+            raise EOFError("the compressed body is empty")
+        return file.read1
+    raise TransferError(
+        f"The server sent {response.url} compressed ({encoding}), which was not "
+        "requested: download it from another server."
+    )
 
 
-class _Session(requests.Session):
-    """A session that follows redirects without reading their pages."""
-
-    def __init__(self):
-        super().__init__()
-        # Compressed on the way, its length and checksum would not be the file's.
-        self.headers["Accept-Encoding"] = "identity"
-
-    def get_redirect_target(self, resp):
-        """Returns None: `follow` does it."""
-        return
-
-    def follow(self, url, headers):
-        """Returns the response where the redirects end, its body unread."""
-        for _ in range(_MOST_REDIRECTS + 1):
-            response = self.get(url, headers=headers, stream=True, timeout=TIMEOUTS)
-            target = super().get_redirect_target(response)
-            if target is None:
-                return response
-            response.close()
-            target = urllib.parse.urljoin(response.url, target)
-            scheme = urllib.parse.urlsplit(target).scheme.lower()
-            safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
-            if scheme not in (("https",) if safe else ("https", "http")):
-                why = "which is not as safe" if safe else "which is not an http(s) URL"
-                raise TransferError(
-                    f"The server leads from {url} to {target}, {why}: take the file "
-                    "from another server, or ask this one's owner."
-                )
-            url = target
-        raise TransferError(
-            f"The server leads from one URL to the next, at last to {url}: check it."
-        )
+def _follow(session, url, headers):
+    """Returns the response where the redirects end, whose pages are not read."""
+    target_of, session.get_redirect_target = session.get_redirect_target, lambda _: None
+    # Compressed on the way, its length and checksum would not be the file's.
+    headers = {**headers, "Accept-Encoding": "identity"}
+    for _ in range(_MOST_REDIRECTS + 1):
+        response = session.get(url, headers=headers, stream=True, timeout=TIMEOUTS)
+        target = target_of(response)
+        if target is None:
+            return response
+        response.close()
+        target = urllib.parse.urljoin(response.url, target)
+        scheme = urllib.parse.urlsplit(target).scheme.lower()
+        safe = urllib.parse.urlsplit(response.url).scheme.lower() == "https"
+        if scheme not in (("https",) if safe else ("https", "http")):
+            why = "which is not as safe" if safe else "which is not an http(s) URL"
+            raise TransferError(
+                f"The server leads from {url} to {target}, {why}: take the file from "
+                "another server, or ask this one's owner."
+            )
+        url = target
+    raise TransferError(
+        f"The server leads from one URL to the next, at last to {url}: check it."
+    )

@@ -257,6 +257,8 @@ def test_errors_say_what_there_is():
         zoo.find("ViT-B_8", "augreg-imagenet21k+imagenet2012-384")
     with pytest.raises(zoo.CatalogError, match="'ViT-B/16'.*ViT-B_16"):
         zoo.find("ViT-B/16", "sam")
+    with pytest.raises(zoo.CatalogError, match="choose [^,]*, [^,]* or [^,]*$"):
+        zoo.releases("ViT-B_1")
     with pytest.raises(zoo.CatalogError, match="vit-b16-gap-norep/sam'.*p-norep/gsam"):
         zoo.get("vit-b16-gap-norep/sam")
     with pytest.raises(zoo.CatalogError, match="R50"):

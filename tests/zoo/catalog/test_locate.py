@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from zoo import store
-from zoo.catalog import locate, registry, released
+from zoo.catalog import locate, registry
 from zoo.store import transport
 
 
@@ -43,6 +43,13 @@ def test_a_folder_that_nothing_is_called_after_is_a_path(here):
     (here / "imagenet21k").mkdir()
     assert zoo.locate("own") == pathlib.Path("own")
     assert zoo.locate("imagenet21k") == pathlib.Path("imagenet21k")
+    # With one, its own or not, a release is.
+    for release in ("imagenet21k", "imagenet21k+imagenet2012-384"):
+        (here / release).mkdir(exist_ok=True)
+        with pytest.raises(zoo.CatalogError, match="ViT-S_16 was not released as"):
+            zoo.locate(release, "ViT-S_16")
+    (here / "imagenet").mkdir()
+    assert zoo.locate("imagenet", "ViT-S_16") == pathlib.Path("imagenet")
 
 
 def test_a_file_that_is_there_goes_before_the_index_of_augreg(here):
@@ -115,5 +122,3 @@ def test_what_is_a_name():
     assert locate.named("vit-b16/sam") and locate.named("vit-b16/gsam")
     for text in ("sam", "./vit-b16/sam", "vit-b16/none", "", "/", "own.npz"):
         assert not locate.named(text)
-    assert released.is_release("imagenet21k+imagenet2012-224")
-    assert not released.is_release("imagenet") and not released.is_release("")

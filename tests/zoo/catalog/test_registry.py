@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ from made_index import bucket  # noqa: F401
 from published_card import CARD
 
 import zoo
+from zoo.__main__ import main
 from zoo.catalog import registry
 from zoo.store import hub
 
@@ -36,6 +38,13 @@ def test_a_card_survives_its_file(tmp_path):
     assert card.image_size == (32, 48)
     assert card.url == f"{tmp_path / 'flowers'}/model.npz"
     assert card.top1 == 50.0
+
+
+@pytest.mark.parametrize(("channels", "text"), [(3, "-1 to 1, RGB"), (1, "-1 to 1")])
+def test_zoo_info_shows_a_published_model(tmp_path, capsys, channels, text):
+    made(tmp_path, "flowers", channels=channels)
+    assert main(["info", str(tmp_path / "flowers")]) == 0
+    assert re.search(rf"input range +{text} *\n", capsys.readouterr().out)
 
 
 def test_registries_at_home(tmp_path, monkeypatch):

@@ -286,13 +286,13 @@ def test_a_compressed_body_is_whole_or_refused(server, cache):
         path.unlink()
     for end in (len(packed) // 2, len(packed) - 1, 5, 0):
         server.say["/a.npz"] = answer(packed[:end], Content_Encoding="gzip")
-        with pytest.raises(zoo.StoreError, match="ended early"):
+        with pytest.raises(zoo.StoreError, match="ended before the end|body is empty"):
             zoo.fetch(url)
-        with pytest.raises(zoo.StoreError, match="ended early"):
+        with pytest.raises(zoo.StoreError, match="ended before the end|body is empty"):
             store.latest(url, 10**6)
     broken = packed[:1000] + b"\0\0" + packed[1002:]
     server.say["/a.npz"] = answer(broken, Content_Encoding="gzip")
-    with pytest.raises(zoo.StoreError, match="its compression"):
+    with pytest.raises(zoo.StoreError, match="CRC check failed"):
         zoo.fetch(url)
     assert [name for name in left(cache) if not name.endswith(".json")] == []
 

@@ -1,12 +1,11 @@
 """The Hugging Face hub, as a server on this machine plays it.
 
-`huggingface_hub` reads its environment when it is imported: calls are made in a process
-that all tests share, one for each environment.
+`huggingface_hub` reads its environment when it is imported: calls are made in processes
+that all tests share, one for each environment, forked from one that has imported what
+takes long.
 """
 
-import contextlib
 import errno
-import functools
 import json
 import os
 import pathlib
@@ -28,20 +27,44 @@ HANDLE = "hf://somebody/vit"
 # A process of its own, which keeps nothing in memory of what the others fetched.
 OWN = {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 WORKER = """
-import json, os, sys
+import contextlib, json, os, socket, sys
+for client in ("httpx", "httpx2"):
+    with contextlib.suppress(ImportError):
+        __import__(client)
 import zoo
 from zoo.store import hub
 assert "huggingface_hub" not in sys.modules
+
+def answer(questions):
+    for line in questions:
+        _, name, args, kwargs, environment = json.loads(line)
+        for variable in ("HF_TOKEN", "KERAS_VIT_OFFLINE"):
+            os.environ.pop(variable, None)
+        os.environ.update(environment)
+        try:
+            answer = ["RESULT", str(getattr(hub, name)(*args, **kwargs))]
+        except zoo.StoreError as error:
+            answer = ["ERROR", str(error)]
+        print("ANSWER", json.dumps(answer), flush=True)
+
+children = {}
 for line in sys.stdin:
-    name, args, kwargs, environment = json.loads(line)
-    for variable in ("HF_TOKEN", "KERAS_VIT_OFFLINE"):
-        os.environ.pop(variable, None)
-    os.environ.update(environment)
-    try:
-        answer = ["RESULT", str(getattr(hub, name)(*args, **kwargs))]
-    except zoo.StoreError as error:
-        answer = ["ERROR", str(error)]
-    print("ANSWER", json.dumps(answer), flush=True)
+    fixed, *_ = json.loads(line)
+    place = str(fixed)
+    if place not in children:
+        children[place], questions = socket.socketpair()
+        if not os.fork():
+            children.pop(place).close()
+            os.environ.update(fixed)
+            answer(questions.makefile())
+            os._exit(0)
+        questions.close()
+    children[place].sendall(line.encode())
+for child in children.values():
+    child.close()
+with contextlib.suppress(ChildProcessError):
+    while True:
+        os.wait()
 """
 
 
@@ -76,7 +99,7 @@ def home(home_of_all):
 
 @pytest.fixture(scope="module")
 def worker(hub_of_all, home_of_all):
-    """Gives the process of an environment, which is started once."""
+    """The process whose forks call the functions."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -91,20 +114,15 @@ def worker(hub_of_all, home_of_all):
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
 
-    @functools.cache
-    def start(environment):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER],
-            env=inherited | dict(environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        return ends.enter_context(process)
-
-    with contextlib.ExitStack() as ends:
-        yield start
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER],
+        env=inherited,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        yield process
 
 
 @pytest.fixture
@@ -114,11 +132,11 @@ def call(worker, server, home):
     def call(name, *args, environment=(), **kwargs):
         environment = dict(environment)
         # These are read at each call.
-        fixed = environment.keys() - {"HF_TOKEN", "KERAS_VIT_OFFLINE"}
-        process = worker(frozenset((name, environment[name]) for name in fixed))
-        question = (name, args, kwargs, environment)
-        print(json.dumps(question), file=process.stdin, flush=True)
-        for line in process.stdout:
+        variables = environment.keys() - {"HF_TOKEN", "KERAS_VIT_OFFLINE"}
+        fixed = {variable: environment[variable] for variable in sorted(variables)}
+        question = (fixed, name, args, kwargs, environment)
+        print(json.dumps(question), file=worker.stdin, flush=True)
+        for line in worker.stdout:
             if line.startswith("ANSWER "):
                 kind, text = json.loads(line.removeprefix("ANSWER "))
                 if kind == "ERROR":
