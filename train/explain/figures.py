@@ -107,14 +107,19 @@ def available(compute):
 class PhotoInspection:
     """What is computed once for all figures of a photo.
 
-    `target` is the number and name of the class whose gradient weights the attention,
-    None for the largest output of a model without classes; `caption` stands below the
-    photo in the figure of all photos.
+    `predictions` are the most likely classes, None without them. `target` is the number
+    and name of the class whose gradient weights the attention, by default the most
+    likely one, or the largest output of a model without classes.
     """
 
-    def __init__(self, loaded, photo, target, caption):
-        self.model, self.name = loaded.model, loaded.name
-        self.photo, self.target, self.caption = photo, target, caption
+    def __init__(self, loaded, photo, predictions, target):
+        self.model, self.name, self.photo = loaded.model, loaded.name, photo
+        self.predictions, self.caption = predictions, photo.name
+        self.target = target or (None, "the largest output")
+        if predictions is not None:
+            number, name, probability = predictions[0]
+            self.target = target or (number, name)
+            self.caption = f"{name} {probability:.0%}"
 
     @functools.cached_property
     def rollout(self):
@@ -189,7 +194,7 @@ def gradient(inspected):
     What the attention to each patch adds to the output for the class named in the
     figure: attention weights times their gradients, where that is positive.
     """
-    number, name = inspected.target or (None, "the largest output")
+    number, name = inspected.target
     values = explain.gradient_attention(inspected.model, inspected.photo.image, number)
     values = inspected.patch_map(values[0])
     title = _title(inspected, f"attention for {_short(name)}")

@@ -8,13 +8,11 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from train.common.errors import RunError
 from train.data import pipeline
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy, image_endings
-from train.data.sources.splits import DataError, check_name, named
+from train.data.sources.splits import DataError, check_name, named, pick
 from train.inference.evaluation_data import center_crop
-from train.inference.loaded_model import check_range
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -68,7 +66,8 @@ class Photos:
             raise DataError(f"There is no image {named(missing)}: check the path.")
         self.names = _names(self.paths)
         self.shape, self._central_crop = None, False
-        self._split = _split(self.paths)
+        files = [str(path) for path in self.paths]
+        self._split = file_split("the photos", files, np.zeros(len(files)))
         if corrupt := find_corrupt(self._split):
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
@@ -89,7 +88,7 @@ class Photos:
 
     def one(self, place, number):
         """Returns the `Photo` at a place."""
-        [image] = self._batches(_split(self.paths[place : place + 1]), 1)
+        [image] = self._batches(pick(self._split, [place]), 1)
         if self._central_crop:
             picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
         else:
@@ -116,24 +115,6 @@ class Photos:
             return photo.numpy()
         size = np.maximum(np.round(sides * LONGER_SIDE / sides.max()), 1).astype(int)
         return tf.image.resize(photo, size, method="area").numpy()
-
-
-def shape_for_photos(loaded):
-    """Returns the (height, width, channels) of a loaded model's images."""
-    check_range(loaded)
-    shape = loaded.model.input_shape
-    if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
-        raise RunError(
-            f"The model {loaded.name} takes inputs of shape {shape[1:]}, which no "
-            "photo is: give one that takes (height, width, 3), or of gray (height, "
-            "width, 1), of a fixed size."
-        )
-    return shape[1:]
-
-
-def _split(paths):
-    names = np.array([str(path) for path in paths], dtype=object)
-    return file_split("the photos", names, np.zeros(len(names), "int32"))
 
 
 def _images_in(folder, without, ignored):

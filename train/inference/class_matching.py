@@ -8,9 +8,9 @@ import numpy as np
 
 import zoo
 from train.common.errors import RunError
+from train.data.sources.splits import named
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
-_NAMED = 10
 
 
 def match_classes(outputs, head_names, data_names):
@@ -38,10 +38,10 @@ def match_classes(outputs, head_names, data_names):
             places[name].append(place)
     unknown = [name for name in data_names if len(places[_plain(name)]) != 1]
     if unknown:
-        known = _some([names[-1] for names in aliases])
+        known = named([names[-1] for names in aliases])
         raise RunError(
             f"{len(unknown)} of the data set's {len(data_names)} classes are not, or "
-            f"not clearly, among the model's {outputs}: {_some(unknown)}; the model's "
+            f"not clearly, among the model's {outputs}: {named(unknown)}; the model's "
             f"are {known}. Rename the data set's, give a model that was trained on "
             "them, or write the right names to class_names.txt beside the model."
         )
@@ -76,7 +76,7 @@ def find_class(wanted, outputs, head_names):
         raise RunError(f"{refusal}, whose names are not known: give {numbers}.")
     near = difflib.get_close_matches(_plain(wanted), names, n=3)
     near = [head_names[names.index(name)] for name in near] or list(head_names)
-    raise RunError(f"{refusal}: give one such as {_some(near)}, or {numbers}.")
+    raise RunError(f"{refusal}: give one such as {named(near)}, or {numbers}.")
 
 
 def _imagenet(outputs):
@@ -92,8 +92,3 @@ def _imagenet(outputs):
 
 def _plain(name):
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
-
-
-def _some(names):
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

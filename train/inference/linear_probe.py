@@ -35,18 +35,8 @@ def run(
 ):
     """Fits linear classifiers on a model's features of few images, writes a report.
 
-    Args:
-        model: str, see `train.inference.loaded_model.load`.
-        dataset: str, see `train.data.sources.load`.
-        data_dir: the same.
-        skip_corrupt: the same.
-        shots: ints, training images per class; of a class that has fewer, all.
-        seeds: int, random draws of the training images.
-        image_size: see `train.inference.loaded_model.load`.
-        batch_size: int, images at a time.
-        out_dir: path of the report's directory; by default
-            `runs/evaluations/MODEL-DATASET-few-shot`.
-        command: str, the command line, for the report.
+    The arguments are the flags of `python -m train.few_shot`; `image_size` may be
+    (height, width), and `command` is the command line, for the report.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.

@@ -76,11 +76,10 @@ def load(source, *, image_size=None, features=False):
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
                 run.require(run.model)
-                name, config = _name(path.resolve().name), run.read_config()
-                loaded = _of_keras_file(run.model, image_size, features)
-                return dataclasses.replace(loaded, name=name, config=config)
+                name, config = path.resolve().name, run.read_config()
+                return _of_keras_file(run.model, name, config, image_size, features)
         if path.suffix == ".keras":
-            return _of_keras_file(path, image_size, features)
+            return _of_keras_file(path, path.stem, {}, image_size, features)
         return _of_weights(source, card, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
@@ -138,22 +137,23 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
 
 
 def image_size_of(loaded):
-    """Returns (height, width); refuses models of other channels or ranges."""
-    check_range(loaded)
-    shape = loaded.model.input_shape
-    if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
-        raise RunError(
-            f"The model {loaded.name} takes images of shape {shape[1:]}: give one that "
-            "takes (height, width, 3) of a fixed size."
-        )
-    return shape[1:3]
+    """Returns (height, width) of the RGB images that a model takes."""
+    return image_shape_of(loaded)[:2]
 
 
-def check_range(loaded):
-    """Refuses models that begin with a layer for pixels up to 255.
+def image_shape_of(loaded, channels=(3,)):
+    """Returns (height, width, channels); refuses models of other channels or ranges.
 
-    Keras's own do, and far smaller numbers would all look alike to them.
+    Those that begin with a layer for pixels up to 255, as Keras's own do: far smaller
+    numbers would all look alike to them.
     """
+    shape = loaded.model.input_shape[1:]
+    if len(shape) != 3 or None in shape or shape[2] not in channels:
+        allowed = " or ".join(f"(height, width, {count})" for count in channels)
+        raise RunError(
+            f"The model {loaded.name} takes images of shape {shape}: give one that "
+            f"takes {allowed} of a fixed size."
+        )
     for layer in loaded.model.layers:
         if _takes_bytes(layer) and _reads_images(layer, loaded.model):
             raise RunError(
@@ -161,6 +161,7 @@ def check_range(loaded):
                 "255, but images come in [-1, 1]: save a model that calls it on "
                 "keras.layers.Rescaling(127.5, 127.5)(images)."
             )
+    return shape
 
 
 def _reads_images(layer, model):
@@ -176,16 +177,16 @@ def _takes_bytes(layer):
     return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
-def _of_keras_file(path, image_size, features):
+def _of_keras_file(path, name, config, image_size, features):
     model = load_model(path)
-    _check_ends(path, model)
     size = model.input_shape[1:3]
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
-    return LoadedModel(_name(path.stem), model, _names_beside(path, model, features))
+    class_names = _names_beside(path, model, features)
+    return LoadedModel(_name(name), model, class_names, config)
 
 
 def _names_beside(path, model, features):
@@ -203,16 +204,6 @@ def _names_beside(path, model, features):
             "another model."
         )
     return names
-
-
-def _check_ends(path, model):
-    ends = [len(getattr(model, end, None) or ()) for end in ("inputs", "outputs")]
-    if ends != [1, 1]:
-        raise RunError(
-            "The model {} cannot be used: it has {} known inputs and {} outputs, where "
-            "one of each is needed. Save a functional keras.Model from images to "
-            "logits.".format(path, *ends)
-        )
 
 
 def _of_weights(source, card, image_size, features):

@@ -25,7 +25,7 @@ from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain import figures, page
-from train.explain.photos import LONGER_SIDE, Photos, shape_for_photos
+from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.predictions import Classes, classes_of
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
@@ -643,8 +643,9 @@ def test_what_is_refused(model_file, photos, tmp_path):
     with pytest.raises(RunError, match="has no head for classes.*Leave --class out"):
         write_report(features, [photos], out, class_name="cat")
     many = loaded_model.LoadedModel("many", small_models.made(channels=4))
-    with pytest.raises(RunError, match=r"inputs of shape \(32, 48, 4\), which no pho"):
-        shape_for_photos(many)
+    gray_or_color = r"\(32, 48, 4\): .* \(height, width, 1\) or \(height, width, 3\) of"
+    with pytest.raises(RunError, match=gray_or_color):
+        loaded_model.image_shape_of(many, channels=(1, 3))
     assert not out.exists()
 
 
