@@ -13,7 +13,7 @@ from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
 from train.inference import loaded_model
-from train.inference.class_matching import match_classes
+from train.inference.classes import match_classes
 from train.inference.evaluation_data import (
     center_crop,
     load_split,

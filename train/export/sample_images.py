@@ -13,7 +13,7 @@ from train.data.sources.splits import pick
 from train.data.sources.subset import spread
 from train.export.runtimes import BATCH, write_images
 from train.inference import evaluation_data, loaded_model
-from train.inference.class_matching import imagenet_names, match_classes
+from train.inference.classes import imagenet_names, match_classes
 from train.inference.heads import has_head
 
 # The default number of images: of a data set, and synthetic.

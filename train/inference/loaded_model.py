@@ -215,23 +215,17 @@ def _of_weights(source, card, image_size, features):
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
-    card = card or _card(source, file)
+    with contextlib.suppress(zoo.CatalogError):
+        if hub.is_handle(source):
+            card = zoo.get(source)
+        elif card is None and (file / registry.CARD).is_file():
+            card = registry.read(file)
     if isinstance(card, zoo.PublishedModel):
         return LoadedModel(card.name, model, card.class_names)
     class_names = _names_beside(file, model, features) if file.is_file() else None
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return LoadedModel(_name(place), model, class_names)
-
-
-def _card(source, folder):
-    """Returns the card of a model on the hub or in a folder, None without one."""
-    with contextlib.suppress(zoo.CatalogError):
-        if isinstance(source, str) and hub.is_handle(source):
-            return zoo.get(source)
-        if (folder / registry.CARD).is_file():
-            return registry.read(folder)
-    return None
 
 
 def _name(text):

@@ -24,7 +24,7 @@ from train.common.errors import RunError
 from train.data import sources
 from train.evaluate import evaluation, real_labels
 from train.inference import evaluation_data, loaded_model
-from train.inference.class_matching import match_classes
+from train.inference.classes import match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports import report
 from train.run import classification, training

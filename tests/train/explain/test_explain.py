@@ -26,9 +26,9 @@ from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain import figures, page
 from train.explain.photos import LONGER_SIDE, Photos
-from train.explain.predictions import Classes, classes_of
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
+from train.inference.classes import Classes, classes_of
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
