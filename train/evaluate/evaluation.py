@@ -59,7 +59,7 @@ def evaluate(
     0.9833333333333333
     """
     loaded = loaded_model.load(model, image_size=image_size)
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     outputs = num_logits(loaded)
     source, part = load_split(loaded, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, loaded.class_names, source.class_names)

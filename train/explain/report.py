@@ -79,10 +79,9 @@ def explain(
             )
 
         inspected, places = [], spread(len(photos), shown)
-        drawing = progress_bar(iterable=places, unit="photo", desc="drawing")
-        for number, place in enumerate(drawing, start=1):
-            photo = photos.one(place, number)
-            one = figures.PhotoInspection(loaded, photo, top[place], target)
+        drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
+        for photo in progress_bar(iterable=photos.chosen(places), **drawing):
+            one = figures.PhotoInspection(loaded, photo, top[photo.place], target)
             one.figures = figures.write(folder, "photo", one, photo)
             inspected.append(one)
         of_photos = figures.write(folder, "photos", inspected)

@@ -61,7 +61,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     `calibration` is the number of images to read from the training split, or None;
     `**data` are arguments of `train.inference.evaluation_data.load_split`.
     """
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     source, split = evaluation_data.load_split(loaded, **data)
     about = {
         "data_set": source.name,

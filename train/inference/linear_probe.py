@@ -52,7 +52,7 @@ def run(
     >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
@@ -157,7 +157,7 @@ def features_of(loaded, split, batch_size):
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = loaded_model.image_size_of(loaded)
+    size = loaded_model.image_shape_of(loaded)[:2]
     bigger = tuple(round(side * 8 / 7) for side in size)
     batches = pipeline.evaluation_batches(
         split, image_size=bigger, batch_size=batch_size

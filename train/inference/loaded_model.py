@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import re
-import time
+import timeit
 
 import keras
 import numpy as np
@@ -116,29 +117,21 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
     Both are dicts by name. The predictors take turns of at least so many seconds, so
     that other load of the machine affects all of them. Each is compiled before.
     """
-    batches = {}
+    times, steps = {name: [] for name in predictors}, {}
     for name, predictor in predictors.items():
         shape = (predictor.batch_size, *predictor.model.input_shape[1:])
-        batches[name] = np.zeros(shape, "float32")
-        predictor(batches[name])
-    times = {name: [] for name in predictors}
+        steps[name] = functools.partial(predictor, np.zeros(shape, "float32"))
+        steps[name]()
     for _ in range(rounds):
-        for name, predictor in predictors.items():
+        for name, step in steps.items():
             turn = []
             while len(turn) < 3 or sum(turn) < seconds:
-                started = time.perf_counter()
-                predictor(batches[name])
-                turn.append(time.perf_counter() - started)
+                turn.append(timeit.timeit(step, number=1))
             times[name] += turn
     return {
         name: predictor.batch_size / float(np.median(times[name]))
         for name, predictor in predictors.items()
     }
-
-
-def image_size_of(loaded):
-    """Returns (height, width) of the RGB images that a model takes."""
-    return image_shape_of(loaded)[:2]
 
 
 def image_shape_of(loaded, channels=(3,)):

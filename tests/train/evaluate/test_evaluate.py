@@ -551,20 +551,20 @@ def test_models_that_scale_pixels_themselves(tmp_path):
         model = keras.Model(images, outputs)
         loaded = loaded_model.LoadedModel("net", model)
         with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
-            loaded_model.image_size_of(loaded)
+            loaded_model.image_shape_of(loaded)
         whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
         whole.save(tmp_path / "whole.keras")
         loaded = loaded_model.load(str(tmp_path / "whole.keras"))
-        assert loaded_model.image_size_of(loaded) == (32, 32)
+        assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
     # The same in one model, as the message says.
     layers = [keras.layers.Rescaling(127.5, 127.5), keras.layers.Rescaling(1 / 255)]
     head = [keras.layers.Flatten(), keras.layers.Dense(10)]
     flat = keras.Sequential([images, *layers, *head])
     loaded = loaded_model.LoadedModel("net", flat)
-    assert loaded_model.image_size_of(loaded) == (32, 32)
+    assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
     bare = keras.Sequential([images, keras.layers.Rescaling(1 / 255), *head])
     with pytest.raises(RunError, match="of the model net takes .* 255"):
-        loaded_model.image_size_of(loaded_model.LoadedModel("net", bare))
+        loaded_model.image_shape_of(loaded_model.LoadedModel("net", bare))
 
 
 def test_nothing_was_held_out(weights, photos, tmp_path, monkeypatch):

@@ -91,6 +91,8 @@ def photos(tmp_path_factory):
 def quick(monkeypatch):
     """Figures of few filters are drawn, but not rendered, and nothing is compiled.
 
+    The photos are all sound, which is not looked into.
+
     Returns a function that leaves kinds out.
     """
 
@@ -109,6 +111,7 @@ def quick(monkeypatch):
     embedding_filters = explain.embedding_filters
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
     monkeypatch.setattr(keras_vit, "Predictor", predictor)
+    monkeypatch.setattr("train.explain.photos.find_corrupt", lambda split: [])
     monkeypatch.setattr(explain, "embedding_filters", filters)
 
     def only(*names):
@@ -170,7 +173,7 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def report(model_file, photos, forks, tmp_path_factory):
+def report(model_file, photos, tmp_path_factory):
     """What the command leaves, after others that failed."""
     folder = tmp_path_factory.mktemp("work")
     model, images = f"--model={model_file}", ["--images", photos / "wide.png", photos]
@@ -188,10 +191,10 @@ def report(model_file, photos, forks, tmp_path_factory):
             with printed as output, pytest.raises(SystemExit) as end:
                 run_command("explain", *words)
             assert output.getvalue() == "" and str(end.value).startswith(message)
-    shown = [model, *images, "--shown=2", "--out=new/report"]
-    done = forks.streams(["train.explain", *shown], folder, {})
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            run_command("explain", model, *images, "--shown=2", "--out=new/report")
     ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
-    assert done[:2] == (0, f"{ignored}\nreport new/report/report.html\n")
+    assert output.getvalue() == f"{ignored}\nreport new/report/report.html\n"
     assert [path.name for path in folder.iterdir()] == ["new"]
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"
@@ -505,15 +508,14 @@ def test_photos_as_they_are_shown(photos):
     found.prepare_for(shape)
     assert found.names == ("<i>&tall.jpg", *SEEN[2:], "wide.png")
     # Squashed for the model, whole and smaller for people.
-    photo = found.one(3, 1)
+    small, photo = found.chosen([0, 3])
     np.testing.assert_allclose(photo.image, prepared(photos / "wide.png"), atol=1e-5)
     assert photo.picture.shape == (213, LONGER_SIDE, 3)
-    small = found.one(0, 1).picture
     expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
-    assert np.abs(small - expected).mean() < 2
+    assert np.abs(small.picture - expected).mean() < 2
     # Cropped for both.
     found.prepare_for(shape, central_crop=True)
-    photo = found.one(3, 1)
+    [photo] = found.chosen([3])
     assert photo.picture.shape == shape
     np.testing.assert_allclose(
         photo.picture, (photo.image[0] + 1) * 127.5, atol=0.50001
@@ -532,7 +534,7 @@ def test_names_of_photos(photos, tmp_path):
     found = Photos([link, long])
     assert found.names == ("link.jpg", f"sub/{long.name}")
     found.prepare_for((8, 8, 1))
-    photo = found.one(1, 7)
+    photo = dataclasses.replace(*found.chosen([1]), number=7)
     assert photo.file_name == f"07-{'x' * 60}" and photo.image.shape == (1, 8, 8, 1)
     assert dataclasses.replace(photo, name="<i>&tall.jpg").file_name == "07-i-tall"
     # The same file by two names is one.
