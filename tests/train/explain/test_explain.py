@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import html.parser
+import inspect
 import io
 import json
 import os
@@ -448,6 +449,21 @@ def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
             rtol=1e-3,
             atol=1e-5,
         )
+
+
+def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
+    given = {}
+
+    def explain(model, images, out, command, **arguments):
+        given.update(arguments, positional=(model, images, out))
+        raise RunError("enough")
+
+    monkeypatch.setattr("train.explain.report.explain", explain)
+    with pytest.raises(SystemExit, match="enough"):
+        run_command("explain", "--model=m", "--images", "a", "--out=out", "b")
+    assert given.pop("positional") == ("m", ["a", "b"], "out")
+    parameters = list(inspect.signature(write_report).parameters.values())
+    assert given == {one.name: one.default for one in parameters[3:-1]}
 
 
 def test_a_new_head_and_outputs_that_are_not_finite(
