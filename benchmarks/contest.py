@@ -200,7 +200,7 @@ def _repeats(entries):
     return min(math.ceil(TURN_SECONDS / max(fastest, 1e-9)), MOST_REPEATS)
 
 
-def matrix_product():
+def matrix_product(matrices=MATRICES):
     """Returns the step: a dozen products, by TensorFlow."""
     import numpy as np
     import tensorflow as tf
@@ -208,7 +208,7 @@ def matrix_product():
     random = np.random.default_rng(0)
     rows = random.standard_normal((ROWS, INNER), "float32")
     weights = [
-        random.standard_normal((INNER, COLUMNS), "float32") for _ in range(MATRICES)
+        random.standard_normal((INNER, COLUMNS), "float32") for _ in range(matrices)
     ]
     rows = tf.constant(rows)
     weights = [tf.constant(weight) for weight in weights]

@@ -33,7 +33,7 @@ RUNNING = {}
 # What takes long, by module.
 WORK = {
     "train.inference.loaded_model": "predict",
-    "train.explain.report": "FigureWriter",
+    "train.explain.report": "predict",
     "train.export.parity": "run",
 }
 GIVEN_MODEL = [

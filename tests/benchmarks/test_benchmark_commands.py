@@ -51,11 +51,27 @@ def server(tmp_path_factory):
     server.close()
 
 
+# As `python -m benchmarks.inference`, with one matrix to calibrate by.
+WITH_ONE_MATRIX = """
+import dataclasses
+import runpy
+
+from benchmarks import contest
+
+contest.CALIBRATION = dataclasses.replace(
+    contest.CALIBRATION,
+    settings={"matrices": 1},
+    operations=contest.CALIBRATION.operations / contest.MATRICES,
+)
+runpy.run_module("benchmarks.inference", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.slow
 def test_inference(server, tmp_path):
     flags = [*SMALL, *QUICK, "--ours=graph", f"--out_dir={tmp_path}"]
     code, stdout = server.run(
-        ["benchmarks.inference", *flags], ROOT, small_variants.ENVIRONMENT
+        ["-c", WITH_ONE_MATRIX, *flags], ROOT, small_variants.ENVIRONMENT
     )
     assert code == 0, stdout
     [path] = tmp_path.glob("*.json")

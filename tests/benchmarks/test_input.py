@@ -73,6 +73,14 @@ def test_waits_leave_the_warm_up_out(tmp_path):
     assert overlap.notes([]) == []
 
 
+def test_training_takes_turns_with_training_from_memory():
+    reading, in_memory = overlap.contenders({**SETTINGS, "folder": "photos"}, steps=3)
+    assert (reading.name, in_memory.name) == ("training", "training from memory")
+    assert not reading.settings["in_memory"] and in_memory.settings["in_memory"]
+    assert reading.items == in_memory.items == 3 * SETTINGS["batch"]
+    assert reading.ours and in_memory.ours
+
+
 def command(*arguments):
     return subprocess.run(
         [

@@ -13,7 +13,7 @@ from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
 from train.inference import loaded_model
-from train.inference.class_matching import match_classes
+from train.inference.classes import match_classes
 from train.inference.evaluation_data import (
     center_crop,
     load_split,
@@ -42,21 +42,10 @@ def evaluate(
 ):
     """Evaluates a model on all images of a split, and writes a report.
 
-    Args:
-        model: str, see `train.inference.loaded_model.load`.
-        dataset: str, see `train.data.sources.load`; None for that of the model's run.
-        data_dir: the same.
-        skip_corrupt: the same.
-        split: `"test"`, `"validation"` (what the run held out, or the data set's recipe
-            would) or `"train"` (the rest).
-        image_size: see `train.inference.loaded_model.load`.
-        central_crop: bool, whether to keep the aspect ratio and cut out the center, 7/8
-            of the shorter side.
-        batch_size: int, images at a time.
-        real_labels_file: path of ImageNet's reassessed labels, None for none.
-        out_dir: path of the report's directory; by default
-            `runs/evaluations/MODEL-DATASET-SPLIT`.
-        command: str, the command line, for the report.
+    The arguments are the flags of `python -m train.evaluate`, `real_labels_file` being
+    `--real_labels`; `image_size` may be (height, width), and `command` is the command
+    line, for the report. The split "validation" is what the run held out, or the data
+    set's recipe would, "train" the rest.
 
     Returns:
         Dict of the results as in `report.json`, `report` being the path of the page.
@@ -70,13 +59,19 @@ def evaluate(
     0.9833333333333333
     """
     loaded = loaded_model.load(model, image_size=image_size)
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     outputs = num_logits(loaded)
     source, part = load_split(loaded, dataset, data_dir, skip_corrupt, split)
     class_names, places = match_classes(outputs, loaded.class_names, source.class_names)
     correct = None
     if real_labels_file is not None:
-        correct = _real_labels(real_labels_file, outputs, part, source.name, data_dir)
+        if outputs != real_labels.CLASSES:
+            raise RunError(
+                f"--real_labels are those of {real_labels.CLASSES} classes, but the "
+                f"model has {outputs}: leave them out."
+            )
+        names = real_labels.file_names(part, source.name, data_dir)
+        correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
     directory, model_source = report_folder(model, out_dir, name, "report.json")
     if RunDirectory(directory).model.exists():
@@ -140,13 +135,3 @@ def evaluate(
         split=split,
     )
     return {**results, "report": str(directory / "report.md")}
-
-
-def _real_labels(file, outputs, part, dataset, data_dir):
-    if outputs != real_labels.CLASSES:
-        raise RunError(
-            f"--real_labels are those of {real_labels.CLASSES} classes, but the model "
-            f"has {outputs}: leave them out."
-        )
-    names = real_labels.file_names(part, dataset, data_dir)
-    return real_labels.of_files(real_labels.read(file), names)

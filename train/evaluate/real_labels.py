@@ -21,14 +21,9 @@ def read(path):
     try:
         text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
         labels = [set(correct) for correct in json.loads(text)]
-        whole = all(
-            type(label) is int and 0 <= label < CLASSES
-            for correct in labels
-            for label in correct
-        )
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error
-    if not whole or not labels:
+    if not labels or not set().union(*labels) <= {*range(CLASSES)}:
         raise RunError(
             f"{path} does not hold a list of labels from 0 to {CLASSES - 1} per image: "
             "pass real.json of https://github.com/google-research/reassessed-imagenet."

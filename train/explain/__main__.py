@@ -78,11 +78,9 @@ def main(argv):
             given["model"],
             images,
             given["out"],
-            image_size=given["image_size"],
-            central_crop=given["central_crop"],
-            shown=given["shown"],
             class_name=given["class"],
             command=command_line.as_typed("explain"),
+            **command_line.values("image_size central_crop shown"),
         )
     print(f"report {os.path.join(given['out'], report.PAGE)}")
 

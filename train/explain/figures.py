@@ -4,9 +4,7 @@ import dataclasses
 import functools
 import inspect
 import pathlib
-from collections.abc import Sequence
 
-import keras
 import numpy as np
 
 from keras_vit import explain
@@ -57,43 +55,32 @@ def _kind(of, source, wide=False):
     return register
 
 
-class FigureWriter:
-    """Writes figures as PNG and PDF, and the arrays behind them as `.npz`.
+def write(folder, of, inspected, photo=None):
+    """Writes the figures of a photo, of all or of the model; returns `Figure`s."""
+    kinds = [kind for kind in KINDS.values() if kind.of == of]
+    return [_write(folder, kind, inspected, photo) for kind in kinds]
 
-    `missing` is a dict from the kinds that the model has no figure of to the reasons.
-    """
 
-    def __init__(self, folder):
-        self.figures, self.numbers = folder / "figures", folder / "numbers"
-        self.figures.mkdir()
-        self.numbers.mkdir()
-        self.missing = {}
+def _write(folder, kind, inspected, photo):
+    name = kind.name if photo is None else f"{photo.file_name}-{kind.name}"
+    try:
+        figure, numbers = kind.draw(inspected)
+    except ValueError as error:
+        return Figure(kind, name, None, str(error))
+    picture = folder / "figures" / f"{name}.png"
+    for path in (picture, picture.with_suffix(".pdf")):
+        figure.savefig(path, dpi=_DOTS_PER_INCH, bbox_inches="tight")
+        # The layout is found; finding it again takes as long as drawing.
+        figure.set_layout_engine("none")
+    if photo is not None:
+        numbers["photo"] = photo.name
+    write_numbers(folder, name, numbers)
+    return Figure(kind, name, picture)
 
-    def draw(self, of, inspected, photo=None):
-        """Draws and writes all figures of a kind, see `Kind`; returns `Figure`s."""
-        kinds = [kind for kind in KINDS.values() if kind.of == of]
-        return [self._draw(kind, inspected, photo) for kind in kinds]
 
-    def _draw(self, kind, inspected, photo):
-        name = kind.name if photo is None else f"{photo.file_name}-{kind.name}"
-        try:
-            figure, numbers = kind.draw(inspected)
-        except ValueError as error:
-            self.missing[kind.name] = str(error)
-            return Figure(kind, name, None, str(error))
-        picture = self.figures / f"{name}.png"
-        for path in (picture, picture.with_suffix(".pdf")):
-            figure.savefig(path, dpi=_DOTS_PER_INCH, bbox_inches="tight")
-            # The layout is found; finding it again takes as long as drawing.
-            figure.set_layout_engine("none")
-        if photo is not None:
-            numbers["photo"] = photo.name
-        self.write_numbers(name, **numbers)
-        return Figure(kind, name, picture)
-
-    def write_numbers(self, name, **numbers):
-        """Writes arrays, numbers and strings that `numpy.load` reads without pickle."""
-        np.savez_compressed(self.numbers / f"{name}.npz", **numbers)
+def write_numbers(folder, name, numbers):
+    """Writes arrays, numbers and strings that `numpy.load` reads without pickle."""
+    np.savez_compressed(folder / "numbers" / f"{name}.npz", **numbers)
 
 
 def available(compute):
@@ -107,14 +94,19 @@ def available(compute):
 class PhotoInspection:
     """What is computed once for all figures of a photo.
 
-    `target` is the number and name of the class whose gradient weights the attention,
-    None for the largest output of a model without classes; `caption` stands below the
-    photo in the figure of all photos.
+    `predictions` are the most likely classes, None without them. `target` is the number
+    and name of the class whose gradient weights the attention, by default the most
+    likely one, or the largest output of a model without classes.
     """
 
-    def __init__(self, loaded, photo, target, caption):
-        self.model, self.name = loaded.model, loaded.name
-        self.photo, self.target, self.caption = photo, target, caption
+    def __init__(self, loaded, photo, predictions, target):
+        self.model, self.name, self.photo = loaded.model, loaded.name, photo
+        self.predictions, self.caption = predictions, photo.name
+        self.target = target or (None, "the largest output")
+        if predictions is not None:
+            number, name, probability = predictions[0]
+            self.target = target or (number, name)
+            self.caption = f"{name} {probability:.0%}"
 
     @functools.cached_property
     def rollout(self):
@@ -133,17 +125,15 @@ class PhotoInspection:
         return explain.patch_map(matrix, grid, pooling).astype("float32")
 
 
-@dataclasses.dataclass(frozen=True)
 class ModelInspection:
     """A model with the names of the photos and their attention distance.
 
     That is float32 (layers, images, heads), or the reason why there is none, a str.
     """
 
-    model: keras.Model
-    name: str
-    photos: Sequence[str]
-    measured: np.ndarray | str
+    def __init__(self, loaded, photos, measured):
+        self.model, self.name = loaded.model, loaded.name
+        self.photos, self.measured = photos, measured
 
     def distance(self):
         """Returns the attention distance; a ValueError where there is none."""
@@ -165,7 +155,7 @@ def attention(inspected):
     photos = [one.photo for one in inspected]
     pictures = [photo.picture for photo in photos]
     captions = [_short(one.caption) for one in inspected]
-    title = _title(inspected[0], "attention rollout")
+    title = f"{inspected[0].name}: attention rollout"
     figure = plots.draw_attention(pictures, maps, captions, title)
     names = [photo.name for photo in photos]
     return figure, {"maps": maps, "photos": names, "unit": _SHARE}
@@ -178,7 +168,7 @@ def rollout(inspected):
     How much of each patch reaches {who} through all layers: heads averaged, the
     residual connection added, layers multiplied.
     """
-    title = _title(inspected, "attention rollout")
+    title = f"{inspected.name}: attention rollout"
     return _overlay(inspected, inspected.rollout, title, _SHARE)
 
 
@@ -189,10 +179,10 @@ def gradient(inspected):
     What the attention to each patch adds to the output for the class named in the
     figure: attention weights times their gradients, where that is positive.
     """
-    number, name = inspected.target or (None, "the largest output")
+    number, name = inspected.target
     values = explain.gradient_attention(inspected.model, inspected.photo.image, number)
     values = inspected.patch_map(values[0])
-    title = _title(inspected, f"attention for {_short(name)}")
+    title = f"{inspected.name}: attention for {_short(name)}"
     unit = "relevance, in units of the output"
     figure, numbers = _overlay(inspected, values, title, unit)
     return figure, numbers | {"class_name": name}
@@ -212,7 +202,7 @@ def layers(inspected):
     scale.
     """
     means = inspected.maps.mean(axis=1)
-    title = _title(inspected, "mean attention of each layer")
+    title = f"{inspected.name}: mean attention of each layer"
     figure = plots.draw_layers(inspected.photo.picture, means, title)
     return figure, {"maps": means, "unit": _SHARE}
 
@@ -224,7 +214,7 @@ def heads(inspected):
     Attention of {who} in every head of every layer: rows are layers, columns heads.
     Each map has its own scale.
     """
-    title = _title(inspected, "attention of every head")
+    title = f"{inspected.name}: attention of every head"
     figure = plots.draw_heads(inspected.photo.picture, inspected.maps, title)
     return figure, {"maps": inspected.maps, "unit": _SHARE}
 
@@ -239,7 +229,7 @@ def features(inspected):
     photo = inspected.photo
     found = explain.token_features(inspected.model, photo.image)
     colors = explain.principal_colors(found.patches)
-    title = _title(inspected, "patch features")
+    title = f"{inspected.name}: patch features"
     figure = plots.draw_features([photo.picture], colors, [photo.name], title)
     numbers = {"colors": colors[0], "patches": found.patches[0]}
     if found.class_token is not None:
@@ -276,7 +266,7 @@ def filters(inspected):
     for the fine structure of a patch.
     """
     found = explain.embedding_filters(inspected.model)
-    title = _title(inspected, f"filters of {found.layer}")
+    title = f"{inspected.name}: filters of {found.layer}"
     return plots.draw_filters(found, title), dataclasses.asdict(found)
 
 
@@ -288,7 +278,7 @@ def position_similarity(inspected):
     other patch. In a trained model, patches that are near or in the same row or
     column are similar.
     """
-    title = _title(inspected, "position embeddings")
+    title = f"{inspected.name}: position embeddings"
     similarity = explain.position_embedding_similarity(inspected.model)
     figure = plots.draw_position_similarity(similarity, title)
     return figure, {"similarity": similarity, "unit": "cosine"}
@@ -304,14 +294,10 @@ def attention_distance(inspected):
     photos. Some heads attend far in the first layers already; with depth most do.
     """
     distance, size = inspected.distance(), inspected.model.input_shape[1:3]
-    title = _title(inspected, "attention distance")
+    title = f"{inspected.name}: attention distance"
     figure = plots.draw_attention_distance(distance, title, size)
     numbers = {"distance": distance, "unit": "pixels", "photos": inspected.photos}
     return figure, numbers
-
-
-def _title(inspected, what):
-    return f"{inspected.name}: {what}"
 
 
 def _short(name):

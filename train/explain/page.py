@@ -43,15 +43,8 @@ def render(results, of_photos, photos, of_model):
         results=results,
         missing=missing,
         of_photos=of_photos,
-        photos=[
-            {
-                "photo": inspected.photo,
-                "predictions": results["photos"][inspected.photo.place]["predictions"],
-                "figures": [figure for figure in inspected.figures if figure.picture],
-                "viewer": _viewer(available(lambda one=inspected: one.maps)),
-            }
-            for inspected in photos
-        ],
+        photos=photos,
+        viewer_of=_viewer,
         of_model=of_model,
         open_picture=PIL.Image.open,
         picture_of=PIL.Image.fromarray,
@@ -68,8 +61,9 @@ def _policy(script):
     )
 
 
-def _viewer(maps):
+def _viewer(inspected):
     """Returns the maps as bytes, in each layer the mean before those of the heads."""
+    maps = available(lambda: inspected.maps)
     if maps is None:
         return None
     maps = np.concatenate([maps.mean(axis=1, keepdims=True), maps], axis=1)

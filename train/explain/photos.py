@@ -8,13 +8,11 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from train.common.errors import RunError
 from train.data import pipeline
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy, image_endings
-from train.data.sources.splits import DataError, check_name, named
+from train.data.sources.splits import DataError, check_name, named, pick
 from train.inference.evaluation_data import center_crop
-from train.inference.loaded_model import check_range
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -25,9 +23,9 @@ LONGER_SIDE = 640
 class Photo:
     """A photo as a model takes it and as the report shows it.
 
-    `number` counts the photos that are shown, from 1, `place` all photos; `name` is the
-    path from the folder that all have in common. `image` is float32 (1, height, width,
-    channels) in [-1, 1], `picture` uint8 (height, width, 3), made smaller or cropped.
+    `number` counts the photos that are shown, from 1, `place` all photos. `image` is
+    float32 (1, height, width, channels) in [-1, 1], `picture` uint8 (height, width, 3),
+    made smaller or cropped.
     """
 
     number: int
@@ -48,7 +46,8 @@ class Photos:
 
     Of folders all images in them and below, sorted, but for hidden files and images in
     the folder `without`, such as that of an earlier report, that are not named one by
-    one. `ignored` has the names of the other files in the folders.
+    one. `ignored` has the names of the other files in the folders, `names` the paths of
+    the photos from the folder that all have in common.
 
     Raises a DataError where a path does not exist, a folder has no images, a file
     cannot be decoded, or its name has line breaks or is not UTF-8.
@@ -66,9 +65,12 @@ class Photos:
         self.ignored = tuple(printable(str(path)) for path in ignored)
         if missing := [str(path) for path in self.paths if not path.is_file()]:
             raise DataError(f"There is no image {named(missing)}: check the path.")
-        self.names = _names(self.paths)
+        places = [pathlib.Path(os.path.abspath(path)) for path in self.paths]
+        common = os.path.commonpath([place.parent for place in places])
+        self.names = tuple(place.relative_to(common).as_posix() for place in places)
         self.shape, self._central_crop = None, False
-        self._split = _split(self.paths)
+        files = [str(path) for path in self.paths]
+        self._split = file_split("the photos", files, np.zeros(len(files)))
         if corrupt := find_corrupt(self._split):
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
@@ -83,21 +85,12 @@ class Photos:
         """Sets (height, width, channels), to which photos are squashed or cropped."""
         self.shape, self._central_crop = shape, central_crop
 
-    def batches(self, batch_size):
-        """Yields all photos as float32 (photos, height, width, channels) in [-1, 1]."""
-        yield from self._batches(self._split, batch_size)
+    def batches(self, batch_size, places=None):
+        """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.
 
-    def one(self, place, number):
-        """Returns the `Photo` at a place."""
-        [image] = self._batches(_split(self.paths[place : place + 1]), 1)
-        if self._central_crop:
-            picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
-        else:
-            picture = self._whole(place)
-        picture = np.clip(np.round(picture), 0, 255).astype("uint8")
-        return Photo(number, place, self.names[place], image, picture)
-
-    def _batches(self, split, batch_size):
+        `places` are those of some photos; they ascend.
+        """
+        split = self._split if places is None else pick(self._split, places)
         *size, channels = self.shape
         if self._central_crop:
             split = center_crop(split, tuple(size))
@@ -109,6 +102,17 @@ class Photos:
                 images = tf.image.rgb_to_grayscale(images)
             yield images.numpy()
 
+    def chosen(self, places):
+        """Yields the `Photo`s at some places, which ascend."""
+        images = self.batches(1, places)
+        for number, (place, image) in enumerate(zip(places, images, strict=True), 1):
+            if self._central_crop:
+                picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
+            else:
+                picture = self._whole(place)
+            picture = np.clip(np.round(picture), 0, 255).astype("uint8")
+            yield Photo(number, place, self.names[place], image, picture)
+
     def _whole(self, place):
         photo = self._split.decode(tf.constant(str(self.paths[place])))
         sides = np.array(photo.shape[:2])
@@ -116,24 +120,6 @@ class Photos:
             return photo.numpy()
         size = np.maximum(np.round(sides * LONGER_SIDE / sides.max()), 1).astype(int)
         return tf.image.resize(photo, size, method="area").numpy()
-
-
-def shape_for_photos(loaded):
-    """Returns the (height, width, channels) of a loaded model's images."""
-    check_range(loaded)
-    shape = loaded.model.input_shape
-    if len(shape) != 4 or None in shape[1:3] or shape[3] not in (1, 3):
-        raise RunError(
-            f"The model {loaded.name} takes inputs of shape {shape[1:]}, which no "
-            "photo is: give one that takes (height, width, 3), or of gray (height, "
-            "width, 1), of a fixed size."
-        )
-    return shape[1:]
-
-
-def _split(paths):
-    names = np.array([str(path) for path in paths], dtype=object)
-    return file_split("the photos", names, np.zeros(len(names), "int32"))
 
 
 def _images_in(folder, without, ignored):
@@ -153,10 +139,3 @@ def _images_in(folder, without, ignored):
         )
     ignored += others
     return files
-
-
-def _names(paths):
-    """Paths from the folder that they have in common."""
-    paths = [pathlib.Path(os.path.abspath(path)) for path in paths]
-    common = os.path.commonpath([path.parent for path in paths])
-    return tuple(path.relative_to(common).as_posix() for path in paths)

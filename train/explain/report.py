@@ -1,7 +1,6 @@
 """Writes the report of what a model attends to in photos: figures and numbers."""
 
 import csv
-import json
 import pathlib
 
 import numpy as np
@@ -9,23 +8,18 @@ import numpy as np
 import keras_vit
 from keras_vit.explain import attention_distance
 from keras_vit.structure import grid_size, num_layers, pooling_of
-from train.common.errors import RunError
-from train.common.files import check_replaceable, file_names, whole_folder
+from train.common import files
 from train.common.progress import progress_bar
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import named
 from train.data.sources.subset import spread
 from train.engine.loop import explaining_full_memory
-from train.explain.figures import (
-    FigureWriter,
-    ModelInspection,
-    PhotoInspection,
-    available,
-)
+from train.explain import figures
 from train.explain.page import render
-from train.explain.photos import Photos, shape_for_photos
-from train.explain.predictions import classes_of
+from train.explain.photos import Photos
 from train.inference import loaded_model
+from train.inference.classes import classes_of
+from train.inference.loaded_model import image_shape_of
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 _BATCH_SIZE = 8
@@ -42,23 +36,11 @@ def explain(
     class_name=None,
     command="",
 ):
-    """Writes a report of what a model attends to in photos.
+    """Writes a report of what a model attends to in photos; returns `report.json`.
 
-    Args:
-        model: str, see `train.inference.loaded_model.load`.
-        images: sequence of paths, files and folders, see `train.explain.photos.Photos`.
-        out: path of the folder of the report. An earlier report that is there is
-            replaced whole.
-        image_size: int or (height, width) in pixels; by default that of the model.
-        central_crop: bool, see `train.inference.evaluation_data.center_crop`; without
-            it photos are squashed.
-        shown: int, how many photos, evenly spread, get figures of their own.
-        class_name: str, the name or number of the class whose gradient weights the
-            attention; by default the most likely class of each photo.
-        command: str, the command line, for the report.
-
-    Returns:
-        Dict, the content of `report.json`.
+    The arguments are the flags of `python -m train.explain`, `class_name` being
+    `--class`; `image_size` may be (height, width), and `command` is the command line,
+    for the report.
 
     Raises:
         RunError: photos, model or folder cannot be used; the message says what to do.
@@ -68,7 +50,7 @@ def explain(
     >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
     """
     out = pathlib.Path(out).expanduser()
-    check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
+    files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
     photos = Photos(images, without=out)
     if photos.ignored:
         print(
@@ -76,49 +58,36 @@ def explain(
             f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
         )
     loaded = loaded_model.load(model, image_size=image_size)
-    photos.prepare_for(shape_for_photos(loaded), central_crop)
-    classes = why_no_predictions = target = None
-    try:
-        classes = classes_of(loaded)
-    except ValueError as error:
-        why_no_predictions = str(error)
-    if class_name is not None:
-        if classes is None:
-            raise RunError(f"{why_no_predictions} Leave --class out.")
-        target = classes.find(class_name)
+    photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), central_crop)
+    classes = classes_of(loaded)
+    target = None if class_name is None else classes.find(class_name)
 
     memory = explaining_full_memory("lower --image_size, or give a smaller model.")
-    with whole_folder(out) as folder, memory:
-        writer = FigureWriter(folder)
-        outputs, distance = _predict(loaded.model, photos)
-        top = None
-        if classes is not None:
-            try:
-                probabilities, top = classes.predict(outputs)
-            except ValueError as error:
-                why_no_predictions = str(error)
-            else:
-                writer.write_numbers(
-                    "predictions",
-                    probabilities=probabilities,
-                    class_names=classes.names,
-                    photos=photos.names,
-                )
+    with files.whole_folder(out) as folder, memory:
+        for name in ("figures", "numbers"):
+            (folder / name).mkdir()
+        outputs, distance = predict(loaded.model, photos)
+        top, why_no_predictions = [None] * len(photos), None
+        try:
+            probabilities, top = classes.predict(outputs)
+        except ValueError as error:
+            why_no_predictions = str(error)
+        else:
+            numbers = {"probabilities": probabilities, "class_names": classes.names}
+            figures.write_numbers(
+                folder, "predictions", numbers | {"photos": photos.names}
+            )
 
         inspected, places = [], spread(len(photos), shown)
-        drawing = progress_bar(iterable=places, unit="photo", desc="drawing")
-        for number, place in enumerate(drawing, start=1):
-            photo = photos.one(place, number)
-            one = PhotoInspection(loaded, photo, target, photo.name)
-            if top is not None:
-                class_number, name, probability = top[place][0]
-                one.target = target or (class_number, name)
-                one.caption = f"{name} {probability:.0%}"
-            one.figures = writer.draw("photo", one, photo)
+        drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
+        for photo in progress_bar(iterable=photos.chosen(places), **drawing):
+            one = figures.PhotoInspection(loaded, photo, top[photo.place], target)
+            one.figures = figures.write(folder, "photo", one, photo)
             inspected.append(one)
-        [of_photos] = writer.draw("photos", inspected)
-        of_model = ModelInspection(loaded.model, loaded.name, photos.names, distance)
-        model_figures = writer.draw("model", of_model)
+        of_photos = figures.write(folder, "photos", inspected)
+        whole = figures.ModelInspection(loaded, photos.names, distance)
+        of_model = figures.write(folder, "model", whole)
+        of_each = [figure for one in inspected for figure in one.figures]
 
         pooled = {"token": "the class token", "gap": "the mean of the patches"}
         results = {
@@ -127,26 +96,29 @@ def explain(
             "image_shape": list(photos.shape),
             "preparation": "central crop" if central_crop else "squashed",
             "parameters": loaded.model.count_params(),
-            **(available(lambda: _sizes(loaded.model)) or {}),
+            **(figures.available(lambda: _sizes(loaded.model)) or {}),
             "attention_of": pooled[pooling_of(loaded.model)],
             "class": None if target is None else target[1],
-            "why_no_class_names": None if classes is None else classes.why_no_names,
-            "why_no_predictions": None if top else why_no_predictions,
-            "missing": writer.missing,
+            "why_no_class_names": classes.why_no_names,
+            "why_no_predictions": why_no_predictions,
+            "missing": {
+                figure.kind.name: figure.why_not
+                for figure in (*of_each, *of_photos, *of_model)
+                if figure.why_not
+            },
             "photos": [
                 {"file": str(path), "name": name, "predictions": best}
                 for path, name, best in zip(
-                    photos.paths, photos.names, top or [None] * len(photos), strict=True
+                    photos.paths, photos.names, top, strict=True
                 )
             ],
         }
-        page = render(results, of_photos, inspected, model_figures)
-        (folder / PAGE).write_text(page, encoding="utf-8")
-        if top is not None:
+        page = render(results, *of_photos, inspected, of_model)
+        files.write_text(folder / PAGE, page)
+        if why_no_predictions is None:
             _write_table(folder / PREDICTIONS, results["photos"])
-        results["files"] = sorted({*file_names(folder), NUMBERS})
-        text = json.dumps(results, indent=2) + "\n"
-        (folder / NUMBERS).write_text(text, encoding="utf-8")
+        results["files"] = sorted({*files.file_names(folder), NUMBERS})
+        files.write_json(folder / NUMBERS, results)
     return results
 
 
@@ -154,7 +126,7 @@ def _sizes(model):
     return {"patches": list(grid_size(model)), "layers": num_layers(model)}
 
 
-def _predict(model, photos):
+def predict(model, photos):
     """Returns the outputs for all photos, and the attention distance or why none."""
     predictor = keras_vit.Predictor(model, _BATCH_SIZE)
     outputs, distances, why_none = [], [], None
@@ -174,6 +146,8 @@ def _write_table(path, photos):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["photo", "rank", "class_number", "class", "probability"])
-        for photo in photos:
-            for rank, found in enumerate(photo["predictions"], start=1):
-                writer.writerow([photo["file"], rank, *found])
+        writer.writerows(
+            [photo["file"], rank, *found]
+            for photo in photos
+            for rank, found in enumerate(photo["predictions"], start=1)
+        )

@@ -13,7 +13,7 @@ from train.data.sources.splits import pick
 from train.data.sources.subset import spread
 from train.export.runtimes import BATCH, write_images
 from train.inference import evaluation_data, loaded_model
-from train.inference.class_matching import imagenet_names, match_classes
+from train.inference.classes import imagenet_names, match_classes
 from train.inference.heads import has_head
 
 # The default number of images: of a data set, and synthetic.
@@ -61,7 +61,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     `calibration` is the number of images to read from the training split, or None;
     `**data` are arguments of `train.inference.evaluation_data.load_split`.
     """
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     source, split = evaluation_data.load_split(loaded, **data)
     about = {
         "data_set": source.name,

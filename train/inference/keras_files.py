@@ -35,6 +35,12 @@ def load_model(path):
         if not isinstance(model, keras.Model):
             kind = type(model).__name__
             raise RunError(f"it holds a {kind}, not a model: save a keras.Model.")
+        ends = [len(getattr(model, end, None) or ()) for end in ("inputs", "outputs")]
+        if ends != [1, 1]:
+            raise RunError(
+                f"it has {ends[0]} known inputs and {ends[1]} outputs, where one of "
+                "each is needed. Save a functional keras.Model from images to logits."
+            )
         return model
     except RunError as error:
         raise RunError(f"The model {path} cannot be used: {error}") from error

@@ -35,18 +35,8 @@ def run(
 ):
     """Fits linear classifiers on a model's features of few images, writes a report.
 
-    Args:
-        model: str, see `train.inference.loaded_model.load`.
-        dataset: str, see `train.data.sources.load`.
-        data_dir: the same.
-        skip_corrupt: the same.
-        shots: ints, training images per class; of a class that has fewer, all.
-        seeds: int, random draws of the training images.
-        image_size: see `train.inference.loaded_model.load`.
-        batch_size: int, images at a time.
-        out_dir: path of the report's directory; by default
-            `runs/evaluations/MODEL-DATASET-few-shot`.
-        command: str, the command line, for the report.
+    The arguments are the flags of `python -m train.few_shot`; `image_size` may be
+    (height, width), and `command` is the command line, for the report.
 
     Returns:
         Dict as in `few_shot.json`, `report` being the path of the page.
@@ -62,7 +52,7 @@ def run(
     >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    image_size = loaded_model.image_size_of(loaded)
+    image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
@@ -167,7 +157,7 @@ def features_of(loaded, split, batch_size):
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = loaded_model.image_size_of(loaded)
+    size = loaded_model.image_shape_of(loaded)[:2]
     bigger = tuple(round(side * 8 / 7) for side in size)
     batches = pipeline.evaluation_batches(
         split, image_size=bigger, batch_size=batch_size

@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import re
-import time
+import timeit
 
 import keras
 import numpy as np
@@ -76,11 +77,10 @@ def load(source, *, image_size=None, features=False):
             run = RunDirectory(path)
             if run.model.is_file() or run.checkpoints.is_dir():
                 run.require(run.model)
-                name, config = _name(path.resolve().name), run.read_config()
-                loaded = _of_keras_file(run.model, image_size, features)
-                return dataclasses.replace(loaded, name=name, config=config)
+                name, config = path.resolve().name, run.read_config()
+                return _of_keras_file(run.model, name, config, image_size, features)
         if path.suffix == ".keras":
-            return _of_keras_file(path, image_size, features)
+            return _of_keras_file(path, path.stem, {}, image_size, features)
         return _of_weights(source, card, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
@@ -117,19 +117,16 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
     Both are dicts by name. The predictors take turns of at least so many seconds, so
     that other load of the machine affects all of them. Each is compiled before.
     """
-    batches = {}
+    times, steps = {name: [] for name in predictors}, {}
     for name, predictor in predictors.items():
         shape = (predictor.batch_size, *predictor.model.input_shape[1:])
-        batches[name] = np.zeros(shape, "float32")
-        predictor(batches[name])
-    times = {name: [] for name in predictors}
+        steps[name] = functools.partial(predictor, np.zeros(shape, "float32"))
+        steps[name]()
     for _ in range(rounds):
-        for name, predictor in predictors.items():
+        for name, step in steps.items():
             turn = []
             while len(turn) < 3 or sum(turn) < seconds:
-                started = time.perf_counter()
-                predictor(batches[name])
-                turn.append(time.perf_counter() - started)
+                turn.append(timeit.timeit(step, number=1))
             times[name] += turn
     return {
         name: predictor.batch_size / float(np.median(times[name]))
@@ -137,23 +134,19 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
     }
 
 
-def image_size_of(loaded):
-    """Returns (height, width); refuses models of other channels or ranges."""
-    check_range(loaded)
-    shape = loaded.model.input_shape
-    if len(shape) != 4 or None in shape[1:] or shape[3] != 3:
-        raise RunError(
-            f"The model {loaded.name} takes images of shape {shape[1:]}: give one that "
-            "takes (height, width, 3) of a fixed size."
-        )
-    return shape[1:3]
+def image_shape_of(loaded, channels=(3,)):
+    """Returns (height, width, channels); refuses models of other channels or ranges.
 
-
-def check_range(loaded):
-    """Refuses models that begin with a layer for pixels up to 255.
-
-    Keras's own do, and far smaller numbers would all look alike to them.
+    Those that begin with a layer for pixels up to 255, as Keras's own do: far smaller
+    numbers would all look alike to them.
     """
+    shape = loaded.model.input_shape[1:]
+    if len(shape) != 3 or None in shape or shape[2] not in channels:
+        allowed = " or ".join(f"(height, width, {count})" for count in channels)
+        raise RunError(
+            f"The model {loaded.name} takes images of shape {shape}: give one that "
+            f"takes {allowed} of a fixed size."
+        )
     for layer in loaded.model.layers:
         if _takes_bytes(layer) and _reads_images(layer, loaded.model):
             raise RunError(
@@ -161,6 +154,7 @@ def check_range(loaded):
                 "255, but images come in [-1, 1]: save a model that calls it on "
                 "keras.layers.Rescaling(127.5, 127.5)(images)."
             )
+    return shape
 
 
 def _reads_images(layer, model):
@@ -176,16 +170,16 @@ def _takes_bytes(layer):
     return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
-def _of_keras_file(path, image_size, features):
+def _of_keras_file(path, name, config, image_size, features):
     model = load_model(path)
-    _check_ends(path, model)
     size = model.input_shape[1:3]
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
-    return LoadedModel(_name(path.stem), model, _names_beside(path, model, features))
+    class_names = _names_beside(path, model, features)
+    return LoadedModel(_name(name), model, class_names, config)
 
 
 def _names_beside(path, model, features):
@@ -205,16 +199,6 @@ def _names_beside(path, model, features):
     return names
 
 
-def _check_ends(path, model):
-    ends = [len(getattr(model, end, None) or ()) for end in ("inputs", "outputs")]
-    if ends != [1, 1]:
-        raise RunError(
-            "The model {} cannot be used: it has {} known inputs and {} outputs, where "
-            "one of each is needed. Save a functional keras.Model from images to "
-            "logits.".format(path, *ends)
-        )
-
-
 def _of_weights(source, card, image_size, features):
     checkpoint = read_weights(source if card is None else fetch_card(card))
     options = {"image_size": image_size}
@@ -224,23 +208,17 @@ def _of_weights(source, card, image_size, features):
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
-    card = card or _card(source, file)
+    with contextlib.suppress(zoo.CatalogError):
+        if hub.is_handle(source):
+            card = zoo.get(source)
+        elif card is None and (file / registry.CARD).is_file():
+            card = registry.read(file)
     if isinstance(card, zoo.PublishedModel):
         return LoadedModel(card.name, model, card.class_names)
     class_names = _names_beside(file, model, features) if file.is_file() else None
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return LoadedModel(_name(place), model, class_names)
-
-
-def _card(source, folder):
-    """Returns the card of a model on the hub or in a folder, None without one."""
-    with contextlib.suppress(zoo.CatalogError):
-        if isinstance(source, str) and hub.is_handle(source):
-            return zoo.get(source)
-        if (folder / registry.CARD).is_file():
-            return registry.read(folder)
-    return None
 
 
 def _name(text):

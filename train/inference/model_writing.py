@@ -48,16 +48,10 @@ def check_class_names(class_names, model):
 @contextlib.contextmanager
 def quiet_tensorflow():
     """Hides TensorFlow's messages below warnings, of the folders that it writes to."""
-    loggers = [logging.getLogger(name) for name in ("absl", "tensorflow")]
-
+    before = logging.root.manager.disable
     # Levels do not help: while it saves, TensorFlow resets that of absl.
-    def is_warning(record):
-        return record.levelno >= logging.WARNING
-
+    logging.disable(max(before, logging.INFO))
     try:
-        for logger in loggers:
-            logger.addFilter(is_warning)
         yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(is_warning)
+        logging.disable(before)

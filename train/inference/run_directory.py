@@ -72,12 +72,10 @@ class RunDirectory:
                         f"process {os.getpid()} on {socket.gethostname()}",
                         encoding="utf-8",
                     )
-            for folder in (self.path, self.checkpoints):
-                remove_temporaries(folder)
-            for name in ("step", "best"):
-                # As earlier versions named them.
-                for path in self.checkpoints.glob(f".{name}-*.npz"):
-                    path.unlink(missing_ok=True)
+            remove_temporaries(self.path)
+            # Earlier versions named theirs without ".tmp".
+            for path in self.checkpoints.glob(".*-*.npz"):
+                path.unlink(missing_ok=True)
             yield
 
     def _owner(self):
@@ -92,7 +90,7 @@ class RunDirectory:
     def claim(self, settings):
         """Writes all that decides a result, or checks that a begun run has the same."""
         make_folder(self.path)
-        self._claim(self.config, settings, "settings")
+        self._claim(self.config, settings, "settings", {})
         return self
 
     def claim_data(self, facts, since=None):
@@ -100,15 +98,11 @@ class RunDirectory:
 
         `since` are further facts, which earlier versions did not write.
         """
-        since = since or {}
-        if self._is_begun() and self.data.exists():
-            known = _read(self.data)
-            since = {name: since[name] for name in since if name in known}
-        self._claim(self.data, facts | since, "data")
+        self._claim(self.data, facts, "data", since or {})
 
-    def _claim(self, file, settings, kind):
+    def _claim(self, file, settings, kind, since):
         # Tuples become lists as they will when read back.
-        settings = json.loads(json.dumps(settings))
+        settings = json.loads(json.dumps(settings | since))
         if not self._is_begun():
             write_json(file, settings)
             return
@@ -121,7 +115,7 @@ class RunDirectory:
         earlier = _read(file)
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
-            for name in sorted(settings.keys() | earlier.keys())
+            for name in sorted((settings.keys() - since.keys()) | earlier.keys())
             if not _agree(name, earlier.get(name), settings.get(name))
         ]
         if differences:

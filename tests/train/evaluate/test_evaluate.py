@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ from train.common.errors import RunError
 from train.data import sources
 from train.evaluate import evaluation, real_labels
 from train.inference import evaluation_data, loaded_model
-from train.inference.class_matching import match_classes
+from train.inference.classes import match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports import report
 from train.run import classification, training
@@ -551,20 +552,20 @@ def test_models_that_scale_pixels_themselves(tmp_path):
         model = keras.Model(images, outputs)
         loaded = loaded_model.LoadedModel("net", model)
         with pytest.raises(RunError, match="layer own of the model net takes .* 255"):
-            loaded_model.image_size_of(loaded)
+            loaded_model.image_shape_of(loaded)
         whole = keras.Model(images, model(keras.layers.Rescaling(127.5, 127.5)(images)))
         whole.save(tmp_path / "whole.keras")
         loaded = loaded_model.load(str(tmp_path / "whole.keras"))
-        assert loaded_model.image_size_of(loaded) == (32, 32)
+        assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
     # The same in one model, as the message says.
     layers = [keras.layers.Rescaling(127.5, 127.5), keras.layers.Rescaling(1 / 255)]
     head = [keras.layers.Flatten(), keras.layers.Dense(10)]
     flat = keras.Sequential([images, *layers, *head])
     loaded = loaded_model.LoadedModel("net", flat)
-    assert loaded_model.image_size_of(loaded) == (32, 32)
+    assert loaded_model.image_shape_of(loaded) == (32, 32, 3)
     bare = keras.Sequential([images, keras.layers.Rescaling(1 / 255), *head])
     with pytest.raises(RunError, match="of the model net takes .* 255"):
-        loaded_model.image_size_of(loaded_model.LoadedModel("net", bare))
+        loaded_model.image_shape_of(loaded_model.LoadedModel("net", bare))
 
 
 def test_nothing_was_held_out(weights, photos, tmp_path, monkeypatch):
@@ -603,6 +604,24 @@ def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
     )
     assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
     assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()
+
+
+def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
+    given = {}
+
+    def evaluate(model, command, **arguments):
+        given.update(arguments)
+        raise RunError("enough")
+
+    parameters = inspect.signature(evaluation.evaluate).parameters.values()
+    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    with pytest.raises(SystemExit, match="enough"):
+        run_command("evaluate", "a.npz")
+    assert given == {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.name not in ("model", "command")
+    }
 
 
 def test_mistakes_at_the_command_line(weights, tmp_path, monkeypatch):

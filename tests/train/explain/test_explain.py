@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import html.parser
+import inspect
 import io
 import json
 import os
@@ -25,10 +26,10 @@ from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
 from train.explain import figures, page
-from train.explain.photos import LONGER_SIDE, Photos, shape_for_photos
-from train.explain.predictions import Classes, classes_of
+from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
+from train.inference.classes import Classes, classes_of
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -88,7 +89,13 @@ def photos(tmp_path_factory):
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def whole_photos(monkeypatch):
+    """No photo is damaged, so none is decoded to find out."""
+    monkeypatch.setattr("train.explain.photos.find_corrupt", lambda split: [])
+
+
+@pytest.fixture
+def quick(monkeypatch, whole_photos):
     """Figures of few filters are drawn, but not rendered, and nothing is compiled.
 
     Returns a function that leaves kinds out.
@@ -170,7 +177,7 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def report(model_file, photos, forks, tmp_path_factory):
+def report(model_file, photos, tmp_path_factory):
     """What the command leaves, after others that failed."""
     folder = tmp_path_factory.mktemp("work")
     model, images = f"--model={model_file}", ["--images", photos / "wide.png", photos]
@@ -188,10 +195,10 @@ def report(model_file, photos, forks, tmp_path_factory):
             with printed as output, pytest.raises(SystemExit) as end:
                 run_command("explain", *words)
             assert output.getvalue() == "" and str(end.value).startswith(message)
-    shown = [model, *images, "--shown=2", "--out=new/report"]
-    done = forks.streams(["train.explain", *shown], folder, {})
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            run_command("explain", model, *images, "--shown=2", "--out=new/report")
     ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
-    assert done[:2] == (0, f"{ignored}\nreport new/report/report.html\n")
+    assert output.getvalue() == f"{ignored}\nreport new/report/report.html\n"
     assert [path.name for path in folder.iterdir()] == ["new"]
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"
@@ -385,9 +392,12 @@ def bit():
 @pytest.mark.parametrize(
     ("make", "missing"),
     [
-        (lambda: small_models.made(config=small_models.HYBRID), {}),
-        (lambda: small_models.made(pooling="gap"), {}),
-        (lambda: small_models.made(channels=1, classifier_activation="softmax"), {}),
+        (
+            lambda: small_models.made(
+                pooling="gap", channels=1, classifier_activation="softmax"
+            ),
+            {},
+        ),
         (
             lambda: small_models.made(include_top=False),
             {"gradient": "has no head", "predictions": "has no head for classes"},
@@ -397,12 +407,14 @@ def bit():
             {"gradient": "no head", "predictions": "a head for each token"},
         ),
         (
-            lambda: small_models.made(**small_models.positions("relative")),
+            lambda: small_models.made(
+                **small_models.of(small_models.HYBRID, position_embedding="relative")
+            ),
             {"position_similarity": "relative positions"},
         ),
         (bit, NO_ATTENTION | {"position_similarity": "no position embeddings"}),
     ],
-    ids=["hybrid", "gap", "gray", "features", "all tokens", "relative", "BiT"],
+    ids=["gap, gray", "features", "all tokens", "hybrid, relative", "BiT"],
 )
 def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
     model = make()
@@ -437,6 +449,21 @@ def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
             rtol=1e-3,
             atol=1e-5,
         )
+
+
+def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
+    given = {}
+
+    def explain(model, images, out, command, **arguments):
+        given.update(arguments, positional=(model, images, out))
+        raise RunError("enough")
+
+    monkeypatch.setattr("train.explain.report.explain", explain)
+    with pytest.raises(SystemExit, match="enough"):
+        run_command("explain", "--model=m", "--images", "a", "--out=out", "b")
+    assert given.pop("positional") == ("m", ["a", "b"], "out")
+    parameters = list(inspect.signature(write_report).parameters.values())
+    assert given == {one.name: one.default for one in parameters[3:-1]}
 
 
 def test_a_new_head_and_outputs_that_are_not_finite(
@@ -499,21 +526,20 @@ def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypat
     assert found.names == tuple(f"a bird {number}" for number in range(1000))
 
 
-def test_photos_as_they_are_shown(photos):
+def test_photos_as_they_are_shown(photos, whole_photos):
     found = Photos([photos])
     shape = (*small_models.SIZE, 3)
     found.prepare_for(shape)
     assert found.names == ("<i>&tall.jpg", *SEEN[2:], "wide.png")
     # Squashed for the model, whole and smaller for people.
-    photo = found.one(3, 1)
+    small, photo = found.chosen([0, 3])
     np.testing.assert_allclose(photo.image, prepared(photos / "wide.png"), atol=1e-5)
     assert photo.picture.shape == (213, LONGER_SIDE, 3)
-    small = found.one(0, 1).picture
     expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
-    assert np.abs(small - expected).mean() < 2
+    assert np.abs(small.picture - expected).mean() < 2
     # Cropped for both.
     found.prepare_for(shape, central_crop=True)
-    photo = found.one(3, 1)
+    [photo] = found.chosen([3])
     assert photo.picture.shape == shape
     np.testing.assert_allclose(
         photo.picture, (photo.image[0] + 1) * 127.5, atol=0.50001
@@ -523,7 +549,7 @@ def test_photos_as_they_are_shown(photos):
     np.testing.assert_array_equal(batches[1], photo.image)
 
 
-def test_names_of_photos(photos, tmp_path):
+def test_names_of_photos(photos, tmp_path, whole_photos):
     link = tmp_path / "link.jpg"
     link.symlink_to(photos / "<i>&tall.jpg")
     long = tmp_path / "sub" / f"{'x' * 240}.png"
@@ -532,7 +558,7 @@ def test_names_of_photos(photos, tmp_path):
     found = Photos([link, long])
     assert found.names == ("link.jpg", f"sub/{long.name}")
     found.prepare_for((8, 8, 1))
-    photo = found.one(1, 7)
+    photo = dataclasses.replace(*found.chosen([1]), number=7)
     assert photo.file_name == f"07-{'x' * 60}" and photo.image.shape == (1, 8, 8, 1)
     assert dataclasses.replace(photo, name="<i>&tall.jpg").file_name == "07-i-tall"
     # The same file by two names is one.
@@ -545,7 +571,7 @@ def test_names_of_photos_that_no_list_could_hold(photos, tmp_path):
         Photos([tmp_path])
 
 
-def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch):
+def test_photos_below_the_home_folder(photos, tmp_path, monkeypatch, whole_photos):
     monkeypatch.setenv("HOME", str(tmp_path))
     shutil.copyfile(photos / "wide.png", tmp_path / "a.png")
     for path in ("~", "~/a.png"):
@@ -643,8 +669,9 @@ def test_what_is_refused(model_file, photos, tmp_path):
     with pytest.raises(RunError, match="has no head for classes.*Leave --class out"):
         write_report(features, [photos], out, class_name="cat")
     many = loaded_model.LoadedModel("many", small_models.made(channels=4))
-    with pytest.raises(RunError, match=r"inputs of shape \(32, 48, 4\), which no pho"):
-        shape_for_photos(many)
+    gray_or_color = r"\(32, 48, 4\): .* \(height, width, 1\) or \(height, width, 3\) of"
+    with pytest.raises(RunError, match=gray_or_color):
+        loaded_model.image_shape_of(many, channels=(1, 3))
     assert not out.exists()
 
 

@@ -176,4 +176,4 @@ def check_name(name, place):
 def named(names):
     """Joins the first ten names and counts the others."""
     shown = ", ".join(names[:10])
-    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown
+    return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
