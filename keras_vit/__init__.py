@@ -43,7 +43,8 @@ from keras_vit.models.vision_transformer import VisionTransformer, load_model
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
-from keras_vit.weights import load_released_weights, save_released_weights
+from keras_vit.weights.loading import load_released_weights
+from keras_vit.weights.model_arrays import save_released_weights
 from keras_vit.weights.quantization import quantize_weights
 from zoo import ARCHITECTURES as VARIANTS
 from zoo import ViTConfig

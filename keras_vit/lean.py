@@ -48,10 +48,9 @@ def _graphs(model):
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         # Of a class or with layers that cannot be saved.
         return {}
-    is_graph = "output_layers" in config
-    if not is_graph and not isinstance(model, keras.Sequential):
+    if "output_layers" not in config and not isinstance(model, keras.Sequential):
         return {}
-    graphs = {id(model): (model, config if is_graph else None)}
+    graphs = {id(model): (model, config)}
     for layer in model.layers:
         if isinstance(layer, keras.Model):
             graphs |= _graphs(layer)
@@ -60,7 +59,7 @@ def _graphs(model):
 
 def _before_pooling(model, config):
     """Returns the blocks whose tokens go to the class token's pooling alone."""
-    if config is None:
+    if "output_layers" not in config:
         return []
     users, calls = collections.defaultdict(list), {}
     for entry in config["layers"]:

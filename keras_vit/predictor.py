@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_vit.lean import lean
+from keras_vit.structure import check_images_shape
 
 
 class Predictor:
@@ -65,7 +66,7 @@ class Predictor:
 
     def __call__(self, images):
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
-        self._check(images.shape)
+        check_images_shape(self.model, images.shape)
         batches = np.split(images, range(self.batch_size, len(images), self.batch_size))
         if self._pad and len(batches) > 1:
             missing = self.batch_size - len(batches[-1])
@@ -75,18 +76,6 @@ class Predictor:
             keras.ops.convert_to_numpy(self._forward(batch)) for batch in batches
         ]
         return np.concatenate(outputs)[: len(images)] if outputs[1:] else outputs[0]
-
-    def _check(self, shape):
-        expected = self.model.input_shape
-        fits = len(shape) == len(expected) and all(
-            side in (None, given) for side, given in zip(expected, shape, strict=True)
-        )
-        if not fits or shape[0] == 0:
-            raise ValueError(
-                f"{self.model.name} takes images of shape (images, "
-                f"{', '.join(map(str, expected[1:]))}) and at least one of them, got "
-                f"{tuple(shape)}: resize the images, or add the first axis."
-            )
 
 
 def _tensorflow(model, context, jit_compile):

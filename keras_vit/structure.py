@@ -26,6 +26,21 @@ def layers_of(model, *kinds):
     return found
 
 
+def check_images_shape(model, shape):
+    """Raises a `ValueError` if a model does not take images of a shape."""
+    expected = model.input_shape
+    fits = len(shape) == len(expected) and all(
+        side in (None, given) for side, given in zip(expected, shape, strict=True)
+    )
+    if not fits or shape[0] == 0:
+        raise ValueError(
+            f"{model.name} takes images of shape (images, "
+            f"{', '.join(map(str, expected[1:]))}) and at least one of them, got "
+            f"{tuple(shape)}: resize the images, build the model with their "
+            "image_size, or add the first axis."
+        )
+
+
 def num_layers(model):
     """Returns the number of a model's transformer blocks, at least one."""
     count = len(layers_of(model, TransformerBlock))

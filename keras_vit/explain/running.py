@@ -9,7 +9,13 @@ from keras import ops
 
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import grid_size, layers_of, num_layers, num_prefix_tokens
+from keras_vit.structure import (
+    check_images_shape,
+    grid_size,
+    layers_of,
+    num_layers,
+    num_prefix_tokens,
+)
 
 # Of a layer's attention weights, in float32 numbers: 64 MB.
 _NUMBERS_AT_ONCE = 2**24
@@ -18,22 +24,7 @@ _NUMBERS_AT_ONCE = 2**24
 def check_images(model, images):
     """Returns images as a float array; a ValueError where a model cannot take them."""
     images = ops.convert_to_numpy(images)
-    expected = model.input_shape
-    fits = (
-        len(images)
-        and images.ndim == len(expected)
-        and all(
-            side in (None, given)
-            for side, given in zip(expected, images.shape, strict=True)
-        )
-    )
-    if not fits:
-        raise ValueError(
-            f"{model.name} takes images of shape (images, "
-            f"{', '.join(map(str, expected[1:]))}) and at least one of them, got "
-            f"{images.shape}: resize the images, or build the model with their "
-            "image_size."
-        )
+    check_images_shape(model, images.shape)
     if images.dtype.kind != "f":
         raise ValueError(
             f"{model.name} takes floats in [-1, 1], got {images.dtype}: pass "

@@ -91,7 +91,11 @@ INT8_CLASSES = {
 
 def int8_parts(kind, module=__name__):
     """Returns the class of a layer of layers whose parts have int8 kernels."""
-    members = {"__module__": module, "part_classes": INT8_CLASSES}
+    members = {
+        "__doc__": f"`{kind.__name__}` whose parts have int8 kernels.",
+        "__module__": module,
+        "part_classes": INT8_CLASSES,
+    }
     form = type(f"Int8{kind.__name__}", (kind,), members)
     INT8_CLASSES[kind] = keras.saving.register_keras_serializable("keras_vit")(form)
     return INT8_CLASSES[kind]

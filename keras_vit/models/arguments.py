@@ -78,6 +78,5 @@ def head_dtype():
 
 def images_input(image_size, channels):
     """Returns the input of a model, in Keras's float dtype, or float64."""
-    compute_dtype = keras.config.dtype_policy().compute_dtype
-    dtype = "float64" if compute_dtype == "float64" else keras.config.floatx()
+    dtype = "float64" if head_dtype() == "float64" else keras.config.floatx()
     return keras.Input((*image_size, channels), dtype=dtype, name="images")

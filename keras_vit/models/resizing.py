@@ -164,10 +164,9 @@ class _Copies:
                     other.lora_alpha = part.lora_alpha
             weights = layer.get_weights()
             if isinstance(layer, _POSITIONS):
+                grids = layer.grid_size or old_grid, self.grid
                 weights = [
-                    _RESIZE[weight.name](
-                        _as_float(value), layer.grid_size or old_grid, self.grid, method
-                    )
+                    _resized(weight.name, _as_float(value), *grids, method)
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
             if [value.shape for value in weights] != [
@@ -194,21 +193,15 @@ def _by(sides):
     return "x".join(f"{side:g}" for side in sides)
 
 
-def _rows(embedding, old_grid, new_grid, method):
-    """Resizes one embedding per row (rows, 1, size)."""
-    lines = embedding.swapaxes(0, 1)
-    found = zoo.resize(lines, (old_grid[0], 1), (new_grid[0], 1), method)
-    return found.swapaxes(0, 1)
-
-
-def _columns(embedding, old_grid, new_grid, method):
-    """Resizes one embedding per column (1, columns, size)."""
-    return zoo.resize(embedding, (1, old_grid[1]), (1, new_grid[1]), method)
-
-
-_RESIZE = {
-    "position_embedding": zoo.resize,
-    "row_embedding": _rows,
-    "column_embedding": _columns,
-    "class_token_embedding": lambda embedding, *_: embedding,
-}
+def _resized(name, embedding, old_grid, new_grid, method):
+    """Returns the values of a variable of position embeddings for another grid."""
+    if name == "position_embedding":
+        return zoo.resize(embedding, old_grid, new_grid, method)
+    if name == "row_embedding":
+        # One per row (rows, 1, size).
+        sizes = (old_grid[0], 1), (new_grid[0], 1)
+        return zoo.resize(embedding.swapaxes(0, 1), *sizes, method).swapaxes(0, 1)
+    if name == "column_embedding":
+        # One per column (1, columns, size).
+        return zoo.resize(embedding, (1, old_grid[1]), (1, new_grid[1]), method)
+    return embedding

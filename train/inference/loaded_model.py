@@ -13,7 +13,7 @@ import numpy as np
 
 import keras_vit
 import zoo
-from keras_vit.weights import read_weights
+from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError
 from train.common.progress import progress_bar
 from train.data import pipeline

@@ -14,7 +14,7 @@ from keras import ops
 import keras_vit
 import zoo
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
-from keras_vit.weights import saved_variables
+from keras_vit.weights.model_arrays import saved_variables
 from train.baselines import BASELINES
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL

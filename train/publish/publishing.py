@@ -10,7 +10,11 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.weights import computed, released_variables, saved_variables
+from keras_vit.weights.model_arrays import (
+    computed,
+    released_variables,
+    saved_variables,
+)
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, whole_folder
 from train.data.registry import short_name

@@ -2,7 +2,7 @@
 
 import keras_vit
 import zoo
-from keras_vit.weights import read_weights
+from keras_vit.weights.loading import read_weights
 from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import named

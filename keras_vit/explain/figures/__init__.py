@@ -1,4 +1,8 @@
-"""The paper's figures: arrays in, `matplotlib.figure.Figure` out."""
+"""The paper's figures: arrays in, `matplotlib.figure.Figure` out.
+
+Every function raises a `ValueError` where an argument is of another shape, number, type
+or range than its documentation has, or where nothing is left to draw.
+"""
 
 from keras_vit.explain.figures.figure_7 import (
     draw_attention_distance,

@@ -46,9 +46,6 @@ def draw_filters(filters, title):
     Returns:
         matplotlib.figure.Figure.
 
-    Raises:
-        ValueError: filters are not as described.
-
     Source:
         Figure 7 (left) of https://arxiv.org/abs/2010.11929.
 
@@ -108,9 +105,6 @@ def draw_position_similarity(similarity, title):
     Returns:
         matplotlib.figure.Figure.
 
-    Raises:
-        ValueError: `similarity` is of another shape, or not finite.
-
     Source:
         Figure 7 (centre) of https://arxiv.org/abs/2010.11929.
 
@@ -160,9 +154,6 @@ def draw_attention_distance(distance, title, image_size=None):
 
     Returns:
         matplotlib.figure.Figure.
-
-    Raises:
-        ValueError: an argument is not as described, or `distance` negative.
 
     Source:
         Figure 7 (right) and Appendix D.7 of https://arxiv.org/abs/2010.11929.
@@ -267,9 +258,6 @@ def draw_figure_7(filters, similarity, distance, title):
 
     Returns:
         matplotlib.figure.Figure.
-
-    Raises:
-        ValueError: all three are None, or one is not what its own function takes.
 
     Source:
         Figure 7 of https://arxiv.org/abs/2010.11929.

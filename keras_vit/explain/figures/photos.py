@@ -41,9 +41,6 @@ def draw_attention(images, maps, titles, title):
     Returns:
         matplotlib.figure.Figure.
 
-    Raises:
-        ValueError: an argument is of another shape, number or range.
-
     Source:
         Figure 6 and Appendix D.7 of https://arxiv.org/abs/2010.11929.
 
@@ -73,9 +70,6 @@ def draw_features(images, colors, titles, title):
 
     Returns:
         matplotlib.figure.Figure.
-
-    Raises:
-        ValueError: an argument is of another shape, number or range.
 
     Source:
         Figure 1 of https://arxiv.org/abs/2304.07193 shows patch features so.
@@ -148,9 +142,6 @@ def draw_overlay(image, map, title, label):
     Returns:
         matplotlib.figure.Figure.
 
-    Raises:
-        ValueError: an argument is of another shape, type or range.
-
     Source:
         https://matplotlib.org/stable/users/explain/colors/colormaps.html on plasma.
 
@@ -185,9 +176,6 @@ def draw_layers(image, maps, title):
 
     Returns:
         matplotlib.figure.Figure.
-
-    Raises:
-        ValueError: an argument is of another shape, type or range.
 
     Source:
         Section 4.5 of https://arxiv.org/abs/2010.11929: attention by layer.
@@ -242,9 +230,6 @@ def draw_heads(image, maps, title):
 
     Returns:
         matplotlib.figure.Figure.
-
-    Raises:
-        ValueError: an argument is of another shape, type or range.
 
     Source:
         Section 4.5 of https://arxiv.org/abs/2010.11929: some heads attend to most of

@@ -53,9 +53,7 @@ def bar_of(figure):
 
 FIGURES = {
     "filters": lambda: figures.draw_filters(filters(), TITLE),
-    "grey filters": lambda: figures.draw_filters(filters(10, 7, 4, 1), TITLE),
     "one filter": lambda: figures.draw_filters(filters(1), TITLE),
-    "similarity": lambda: figures.draw_position_similarity(similarity(), TITLE),
     "similarity 24x24": lambda: figures.draw_position_similarity(
         similarity(24, 24), TITLE
     ),
@@ -65,7 +63,6 @@ FIGURES = {
     "similarity 12x6": lambda: figures.draw_position_similarity(
         similarity(12, 6), TITLE
     ),
-    "distance": lambda: figures.draw_attention_distance(distance(), TITLE),
     "distance with size": lambda: figures.draw_attention_distance(
         distance(24, 8, 16), TITLE, (224, 384)
     ),

@@ -280,7 +280,6 @@ class TestDtype:
         [
             *((kind, "mixed_bfloat16", 0.1) for kind in MAKERS),
             ("vit", "bfloat16", 0.1),
-            ("vit", "mixed_float16", 0.02),
         ],
     )
     def test_every_layer(self, kind, dtype, tolerance, tmp_path):

@@ -372,9 +372,9 @@ def test_configuration_round_trip(config):
     assert clone.count_params() == model.count_params()
 
 
-@pytest.mark.parametrize("config", [PLAIN, HYBRID])
 @pytest.mark.parametrize(
-    ("policy", "tolerance"), [("mixed_float16", 0.02), ("mixed_bfloat16", 0.1)]
+    ("config", "policy", "tolerance"),
+    [(PLAIN, "mixed_float16", 0.02), (HYBRID, "mixed_bfloat16", 0.1)],
 )
 def test_mixed_precision_has_float32_logits(config, policy, tolerance):
     images = normal((2, 32, 32, 3))

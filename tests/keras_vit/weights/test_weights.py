@@ -14,7 +14,7 @@ from keras import ops
 import keras_vit
 import zoo
 from keras_vit import VisionTransformer, ViTConfig
-from keras_vit.weights import read_weights
+from keras_vit.weights.loading import read_weights
 
 GOLDENS = (
     "token",
