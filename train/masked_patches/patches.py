@@ -15,7 +15,6 @@ import keras_vit
 import zoo
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
 from keras_vit.weights import saved_variables
-from train.baselines import BASELINES
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
 from train.recipes import Recipe
@@ -169,8 +168,7 @@ def colour_accuracy(logits, colours):
 
 
 def _check(recipe):
-    known = recipe.model in keras_vit.VARIANTS or not isinstance(recipe.model, str)
-    if recipe.model in BASELINES or (known and config_of(recipe).is_hybrid):
+    if config_of(recipe).is_hybrid:
         name = recipe.model if isinstance(recipe.model, str) else "this ViTConfig"
         raise RunError(
             f"Masked patch prediction masks patches, and the ResNet of {name} sees "

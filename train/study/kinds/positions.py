@@ -3,9 +3,9 @@
 import dataclasses
 
 from train.reports.figures import BLUE
+from train.run.building import config_of
 from train.study import accuracies
-from train.study.points import Point, check_known, config_of
-from train.study.runs import measured_from_scratch
+from train.study.runs import Point, check_known, measured_from_scratch
 
 TITLE = "position embeddings"
 FROM_SCRATCH = True
@@ -30,7 +30,7 @@ def measure(recipe, options, settings):
 def points_of(recipe, options):
     """Returns the points, one per position embedding."""
     config = config_of(recipe)
-    check_known("position", options.positions, POSITIONS)
+    check_known("position embedding", "--positions", options.positions, POSITIONS)
     points = []
     for name in dict.fromkeys(options.positions):
         kind, place = POSITIONS[name]
@@ -52,12 +52,9 @@ def tables(found):
 def draw(figure, found):
     """Plots the accuracies by position embedding."""
     labels = [row["positions"] for row in found["rows"]]
-
-    def draw_panel(axes, name):
+    for axes, name in accuracies.panels(figure, found):
         values = [row[name] for row in found["rows"]]
         accuracies.points(axes, range(len(labels)), values, color=BLUE)
         rotation = 30 if len(labels) > 4 else 0
         axes.set_xticks(range(len(labels)), labels, rotation=rotation)
         axes.margins(x=0.1)
-
-    return accuracies.panels(figure, found, draw_panel)
