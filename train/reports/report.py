@@ -2,9 +2,8 @@
 
 import json
 import os
+import statistics
 from pathlib import Path
-
-import numpy as np
 
 from train.common.files import write_json, write_text
 from train.reports import markdown
@@ -67,8 +66,8 @@ def _page(run_dir, config, summary, results, split):
     median = None
     if "train_examples" in tested[0]:
         counts["train_examples"] = "In training"
-        median = float(
-            np.median([row["train_examples"] for row in summary["per_class"]])
+        median = statistics.median(
+            row["train_examples"] for row in summary["per_class"]
         )
     return markdown.render(
         _TEMPLATE,

@@ -18,14 +18,7 @@ _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 def recipe_for(study, dataset, name=None):
     """Returns the recipe that the runs of a study have in common.
 
-    Args:
-        study: str, one of `train.study.kinds.names()`.
-        dataset: str, as for `train.recipes.for_dataset`.
-        name: str, of a recipe for fine-tuning or for training from scratch; by default
-            that of the data set.
-
-    Raises:
-        ValueError: there is no recipe of this name.
+    As `train.recipes.for_dataset`, but also the recipes for training from scratch.
 
     Example:
 
@@ -78,8 +71,15 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     # The runs begin with new Keras sessions, and their models are loaded after them.
     with directory.locked(), reproducibility.preserved_state():
         _check_directory(directory.path / "study.json", study)
-        if kind.FROM_SCRATCH:
-            _check_from_scratch(recipe)
+        if kind.FROM_SCRATCH and recipe.weights is not None:
+            raise RunError(
+                "The study trains from scratch, and the recipe begins with the "
+                f"weights {recipe.weights}: pass --weights=none."
+            )
+        if kind.FROM_SCRATCH and (recipe.frozen or recipe.lora_rank):
+            raise RunError(
+                "The study trains all weights: leave --frozen and --lora_rank out."
+            )
         settings["run_dir"] = directory.path
         runs, found = kind.measure(recipe, options, settings)
         found = {
@@ -125,16 +125,4 @@ def _check_directory(path, study):
         raise RunError(
             f"{path.parent} holds the study {other}: pass another --run_dir for "
             f"{study}."
-        )
-
-
-def _check_from_scratch(recipe):
-    if recipe.weights is not None:
-        raise RunError(
-            f"The study trains from scratch, and the recipe begins with the weights "
-            f"{recipe.weights}: pass --weights=none."
-        )
-    if recipe.frozen or recipe.lora_rank:
-        raise RunError(
-            "The study trains all weights: leave --frozen and --lora_rank out."
         )

@@ -9,17 +9,9 @@ from train.study.runs import Point, check_known, measured_from_scratch
 
 TITLE = "position embeddings"
 FROM_SCRATCH = True
-# By name: `position_embedding` and `position_embedding_at` of `keras_vit.ViTConfig`.
-POSITIONS = {
-    "none": ("none", "stem"),
-    "1d": ("learned", "stem"),
-    "2d": ("2d", "stem"),
-    "relative": ("relative", "stem"),
-    "1d-every-layer": ("learned", "every_layer"),
-    "1d-every-layer-shared": ("learned", "every_layer_shared"),
-    "2d-every-layer": ("2d", "every_layer"),
-    "2d-every-layer-shared": ("2d", "every_layer_shared"),
-}
+# The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
+POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
+POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 
 
 def measure(recipe, options, settings):
@@ -33,9 +25,11 @@ def points_of(recipe, options):
     check_known("position embedding", "--positions", options.positions, POSITIONS)
     points = []
     for name in dict.fromkeys(options.positions):
-        kind, place = POSITIONS[name]
+        kind, _, place = name.partition("-")
         model = dataclasses.replace(
-            config, position_embedding=kind, position_embedding_at=place
+            config,
+            position_embedding="learned" if kind == "1d" else kind,
+            position_embedding_at=place.replace("-", "_") or "stem",
         )
         changed = recipe.override(model=model, dropout_rate=recipe.dropout)
         points.append(Point(name, changed, {"positions": name}))
