@@ -390,7 +390,7 @@ def runs(tmp_path_factory, forks):
         assert code == 0, output
         return output
 
-    output = finished(f"--run_dir={whole}", "--explained_images=2")
+    output = finished(f"--run_dir={whole}", "--explained_images=1")
     # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
     shutil.copytree(whole, killed)
     for name in ("step-00000008.npz", "../weights.npz", "../report.json"):
