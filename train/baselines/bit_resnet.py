@@ -75,14 +75,15 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
     (None, 10)
     """
-    variant = config if isinstance(config, str) else None
-    if variant is not None:
-        if variant not in BIT_VARIANTS:
+    own_name = "bit_resnet"
+    if isinstance(config, str):
+        if config not in BIT_VARIANTS:
             raise ValueError(
-                f"Unknown variant {variant!r}: choose one of "
+                f"Unknown variant {config!r}: choose one of "
                 f"{', '.join(BIT_VARIANTS)}, or pass a BiTConfig."
             )
-        config = BIT_VARIANTS[variant]
+        own_name = config.lower().replace("-", "_")
+        config = BIT_VARIANTS[config]
     if not include_top:
         check_without_head(
             classes=classes,
@@ -113,8 +114,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
                 dtype=head_dtype(),
                 name="head",
             )(outputs)
-        name = name or (variant or "bit_resnet").lower().replace("-", "_")
-        model = keras.Model(images, outputs, name=name)
+        model = keras.Model(images, outputs, name=name or own_name)
     if weights is not None:
         assign(model, path, arrays, new_head=new_head or classes != of_file)
     return model

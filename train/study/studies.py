@@ -70,16 +70,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     directory = RunDirectory(run_dir)
     # The runs begin with new Keras sessions, and their models are loaded after them.
     with directory.locked(), reproducibility.preserved_state():
-        _check_directory(directory.path / "study.json", study)
-        if kind.FROM_SCRATCH and recipe.weights is not None:
-            raise RunError(
-                "The study trains from scratch, and the recipe begins with the "
-                f"weights {recipe.weights}: pass --weights=none."
-            )
-        if kind.FROM_SCRATCH and (recipe.frozen or recipe.lora_rank):
-            raise RunError(
-                "The study trains all weights: leave --frozen and --lora_rank out."
-            )
+        _check(directory, study, recipe)
         settings["run_dir"] = directory.path
         runs, found = kind.measure(recipe, options, settings)
         found = {
@@ -116,13 +107,23 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     return {**found, "page": str(page)}
 
 
-def _check_directory(path, study):
-    if not path.exists():
-        return
-    remedy = "remove it, the runs beside it are kept"
-    other = read_json(path, remedy, lambda found: found["study"])
-    if other != study:
+def _check(directory, study, recipe):
+    written = directory.path / "study.json"
+    if written.exists():
+        remedy = "remove it, the runs beside it are kept"
+        other = read_json(written, remedy, lambda found: found["study"])
+        if other != study:
+            raise RunError(
+                f"{directory.path} holds the study {other}: pass another --run_dir "
+                f"for {study}."
+            )
+    from_scratch = kinds.named(study).FROM_SCRATCH
+    if from_scratch and recipe.weights is not None:
         raise RunError(
-            f"{path.parent} holds the study {other}: pass another --run_dir for "
-            f"{study}."
+            "The study trains from scratch, and the recipe begins with the "
+            f"weights {recipe.weights}: pass --weights=none."
+        )
+    if from_scratch and (recipe.frozen or recipe.lora_rank):
+        raise RunError(
+            "The study trains all weights: leave --frozen and --lora_rank out."
         )
