@@ -2,7 +2,6 @@
 
 import keras
 
-import zoo
 from train.baselines.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTConfig, BiTResNet
 from train.baselines.bit_weights import load_bit_weights, save_bit_weights
 from train.common.errors import RunError
@@ -23,9 +22,7 @@ __all__ = [
 def build(name, *, weights=None, image_size=224, classes):
     """Returns one of `BASELINES` with a new head of zeros, from images in [-1, 1].
 
-    `weights` are None for random ones; the path of a file, for BiT an `.npz` in its
-    released naming (or the URL of one), for ResNet50V2 a `.h5` of Keras without the
-    head; or for ResNet50V2 `"imagenet"`, which Keras downloads.
+    `weights` are those that `BASELINES` names, or None for random ones.
 
     The batch normalisation of ResNet50V2 takes its statistics of each micro-batch on
     each device, not of the batch, and under `tf.distribute.MirroredStrategy` each
@@ -40,11 +37,13 @@ def build(name, *, weights=None, image_size=224, classes):
         raise RunError(
             f"There is no baseline {name!r}: choose one of {', '.join(BASELINES)}."
         )
+    make, known_weights = BASELINES[name]
     try:
-        body = BASELINES[name](weights, pair(image_size, "image_size"))
+        body = make(weights, pair(image_size, "image_size"))
     # Keras raises a plain Exception where a download fails.
     except Exception as error:
-        raise RunError(f"The baseline {name} cannot be built: {error}") from error
+        hint = "" if weights is None else f" Its weights are {known_weights}, or none."
+        raise RunError(f"The baseline {name} cannot be built: {error}{hint}") from error
     logits = keras.layers.Dense(
         classes, kernel_initializer="zeros", dtype="float32", name="head"
     )(body.output)
@@ -52,33 +51,28 @@ def build(name, *, weights=None, image_size=224, classes):
 
 
 def _bit_r50x1(weights, image_size):
-    try:
-        return BiT_R50x1(weights, include_top=False, image_size=image_size)
-    except zoo.CatalogError as error:
-        raise ValueError(
-            f"weights {weights!r} are neither a file nor a URL: pass the .npz of a "
-            "release such as "
-            "https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz, or none."
-        ) from error
+    return BiT_R50x1(weights, include_top=False, image_size=image_size)
 
 
 def _resnet50v2(weights, image_size):
-    try:
-        return keras.applications.ResNet50V2(
-            include_top=False,
-            weights=weights,
-            input_shape=(*image_size, 3),
-            pooling="avg",
-        )
-    except ValueError as error:
-        if weights in (None, "imagenet"):
-            raise
-        raise ValueError(
-            f"the weights {weights} are not those of a ResNet50V2 without its head "
-            f"({error}): pass a .h5 such as the one that Keras downloads for "
-            '"imagenet", or that, or none.'
-        ) from error
+    return keras.applications.ResNet50V2(
+        include_top=False,
+        weights=weights,
+        input_shape=(*image_size, 3),
+        pooling="avg",
+    )
 
 
-# Name -> function of weights and (height, width) to a model that gives features.
-BASELINES = {"BiT-R50x1": _bit_r50x1, "ResNet50V2": _resnet50v2}
+# Name -> function of weights and (height, width) to a model that gives features, and
+# the weights that it takes.
+BASELINES = {
+    "BiT-R50x1": (
+        _bit_r50x1,
+        "the path or URL of a released .npz such as "
+        "https://storage.googleapis.com/bit_models/BiT-M-R50x1.npz",
+    ),
+    "ResNet50V2": (
+        _resnet50v2,
+        'the .h5 of one without its head, or "imagenet", which Keras downloads',
+    ),
+}

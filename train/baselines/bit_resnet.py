@@ -59,30 +59,10 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     It has group norms instead of statistics of batches: it trains with batches,
     micro-batches and devices as a Vision Transformer does.
 
-    Args:
-        config: the name of a released variant such as `"BiT-R50x1"`, or a
-            `BiTConfig`.
-        weights: None for random ones, or the path or URL of an `.npz` in the released
-            naming of BiT, which `save_bit_weights` writes too.
-        include_top: see `keras_vit.VisionTransformer`, as for all that follow.
-        image_size: int or (height, width) in pixels, 224 by default.
-        classes: int, by default that of the file, 1000 without one.
-        new_head: bool.
-        classifier_activation: None, or an activation such as `"softmax"`.
-        channels: int; with weights those of the file, 3.
-        dtype: str or `keras.DTypePolicy` of all layers.
-        name: str, by default the variant's.
-
-    Returns:
-        A functional `keras.Model` from float images (batch, height, width, channels)
-        in [-1, 1] to logits (batch, classes) in the head's dtype; without the head to
-        (batch, features) in the compute dtype.
-
-    Raises:
-        ValueError: an argument does not fit the others or the file.
-        TypeError: an argument is unknown.
-        zoo.CheckpointError: the file is not a whole checkpoint of this architecture.
-        zoo.StoreError: the file is not available.
+    Arguments, result and errors are those of `keras_vit.VisionTransformer`, but that
+    `config` is the name of a released variant such as `"BiT-R50x1"`, or a `BiTConfig`,
+    and `weights` are None for random ones, or the path or URL of an `.npz` in the
+    released naming of BiT, which `save_bit_weights` writes too.
 
     Source:
         Kolesnikov et al., Big Transfer, arXiv 1912.11370, and its released code: 1e-10
@@ -95,14 +75,15 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
     >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
     (None, 10)
     """
-    variant = config if isinstance(config, str) else None
-    if variant is not None:
-        if variant not in BIT_VARIANTS:
+    own_name = "bit_resnet"
+    if isinstance(config, str):
+        if config not in BIT_VARIANTS:
             raise ValueError(
-                f"Unknown variant {variant!r}: choose one of "
+                f"Unknown variant {config!r}: choose one of "
                 f"{', '.join(BIT_VARIANTS)}, or pass a BiTConfig."
             )
-        config = BIT_VARIANTS[variant]
+        own_name = config.lower().replace("-", "_")
+        config = BIT_VARIANTS[config]
     if not include_top:
         check_without_head(
             classes=classes,
@@ -133,8 +114,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
                 dtype=head_dtype(),
                 name="head",
             )(outputs)
-        name = name or (variant or "bit_resnet").lower().replace("-", "_")
-        model = keras.Model(images, outputs, name=name)
+        model = keras.Model(images, outputs, name=name or own_name)
     if weights is not None:
         assign(model, path, arrays, new_head=new_head or classes != of_file)
     return model

@@ -45,27 +45,9 @@ _LAYERS = {
 def load_bit_weights(model, source, *, new_head=False):
     """Loads a released checkpoint of BiT into a model, every array accounted for.
 
-    The head is loaded if the model and the file have one of the same size, else the
-    model's stays as it is and the file's is left out.
-
-    Args:
-        model: a model of `BiTResNet`.
-        source: path or URL of an `.npz` in the released naming of BiT.
-        new_head: bool, leave the file's head out even if it fits.
-
-    Returns:
-        The model.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`, or has LoRA's or int8
-            weights.
-        zoo.CheckpointError: the file is no `.npz`, is damaged or does not fit the
-            model: arrays are missing, unknown or of other shapes; the first of them are
-            listed, and no variable is changed.
-        zoo.StoreError: the file is not available.
-
-    Source:
-        The `.npz` files of https://github.com/google-research/big_transfer
+    Arguments, result and errors are those of `keras_vit.load_released_weights`: `model`
+    is one of `BiTResNet`, `source` the path or URL of an `.npz` in the released naming
+    of https://github.com/google-research/big_transfer.
 
     Example:
 
@@ -83,24 +65,8 @@ def load_bit_weights(model, source, *, new_head=False):
 def save_bit_weights(model, path):
     """Writes a model's weights in the released naming of BiT, which timm reads too.
 
-    LoRA's products are written as a part of the kernels that they are added to.
-
-    Args:
-        model: a model of `BiTResNet`, every weight of which has a released name.
-        path: str or path of the `.npz` to write or replace.
-
-    Returns:
-        `pathlib.Path` of the file.
-
-    Raises:
-        ValueError: the model is not a whole one of `BiTResNet`, has int8 weights, or
-            weights or layers that have no released name, or calls one twice.
-        zoo.CheckpointError: the path does not end in `.npz`, or a weight is not
-            finite.
-        OSError: the file cannot be written.
-
-    Source:
-        The `.npz` files of https://github.com/google-research/big_transfer
+    Arguments, result and errors are those of `keras_vit.save_released_weights`: `model`
+    is one of `BiTResNet`, and `path` ends in `.npz`.
 
     Example:
 

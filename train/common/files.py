@@ -74,11 +74,11 @@ def write_json(path, value):
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path, remedy, part=dict, problem="is damaged"):
+def read_json(path, remedy, part=dict):
     """Returns `part` of the dict in a JSON file.
 
     `part` is a function, which fails where the content is not as it should be; the
-    error's message has `problem` and `remedy`.
+    error's message has `remedy`.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def read_json(path, remedy, part=dict, problem="is damaged"):
         return part(found)
     except (ValueError, LookupError, TypeError, OSError, RecursionError) as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
-        raise RunError(f"{path} {problem} ({reason}): {remedy}.") from error
+        raise RunError(f"{path} is damaged ({reason}): {remedy}.") from error
 
 
 def _remove_abandoned(path, now):

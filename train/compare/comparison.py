@@ -5,7 +5,7 @@ import pathlib
 
 import keras_vit
 from train.common.errors import RunError
-from train.common.files import make_folder, read_json, write_json, write_text
+from train.common.files import make_folder, write_json, write_text
 from train.data.registry import is_same
 from train.engine.loop import explaining_full_memory
 from train.inference import loaded_model
@@ -22,19 +22,13 @@ _MEASURED = (
     "test_accuracy_low",
     "test_macro_f1",
 )
-_NEEDED = ("config", "per_class", "parameters", "test_examples", *_MEASURED)
 
 
 def compare(runs, *, output, measure=False, batch_size=32, command=""):
     """Compares finished runs that were tested on the same images.
 
-    Args:
-        runs: sequence of paths of run directories, two or more.
-        output: path of the page to write, a `.md`; the numbers go into a `.json` of
-            the same name beside it.
-        measure: bool, whether to measure the models' images per second now, in turns.
-        batch_size: int, of the measurement.
-        command: str, the command line, for the page.
+    The arguments are those of `python -m train.compare`, with `runs` the paths of the
+    run directories and `command` the command line, for the page.
 
     Returns:
         Dict as in the `.json`:
@@ -67,7 +61,10 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
             "into a .json beside it."
         )
     paths = _names(runs)
-    reports = {name: _read(path) for name, path in paths.items()}
+    reports = {
+        name: RunDirectory(path).read_results(*_MEASURED)
+        for name, path in paths.items()
+    }
     _check_same_test(reports)
     rows, predictors = [], {}
     for name, path in paths.items():
@@ -107,26 +104,6 @@ def _names(runs):
     if len(set(short)) < len(short):
         short = [str(path) for path in paths]
     return dict(zip(short, paths, strict=True))
-
-
-def _read(path):
-    """Returns a finished run's `report.json`."""
-    run = RunDirectory(path)
-    run.require(run.results, run.model)
-    return read_json(
-        run.results,
-        "give the command again that began the run, or check the path",
-        _report_of,
-        problem="is not the report of a finished run",
-    )
-
-
-def _report_of(found):
-    if missing := [name for name in _NEEDED if name not in found]:
-        raise ValueError(f"it has no {', '.join(missing)}")
-    found["config"]["dataset"], found["config"]["model"]
-    [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]
-    return found
 
 
 def _check_same_test(reports):

@@ -134,6 +134,24 @@ class RunDirectory:
                     "run the command again that started it, or check the path."
                 )
 
+    def read_results(self, *more):
+        """Returns the `report.json` of a finished run, a dict.
+
+        It has what commands need of every report, and `more`.
+        """
+        self.require(self.results, self.model)
+
+        def checked(found):
+            if missing := [name for name in more if name not in found]:
+                raise ValueError(f"it has no {', '.join(missing)}")
+            found["config"]["dataset"], found["config"]["model"], found["test_examples"]
+            float(found["test_accuracy"]), int(found["parameters"])
+            [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]
+            return found
+
+        remedy = "remove it and give the command again that began the run"
+        return read_json(self.results, remedy, checked)
+
     def read_config(self):
         """Returns the settings of the run, a dict, empty without their file."""
         if not self.config.is_file():

@@ -15,7 +15,6 @@ import keras_vit
 import zoo
 from keras_vit.layers.mask_patches import MaskPatches, TakeTokens
 from keras_vit.weights.model_arrays import saved_variables
-from train.baselines import BASELINES
 from train.common.errors import RunError
 from train.data.pipeline import NO_LABEL
 from train.recipes import Recipe
@@ -28,10 +27,10 @@ COLOURS = LEVELS**3
 # float32 between [-1, 1] and [0, 255].
 _SLACK = 1e-3
 # Settings of classification alone, which keep their defaults here.
-_OF_CLASSIFICATION = (
-    "frozen lora_rank layer_decay loss label_smoothing class_weights head_bias "
-    "pre_logits mixup cutmix"
-)
+_OF_CLASSIFICATION = {
+    *("frozen", "lora_rank", "layer_decay", "loss", "label_smoothing", "class_weights"),
+    *("head_bias", "pre_logits", "mixup", "cutmix"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,16 +168,15 @@ def colour_accuracy(logits, colours):
 
 
 def _check(recipe):
-    known = recipe.model in keras_vit.VARIANTS or not isinstance(recipe.model, str)
-    if recipe.model in BASELINES or (known and config_of(recipe).is_hybrid):
+    if config_of(recipe).is_hybrid:
         name = recipe.model if isinstance(recipe.model, str) else "this ViTConfig"
         raise RunError(
             f"Masked patch prediction masks patches, and the ResNet of {name} sees "
             "beyond them: pass a --model without one, such as ViT-B_16."
         )
-    fields = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    for name in _OF_CLASSIFICATION.split():
-        if getattr(recipe, name) != fields[name]:
+    for field in dataclasses.fields(Recipe):
+        name = field.name
+        if name in _OF_CLASSIFICATION and getattr(recipe, name) != field.default:
             raise RunError(
                 f"Masked patch prediction has no {name}: leave --{name} out."
             )

@@ -1,11 +1,9 @@
 """Report and pictures of masked patch prediction."""
 
-import json
-
 import einops
 import numpy as np
 
-from train.common.files import write_text
+from train.common.files import write_json, write_text
 from train.masked_patches.patches import LEVELS
 from train.reports import markdown
 from train.reports.figures import draw_learning_curve, write_image_table
@@ -54,8 +52,7 @@ def write_report(directory, *, splits, settings, results, history):
     curve = directory.path / "learning_curve.png"
     draw_learning_curve(curve, history, results["loss_function"])
     write_text(directory.report, "\n\n".join(parts) + "\n")
-    report = json.dumps(results | {"config": settings}, indent=2, allow_nan=False)
-    write_text(directory.results, f"{report}\n")
+    write_json(directory.results, results | {"config": settings})
 
 
 def _headline(split, results):
@@ -72,10 +69,12 @@ def _table(splits, results):
     columns = [(split, kind) for split in splits for kind in ("loss", "accuracy")]
     rows = []
     for start, name in _ROWS.items():
-        cells = []
-        for split, kind in columns:
-            value = results.get(f"{split}_{start}{kind}", results.get(f"{start}{kind}"))
-            cells.append("" if value is None else result_text(kind, value))
+        # Chance of all colours alike is that of every split.
+        values = [
+            (kind, results.get(f"{split}_{start}{kind}", results.get(f"{start}{kind}")))
+            for split, kind in columns
+        ]
+        cells = ["" if one is None else result_text(kind, one) for kind, one in values]
         if any(cells):
             rows.append((name, *cells))
     header = ["", *(f"{split} {kind}" for split, kind in columns)]

@@ -16,7 +16,7 @@ from keras_vit.weights.model_arrays import (
     saved_variables,
 )
 from train.common.errors import RunError
-from train.common.files import make_folder, read_json, whole_folder
+from train.common.files import make_folder, whole_folder
 from train.data.registry import short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -35,12 +35,7 @@ _LOCK_SECONDS = 60
 def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     """Writes the model of a finished run into a registry.
 
-    Args:
-        run_dir: path of the run's directory.
-        to: path of the registry, a folder; made if missing.
-        name: str, the model's name there; by default that of the run's directory.
-        licence: str, as the Hugging Face hub writes it.
-        replace: bool, whether a model of that name may be replaced.
+    The arguments are those of `python -m train.publish`, with `licence` its --license.
 
     Returns:
         `pathlib.Path` of the model's folder.
@@ -94,13 +89,9 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
 def push(folder, repository, *, private=False):
     """Uploads a published model to the Hugging Face hub; returns its URL, a str.
 
-    Args:
-        folder: path of the model's folder.
-        repository: str, `"org/name"`.
-        private: bool, whether a new repository is private.
-
-    Raises:
-        RunError: there is no token or no network, or the hub refuses.
+    `folder` is the model's, `repository` an `"org/name"`, which is private if it is new
+    and `private`. Raises a `RunError` where there is no token or no network, or the hub
+    refuses.
     """
     try:
         return zoo.store.hub.push(folder, repository, private=private)
@@ -111,17 +102,10 @@ def push(folder, repository, *, private=False):
         ) from error
 
 
-def _report_of(found):
-    config = found["config"]
-    found["test_accuracy"], found["test_examples"], found["per_class"]
-    config["dataset"], config["model"], config["weights"]
-    return found
-
-
 def _read_run(run):
     """Returns report, class names and model of a finished run, all checked."""
-    run.require(run.results, run.class_names, run.model)
-    report = read_json(run.results, "run again", _report_of)
+    report = run.read_results()
+    run.require(run.class_names)
     class_names = run.read_class_names()
     for name in class_names:
         if not is_safe(name):
@@ -151,7 +135,7 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
     config = report["config"]
-    architecture, variant, base = config["model"], None, config["weights"]
+    architecture, variant, base = config["model"], None, config.get("weights")
     if isinstance(architecture, str):
         variant, architecture = architecture, zoo.ARCHITECTURES[architecture].sizes
     if base is not None and os.path.exists(base):

@@ -129,36 +129,33 @@ def draw_batch(path, images, labels, class_names):
 
     Labels are classes, integers of shape (n,), or mixed, floats of shape (n, classes).
     """
-    figure, cells = _grid(len(images), "the first training batch")
-    for cell, image, label in zip(cells, images, labels, strict=False):
-        _show(cell, image, "\n".join(_label_lines(label, class_names)))
-    save(figure, path)
+    titles = [_label_text(label, class_names) for label in labels]
+    _draw_grid(path, "the first training batch", images, titles)
 
 
-def _label_lines(label, class_names):
+def _label_text(label, class_names):
     if np.ndim(label) == 0:
-        return [_short(str(class_names[label]), 20)]
+        return _short(str(class_names[label]), 20)
     largest = np.argsort(-label, kind="stable")[:2]
-    return [
+    return "\n".join(
         f"{_short(str(class_names[place]), 16)} {label[place]:.0%}"
         for place in largest
         if label[place] > 0
-    ]
+    )
 
 
 def write_predictions_picture(
     path, images, labels, probabilities, class_names, title=""
 ):
     """Draws the first twelve images with their predicted and true classes."""
-    figure, cells = _grid(len(labels), title)
-    shown = zip(cells, images, labels, probabilities, strict=False)
-    for cell, image, label, chances in shown:
+    titles, colors = [], []
+    for label, chances in zip(labels, probabilities, strict=True):
         guess = chances.argmax()
         color, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
         text = f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
-        _show(cell, image, f"{text}true: {_short(class_names[label], 16)}", color=color)
-        cell.spines[:].set(color=color, linewidth=3)
-    save(figure, path)
+        titles.append(f"{text}true: {_short(class_names[label], 16)}")
+        colors.append(color)
+    _draw_grid(path, title, images, titles, colors)
 
 
 def write_image_table(path, columns):
@@ -174,25 +171,25 @@ def write_image_table(path, columns):
     save(figure, path)
 
 
-def _grid(count, title):
-    """Returns a figure with one cell for each of at most twelve pictures."""
-    count = min(count, PICTURES)
+def _draw_grid(path, heading, images, titles, colors=()):
+    """Draws the first twelve images, each with its title and perhaps a frame."""
+    count = min(len(images), PICTURES)
     columns = min(4, count)
     rows = math.ceil(count / columns)
     figure = new_figure(max(2.3 * columns, 4.6), 2.65 * rows + 0.6)
-    figure.suptitle(title, fontsize=12, parse_math=False)
+    figure.suptitle(heading, fontsize=12, parse_math=False)
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
-    for cell in cells:
+    for cell in cells[count:]:
         cell.set_axis_off()
-    return figure, cells[:count]
-
-
-def _show(cell, image, title, **style):
-    smooth = min(image.shape[:2]) > 64
-    cell.imshow(_displayed(image), interpolation="bilinear" if smooth else "nearest")
-    cell.set_axis_on()
-    cell.set(xticks=[], yticks=[])
-    cell.set_title(title, fontsize=9, parse_math=False, **style)
+    for place, cell in enumerate(cells[:count]):
+        frame = {"color": colors[place]} if colors else {}
+        smooth = "bilinear" if min(images[place].shape[:2]) > 64 else "nearest"
+        cell.imshow(_displayed(images[place]), interpolation=smooth)
+        cell.set(xticks=[], yticks=[])
+        cell.set_title(titles[place], fontsize=9, parse_math=False, **frame)
+        if frame:
+            cell.spines[:].set(linewidth=3, **frame)
+    save(figure, path)
 
 
 def _displayed(image):

@@ -2,9 +2,8 @@
 
 import json
 import os
+import statistics
 from pathlib import Path
-
-import numpy as np
 
 from train.common.files import write_json, write_text
 from train.reports import markdown
@@ -24,15 +23,13 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     `report.md` also shows every other PNG file of the directory; `report.json` is the
     last. Each file replaces its predecessor whole.
 
-    `summary` is what `classification_summary` returned for the split, optionally with
-    what `calibration` returned; `history` is the run's `MetricLog`, None without
-    training; the names of the split's results begin with `split`.
+    `summary` is the `classification_summary` of the split, perhaps with `calibration`;
+    `history` is the run's `MetricLog`, None without training.
     """
     run_dir = Path(run_dir)
-    shares = ("accuracy", "accuracy_low", "accuracy_high")
-    shares += tuple(f"top5_{share}" for share in shares)
+    shares = {key: value for key, value in summary.items() if "accuracy" in key}
     measured = {
-        **{f"{split}_{key}": summary[key] for key in shares if key in summary},
+        **{f"{split}_{key}": value for key, value in shares.items()},
         f"{split}_examples": summary["examples"],
         **{f"{split}_macro_{key}": value for key, value in summary["macro"].items()},
     }
@@ -67,8 +64,8 @@ def _page(run_dir, config, summary, results, split):
     median = None
     if "train_examples" in tested[0]:
         counts["train_examples"] = "In training"
-        median = float(
-            np.median([row["train_examples"] for row in summary["per_class"]])
+        median = statistics.median(
+            row["train_examples"] for row in summary["per_class"]
         )
     return markdown.render(
         _TEMPLATE,

@@ -72,9 +72,14 @@ def _baseline(recipe, classes):
 
 def config_of(recipe):
     """Returns the `ViTConfig` of the recipe's model."""
-    if isinstance(recipe.model, str):
-        return keras_vit.VARIANTS[recipe.model]
-    return recipe.model
+    if not isinstance(recipe.model, str):
+        return recipe.model
+    if recipe.model not in keras_vit.VARIANTS:
+        raise RunError(
+            f"{recipe.model} is not a Vision Transformer: pass another --model, one of "
+            f"{', '.join(keras_vit.VARIANTS)}."
+        )
+    return keras_vit.VARIANTS[recipe.model]
 
 
 def _checkpoint(recipe):

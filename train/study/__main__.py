@@ -104,7 +104,8 @@ def main(argv):
         if given.run_dir is None:
             settings["run_dir"] += f"-{given.study}"
         results = studies.run(given.study, recipe, options, **settings)
-        print("\n\n".join([*studies.tables(results), f"page {results['page']}"]))
+        tables = kinds.named(given.study).tables(results)
+        print("\n\n".join([*tables, f"page {results['page']}"]))
 
 
 if __name__ == "__main__":

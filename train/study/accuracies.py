@@ -12,25 +12,24 @@ COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 def table(found, header, cells):
     """Returns a table with `cells(row)`, the parameters and the accuracies of rows."""
-    header = (*header, "Parameters", "Test accuracy")
-    if has_few_shot(found):
-        header += (f"{found['shots']}-shot accuracy",)
+    names = _measured(found)
+    titles = ("Test accuracy", f"{found['shots']}-shot accuracy")[: len(names)]
     return markdown.table(
-        header,
+        (*header, "Parameters", *titles),
         [
             (
                 *cells(row),
                 f"{row['parameters']:,}",
-                *(as_text(row[name]) for name in MEASURES if row[name]),
+                *(as_text(row[name]) for name in names),
             )
             for row in found["rows"]
         ],
     )
 
 
-def has_few_shot(found):
-    """Returns whether the few-shot accuracy was measured."""
-    return any(row.get("few_shot_accuracy") for row in found["rows"])
+def _measured(found):
+    """Returns the names of the accuracies that all rows have."""
+    return [name for name in MEASURES if found["rows"][0][name]]
 
 
 def as_text(accuracy):
@@ -41,16 +40,15 @@ def as_text(accuracy):
     return text
 
 
-def panels(figure, found, draw_panel):
-    """Plots one panel per measured accuracy with `draw_panel(axes, name)`."""
-    names = [name for name in MEASURES if found["rows"][0][name]]
+def panels(figure, found):
+    """Yields the axes of one panel per measured accuracy, and the accuracy's name."""
+    names = _measured(found)
     axes = figure.subplots(1, len(names), squeeze=False)[0]
     for cell, name in zip(axes, names, strict=True):
-        draw_panel(cell, name)
         label = "Test" if name == MEASURES[0] else f"{found['shots']}-shot linear"
         cell.set_ylabel(f"{label} accuracy")
         in_percent(cell.yaxis)
-    return axes
+        yield cell, name
 
 
 def lines(axes, found, name, across):

@@ -3,20 +3,81 @@
 import dataclasses
 import statistics
 import sys
+import typing
 
 import keras
 
+from keras_vit import VARIANTS
+from train import baselines
 from train.common.errors import RunError, Stopped
-from train.common.files import make_folder, read_json
+from train.common.files import read_json
 from train.data.registry import short_name
 from train.data.sources import DataError
 from train.engine.devices import alone
 from train.engine.metrics import MetricLog
 from train.inference import linear_probe
 from train.inference.run_directory import RunDirectory
+from train.recipes import Recipe
 from train.run import training
 
-_REMEDY = "remove it and give the command again"
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The flags of `python -m train.study` that are not of the recipe.
+
+    Each study uses its own. With `smoke` the recipe is cut down, so that models must
+    be, too.
+    """
+
+    seeds: int | None = None
+    models: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ("10%", "30%", "100%")
+    step_counts: tuple[str, ...] = ()
+    positions: tuple[str, ...] = ("none", "1d", "2d", "relative")
+    tasks: tuple[str, ...] = ()
+    shots: int = 5
+    few_shot_dataset: str | None = None
+    smoke: bool = False
+
+
+class Point(typing.NamedTuple):
+    """One row of a study: a recipe, run with one seed or several.
+
+    The names of its runs begin with `label`; `facts` are its columns in `study.json`.
+    """
+
+    label: str
+    recipe: Recipe
+    facts: dict
+
+
+def check_known(what, flag, names, known):
+    """Refuses names of models, position embeddings or tasks that there are not."""
+    for name in names:
+        if name not in known:
+            raise RunError(
+                f"There is no {what} {name!r}: {flag} takes {', '.join(known)}."
+            )
+
+
+def models_of(recipe, options):
+    """Returns pairs of name and recipe, of --models or of the recipe's own model."""
+    known = (*VARIANTS, *baselines.BASELINES)
+    check_known("model", "--models", options.models, known)
+    found = []
+    for name in dict.fromkeys(options.models):
+        one = recipe.override(model=name)
+        if options.smoke:
+            small = one.smoke()
+            one = recipe.override(model=small.model, image_size=small.image_size)
+        found.append((name, one))
+    return found or [(model_name(recipe), recipe)]
+
+
+def model_name(recipe):
+    """Returns the name of a recipe's model, or of its width."""
+    model = recipe.model
+    return model if isinstance(model, str) else f"width-{model.hidden_size}"
 
 
 class Runs:
@@ -25,13 +86,17 @@ class Runs:
     A run of a study is the same to the bit as that run alone: each begins with a fresh
     Keras session and the random numbers of its own seed. After a run that fails the
     others are made, unless it is the first (of those that have data, with
-    `skips_missing_data`). A run is in the folder of its label; `settings` are those of
-    `train.run.training.run`.
+    `skips_missing_data`). A run is in the folder of its label in `run_dir`, a path;
+    `few_shot` is data set and images per class of a probe, or None; `settings` are
+    those of `train.run.training.run`.
     """
 
-    def __init__(self, run_dir, *, total, skips_missing_data=False, **settings):
-        self.path = make_folder(run_dir)
+    def __init__(
+        self, run_dir, *, total, few_shot=None, skips_missing_data=False, **settings
+    ):
+        self.path = run_dir
         self.total = total
+        self.few_shot = few_shot
         self.skips_missing_data = skips_missing_data
         self.settings = settings
         self.failed = {}
@@ -39,12 +104,12 @@ class Runs:
         self._begun = 0
         self._finished = 0
 
-    def result(self, label, recipe, few_shot=None):
+    def result(self, label, recipe):
         """Returns the result of a run, which is made unless it is finished.
 
         It is that in `report.json`, with the label as `run`, the training images,
-        counted each time they were seen, as `images`, and with `few_shot` (data set
-        and images per class of a probe) `few_shot_accuracy`. None where the run failed.
+        counted each time they were seen, as `images`, and `few_shot_accuracy` where
+        there is a probe. None where the run failed.
         """
         self._begun += 1
         print(f"run {self._begun} of {self.total}: {label}", flush=True)
@@ -52,7 +117,7 @@ class Runs:
             # TFDS tries for minutes to download, once is enough.
             if recipe.dataset in self._missing:
                 raise self._missing[recipe.dataset]
-            found = self._result(self.path / label, recipe, few_shot)
+            found = self._result(self.path / label, recipe)
         except Stopped:
             # Who stops a run would not want another to begin.
             raise
@@ -68,7 +133,7 @@ class Runs:
         self._finished += 1
         return {"run": label, **found}
 
-    def _result(self, path, recipe, few_shot):
+    def _result(self, path, recipe):
         devices = self.settings.get("devices") or alone()
         with training.begun(recipe, path, devices) as directory:
             pass  # Raises if the directory holds another run.
@@ -81,13 +146,13 @@ class Runs:
         # Fewer steps than the recipe's where the run stopped early.
         steps, _ = MetricLog(directory.metrics).series("loss")
         images = int(steps[-1]) * recipe.batch_size if len(steps) else 0
-        found = {**read_report(directory), "images": images}
-        if few_shot is not None:
-            found["few_shot_accuracy"] = self._few_shot(path, few_shot, is_new)
+        found = {**directory.read_results(), "images": images}
+        if self.few_shot is not None:
+            found["few_shot_accuracy"] = self._few_shot_accuracy(path, is_new)
         return found
 
-    def _few_shot(self, path, few_shot, is_new):
-        dataset, shots = few_shot
+    def _few_shot_accuracy(self, path, is_new):
+        dataset, shots = self.few_shot
         folder = path / f"few_shot-{short_name(dataset)}-{shots}"
         written = folder / "few_shot.json"
         if is_new or not written.is_file():
@@ -99,7 +164,8 @@ class Runs:
                 out_dir=folder,
                 command=self.settings.get("command", ""),
             )
-        return read_json(written, _REMEDY, lambda one: float(one["rows"][0]["mean"]))
+        remedy = "remove it and give the command again"
+        return read_json(written, remedy, lambda one: float(one["rows"][0]["mean"]))
 
 
 def measured_from_scratch(points, recipe, options, settings):
@@ -107,11 +173,11 @@ def measured_from_scratch(points, recipe, options, settings):
     seeds = options.seeds or 1
     dataset = options.few_shot_dataset or recipe.dataset
     few_shot = (dataset, options.shots) if options.shots else None
-    runs = Runs(total=len(points) * seeds, **settings)
-    return runs, {"rows": measured(runs, points, seeds, few_shot)}
+    runs = Runs(total=len(points) * seeds, few_shot=few_shot, **settings)
+    return runs, {"rows": measured(runs, points, seeds)}
 
 
-def measured(runs, points, seeds, few_shot=None):
+def measured(runs, points, seeds):
     """Makes the runs of all points, with one seed after the other.
 
     Returns a dict for each point that has a finished run.
@@ -120,8 +186,7 @@ def measured(runs, points, seeds, few_shot=None):
     for seed in range(seeds):
         for point in points:
             recipe = dataclasses.replace(point.recipe, seed=point.recipe.seed + seed)
-            label = f"{point.label}-seed{recipe.seed}"
-            if found := runs.result(label, recipe, few_shot):
+            if found := runs.result(f"{point.label}-seed{recipe.seed}", recipe):
                 results[point.label].append(found)
     return [
         {
@@ -131,7 +196,7 @@ def measured(runs, points, seeds, few_shot=None):
             "parameters": found[0]["parameters"],
             "images": found[0]["images"],
             "test_accuracy": spread([one["test_accuracy"] for one in found]),
-            "few_shot_accuracy": few_shot
+            "few_shot_accuracy": runs.few_shot
             and spread([one["few_shot_accuracy"] for one in found]),
         }
         for point in points
@@ -146,17 +211,6 @@ def spread(values):
         "mean": statistics.fmean(values),
         "deviation": statistics.stdev(values) if len(values) > 1 else None,
     }
-
-
-def read_report(directory):
-    """Returns the `report.json` of a finished run, from its `RunDirectory`."""
-    directory.require(directory.results)
-
-    def checked(found):
-        float(found["test_accuracy"]), int(found["parameters"])
-        return found
-
-    return read_json(directory.results, _REMEDY, checked)
 
 
 def last_validation(path, *, best=False):

@@ -10,8 +10,7 @@ from train.inference.run_directory import RunDirectory
 from train.recipes import pretraining
 from train.reports import figures, markdown
 from train.study import kinds
-from train.study.accuracies import has_few_shot
-from train.study.points import Options
+from train.study.runs import Options
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 
@@ -19,14 +18,7 @@ _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 def recipe_for(study, dataset, name=None):
     """Returns the recipe that the runs of a study have in common.
 
-    Args:
-        study: str, one of `train.study.kinds.names()`.
-        dataset: str, as for `train.recipes.for_dataset`.
-        name: str, of a recipe for fine-tuning or for training from scratch; by default
-            that of the data set.
-
-    Raises:
-        ValueError: there is no recipe of this name.
+    As `train.recipes.for_dataset`, but also the recipes for training from scratch.
 
     Example:
 
@@ -51,14 +43,9 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     Keras's precision and the random states of Python and NumPy are restored
     afterwards; the rest of Keras's session, with the names it gives to layers, is new.
 
-    Args:
-        study: str, one of `train.study.kinds.names()`.
-        recipe: `train.recipes.Recipe`, what the runs have in common.
-        options: `Options`.
-        run_dir: path of the study's directory, which has one for each run; the study
-            goes on where it was if called again.
-        **settings: `data_dir`, `skip_corrupt`, `devices` and `command` of
-            `train.run.training.run`.
+    The arguments are the flags of `python -m train.study`; `recipe` is what the runs
+    have in common, and `settings` are `data_dir`, `skip_corrupt`, `devices` and
+    `command` of `train.run.training.run`. A study that is called again goes on.
 
     Returns:
         Dict as in `study.json`, with `page`, the path of `study.md`.
@@ -83,10 +70,9 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     directory = RunDirectory(run_dir)
     # The runs begin with new Keras sessions, and their models are loaded after them.
     with directory.locked(), reproducibility.preserved_state():
-        _check_directory(directory.path / "study.json", study)
-        if kind.FROM_SCRATCH:
-            _check_from_scratch(recipe)
-        runs, found = kind.measure(recipe, options, {"run_dir": run_dir, **settings})
+        _check(directory, study, recipe)
+        settings["run_dir"] = directory.path
+        runs, found = kind.measure(recipe, options, settings)
         found = {
             "study": study,
             "dataset": recipe.dataset,
@@ -96,7 +82,8 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             "failed": runs.failed,
         }
         figure = figures.new_figure(8, 4.5)
-        figures.style_axes(kind.draw(figure, found), grid=True)
+        kind.draw(figure, found)
+        figures.style_axes(figure.axes, grid=True)
         figure.suptitle(f"{recipe.dataset}: {kind.TITLE}", parse_math=False)
         figures.save(figure, directory.path / "study.png")
         rows = found.get("chosen") or found["rows"]
@@ -104,9 +91,8 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             _TEMPLATE,
             **found,
             title=kind.TITLE,
-            tables=tables(found),
+            tables=list(kind.tables(found)),
             seeds=max((len(row["runs"]) for row in rows), default=0),
-            has_few_shot=has_few_shot(found),
             link=markdown.Block,
         )
         page = directory.path / "study.md"
@@ -121,30 +107,23 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     return {**found, "page": str(page)}
 
 
-def tables(found):
-    """Returns the tables of a study, a list of str in Markdown."""
-    return list(kinds.named(found["study"]).tables(found))
-
-
-def _check_directory(path, study):
-    if not path.exists():
-        return
-    remedy = "remove it, the runs beside it are kept"
-    other = read_json(path, remedy, lambda found: found["study"])
-    if other != study:
+def _check(directory, study, recipe):
+    written = directory.path / "study.json"
+    if written.exists():
+        remedy = "remove it, the runs beside it are kept"
+        other = read_json(written, remedy, lambda found: found["study"])
+        if other != study:
+            raise RunError(
+                f"{directory.path} holds the study {other}: pass another --run_dir "
+                f"for {study}."
+            )
+    from_scratch = kinds.named(study).FROM_SCRATCH
+    if from_scratch and recipe.weights is not None:
         raise RunError(
-            f"{path.parent} holds the study {other}: pass another --run_dir for "
-            f"{study}."
+            "The study trains from scratch, and the recipe begins with the "
+            f"weights {recipe.weights}: pass --weights=none."
         )
-
-
-def _check_from_scratch(recipe):
-    if recipe.weights is not None:
-        raise RunError(
-            f"The study trains from scratch, and the recipe begins with the weights "
-            f"{recipe.weights}: pass --weights=none."
-        )
-    if recipe.frozen or recipe.lora_rank:
+    if from_scratch and (recipe.frozen or recipe.lora_rank):
         raise RunError(
             "The study trains all weights: leave --frozen and --lora_rank out."
         )

@@ -208,15 +208,15 @@ def damaged(folder, text):
         (lambda folder: folder, "has no report.json, so it holds no finished run"),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{"),
-            "report.json is not the report of a finished run (JSONDecodeError: Expect",
+            "report.json is damaged (JSONDecodeError: Expect",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "of a finished run (ValueError: it has no config, per_class",
+            "is damaged (ValueError: it has no test_accuracy, test_accuracy_high",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),
-            "finished run (ValueError: it is not a JSON object): give the",
+            "(ValueError: it is not a JSON object): remove it and give the",
         ),
     ],
 )

@@ -346,8 +346,8 @@ def test_the_papers_recipe_is_the_papers():
     ("values", "told"),
     [
         ({"model": "R50+ViT-B_16"}, "ResNet of R50.ViT-B_16 .*ViT-B_16"),
-        ({"model": "BiT-R50x1"}, "ResNet of BiT-R50x1 .*ViT-B_16"),
-        ({"model": "ViT-B_61"}, "Unknown variant 'ViT-B_61'"),
+        ({"model": "BiT-R50x1"}, "BiT-R50x1 is not a Vision Transformer.*ViT-B_16"),
+        ({"model": "ViT-B_61"}, "ViT-B_61 is not a Vision Transformer.*ViT-B_16"),
         ({"image_size": 16}, "16x16 is one patch .*--image_size"),
         ({"image_size": 40}, "multiples of the patch size 16, got 40x40"),
         ({"mixup": 0.2}, "no mixup: leave --mixup out"),
@@ -361,6 +361,11 @@ def test_the_papers_recipe_is_the_papers():
 def test_what_cannot_be_is_refused(values, told):
     with pytest.raises(RunError, match=told):
         masking.build(dataclasses.replace(SMOKE, **values))
+
+
+def test_two_patches_are_enough():
+    _, _, corruption = masking.build(dataclasses.replace(SMOKE, image_size=(16, 32)))
+    assert (corruption.patches, corruption.count) == (2, 1)
 
 
 # Whole runs.
@@ -390,7 +395,7 @@ def runs(tmp_path_factory, forks):
         assert code == 0, output
         return output
 
-    output = finished(f"--run_dir={whole}", "--explained_images=2")
+    output = finished(f"--run_dir={whole}", "--explained_images=1")
     # What a kill after step 6 leaves: the checkpoint of step 4, and a longer log.
     shutil.copytree(whole, killed)
     for name in ("step-00000008.npz", "../weights.npz", "../report.json"):

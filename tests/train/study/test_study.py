@@ -27,7 +27,7 @@ from train.run import recipe_flags, training
 from train.study import runs as study_runs
 from train.study import studies
 from train.study.kinds import compute, examples, learning_rates, positions
-from train.study.points import Options
+from train.study.runs import Options
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -94,6 +94,14 @@ def assert_same_bits(one, other):
     assert records[0] == records[1]
 
 
+REPORT = {
+    "config": {"dataset": "digits", "model": "ViT-Ti_16"},
+    "parameters": 5,
+    "per_class": [],
+    "test_examples": 9,
+}
+
+
 class Trainings:
     """Stands in for `training.run`: leaves what a run leaves, made up."""
 
@@ -117,7 +125,7 @@ class Trainings:
             log.append(recipe.steps, val_accuracy=validation, val_loss=loss)
         (run_dir / "model.keras").touch()
         (run_dir / "report.json").write_text(
-            json.dumps({"test_accuracy": test, "parameters": 5})
+            json.dumps(REPORT | {"test_accuracy": test})
         )
 
 
@@ -374,7 +382,12 @@ def test_points():
         ("examples", DIGITS, {"subsets": ("half",)}, "--subsets has 'half'"),
         ("compute", DIGITS, {"step_counts": ("1.5",)}, "--step_counts has '1.5'"),
         ("compute", DIGITS, {"models": ("ViT-X",)}, "There is no model 'ViT-X'"),
-        ("positions", DIGITS, {"positions": ("3d",)}, "There is no position '3d'"),
+        (
+            "positions",
+            DIGITS,
+            {"positions": ("3d",)},
+            "There is no position embedding '3d'",
+        ),
         (
             "positions",
             DIGITS.override(model="BiT-R50x1"),
@@ -527,6 +540,28 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
     assert "| dtd | natural | 50.00% |" in output and output.endswith("page study.md\n")
     with pytest.raises(SystemExit, match="compute|examples|learning_rates"):
         run_command("study", "--study=nix", "--dataset=vtab")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", json.dumps(REPORT | {"test_accuracy": "high"}), "[" * 99999],
+)
+def test_a_damaged_report_of_a_studys_run(text, tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.model.touch()
+    directory.results.write_text(text)
+    with pytest.raises(
+        RunError, match="report.json is damaged.*give the command again"
+    ):
+        directory.read_results()
+
+
+def test_a_study_is_alone_in_its_directory(tmp_path):
+    with (
+        RunDirectory(tmp_path).locked(),
+        pytest.raises(RunError, match=f"process {os.getpid()} .*another --run_dir"),
+    ):
+        studies.run("positions", DIGITS, run_dir=tmp_path)
 
 
 def test_home_is_expanded(tmp_path, monkeypatch):

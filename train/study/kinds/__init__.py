@@ -6,7 +6,7 @@ weights; and three functions:
 - `measure(recipe, options, settings)` makes the runs. It returns `runs.Runs` and a dict
   for `study.json` with `rows`. `settings` are those of `train.study.studies.run`.
 - `tables(found)` yields the tables and paragraphs of `study.md`; `found` is that dict.
-- `draw(figure, found)` plots into a matplotlib figure and returns its axes, a sequence.
+- `draw(figure, found)` plots into a matplotlib figure.
 """
 
 import importlib

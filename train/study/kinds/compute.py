@@ -5,9 +5,9 @@ import dataclasses
 from train.common.errors import RunError
 from train.inference.keras_files import load_model
 from train.reports.compute import multiply_adds
+from train.run.building import config_of
 from train.study import accuracies
-from train.study.points import Point, config_of, model_name, models_of
-from train.study.runs import measured_from_scratch
+from train.study.runs import Point, measured_from_scratch, model_name, models_of
 
 TITLE = "accuracy against the compute of training"
 FROM_SCRATCH = True
@@ -103,10 +103,8 @@ def draw(figure, found):
 
     unit, unit_name = unit_of([row["flops"] for row in found["rows"]])
 
-    def draw_panel(axes, name):
+    for axes, name in accuracies.panels(figure, found):
         accuracies.lines(axes, found, name, lambda row: row["flops"] / unit)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel(f"Compute of training, {unit_name}")
-
-    return accuracies.panels(figure, found, draw_panel)

@@ -3,8 +3,7 @@
 from train.common.errors import RunError
 from train.run import training
 from train.study import accuracies
-from train.study.points import Point, models_of
-from train.study.runs import measured_from_scratch
+from train.study.runs import Point, measured_from_scratch, models_of
 
 TITLE = "accuracy against the number of training images"
 FROM_SCRATCH = True
@@ -12,13 +11,9 @@ FROM_SCRATCH = True
 
 def measure(recipe, options, settings):
     """Makes one run per model and subset."""
-    source = training.load_source(
-        recipe,
-        settings.get("data_dir"),
-        settings.get("skip_corrupt", False),
-        # Every run prints these lines.
-        log=lambda line: None,
-    )
+    data = settings.get("data_dir"), settings.get("skip_corrupt", False)
+    # Every run prints what is logged here.
+    source = training.load_source(recipe, *data, log=lambda line: None)
     points = points_of(recipe, options, source.train.num_examples)
     return measured_from_scratch(points, recipe, options, settings)
 
@@ -62,11 +57,8 @@ def tables(found):
 
 def draw(figure, found):
     """Plots the accuracies over the number of images, a line per model."""
-
-    def draw_panel(axes, name):
+    for axes, name in accuracies.panels(figure, found):
         accuracies.lines(axes, found, name, lambda row: row["examples"])
         sizes = sorted({row["examples"] for row in found["rows"]})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.set_xlabel("Training images")
-
-    return accuracies.panels(figure, found, draw_panel)

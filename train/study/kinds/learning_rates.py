@@ -4,8 +4,7 @@ from train.common.errors import RunError
 from train.reports import markdown
 from train.reports.figures import BLUE, ORANGE
 from train.study import accuracies
-from train.study.points import Point
-from train.study.runs import Runs, last_validation, measured
+from train.study.runs import Point, Runs, last_validation, measured
 
 TITLE = "learning rates"
 FROM_SCRATCH = False
@@ -34,7 +33,7 @@ def measure(recipe, options, settings):
     final = recipe.override(learning_rate=rate)
     if not recipe.early_stopping:
         final = final.override(validation_fraction=0.0)
-    chosen = measured(runs, [Point(f"chosen-{rate}", final)], seeds)
+    chosen = measured(runs, [Point(f"chosen-{rate}", final, {})], seeds)
     return runs, {"rows": rows, "learning_rate": rate, "chosen": chosen}
 
 
@@ -109,4 +108,3 @@ def draw(figure, found):
     axes.set(xlabel="Learning rate", ylabel="Accuracy")
     accuracies.in_percent(axes.yaxis)
     axes.legend(frameon=False)
-    return [axes]

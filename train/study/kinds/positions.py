@@ -3,23 +3,15 @@
 import dataclasses
 
 from train.reports.figures import BLUE
+from train.run.building import config_of
 from train.study import accuracies
-from train.study.points import Point, check_known, config_of
-from train.study.runs import measured_from_scratch
+from train.study.runs import Point, check_known, measured_from_scratch
 
 TITLE = "position embeddings"
 FROM_SCRATCH = True
-# By name: `position_embedding` and `position_embedding_at` of `keras_vit.ViTConfig`.
-POSITIONS = {
-    "none": ("none", "stem"),
-    "1d": ("learned", "stem"),
-    "2d": ("2d", "stem"),
-    "relative": ("relative", "stem"),
-    "1d-every-layer": ("learned", "every_layer"),
-    "1d-every-layer-shared": ("learned", "every_layer_shared"),
-    "2d-every-layer": ("2d", "every_layer"),
-    "2d-every-layer-shared": ("2d", "every_layer_shared"),
-}
+# The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
+POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
+POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 
 
 def measure(recipe, options, settings):
@@ -30,12 +22,14 @@ def measure(recipe, options, settings):
 def points_of(recipe, options):
     """Returns the points, one per position embedding."""
     config = config_of(recipe)
-    check_known("position", options.positions, POSITIONS)
+    check_known("position embedding", "--positions", options.positions, POSITIONS)
     points = []
     for name in dict.fromkeys(options.positions):
-        kind, place = POSITIONS[name]
+        kind, _, place = name.partition("-")
         model = dataclasses.replace(
-            config, position_embedding=kind, position_embedding_at=place
+            config,
+            position_embedding="learned" if kind == "1d" else kind,
+            position_embedding_at=place.replace("-", "_") or "stem",
         )
         changed = recipe.override(model=model, dropout_rate=recipe.dropout)
         points.append(Point(name, changed, {"positions": name}))
@@ -52,12 +46,9 @@ def tables(found):
 def draw(figure, found):
     """Plots the accuracies by position embedding."""
     labels = [row["positions"] for row in found["rows"]]
-
-    def draw_panel(axes, name):
+    for axes, name in accuracies.panels(figure, found):
         values = [row[name] for row in found["rows"]]
         accuracies.points(axes, range(len(labels)), values, color=BLUE)
         rotation = 30 if len(labels) > 4 else 0
         axes.set_xticks(range(len(labels)), labels, rotation=rotation)
         axes.margins(x=0.1)
-
-    return accuracies.panels(figure, found, draw_panel)

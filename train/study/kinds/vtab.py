@@ -6,8 +6,7 @@ from train.common.errors import RunError
 from train.data.sources import vtab
 from train.reports import markdown
 from train.study import accuracies
-from train.study.points import Point, check_known
-from train.study.runs import Runs, measured
+from train.study.runs import Point, Runs, check_known, measured
 
 TITLE = "VTAB-1k"
 FROM_SCRATCH = False
@@ -48,7 +47,7 @@ def points_of(recipe, options):
             f"The study of VTAB cannot use --dataset={recipe.dataset}: pass "
             "--dataset=vtab."
         )
-    check_known("task", options.tasks, vtab.TASKS)
+    check_known("task", "--tasks", options.tasks, vtab.TASKS)
     tasks = options.tasks or tuple(vtab.TASKS)
     if options.smoke and not options.tasks:
         tasks = tuple(tasks[0] for tasks in vtab.GROUPS.values())
@@ -106,4 +105,3 @@ def draw(figure, found):
     accuracies.in_percent(axes.xaxis)
     means = (f"{group} {mean:.1%}" for group, mean in found["means"].items())
     axes.set_title(", ".join(means), fontsize=10)
-    return [axes]
