@@ -218,13 +218,9 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
-    The arguments are those of `training_batches`; the integers of `finish` are the same
-    every time. Several devices always get batches of one size: the last is filled up
-    with examples of label `NO_LABEL`, which do not count.
-
-    Returns:
-        `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
-        int32 `(<= batch_size,)`.
+    Arguments and results are those of `training_batches`; the seeds of `finish` are the
+    same every time. Several devices always get batches of one size: the last is filled
+    up with examples of label `NO_LABEL`, which do not count.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
