@@ -13,7 +13,7 @@ from train.data.sources.splits import CORES, DataError, Split, pick, tf_options
 from train.data.sources.subset import spread
 from train.data.transforms import preprocessing
 from train.data.transforms.augmentation import augment
-from train.data.transforms.mixing import mix
+from train.data.transforms.mixing import cutmix, mixup
 
 SHUFFLE_BUFFER = 50_000
 # In order, the next image may be a slow one: others get done meanwhile.
@@ -49,6 +49,8 @@ class Share:
 
     def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
         """Keeps this host's part of pairs of a number from a batch's start and more."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if batch_size % self.devices:
             raise ValueError(
                 f"batch_size={batch_size} cannot be shared equally by {self.devices} "
@@ -82,27 +84,15 @@ def training_batches(
     crops and augmentation are functions of the seed and the example's number alone:
     batches from `start_step` on are those that a run from the beginning has there.
 
-    Args:
-        split: The examples.
-        image_size: `(height, width)` of the batches.
-        batch_size: Examples per batch.
-        seed: Decides the order and the augmentation.
-        start_step: How many batches to leave out.
-        crop: A name in `preprocessing.TRAIN_CROPS`.
-        flip: Whether to mirror half of the images.
-        augmentation: What follows the crop and the flip.
-        classes: How many there are; only mixed labels need it.
-        finish: Makes an element of batches, `(inputs, labels)`, of an image in [-1, 1],
-            its label and integers `(2,)`, its seed; by default of the first two.
-        share: What this host prepares of every batch.
+    `image_size` is `(height, width)`, `crop` a name in `preprocessing.TRAIN_CROPS`. A
+    flip mirrors half of the images. Only mixed labels need `classes`, their number.
+    `finish` makes `(inputs, labels)` of an image in [-1, 1], its label and its seed,
+    integers `(2,)`. `share` is what this host prepares of every batch.
 
     Returns:
         `(images, labels)`: float32 `(batch_size, height, width, 3)` in [-1, 1] and
         int32 `(batch_size,)`, or where they are mixed float32 `(batch_size, classes)`;
         with several devices the parts of one after the other.
-
-    Raises:
-        ValueError: an argument is not as described.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
     """
@@ -110,7 +100,6 @@ def training_batches(
         raise ValueError(
             f'unknown crop "{crop}": choose one of {sorted(preprocessing.TRAIN_CROPS)}'
         )
-    _check_batch_size(batch_size)
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
     if augmentation.mixes and share.hosts > 1:
@@ -153,8 +142,12 @@ def training_batches(
 
     @_as_written
     def mix_batch(step, batch):
+        images, labels = batch
+        labels = tf.one_hot(labels, classes)
         step_seed = tf.random.fold_in(tf.stack([seed, step]), _BATCH_SEED)
-        return mix(*batch, augmentation, classes, step_seed)
+        if augmentation.mixup:
+            return mixup(images, labels, augmentation.mixup, step_seed)
+        return cutmix(images, labels, augmentation.cutmix, step_seed)
 
     epochs = tf.data.Dataset.range(start_epoch, tf.int64.max)
     indices = tf.data.Dataset.range(start_example, tf.int64.max)
@@ -199,12 +192,12 @@ def _shuffled(split):
         )
     if split.ranges is None:
         return functools.partial(through_buffer, records)
-    ranges = split.ranges()
+    ranges, read = split.ranges()
 
     def of_ranges(seed, done):
-        order = tf.data.Dataset.from_tensor_slices(_permutation(ranges.count, seed))
+        order = tf.data.Dataset.from_tensor_slices(_permutation(ranges, seed))
         found = order.interleave(
-            ranges.read,
+            read,
             cycle_length=_FILES_AT_ONCE,
             num_parallel_calls=min(CORES, _FILES_AT_ONCE),
             deterministic=True,
@@ -231,17 +224,12 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
-    The arguments are those of `training_batches`; the integers of `finish` are the same
-    every time. Several devices always get batches of one size: the last is filled up
-    with examples of label `NO_LABEL`, which do not count.
-
-    Returns:
-        `(images, labels)`: float32 `(<= batch_size, height, width, 3)` in [-1, 1] and
-        int32 `(<= batch_size,)`.
+    Arguments and results are those of `training_batches`; the seeds of `finish` are the
+    same every time. Several devices always get batches of one size: the last is filled
+    up with examples of label `NO_LABEL`, which do not count.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
-    _check_batch_size(batch_size)
 
     @_as_written
     def prepare(index, example):
@@ -266,28 +254,22 @@ def evaluation_batches(
 
 
 def samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
-    """Prepares at most `count` examples for pictures, as for evaluation.
+    """Prepares at most `count` examples for pictures, as `evaluation_batches` does.
 
-    They are evenly spaced, for a split often has its classes in order. The other
-    arguments are those of `evaluation_batches`.
-
-    Returns:
-        Their places in the split, images and labels.
+    They are evenly spaced, for a split often has its classes in order. Returns their
+    places in the split, images and labels.
     """
     places = spread(split.num_examples, count)
-    chosen = pick(split, places)
-    batches = evaluation_batches(chosen, batch_size=len(places), **settings)
+    batches = evaluation_batches(
+        pick(split, places), batch_size=len(places), **settings
+    )
     return places, *next(batches.as_numpy_iterator())
 
 
 def training_samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
-    """Prepares at most `count` examples that a run sees first, for a picture.
+    """Returns a batch of at most `count` examples that `training_batches` begins with.
 
-    They are those that `training_batches` of the same other arguments begins with.
     Mixed images alone may have other partners, as the batch is smaller.
-
-    Returns:
-        Images and labels, as a batch of `training_batches` has them.
     """
     batch_size = min(count, split.num_examples)
     batches = training_batches(split, batch_size=batch_size, **settings)
@@ -308,8 +290,3 @@ def explained(batches: tf.data.Dataset, split: Split):
         raise DataError(
             f"reading {split.name} failed although every image decodes: {error}"
         ) from error
-
-
-def _check_batch_size(batch_size):
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")

@@ -151,15 +151,10 @@ _NOT_NEGATIVE = ("not negative", lambda value: value >= 0)
 class Augmentation:
     """What training images go through after the crop and the flip.
 
-    Every field is an augmentation. Its metadata has the help of its flag (`usage`),
-    its name in reports (`title`), whether it changes an image or mixes a batch
-    (`unit`), which values it takes (`limits`) and the packages that it needs.
-
-    Args:
-        rand_augment: `(layers, magnitude)`, None for none.
-        random_erasing: How often a part of an image is erased.
-        mixup: The alpha of mixup, 0 for none.
-        cutmix: The alpha of CutMix, 0 for none; not both.
+    The arguments are the flags of `python -m train.finetune`. The metadata of each has
+    the help of its flag (`usage`), its name in reports (`title`), whether it changes an
+    image or mixes a batch (`unit`), which values it takes (`limits`) and the packages
+    that it needs.
 
     Example:
 

@@ -16,7 +16,7 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, png_only):
     (tmp_path / "images").mkdir()
     for i in range(10):
         png = tf.io.encode_png(np.full((2, 3, 3), i, np.uint8)).numpy()

@@ -9,7 +9,7 @@ from PIL import Image
 from train.data import pipeline
 from train.data.pipeline import evaluation_batches, training_batches
 from train.data.sources import DataError, load
-from train.data.sources.record_ranges import find_offsets, offsets_of
+from train.data.sources.record_ranges import find_offsets
 
 
 def png(number):
@@ -53,7 +53,7 @@ def undecoded(split):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, png_only):
     write(tmp_path / "train-00001-of-00002.tfrecord", [example(3, 1), example(4, 0)])
     write(tmp_path / "train-00000-of-00002.tfrecord", [example(i, i) for i in range(3)])
     write(tmp_path / "test-0.tfrecords", [example(5, 2)])
@@ -241,9 +241,9 @@ def test_only_files_to_test_on(folder):
 def test_places_of_records(tmp_path):
     records = [b"x" * length for length in (0, 1, 300, 7)]
     write(tmp_path / "train.tfrecord", records)
-    places = find_offsets(tmp_path / "train.tfrecord")
-    assert places.tolist() == offsets_of([0, 1, 300, 7]).tolist()
-    assert places[-1] == (tmp_path / "train.tfrecord").stat().st_size
+    places = find_offsets(tmp_path / "train.tfrecord", 4)
+    assert np.diff(places).tolist() == [16 + 0, 16 + 1, 16 + 300, 16 + 7]
+    assert places[0] == 0 and places[-1] == (tmp_path / "train.tfrecord").stat().st_size
 
 
 def test_large_and_compressed_files_are_read_from_several_at_a_time(

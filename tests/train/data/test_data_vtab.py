@@ -93,7 +93,7 @@ def stand_in(tmp_path_factory):
 
 
 @pytest.fixture
-def instead(monkeypatch, stand_in):
+def instead(monkeypatch, stand_in, png_only):
     """Every task with its own splits and label, but on the data set made here."""
     for name, count in FEW.items():
         assert getattr(vtab, name) == 10 * count

@@ -23,21 +23,10 @@ def load(
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
 
-    Args:
-        dataset: "digits", "vtab/dtd", a folder `class/*.jpg` or
-            `{train,validation,test}/class/*.jpg` or of TFRecord files, a pattern of
-            these, `records/*.tfrecord`, a CSV file with the columns path, label and
-            split, or a TensorFlow Datasets name, "cifar100"; see docs/data.md.
-        data_dir: Where TFDS keeps its data; None for its default.
-        validation_fraction: The part of the training set to hold out; the papers take
-            0.1 of Pets and Flowers, 0.02 of CIFAR, 0.01 of ImageNet. Data with a
-            validation part of their own use that one for any fraction but 0.
-        skip_corrupt: Decode all images first, and leave out those that are missing or
-            cannot be decoded; otherwise they end the run once they are needed.
-        log: Called with a line that names what is not used, or left out, if any is.
-
-    Returns:
-        The source; its `validation` is None exactly when the fraction is 0.
+    The arguments are the flags of `python -m train.finetune`, where docs/data.md says
+    what a `dataset` may be; `log` is called with a line that names what is not used, or
+    left out, if any is. The papers hold out 0.1 of Pets and Flowers, 0.02 of CIFAR and
+    0.01 of ImageNet. `validation` is None exactly when the fraction is 0.
 
     Raises:
         DataError: when the data set is unknown, unusable or not available.

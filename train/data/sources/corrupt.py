@@ -16,11 +16,7 @@ _SHOWN_IMAGES = 5_000
 def find_corrupt(split: Split) -> list[str]:
     """Names every record that cannot be read and decoded, by decoding them all.
 
-    Returns:
-        One description per bad record of the split: a file path, or its number.
-
-    Raises:
-        DataError: when the files that hold the records are damaged.
+    Raises a `DataError` when the files that hold the records are damaged.
     """
     return [name for _, name in _corrupt(split)]
 
@@ -60,14 +56,11 @@ def check_readable(*splits: Split | None) -> None:
 
 def _corrupt(split):
     """Returns `(index, name)` of every record that cannot be decoded."""
-    decoded = (
-        split.records()
-        .enumerate()
-        .map(
-            lambda index, example: (index, tf.size(split.decode(example[0]))),
-            num_parallel_calls=2 * CORES,
-            deterministic=True,
-        )
+    decoded = split.records().enumerate()
+    decoded = decoded.map(
+        lambda index, example: (index, tf.size(split.decode(example[0]))),
+        num_parallel_calls=2 * CORES,
+        deterministic=True,
     )
     good = decoded.ignore_errors().batch(64).with_options(tf_options())
     is_good = np.zeros(split.num_examples, bool)

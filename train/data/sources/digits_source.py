@@ -19,13 +19,11 @@ def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
     def split(part, indices):
         name = f"{dataset} {part}"
-        return in_memory(
-            name,
-            images[indices],
-            labels[indices],
-            tf.identity,
-            lambda index, record: f"example {index} of {name}",
-        )
+
+        def locate(index, record):
+            return f"example {index} of {name}"
+
+        return in_memory(name, images[indices], labels[indices], tf.identity, locate)
 
     train, test = hold_out(labels, _TEST_EXAMPLES)
     parts = {"train": split("train", train), "test": split("test", test)}

@@ -6,68 +6,54 @@ Folders and CSV files do not need this: their whole list of files is in memory.
 """
 
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+from train.data.sources.splits import DataError
 
 # Records of a range: enough for a disk, and few enough that thousands of ranges are in
 # the buffer at a time.
 RECORDS = 16
 # Bytes of a file that TensorFlow reads at a time.
 _BYTES = 256 * 1024
-# Of a record: its length, the checksum of that, and after it the checksum of the rest.
-_HEADER, _FOOTER = 12, 4
 
 
 class RecordFile(NamedTuple):
     """Some records of a TFRecord file: `take` of them after the first `skip`.
 
-    `offsets` has the byte at which each record of the file begins, and its end; None
-    where it can be read from its front only, as when `compression` is `"GZIP"`.
+    `total` is how many the whole file has; None where it must be read from its front,
+    as when `compression` is `"GZIP"`.
     """
 
     path: str
     skip: int
     take: int
-    offsets: np.ndarray | None
+    total: int | None
     compression: str = ""
 
 
-class RecordRanges(NamedTuple):
-    """A split in `count` parts; `read` turns the number of one into a data set.
-
-    It has pairs of an index in the split and an example. It works in `flat_map` and
-    `interleave` only: elsewhere TensorFlow 2.21 ignores where to begin.
-    """
-
-    count: int
-    read: Callable[[tf.Tensor], tf.data.Dataset]
-
-
-def offsets_of(lengths):
-    """Returns where the records of an uncompressed file begin, and where it ends.
-
-    `lengths` are the bytes per record: of [10, 5] the offsets are [0, 26, 47].
-    """
-    whole = np.asarray(lengths, np.int64) + _HEADER + _FOOTER
-    return np.concatenate([[0], np.cumsum(whole)])
-
-
-def find_offsets(path):
-    """Reads the `offsets_of` a file, up to its end or the first damage."""
-    lengths = []
-    left = os.path.getsize(path)
-    with open(path, "rb") as file:
-        while header := file.read(_HEADER):
-            length = int.from_bytes(header[:8], "little")
-            left -= _HEADER + length + _FOOTER
-            if left < 0:
-                break
-            lengths.append(length)
-            file.seek(length + _FOOTER, 1)
-    return offsets_of(lengths)
+def find_offsets(path, total):
+    """Returns where each record of an uncompressed file begins, and where it ends."""
+    offsets = [0]
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            # A record is its length, the checksum of that, its bytes and a checksum.
+            while header := file.read(8):
+                end = file.tell() + 4 + int.from_bytes(header, "little") + 4
+                if end > size:
+                    break
+                offsets.append(file.seek(end))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if len(offsets) != total + 1:
+        raise DataError(
+            f"{path} is damaged: it has {len(offsets) - 1} whole records and should "
+            f"have {total}; prepare or copy it again"
+        )
+    return np.array(offsets, np.int64)
 
 
 def interleaved(counts, **order):
@@ -85,8 +71,8 @@ def interleaved(counts, **order):
     return places
 
 
-def cut(files, example, indices=None) -> RecordRanges:
-    """Cuts files into ranges of 16 records, or leaves whole what must be read whole.
+def cut(files, example, indices=None):
+    """Cuts files into the `ranges` of a `Split`, and leaves whole what must be.
 
     `example` turns the index of a record and its bytes into an example. `indices` has
     the index in the split of each record, file by file; None where this is their order.
@@ -94,13 +80,13 @@ def cut(files, example, indices=None) -> RecordRanges:
     rows = []
     first = 0
     for number, file in enumerate(files):
-        if file.offsets is None:
+        if file.total is None:
             rows.append((number, first, file.take, file.skip, 0, _BYTES))
         else:
+            offsets = find_offsets(file.path, file.total)[file.skip :]
             for begin in range(0, file.take, RECORDS):
                 count = min(RECORDS, file.take - begin)
-                start = file.skip + begin
-                place, end = file.offsets[[start, start + count]]
+                place, end = offsets[[begin, begin + count]]
                 rows.append((number, first + begin, count, 0, place, end - place))
         first += file.take
     with tf.device("CPU:0"):
@@ -131,17 +117,4 @@ def cut(files, example, indices=None) -> RecordRanges:
 
         return tf.data.Dataset.zip(places, records.skip(skip).take(count)).map(numbered)
 
-    return RecordRanges(len(rows), read)
-
-
-def keep(ranges: RecordRanges, is_kept) -> RecordRanges:
-    """Keeps the examples where `is_kept`, bools `(examples,)`, and renumbers them."""
-    with tf.device("CPU:0"):
-        kept = tf.constant(is_kept)
-        index_of = tf.constant(np.cumsum(is_kept) - 1)
-
-    def read(number):
-        found = ranges.read(number).filter(lambda index, _: tf.gather(kept, index))
-        return found.map(lambda index, example: (tf.gather(index_of, index), example))
-
-    return RecordRanges(ranges.count, read)
+    return len(rows), read

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import RunError
-from train.data.sources.record_ranges import RecordRanges, keep
 from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 
@@ -35,7 +34,10 @@ class Split:
         locate: Names a record for a person, from its index and its NumPy value.
         known_labels: The labels in the order of `records`, where they are known.
         arrays: The records and the labels as arrays, where they are in memory.
-        ranges: Returns parts of `records` that can be read in any order, if any can.
+        ranges: Returns the number of parts of `records` that can be read in any order,
+            if any can, and a function of the number of one to a data set of pairs, an
+            index in the split and an example. It works in `flat_map` and `interleave`
+            only: elsewhere TensorFlow 2.21 ignores where to begin.
         honour_exif: Whether photos are turned as their EXIF says.
     """
 
@@ -46,23 +48,16 @@ class Split:
     locate: Callable[[int, Any], str]
     known_labels: np.ndarray | None = None
     arrays: tuple[np.ndarray, np.ndarray] | None = None
-    ranges: Callable[[], RecordRanges] | None = None
+    ranges: Callable[[], tuple[int, Callable]] | None = None
     honour_exif: bool = True
 
     def labels(self) -> np.ndarray:
-        """Returns the label of every example; no image is decoded.
-
-        Returns:
-            Integers `(num_examples,)`, in the order of `records`, which may be read.
-        """
-        # A copy by `dataclasses.replace` may have fewer examples.
-        known = self.known_labels
-        if known is not None and len(known) == self.num_examples:
-            return known
-        batches = self.records().map(lambda _, label: label).batch(4096)
-        labels = np.concatenate([np.zeros(0, np.int64), *batches.as_numpy_iterator()])
-        object.__setattr__(self, "known_labels", labels)
-        return labels
+        """Returns the label of every example, in order; no image is decoded."""
+        if self.known_labels is None:
+            batches = self.records().map(lambda _, label: label).batch(4096)
+            found = [np.zeros(0, np.int64), *batches.as_numpy_iterator()]
+            object.__setattr__(self, "known_labels", np.concatenate(found))
+        return self.known_labels
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each of so many classes: integers `(classes,)`."""
@@ -71,10 +66,8 @@ class Split:
     def decode(self, record: tf.Tensor, choose_window=None) -> tf.Tensor:
         """Turns one record tensor into a uint8 `(height, width, 3)` image.
 
-        Args:
-            record: Of `records`.
-            choose_window: Turns the image's shape, int32 `(3,)`, into top, left, height
-                and width, int32 `(4,)`; None for the whole image.
+        `choose_window` turns the image's shape, int32 `(3,)`, into top, left, height
+        and width, int32 `(4,)`; None for the whole image.
         """
         image = self.read(record)
         return decode_image(image, choose_window, honour_exif=self.honour_exif)
@@ -84,14 +77,9 @@ class Split:
 class Source:
     """A data set ready to train on.
 
-    Attributes:
-        name: The name that it was loaded by.
-        class_names: The name of each label, in label order.
-        train: The examples to learn from.
-        validation: The part of the training set held out, or None.
-        test: The examples to report on.
-        skipped: Names the images that were left out because they cannot be read.
-        ignored: Names what else is in the folders of the data, and is not used.
+    `validation` is the part of the training set held out, or None. `skipped` names the
+    images that were left out because they cannot be read; `ignored` what else is in the
+    folders of the data, and is not used.
     """
 
     name: str
@@ -135,13 +123,25 @@ def pick(split: Split, indices) -> Split:
         found = numbered.filter(lambda index, _: tf.gather(picked, index))
         return found.map(lambda _, example: example)
 
+    def ranges():
+        count, read = split.ranges()
+        with tf.device("CPU:0"):
+            is_picked = tf.constant(picked)
+            index_of = tf.constant(np.cumsum(picked) - 1)
+
+        def read_picked(number):
+            found = read(number).filter(lambda index, _: tf.gather(is_picked, index))
+            return found.map(lambda index, one: (tf.gather(index_of, index), one))
+
+        return count, read_picked
+
     return replace(
         split,
         num_examples=len(indices),
         records=records,
         locate=locate,
         known_labels=None if split.known_labels is None else split.labels()[picked],
-        ranges=split.ranges and (lambda: keep(split.ranges(), picked)),
+        ranges=split.ranges and ranges,
     )
 
 

@@ -79,7 +79,7 @@ def limited(split, count):
     chosen = [own[:number] for own, number in zip(classes, taken, strict=True)]
     places = np.sort(np.concatenate(chosen))
     name = f"{split.name} ({count:,} of {split.num_examples:,})"
-    return replace(pick(split, places), name=name, known_labels=labels[places])
+    return replace(pick(split, places), name=name)
 
 
 def shares(sizes, count, ranks):

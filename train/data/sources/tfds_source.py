@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
+from train.data.sources.record_ranges import RecordFile, cut, interleaved
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
 
@@ -133,8 +133,7 @@ def tfds_split(
     import tensorflow_datasets as tfds
 
     decoders = tfds.decode.PartialDecoding(
-        {image: True, label_feature: True},
-        decoders={image: tfds.decode.SkipDecoding()},
+        {image: True, label_feature: True}, decoders={image: tfds.decode.SkipDecoding()}
     )
     # Shared by `records` and `ranges`, so that an index means one example in both.
     order = {
@@ -182,23 +181,8 @@ def tfds_split(
 def _record_files(builder, instruction):
     """Yields the files of a split, with places in them where TFDS did not shuffle."""
     for file in builder.info.splits[instruction].file_instructions:
-        path = os.fspath(file.filename)
-        rest = file.examples_in_shard - file.skip
+        path, total = os.fspath(file.filename), file.examples_in_shard
+        take = total - file.skip if file.take == -1 else file.take
         # Finding each record is slow on remote storage.
         is_searched = builder.info.disable_shuffling and "://" not in path
-        take = rest if file.take == -1 else file.take
-        offsets = _offsets(path, file.examples_in_shard) if is_searched else None
-        yield RecordFile(path, file.skip, take, offsets)
-
-
-def _offsets(path, count):
-    try:
-        offsets = find_offsets(path)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-    if len(offsets) != count + 1:
-        raise DataError(
-            f"{path} is damaged: it has {len(offsets) - 1} whole records and should "
-            f"have {count}; prepare or copy it again"
-        )
-    return offsets
+        yield RecordFile(path, file.skip, take, total if is_searched else None)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from train.common.progress import progress_bar
 from train.data.registry import record_files
 from train.data.sources.folder_source import entries, ignored_names
-from train.data.sources.record_ranges import RecordFile, cut, offsets_of
+from train.data.sources.record_ranges import RecordFile, cut
 from train.data.sources.splits import DataError, Source, Split, check_name
 from train.data.sources.subset import divide
 
@@ -42,14 +42,12 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
         raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
     paths = [path for part in files.values() for path in part]
     contents = _read(paths)
-    for part in files:
-        if not any(len(contents[path].labels) for path in files[part]):
+    splits = {}
+    for part, own in files.items():
+        splits[part] = _split(f"{dataset} {part}", [contents[path] for path in own])
+        if not splits[part].num_examples:
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
-    splits = {
-        part: _split(f"{dataset} {part}", [contents[path] for path in files[part]])
-        for part in files
-    }
     used = {folder / _CLASS_NAMES, *paths}
     others = [path for path in entries(folder) if path.match(pattern)]
     ignored = ignored_names(folder, [path for path in others if path not in used])
@@ -85,25 +83,24 @@ def _read_file(path):
     def parse(records):
         parsed = tf.io.parse_example(records, features)
         has_image = tf.strings.length(parsed[IMAGE]) > 0
-        return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
+        return parsed[LABEL], parsed[TEXT], has_image
 
-    labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    texts = set()
+    labels, texts = [np.zeros(0, np.int64)], set()
     records = tf.data.TFRecordDataset(str(path), compression)
     try:
-        for batch in records.batch(64).map(parse).as_numpy_iterator():
-            labels.append(batch[0])
-            lengths.append(batch[3])
-            if not batch[2].all() or (batch[0] < 0).any():
+        parsed = records.batch(64).map(parse).as_numpy_iterator()
+        for numbers, names, has_image in parsed:
+            labels.append(numbers)
+            if not has_image.all() or (numbers < 0).any():
                 raise DataError(_explained(path, records))
-            found = zip(batch[0].tolist(), batch[1], strict=True)
+            found = zip(numbers.tolist(), names, strict=True)
             texts.update((label, text) for label, text in found if text)
     # TensorFlow quotes a record that it cannot parse, and fails where that is no text.
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
     labels = np.concatenate(labels)
-    offsets = None if compression else offsets_of(np.concatenate(lengths))
-    file = RecordFile(str(path), 0, len(labels), offsets, compression)
+    count = len(labels)
+    file = RecordFile(str(path), 0, count, None if compression else count, compression)
     return _Content(file, labels, texts)
 
 

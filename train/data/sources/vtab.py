@@ -179,16 +179,9 @@ def _instruction(builder, task, part, count):
 
 
 def mean_by_group(accuracies: Mapping[str, float]) -> dict[str, float]:
-    """Averages the accuracies of the 19 tasks as the benchmark does.
+    """Averages the accuracies of each group, and as "mean" of all 19 tasks.
 
-    Args:
-        accuracies: By task, all of `TASKS`.
-
-    Returns:
-        The mean of each group, and as "mean" that of the 19 tasks, not of the groups.
-
-    Raises:
-        DataError: when tasks are missing, or there are others.
+    Raises a `DataError` when tasks are missing, or there are others.
 
     Source: Zhai et al. 2019, section 2: the score is the mean over tasks.
 

@@ -25,20 +25,9 @@ def rand_augment(image, num_layers, magnitude, seed):
 
     Each layer applies one of the 16 operations of `image_ops`, all equally probable. A
     magnitude of 0 changes images too: it equalizes and inverts them, and removes most
-    of their colour, contrast, brightness and sharpness.
-
-    Args:
-        image: uint8 `(height, width, 3)`, both sides at least 3.
-        num_layers: How many operations.
-        magnitude: Their strength, 10 for the usual one; the released recipes take 0,
-            10, 15 and 20.
-        seed: Integers `(2,)`; the operations are a function of it.
-
-    Returns:
-        uint8 of the shape of `image`.
-
-    Raises:
-        ValueError: an argument is not as described.
+    of their colour, contrast, brightness and sharpness. The released recipes take 0,
+    10, the usual strength, 15 and 20. The image is uint8 `(height, width, 3)`, with
+    sides of at least 3; the operations are a function of the seed, integers `(2,)`.
 
     Source: RandAugment: Practical automated data augmentation; big_vision,
     pp/archive/autoaugment.py; docs/augmentation.md.
@@ -75,15 +64,9 @@ def random_erasing(image, seed, probability=0.5):
 
     The rectangle has 2 % to 40 % of the area and an aspect of 0.3 to 3.33, and lies
     anywhere: area, aspect and place are drawn uniformly until it fits, a hundred times
-    at most. Every value in it is drawn uniformly from 0..255.
-
-    Args:
-        image: `(height, width, channels)`, values in 0..255.
-        seed: Integers `(2,)`; the change is a function of it.
-        probability: How often an image is changed, in [0, 1].
-
-    Returns:
-        The image, with its shape and dtype.
+    at most. Every value in it is drawn uniformly from 0..255. The image has values in
+    that range, and any shape `(height, width, channels)` and dtype. `probability` says
+    how often it is changed, which is a function of the seed, integers `(2,)`.
 
     Source: Random Erasing Data Augmentation, algorithm 1, RE-R.
 

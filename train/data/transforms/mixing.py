@@ -9,31 +9,13 @@ import tensorflow as tf
 from train.data.transforms.image_ops import rectangle
 
 
-def mix(images, labels, augmentation, classes, seed):
-    """Applies the augmentation of batches; integer labels become one-hot rows."""
-    labels = tf.one_hot(labels, classes)
-    if augmentation.mixup:
-        return mixup(images, labels, augmentation.mixup, seed)
-    return cutmix(images, labels, augmentation.cutmix, seed)
-
-
 def mixup(images, labels, alpha, seed):
     """Averages pairs of images, and their labels.
 
     All pairs of a batch share one weight, drawn from Beta(alpha, alpha); the larger
-    weight is the example's own.
-
-    Args:
-        images: Float `(batch, height, width, channels)`.
-        labels: Float `(batch, classes)`, whose rows sum to one.
-        alpha: The larger, the more equal the parts; 0 leaves the batch as it is.
-        seed: Integers `(2,)`; the weight is a function of it.
-
-    Returns:
-        Images and labels, of their shapes and dtypes.
-
-    Raises:
-        ValueError: an argument is not as described.
+    weight is the example's own, and a function of the seed, integers `(2,)`. Images are
+    float `(batch, height, width, channels)`, labels `(batch, classes)`, whose rows sum
+    to one. An `alpha` of 0 leaves the batch as it is.
 
     Source: mixup: Beyond Empirical Risk Minimization; the shared weight, its larger
     part and the partner as in big_vision, utils.py.
@@ -60,7 +42,7 @@ def cutmix(images, labels, alpha, seed):
     the part of the area that Beta(alpha, alpha) leaves, less what lies outside. Labels
     are averaged by the area that is left. Images may have any dtype.
 
-    Arguments, results and errors are those of `mixup`; `alpha` is 1 in the paper.
+    Arguments are those of `mixup`; `alpha` is 1 in the paper.
 
     Source: CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
     Features, section 3.1 and appendix A; the partner as in `mixup`.
