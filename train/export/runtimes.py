@@ -23,7 +23,7 @@ import json
 import os
 import statistics
 import sys
-import time
+import timeit
 
 import numpy as np
 
@@ -177,13 +177,11 @@ def _tensorflow(threads):
 
 def _seconds(run, images, seconds):
     """Returns the median time of repeated calls."""
-    for _ in range(_WARM_UP):
-        run(images)
+    timer = timeit.Timer(lambda: run(images))
+    timer.timeit(_WARM_UP)
     times = []
     while len(times) < _MIN_REPEATS or sum(times) < seconds:
-        started = time.perf_counter()
-        run(images)
-        times.append(time.perf_counter() - started)
+        times.append(timer.timeit(1))
     return statistics.median(times)
 
 

@@ -159,6 +159,10 @@ def test_all_formats_beside_the_model(
             content = (out / file["path"]).read_bytes()
             assert len(content) == file["bytes"]
             assert hashlib.sha256(content).hexdigest() == file["sha256"]
+    half = rows["tflite-float16"]
+    # The patches, six of the block, and the head.
+    assert half["matrices"] == {"float16": 8}
+    assert 0 < half["largest_error"] < 5e-3 * results["largest_answer"]
     assert results["images"]["count"] == 40
     assert results["images"]["calibration"] == {"split": "digits train", "count": 16}
 

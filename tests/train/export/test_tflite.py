@@ -156,13 +156,6 @@ def test_names_and_operations_and_logits(model, converted, tmp_path):
     assert all(code.builtinCode != custom for code in content.operatorCodes)
 
 
-def test_float16(model, tmp_path):
-    computed = write_tflite(model, tmp_path / "model.tflite", precision="float16")
-    assert computed == {"float16": PRODUCTS}
-    found = answers(tmp_path / "model.tflite", images())
-    assert 0 < relative(found, expected(model, images())) < 5e-3
-
-
 def test_dynamic_is_a_quarter_of_the_size(tmp_path):
     model = made(dataclasses.replace(PLAIN, hidden_size=96, mlp_dim=384, num_layers=1))
     path = tmp_path / "model.tflite"

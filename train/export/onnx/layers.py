@@ -141,18 +141,13 @@ def _class_token_pooling(graph, layer, value, name, **_):
     return graph.reshape(_tokens(graph, value, 0, 1), 0, -1)
 
 
-def _mean_of_tokens(graph, layer, value, name, **_):
-    return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
-
-
-def _mean_of_patches(graph, layer, value, name, **_):
-    patches = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
-    return _mean_of_tokens(graph, layer, patches, name)
-
-
-def _mean_of_image(graph, layer, value, name, **_):
-    value = graph.image(value)
-    return graph.wide("ReduceMean", value, graph.integers([2, 3]), keepdims=0)
+def _mean(graph, layer, value, name, **_):
+    axes = [1]
+    if isinstance(layer, layers.PatchPooling):
+        value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
+        value, axes = graph.image(value), [2, 3]
+    return graph.wide("ReduceMean", value, graph.integers(axes), keepdims=0)
 
 
 def _convolution(graph, layer, value, name, **_):
@@ -239,15 +234,15 @@ _FUNCTIONS = {
     layers.ClassTokenPooling: _class_token_pooling,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
-    layers.PatchPooling: _mean_of_patches,
+    layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.ResidualUnit: _residual_unit,
     layers.StdConv2D: _convolution,
     layers.TransformerBlock: _block,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,
-    keras.layers.GlobalAveragePooling1D: _mean_of_tokens,
-    keras.layers.GlobalAveragePooling2D: _mean_of_image,
+    keras.layers.GlobalAveragePooling1D: _mean,
+    keras.layers.GlobalAveragePooling2D: _mean,
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,
