@@ -123,22 +123,14 @@ def _litert_step(sizes, image_size, batch, dynamic_range):
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.tflite"
-        exports.run(
-            "litert",
-            path=str(path),
-            sizes=sizes,
-            image_size=image_size,
-            batch=batch,
-            dynamic_range=dynamic_range,
-        )
+        settings = {"sizes": sizes, "image_size": image_size, "batch": batch}
+        exports.run("litert", path=str(path), dynamic_range=dynamic_range, **settings)
         interpreter = Interpreter(
             model_content=path.read_bytes(), num_threads=os.cpu_count()
         )
     interpreter.allocate_tensors()
-    [images], [logits] = (
-        interpreter.get_input_details(),
-        interpreter.get_output_details(),
-    )
+    [images] = interpreter.get_input_details()
+    [logits] = interpreter.get_output_details()
     batch_of_images = random_images(batch, image_size)
 
     def step():

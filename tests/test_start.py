@@ -211,7 +211,7 @@ def test_exports_are_compared_beside_files_of_the_same_names(folder):
     with pytest.raises(RunError, match=r"none\.onnx"):
         parity.run(
             "model",
-            "train.export.runtimes:onnx",
+            "onnx",
             folder / "none.onnx",
             folder / "images",
             threads=1,

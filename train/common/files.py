@@ -38,14 +38,16 @@ def _explained(task, remedy):
 
 
 @contextlib.contextmanager
-def whole_file(path):
+def whole_file(path, flag="--run_dir"):
     """Yields a temporary path of the same ending, which replaces `path` on success.
+
+    `flag` names the folder, for the message of an error.
 
     A process that is killed leaves it there, for `remove_temporaries` or for the same
     file a day later.
     """
     path = pathlib.Path(path).expanduser()
-    explained = _explained(f"write {path}", f"{_MEND}, or pass another --run_dir")
+    explained = _explained(f"write {path}", f"{_MEND}, or pass another {flag}")
     with contextlib.ExitStack() as stack, explained:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.stem}-", suffix=f".tmp{path.suffix}", dir=path.parent
@@ -63,15 +65,15 @@ def whole_file(path):
         os.replace(temporary, path)
 
 
-def write_text(path, text):
+def write_text(path, text, flag="--run_dir"):
     """Writes a file of UTF-8 text, whole or not at all."""
-    with whole_file(path) as temporary:
+    with whole_file(path, flag) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path, value):
+def write_json(path, value, flag="--run_dir"):
     """Writes a value as a JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", flag)
 
 
 def read_json(path, remedy, part=dict):

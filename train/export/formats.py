@@ -1,8 +1,8 @@
 """The export formats: one row each, read by flags, checks, help, report and tests.
 
 A new format is a row of `FORMATS`. A new runtime is a `Runtime` as well: a function
-that writes its files, one that loads them, and `templates/NAME.md.jinja`, which shows
-in the report how to load them.
+that writes its files, one of its name in `train.export.runtimes` that loads them, and
+`templates/NAME.md.jinja`, which shows in the report how to load them.
 """
 
 import dataclasses
@@ -15,15 +15,13 @@ class Runtime:
     """A library that runs exported files.
 
     `file` is the path in the folder of the exports, with `{}` for the precision;
-    `writer` and `loader` are `"module:function"`, see `train.export.runtimes`;
-    `options` are arguments of the writer, and `packages` what both import besides
-    TensorFlow.
+    `writer` is `"module:function"`, `options` are arguments of it, and `packages` what
+    both functions import besides TensorFlow.
     """
 
     name: str
     file: str
     writer: str
-    loader: str
     options: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
 
@@ -33,13 +31,11 @@ SAVED_MODEL = Runtime(
     # TensorFlow Serving loads the folder with the highest number.
     file="saved_model/1",
     writer="train.inference.saved_model:write_saved_model",
-    loader="train.export.runtimes:saved_model",
 )
 TFLITE = Runtime(
     "tflite",
     file="model{}.tflite",
     writer="train.export.tflite:write_tflite",
-    loader="train.export.runtimes:tflite",
     options=("precision", "dynamic_batch"),
     packages=("ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
 )
@@ -47,7 +43,6 @@ ONNX = Runtime(
     "onnx",
     file="model{}.onnx",
     writer="train.export.onnx:write_onnx",
-    loader="train.export.runtimes:onnx",
     options=("precision",),
     packages=("onnx", "onnxruntime"),
 )
@@ -65,24 +60,30 @@ OPTIONS = ("dynamic_batch", "uint8")
 class Format:
     """An export format.
 
-    `name` is for `--format`, `help` for --help and docs/export.md. `min_agreement` is
-    the agreement with the Keras model that is required by default: less means a broken
-    conversion, not rounding. `options` are more arguments of the runtime's writer.
+    `help` is for --help and docs/export.md. `min_agreement` is the agreement with the
+    Keras model that is required by default: less means a broken conversion, not
+    rounding. `options` are more arguments of the runtime's writer.
     """
 
-    name: str
-    help: str
     runtime: Runtime
+    help: str
     precision: str = "float32"
     min_agreement: float = FLOAT
     options: tuple[str, ...] = ()
-    needs_calibration: bool = False
+
+    @property
+    def _suffix(self):
+        return "" if self.precision == "float32" else f"-{self.precision}"
+
+    @property
+    def name(self):
+        """The name for `--format`."""
+        return self.runtime.name + self._suffix
 
     @property
     def file(self):
         """The path in the folder of the exports."""
-        suffix = "" if self.precision == "float32" else f"-{self.precision}"
-        return self.runtime.file.format(suffix)
+        return self.runtime.file.format(self._suffix)
 
     @property
     def takes(self):
@@ -94,40 +95,34 @@ class Format:
         """Whether matrices are in int8 where `min_agreement` allows it."""
         return "min_agreement" in self.options
 
+    @property
+    def needs_calibration(self):
+        """Whether scales are fixed, which takes images."""
+        return self.precision == "int8"
 
-FORMATS = {
-    row.name: row
-    for row in (
-        Format(
-            "saved_model",
-            "TensorFlow, TensorFlow Serving (`OUT/saved_model/1`) and Hub",
-            SAVED_MODEL,
-        ),
-        Format("tflite", "LiteRT, float32", TFLITE),
-        Format(
-            "tflite-float16", "weights in float16: half the size", TFLITE, "float16"
-        ),
-        Format(
-            "tflite-dynamic",
-            "all matrices in int8: a quarter of the size, the fastest on a CPU",
-            TFLITE,
-            "dynamic",
-            min_agreement=DYNAMIC,
-            options=_QUANTIZED,
-        ),
-        Format(
-            "tflite-int8",
-            "fixed scales for accelerators; calibrated on training images",
-            TFLITE,
-            "int8",
-            min_agreement=INT8,
-            options=(*_QUANTIZED, "uint8"),
-            needs_calibration=True,
-        ),
-        Format("onnx", "opset 20, standard operators", ONNX),
-        Format("onnx-float16", "weights and products in float16", ONNX, "float16"),
-    )
-}
+
+_ROWS = (
+    Format(SAVED_MODEL, "TensorFlow, TensorFlow Serving (`OUT/saved_model/1`) and Hub"),
+    Format(TFLITE, "LiteRT, float32"),
+    Format(TFLITE, "weights in float16: half the size", "float16"),
+    Format(
+        TFLITE,
+        "all matrices in int8: a quarter of the size, the fastest on a CPU",
+        "dynamic",
+        DYNAMIC,
+        _QUANTIZED,
+    ),
+    Format(
+        TFLITE,
+        "fixed scales for accelerators; calibrated on training images",
+        "int8",
+        INT8,
+        (*_QUANTIZED, "uint8"),
+    ),
+    Format(ONNX, "opset 20, standard operators"),
+    Format(ONNX, "weights and products in float16", "float16"),
+)
+FORMATS = {row.name: row for row in _ROWS}
 
 
 def select(names, **options):

@@ -16,16 +16,16 @@ _TIMED_SECONDS = 1.0
 _LAST_LINES = 5
 
 
-def run(name, loader, path, images, *, threads, count=None):
+def run(name, runtime, path, images, *, threads, count=None):
     """Runs a model in a process of its own, on the CPU, and shows its progress.
 
-    `loader` is `"module:function"` and `images` the path of a file, both as in
-    `train.export.runtimes`. Returns the outputs, float32 (images, ...), and the last
+    `runtime` is a function of `train.export.runtimes` by its name, and `images` the
+    path of a file as there. Returns the outputs, float32 (images, ...), and the last
     report of the process, see there.
     """
     answers = f"{os.fspath(images)}-answers.npy"
     settings = {
-        "loader": loader,
+        "runtime": runtime,
         "path": os.fspath(path),
         "threads": threads,
         "images": os.fspath(images),
@@ -76,18 +76,14 @@ def compare(outputs, expected, *, top_1, labels=None):
         )
     finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
     classes = outputs.argmax(axis=1)
-    compared = {
-        "largest_error": float(np.abs(outputs - expected).max())
-        if finite.all()
-        else None
-    }
+    error = float(np.abs(outputs - expected).max()) if finite.all() else None
+    compared = {"largest_error": error, "not_finite": int(np.sum(~finite))}
     if top_1:
         agrees = finite & (classes == expected.argmax(axis=1))
         compared |= share("agreement", agrees)
     else:
         cosines = np.where(finite, _cosines(outputs, expected), 0)
         compared["agreement"] = float(cosines.mean())
-    compared["not_finite"] = int(np.sum(~finite))
     if labels is not None:
         compared |= share("accuracy", finite & (classes == labels))
     return compared

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 import pathlib
 import pkgutil
@@ -13,7 +12,13 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.common.files import check_replaceable, file_names, whole_folder
+from train.common.files import (
+    check_replaceable,
+    file_names,
+    whole_folder,
+    write_json,
+    write_text,
+)
 from train.common.hardware import cpu_name
 from train.export import parity, report, sample_images
 from train.export.formats import select
@@ -23,7 +28,6 @@ from train.inference.model_writing import in_float32
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
-_KERAS = "train.export.runtimes:keras"
 
 
 class ExportError(RunError):
@@ -68,30 +72,9 @@ def export(
     synthetic ones. Formats that agree are written to `out`; those that do not are left
     out, and an error at the end names them.
 
-    Args:
-        model: str, see `train.inference.loaded_model.load`.
-        formats: sequence of str, names in `train.export.formats.FORMATS`, or `"all"`.
-        out: path of the folder. An earlier export in it is replaced as a whole.
-        dataset: str, see `train.data.sources.load`; by default that of the run that the
-            model comes from. Without any, images are generated.
-        data_dir: see `train.data.sources.load`.
-        skip_corrupt: see `train.data.sources.load`.
-        split: `"test"`, `"validation"` or `"train"`, whose images are compared.
-        central_crop: bool, see `train.inference.evaluation_data.center_crop`.
-        image_size: int or (height, width) in pixels; by default that of the model.
-        features: bool, whether to leave the head out.
-        compared: int, how many images; by default 500 of a data set, or 64 synthetic.
-        calibration: int, how many images of the training split calibrate int8, and
-            serve to estimate the effect of `min_agreement`.
-        min_agreement: float in [0, 1], required of every export, see
-            `train.export.parity.compare`. By default it is that of each format, and the
-            upper end of the agreement's 95% interval must reach it. Otherwise the
-            agreement itself must, and quantized exports keep as many matrices in
-            float16 as that takes, by an estimate from images of the data set.
-        dynamic_batch: bool, whether TFLite takes any batch size.
-        uint8: bool, whether full int8 takes and returns uint8.
-        threads: int, for the runtimes; by default one per core.
-        command: str, the command line, for the report.
+    The arguments are the flags of `python -m train.export`: `formats`, a sequence of
+    str, is --format, `compared` --images, and `calibration` --calibration_images. In
+    addition, `command` is the command line for the report.
 
     Returns:
         Dict, the content of `export.json`.
@@ -133,15 +116,14 @@ def export(
                 raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
             samples = sample_images.generate(loaded, images, compared)
         else:
-            calibrated = (
-                row.needs_calibration or (target is not None and row.is_quantized)
-                for row in rows
+            calibrated = any(
+                row.needs_calibration or (target and row.is_quantized) for row in rows
             )
             samples = sample_images.read(
                 loaded,
                 images,
                 compared,
-                calibration=calibration if any(calibrated) else None,
+                calibration=calibration if calibrated else None,
                 central_crop=central_crop,
                 dataset=dataset,
                 data_dir=data_dir,
@@ -156,7 +138,7 @@ def export(
             threads=threads,
             count=samples.about["count"],
         )
-        expected, facts = outputs_of("keras", _KERAS, saved)
+        expected, facts = outputs_of("keras", "keras", saved)
         if not np.isfinite(expected).all():
             raise RunError(
                 f"The model {loaded.name} has outputs that are not finite, with which "
@@ -169,6 +151,7 @@ def export(
             parity.compare, expected=expected, top_1=top_1, labels=samples.labels
         )
         keras_row = {"name": "keras", **facts, **compare(expected)}
+        keras_row |= {"bytes": saved.stat().st_size, "files": []}
         results = {
             "model": loaded.name,
             "command": command,
@@ -183,7 +166,7 @@ def export(
             "cpu": cpu_name(),
             "threads": threads,
             **options,
-            "exports": [keras_row | {"bytes": saved.stat().st_size, "files": []}],
+            "exports": [keras_row],
             "refused": [],
         }
 
@@ -195,7 +178,7 @@ def export(
 
         def written(row, folder):
             files = _write(row, loaded.model, folder, arguments)
-            outputs, facts = outputs_of(row.name, row.runtime.loader, folder / row.file)
+            outputs, facts = outputs_of(row.name, row.runtime.name, folder / row.file)
             return facts | compare(outputs) | files
 
         with whole_folder(out) as folder:
@@ -204,13 +187,12 @@ def export(
                 _add(results, row, folder, written, min_agreement)
             if len(results["exports"]) == 1:
                 raise ExportError(f"Nothing was written to {out}", results)
-            text = json.dumps(results, indent=2, ensure_ascii=False) + "\n"
-            (folder / RECORD).write_text(text, encoding="utf-8")
+            write_json(folder / RECORD, results, "--out")
             page = report.page(results, samples.class_names)
-            (folder / PAGE).write_text(page, encoding="utf-8")
+            write_text(folder / PAGE, page, "--out")
             if samples.class_names is not None:
-                text = "".join(f"{name}\n" for name in samples.class_names)
-                (folder / CLASS_NAMES).write_text(text, encoding="utf-8")
+                names = "".join(f"{name}\n" for name in samples.class_names)
+                write_text(folder / CLASS_NAMES, names, "--out")
     if results["refused"]:
         names = ", ".join(row["name"] for row in results["exports"][1:])
         raise ExportError(f"Written to {out}: {names}", results)

@@ -2,38 +2,37 @@
 
 `train.export.parity` starts it with one JSON object:
 
-    {"loader": "module:function", "path": ..., "threads": ..., "images": ...,
-     "answers": ..., "seconds": ...}
+    {"runtime": name, "path": ..., "threads": ..., "images": ..., "answers": ...,
+     "seconds": ...}
 
-"images" is a file of arrays, one batch each, read one at a time: the peak memory is
-that of the model, not of the data. The outputs go to the file "answers". Lines of JSON
-go to stdout: {"done": images} after each batch, and at the end {"error"}, or the
-runtime's "version", "one_by_one", "latency", the median seconds of a batch of "1" and
-of "8", and "peak_bytes", the largest memory of the process.
+"runtime" is a function of this module, and "images" a file of arrays, one batch each,
+read one at a time: the peak memory is that of the model, not of the data. The outputs
+go to the file "answers". Lines of JSON go to stdout: {"done": images} after each batch,
+and at the end {"error"}, or the runtime's "version", "one_by_one", "latency", the
+median seconds of a batch of "1" and of "8", and "peak_bytes", the largest memory of the
+process.
 
-A loader takes a path and a number of threads. It returns a function from float32 images
-(batch, height, width, channels) to float32 outputs, and a dict of `version` and
-`one_by_one`, whether the model takes no batches, so that 8 images are 8 calls. It
-imports its own runtime alone: others would count in its memory.
+The function of a runtime takes a path and a number of threads. It returns a function
+from float32 images (batch, height, width, channels) to float32 outputs, and a dict of
+`version` and `one_by_one`, whether the model takes no batches, so that 8 images are 8
+calls. It imports its own runtime alone: others would count in its memory.
 """
 
 import importlib.metadata
 import json
 import os
-import pkgutil
 import statistics
 import sys
-import time
-import traceback
+import timeit
 
 import numpy as np
 
+from train.common.errors import first_line
 from train.common.hardware import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2
 _MIN_REPEATS = 5
-_ERROR_LINES = 3
 
 
 def main():
@@ -49,13 +48,12 @@ def main():
     try:
         report(**_measured(json.loads(sys.argv[1]), report))
     except Exception as error:
-        lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-        report(error=" ".join(line.strip() for line in lines[:_ERROR_LINES]))
+        report(error=f"{type(error).__name__}: {first_line(error)}")
         sys.exit(1)
 
 
 def _measured(settings, report):
-    load = pkgutil.resolve_name(settings["loader"])
+    load = globals()[settings["runtime"]]
     run, facts = load(settings["path"], settings["threads"])
     answers, timed = [], None
     for images in read_images(settings["images"]):
@@ -121,10 +119,8 @@ def tflite(path, threads):
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
-    [source], [target] = (
-        interpreter.get_input_details(),
-        interpreter.get_output_details(),
-    )
+    [source] = interpreter.get_input_details()
+    [target] = interpreter.get_output_details()
     one_by_one = int(source["shape_signature"][0]) != -1
 
     def of_batch(images):
@@ -181,13 +177,11 @@ def _tensorflow(threads):
 
 def _seconds(run, images, seconds):
     """Returns the median time of repeated calls."""
-    for _ in range(_WARM_UP):
-        run(images)
+    timer = timeit.Timer(lambda: run(images))
+    timer.timeit(_WARM_UP)
     times = []
     while len(times) < _MIN_REPEATS or sum(times) < seconds:
-        started = time.perf_counter()
-        run(images)
-        times.append(time.perf_counter() - started)
+        times.append(timer.timeit(1))
     return statistics.median(times)
 
 

@@ -135,10 +135,8 @@ def synthetic(number, shape, seed=0):
         ).numpy()
         for grid in _GRIDS
     )
-    low, high = (
-        limit(waves, axis=(1, 2, 3), keepdims=True) for limit in (np.min, np.max)
-    )
-    return (2 * (waves - low) / (high - low) - 1).astype("float32")
+    waves -= waves.min(axis=(1, 2, 3), keepdims=True)
+    return (2 * waves / waves.max(axis=(1, 2, 3), keepdims=True) - 1).astype("float32")
 
 
 def _class_names(loaded):

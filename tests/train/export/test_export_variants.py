@@ -41,7 +41,10 @@ def smallest(config):
     [
         # Its odd patches and head size, in an eighth of the width.
         ("ViT-H_14", {"hidden_size": 160, "num_heads": 2, "mlp_dim": 640}),
-        ("R+ViT-Ti_16", {"hidden_size": 24, "num_heads": 3, "mlp_dim": 40}),
+        (
+            "R+ViT-Ti_16",
+            {"hidden_size": 24, "num_heads": 3, "mlp_dim": 40, "resnet_width": 32},
+        ),
     ],
 )
 def test_every_writer_writes_it(variant, narrower, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
 )
 
-TFLITE, ONNX = formats.TFLITE.loader, formats.ONNX.loader
+TFLITE, ONNX = formats.TFLITE.name, formats.ONNX.name
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(-1, 1, (11, 8, 8, 3)).astype("float32")
 KERNEL = RNG.normal(size=(192, 5)).astype("float32")

@@ -65,7 +65,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def calibration():
-    return images(16, seed=1)
+    return images(8, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,19 @@ MODELS = {
 def test_logits_are_those_of_the_model(kind, tmp_path):
     model = made(**MODELS[kind])
     inputs = images(2, model.input_shape[-1])
-    computed = write_tflite(model, tmp_path / "model.tflite")
+    any_number = kind == "gray, softmax"
+    computed = write_tflite(model, tmp_path / "model.tflite", dynamic_batch=any_number)
     assert set(computed) == {"float32"}
     found = answers(tmp_path / "model.tflite", inputs)
     assert relative(found, expected(model, inputs)) < 1e-5
+    if any_number:
+        run = interpreter.Interpreter(model_path=str(tmp_path / "model.tflite"))
+        [given], [output] = run.get_input_details(), run.get_output_details()
+        run.resize_tensor_input(given["index"], inputs.shape)
+        run.allocate_tensors()
+        run.set_tensor(given["index"], inputs)
+        run.invoke()
+        np.testing.assert_allclose(run.get_tensor(output["index"]), found, rtol=1e-4)
 
 
 def test_a_model_in_half_precision_is_exported_in_float32(
@@ -147,27 +156,6 @@ def test_names_and_operations_and_logits(model, converted, tmp_path):
     assert all(code.builtinCode != custom for code in content.operatorCodes)
 
 
-def test_any_number_of_images(model, tmp_path):
-    write_tflite(model, tmp_path / "model.tflite", dynamic_batch=True)
-    run = interpreter.Interpreter(model_path=str(tmp_path / "model.tflite"))
-    for number in (3, 1):
-        inputs = images(number)
-        [given], [output] = run.get_input_details(), run.get_output_details()
-        run.resize_tensor_input(given["index"], inputs.shape)
-        run.allocate_tensors()
-        run.set_tensor(given["index"], inputs)
-        run.invoke()
-        found = run.get_tensor(output["index"])
-        assert relative(found, expected(model, inputs)) < 1e-5
-
-
-def test_float16(model, tmp_path):
-    computed = write_tflite(model, tmp_path / "model.tflite", precision="float16")
-    assert computed == {"float16": PRODUCTS}
-    found = answers(tmp_path / "model.tflite", images())
-    assert 0 < relative(found, expected(model, images())) < 5e-3
-
-
 def test_dynamic_is_a_quarter_of_the_size(tmp_path):
     model = made(dataclasses.replace(PLAIN, hidden_size=96, mlp_dim=384, num_layers=1))
     path = tmp_path / "model.tflite"
@@ -190,7 +178,7 @@ def test_int8_products_are_static_but_for_the_head(
     assert 0 < relative(found, expected(model, images())) < 0.1
 
 
-def test_a_hybrid_in_float32_and_int8(tmp_path):
+def test_a_hybrid_in_float32_and_int8(calibration, tmp_path):
     config = dataclasses.replace(HYBRID, num_layers=1)
     model = made(config, pooling="gap", representation_size=16)
     path = tmp_path / "model.tflite"
@@ -198,7 +186,7 @@ def test_a_hybrid_in_float32_and_int8(tmp_path):
     path.write_bytes(content)
     assert relative(answers(path, images()), expected(model, images())) < 1e-5
     for static in (False, True):
-        quantized = quantize(content, images(16, seed=1), static=static)
+        quantized = quantize(content, calibration, static=static)
         path.write_bytes(quantized)
         found = {
             product.kind

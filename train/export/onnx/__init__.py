@@ -90,12 +90,12 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
     onnx.helper.set_model_props(proto, metadata)
     size = model.count_params() * np.dtype(precision).itemsize
     with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(whole_file(path))
+        whole = stack.enter_context(whole_file(path, "--out"))
         data = None
         if size > _LARGEST_FILE:
             beside = path.with_name(f"{path.name}.data")
             # Entered last, so put in place first.
-            temporary = stack.enter_context(whole_file(beside))
+            temporary = stack.enter_context(whole_file(beside, "--out"))
             data = stack.enter_context(temporary.open("wb"))
         _fill(Graph(onnx, proto.graph, precision, data), model, steps)
         if data is not None:

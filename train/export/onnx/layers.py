@@ -8,18 +8,7 @@ shape of its input. It returns the name of the output value.
 import keras
 import numpy as np
 
-from keras_vit.layers import (
-    AddPositionEmbs,
-    AddPositionEmbs2D,
-    ClassToken,
-    ClassTokenPooling,
-    LayerNorm,
-    PatchEncoder,
-    PatchPooling,
-    ResidualUnit,
-    StdConv2D,
-    TransformerBlock,
-)
+from keras_vit import layers
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
@@ -152,18 +141,13 @@ def _class_token_pooling(graph, layer, value, name, **_):
     return graph.reshape(_tokens(graph, value, 0, 1), 0, -1)
 
 
-def _mean_of_tokens(graph, layer, value, name, **_):
-    return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
-
-
-def _mean_of_patches(graph, layer, value, name, **_):
-    patches = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
-    return _mean_of_tokens(graph, layer, patches, name)
-
-
-def _mean_of_image(graph, layer, value, name, **_):
-    value = graph.image(value)
-    return graph.wide("ReduceMean", value, graph.integers([2, 3]), keepdims=0)
+def _mean(graph, layer, value, name, **_):
+    axes = [1]
+    if isinstance(layer, layers.PatchPooling):
+        value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
+        value, axes = graph.image(value), [2, 3]
+    return graph.wide("ReduceMean", value, graph.integers(axes), keepdims=0)
 
 
 def _convolution(graph, layer, value, name, **_):
@@ -181,19 +165,16 @@ def _convolution(graph, layer, value, name, **_):
 def _group_norm(graph, layer, value, name, **_):
     value = graph.image(value)
     parts = graph.reshape(value, 0, layer.groups, -1)
-    ones, zeros = (
-        graph.weight(f"{part}/{layer.groups}", np.full(layer.groups, number), False)
-        for part, number in (("ones", 1.0), ("zeros", 0.0))
-    )
+    ones = graph.weight(f"ones/{layer.groups}", np.ones(layer.groups), half=False)
+    zeros = graph.weight(f"zeros/{layer.groups}", np.zeros(layer.groups), half=False)
     parts = graph.wide(
         "InstanceNormalization", parts, ones, zeros, epsilon=layer.epsilon
     )
-    scale, bias = (
-        graph.weight(f"{name}/{part}", keras.ops.reshape(variable, (-1, 1, 1)))
-        for part, variable in (("gamma", layer.gamma), ("beta", layer.beta))
-    )
     value = graph.node("Reshape", parts, graph.node("Shape", value))
-    value = graph.node("Add", graph.node("Mul", value, scale), bias)
+    for operator, part in (("Mul", "gamma"), ("Add", "beta")):
+        per_channel = keras.ops.reshape(getattr(layer, part), (-1, 1, 1))
+        weight = graph.weight(f"{name}/{part}", per_channel)
+        value = graph.node(operator, value, weight)
     graph.images.add(value)
     return value
 
@@ -247,21 +228,21 @@ def _pre_activation_unit(graph, unit, features, name, **_):
 
 
 _FUNCTIONS = {
-    AddPositionEmbs: _positions,
-    AddPositionEmbs2D: _positions_2d,
-    ClassToken: _class_token,
-    ClassTokenPooling: _class_token_pooling,
-    LayerNorm: _layer_norm,
-    PatchEncoder: _patches,
-    PatchPooling: _mean_of_patches,
+    layers.AddPositionEmbs: _positions,
+    layers.AddPositionEmbs2D: _positions_2d,
+    layers.ClassToken: _class_token,
+    layers.ClassTokenPooling: _class_token_pooling,
+    layers.LayerNorm: _layer_norm,
+    layers.PatchEncoder: _patches,
+    layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
-    ResidualUnit: _residual_unit,
-    StdConv2D: _convolution,
-    TransformerBlock: _block,
+    layers.ResidualUnit: _residual_unit,
+    layers.StdConv2D: _convolution,
+    layers.TransformerBlock: _block,
     keras.layers.Dense: _dense,
     keras.layers.Dropout: _same,
-    keras.layers.GlobalAveragePooling1D: _mean_of_tokens,
-    keras.layers.GlobalAveragePooling2D: _mean_of_image,
+    keras.layers.GlobalAveragePooling1D: _mean,
+    keras.layers.GlobalAveragePooling2D: _mean,
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,

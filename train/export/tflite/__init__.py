@@ -13,12 +13,8 @@ from train.common.files import whole_file
 from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_labels
 from train.export.tflite.quantization import products, quantize
+from train.inference import model_writing
 from train.inference.heads import body_and_head, has_head
-from train.inference.model_writing import (
-    check_class_names,
-    in_float32,
-    quiet_tensorflow,
-)
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
@@ -56,23 +52,20 @@ def write_tflite(
     Args:
         model: a model of `keras_vit`, with or without head.
         path: str or path of the file.
-        precision: str, one of `PRECISIONS`.
-        calibration: None, or float32 images (images, height, width, channels) in
-            [-1, 1], like those that the model is for: a hundred are enough. int8 and
-            `min_agreement` need them.
-        min_agreement: None, or float in [0, 1], of dynamic and int8: the share of
-            images whose most likely class should stay the same. As few matrices as
-            that takes, by an estimate from `calibration`, are kept in float16.
-        class_names: None, or a sequence of str in the order of the logits, which are
-            packed into the file.
-        dynamic_batch: bool, whether `resize_tensor_input` may set another batch size
-            than 1.
+        precision: str, one of the above.
+        calibration: float32 images (images, height, width, channels) in [-1, 1], like
+            those that the model is for: a hundred are enough. int8 and `min_agreement`
+            need them.
+        min_agreement: float in [0, 1], of dynamic and int8: the share of images whose
+            most likely class should stay the same. As few matrices as that takes, by
+            an estimate from `calibration`, are kept in float16.
+        class_names: sequence of str in the order of the logits, packed into the file.
+        dynamic_batch: bool, whether `resize_tensor_input` may set a batch size.
         uint8: bool, of int8 only, whether the input are pixels and the logits uint8,
             with the scale and zero point of the tensors.
 
     Returns:
-        Dict, the number of matrices of each kind: `"static"`, `"dynamic"`, `"float16"`
-        and `"float32"`.
+        Dict, the number of matrices by kind: static, dynamic, float16 and float32.
 
     Raises:
         ValueError: an argument is unknown or does not fit the others.
@@ -91,22 +84,21 @@ def write_tflite(
     output = "logits" if has_head(model) else "features"
     _check(model, output, precision, calibration, min_agreement, class_names, uint8)
     packages.need("TFLite", TFLITE.packages, extra="export")
-    model = in_float32(model)
-    is_static = precision == "int8"
-    is_own = is_static or min_agreement is not None
+    model = model_writing.in_float32(model)
+    is_own = precision == "int8" or min_agreement is not None
     content = _converted(model, "float32" if is_own else precision, dynamic_batch)
     if is_own:
         content = quantize(
             content,
             np.asarray(calibration, "float32"),
-            static=is_static,
+            static=precision == "int8",
             min_agreement=min_agreement,
             uint8=uint8,
         )
     kinds = dict(collections.Counter(product.kind for product in products(content)))
     has_names = class_names is not None
     content = add_metadata(content, model, precision, kinds, output, has_names)
-    with whole_file(path) as temporary:
+    with whole_file(path, "--out") as temporary:
         temporary.write_bytes(content)
         if has_names:
             append_labels(temporary, class_names)
@@ -142,7 +134,7 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
             "image_size."
         )
     if class_names is not None:
-        check_class_names(class_names, model)
+        model_writing.check_class_names(class_names, model)
     if precision != "int8" and min_agreement is None:
         return
     if calibration is None or len(calibration) == 0:
@@ -197,7 +189,7 @@ def _converted(model, precision, dynamic_batch):
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        with quiet_tensorflow():
+        with model_writing.quiet_tensorflow():
             return converter.convert()
     # Its errors have no public class.
     except Exception as error:

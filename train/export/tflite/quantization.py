@@ -30,28 +30,22 @@ _PROBES = 8
 # Share of the allowed disagreement that the estimate may use up, since it is rough.
 _OF_THE_ALLOWED = 2 / 3
 
-_WEIGHTS = {"num_bits": 8, "granularity": "CHANNELWISE"}
+_INT8 = {
+    "weight_tensor_config": {"num_bits": 8, "granularity": "CHANNELWISE"},
+    "compute_precision": "INTEGER",
+}
 _VALUES = {"num_bits": 8, "symmetric": False}
 # How ai_edge_quantizer is to quantize each kind of product, and input and output.
 _CONFIGURATIONS = {
-    "dynamic": {"weight_tensor_config": _WEIGHTS, "compute_precision": "INTEGER"},
-    "static": {
-        "weight_tensor_config": _WEIGHTS,
-        "activation_tensor_config": _VALUES,
-        "compute_precision": "INTEGER",
-    },
-    "uint8": {
-        "weight_tensor_config": _WEIGHTS,
-        "activation_tensor_config": _VALUES | {"dtype": "UINT"},
-        "compute_precision": "INTEGER",
-    },
+    "dynamic": _INT8,
+    "static": _INT8 | {"activation_tensor_config": _VALUES},
+    "uint8": _INT8 | {"activation_tensor_config": _VALUES | {"dtype": "UINT"}},
     "float16": {
         "weight_tensor_config": {"num_bits": 16, "dtype": "FLOAT"},
         "compute_precision": "FLOAT",
         "explicit_dequantize": True,
     },
 }
-_ALGORITHMS = {"float16": "float_casting"}
 
 
 class Product(NamedTuple):
@@ -115,13 +109,16 @@ def quantize(content, images, *, static, min_agreement=None, uint8=False):
     kinds = {product.name: "dynamic" for product in listed}
     for product in listed[:-1] if static else ():
         ends = (ranges[name] for name in product.tensors)
-        if all(
-            most - least <= _MOST_DEVIATIONS * spread for least, most, spread in ends
-        ):
+        if all(high - low <= _MOST_DEVIATIONS * spread for low, high, spread in ends):
             kinds[product.name] = "static"
     quantized = functools.partial(_quantized, bytearray(content), listed, ranges)
     if min_agreement is not None:
-        errors = _errors(quantized, kinds, images[:_PROBES], answers[:_PROBES])
+        errors = {}
+        # The mean squared change of the logits by each product alone.
+        for name in progress_bar(iterable=kinds, unit="matrix", desc="int8"):
+            run = _Runner(quantized({name: kinds[name]}))
+            changed = np.concatenate([run(image) for image in images[:_PROBES]])
+            errors[name] = float(np.square(changed - answers[:_PROBES]).mean())
         kinds |= dict.fromkeys(_kept(listed, errors, answers, min_agreement), "float16")
     return quantized(kinds, answers if uint8 else None)
 
@@ -154,16 +151,6 @@ def _observed(content, listed, images):
         spread = np.sqrt(squares.mean())
         ranges[name] = (min(least.min(), 0.0), max(most.max(), 0.0), spread)
     return np.concatenate(answers), ranges
-
-
-def _errors(quantized, kinds, images, answers):
-    """Returns the mean squared change of the logits by each product alone."""
-    errors = {}
-    for name in progress_bar(iterable=kinds, unit="matrix", desc="int8"):
-        run = _Runner(quantized({name: kinds[name]}))
-        changed = np.concatenate([run(image) for image in images])
-        errors[name] = float(np.square(changed - answers).mean())
-    return errors
 
 
 def _kept(listed, errors, answers, min_agreement):
@@ -207,7 +194,9 @@ def _quantized(content, listed, ranges, kinds, answers=None):
         {
             "regex": scope,
             "operation": operation,
-            "algorithm_key": _ALGORITHMS.get(kind, "min_max_uniform_quantize"),
+            "algorithm_key": "float_casting"
+            if kind == "float16"
+            else "min_max_uniform_quantize",
             "op_config": _CONFIGURATIONS[kind],
         }
         for scope, operation, kind in places
