@@ -220,9 +220,8 @@ class ViTConfig:
 
     def differences(self, other: ViTConfig) -> dict[str, tuple]:
         """Returns the fields that differ: {name: (this one's value, the other's)}."""
-        ours, theirs = vars(self), vars(other)
-        names = [name for name in ours if ours[name] != theirs[name]]
-        return {name: (ours[name], theirs[name]) for name in names}
+        pairs = {name: (vars(self)[name], vars(other)[name]) for name in vars(self)}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def with_defaults(self, other: ViTConfig) -> ViTConfig:
         """Returns the config with what is None in it as in another one."""
@@ -230,8 +229,7 @@ class ViTConfig:
         # A patch size means a ResNet of its own, or none.
         resnet = {"resnet_stages", "resnet_width"}
         names = {*missing, *resnet} if self.patch_size is None else {*missing} - resnet
-        given = {name: getattr(other, name) for name in names}
-        return dataclasses.replace(self, **given)
+        return dataclasses.replace(self, **{name: vars(other)[name] for name in names})
 
     def completed(
         self, of_file: ViTConfig | None = None, source: str = "the weights"
@@ -328,16 +326,16 @@ class ViTConfig:
 Architecture = ViTConfig
 
 
-def Semantics(*values, **named) -> ViTConfig:  # noqa: N802 - a class once
+def Semantics(*values, num_heads=None, **named) -> ViTConfig:  # noqa: N802
     """Returns a `ViTConfig` without sizes that is as released but for these values.
 
     `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
-    in the order of `RELEASED`.
+    in the order of `RELEASED`. It was a class once.
     """
     computed = _Released(*values, **named)._asdict()
     if nulls := [name for name, value in computed.items() if value is None]:
         raise ValueError(f"{', '.join(nulls)} must have a value, got None.")
-    return ViTConfig(**computed)
+    return ViTConfig(num_heads=num_heads, **computed)
 
 
 def positive_int(value, name: str, hint: str = "") -> int:

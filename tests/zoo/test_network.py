@@ -108,9 +108,9 @@ def test_parameters_of_images_that_are_not_square():
 
 
 def test_what_a_file_leaves_null_is_not_as_released():
-    with pytest.raises(ValueError, match="layer_norm_epsilon, input_std is null"):
-        description.network_of(layer_norm_epsilon=None, input_std=None)
-    assert description.network_of(activation="gelu").activation == "gelu"
+    with pytest.raises(ValueError, match="layer_norm_epsilon, input_std must have a"):
+        Semantics(layer_norm_epsilon=None, input_std=None)
+    assert Semantics(activation="gelu").activation == "gelu"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import keras_vit  # noqa: F401 - whose layers the files name
 import train.baselines  # noqa: F401 - the same
 from train.common.errors import RunError, first_line
 from train.inference.run_directory import RunDirectory
-from zoo.files.archive import DAMAGE, MOST_UNPACKED
-from zoo.files.h5 import is_h5
+from zoo.files.archive import MOST_UNPACKED
+from zoo.files.h5 import MAGIC
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
 _WEIGHTS = {"model.weights.h5", "model.weights.npz"}
@@ -55,20 +55,22 @@ def _checked(path):
         what = "it is a folder" if path.is_dir() else "there is no such file"
         raise RunError(f"{what}: check the path.")
     try:
-        if is_h5(path):
+        with path.open("rb") as file:
+            start = file.read(16)
+        if start.startswith(MAGIC):
             raise RunError(
                 "it is an HDF5 file under another name: call weights .weights.h5; load "
                 "a whole model in Python and save it as .keras."
             )
-        with path.open("rb") as file:
-            start = file.read(16)
         if not start:
             raise RunError(f"it is empty: {again}.")
         if not start.startswith(b"PK"):
             raise RunError(f"it is no .keras file (it starts with {start!r}): {again}.")
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path.stat().st_size)
-    except DAMAGE as error:
+    except RunError:
+        raise
+    except Exception as error:
         reason = first_line(error)
         raise RunError(f"it is damaged or cut short ({reason}): {again}.") from error
 

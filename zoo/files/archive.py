@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import math
 import os
 import struct
 import threading
-import tokenize
 import weakref
 import zipfile
 import zlib
@@ -23,24 +23,6 @@ import numpy as np
 from zoo.files import dialects
 from zoo.text import PrintableError
 
-# What zipfile and NumPy's header parser raise on damaged bytes.
-DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    tokenize.TokenError,
-    SyntaxError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-    LookupError,
-    OverflowError,
-    MemoryError,
-)
-# Headers of later versions may have four gigabytes.
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0}
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
 # Weights compress badly: a higher ratio is a decompression bomb.
 MOST_UNPACKED = 10
@@ -48,14 +30,13 @@ MOST_UNPACKED = 10
 # memory.
 _MOST_MEMBERS = 10_000
 _DIRECTORY_BYTES = 2**21
-# The members of a .keras file.
-_OF_KERAS = ("metadata.json", "config.json", "model.weights.h5")
 # NumPy parses headers as Python literals, which some releases of Python 3.11 cannot do
 # in several threads at once (python/cpython#106905).
 _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
 _LONGEST_NAME = 1000
-_MOST_LISTED = 20
+# Names and problems in a message.
+MOST_LISTED = 20
 
 
 class CheckpointError(PrintableError, ValueError):
@@ -65,10 +46,10 @@ class CheckpointError(PrintableError, ValueError):
 def refuse(path, what: str, problems: list[str]) -> None:
     """Raises a `CheckpointError` that lists the problems, if there are any."""
     if problems:
-        listed = "".join(f"\n  {problem}" for problem in problems[:_MOST_LISTED])
-        more = len(problems) - _MOST_LISTED
-        rest = f"\n  and {more} more" if more > 0 else ""
-        raise CheckpointError(f"{path} is not {what}:{listed}{rest}")
+        listed = problems[:MOST_LISTED]
+        if more := problems[MOST_LISTED:]:
+            listed.append(f"and {len(more)} more")
+        raise CheckpointError("\n  ".join([f"{path} is not {what}:", *listed]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -221,30 +202,26 @@ class OpenFile:
             yield
         except CheckpointError:
             raise
-        except DAMAGE as error:
+        # On damaged bytes zipfile, HDF5 and NumPy's header parser raise most errors.
+        except Exception as error:
             raise CheckpointError(
                 f"{self.path} is damaged or cut short ({error}): delete it and "
                 "download or save it again."
             ) from error
 
 
-class _Directory:
-    """A binary file for `zipfile` that bounds the directory before it is parsed."""
+class _Directory(io.FileIO):
+    """A file for `zipfile` that bounds the directory before it is parsed."""
 
-    def __init__(self, file):
-        self._file = file
-        self.is_read = False
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
+    is_read = False
 
     def read(self, size=-1):
         if self.is_read:
-            return self._file.read(size)
+            return super().read(size)
         if size > _DIRECTORY_BYTES:
             raise ValueError(f"its directory has {size} bytes")
         # Without a size, zipfile reads the end, which has 64 KB at most.
-        data = self._file.read(size if size >= 0 else _DIRECTORY_BYTES)
+        data = super().read(size if size >= 0 else _DIRECTORY_BYTES)
         members = data.count(b"PK\x01\x02")
         if members > _MOST_MEMBERS:
             raise ValueError(f"it has {members} members")
@@ -258,13 +235,23 @@ class Archive(OpenFile):
         super().__init__(path)
         self._members: dict[str, tuple[zipfile.ZipInfo, int]] = {}
         start = self._file.read(4)
+        if not start:
+            raise CheckpointError(f"{path} is empty: download or save it again.")
+        if start.startswith(b"\x80"):
+            raise CheckpointError(
+                f"{path} is a pickle, which can run code when read and is never "
+                "loaded: save its arrays as .safetensors or .npz."
+            )
         if not start.startswith(b"PK"):
-            raise CheckpointError(f"{path} {_what_else(start)}")
+            raise CheckpointError(
+                f"{path} is neither an .npz file nor .safetensors or .h5 (it starts "
+                f"with {start!r}): check the path, and if it was downloaded, delete it "
+                "and download it again."
+            )
         with self._damage_explained():
             # A handle of its own: threads move the position of both.
-            handle = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
-            weakref.finalize(self, handle.close)
-            directory = _Directory(handle)
+            directory = _Directory(path)
+            weakref.finalize(self, directory.close)
             self._zip = zipfile.ZipFile(directory)
             directory.is_read = True
             size = os.fstat(self._file.fileno()).st_size
@@ -329,7 +316,7 @@ class Archive(OpenFile):
             return array
 
     def _header(self, key, stream):
-        if key in _OF_KERAS:
+        if key in ("metadata.json", "config.json", "model.weights.h5"):
             raise CheckpointError(
                 f"{self.path} is a model saved by Keras: keras.saving.load_model reads "
                 "it once keras_vit is imported."
@@ -342,10 +329,10 @@ class Archive(OpenFile):
         if not stream.peek().startswith(np.lib.format.MAGIC_PREFIX):
             raise CheckpointError(f"{self.path} holds {key!r}, which is not an array.")
         version = np.lib.format.read_magic(stream)
-        if version not in _HEADERS:
+        if version != (1, 0):  # headers of later ones may have four gigabytes
             raise ValueError(f"{key} has array format {version}")
         with _parsing:
-            header = _HEADERS[version](stream)
+            header = np.lib.format.read_array_header_1_0(stream)
         if header[2].hasobject:
             raise CheckpointError(
                 f"{self.path} holds pickled Python objects under {key!r}, which can "
@@ -354,18 +341,3 @@ class Archive(OpenFile):
         if header[2].subdtype or header[2].names:
             raise ValueError(f"{key} holds {header[2]}")
         return header
-
-
-def _what_else(start):
-    """Describes a file of an unsupported kind by its first bytes."""
-    if not start:
-        return "is empty: download or save it again."
-    if start.startswith(b"\x80"):
-        return (
-            "is a pickle, which can run code when read and is never loaded: save its "
-            "arrays as .safetensors or .npz."
-        )
-    return (
-        f"is neither an .npz file nor .safetensors or .h5 (it starts with {start!r}): "
-        "check the path, and if it was downloaded, delete it and download it again."
-    )

@@ -215,13 +215,13 @@ def read(
     file = opening.open_file(os.path.expanduser(path))
     library = foreign.recognise(file.keys)
     if library is None:
-        parts, said, wrong = _read_released(file)
+        parts, stated, problems = _read_released(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
-        parts, said, wrong = foreign.read(file, library, num_heads)
-    _refuse(file.path, [*wrong, *dialects.wrong_dtypes(parts)], library)
-    semantics = (semantics or ViTConfig()).with_defaults(said.config.semantics)
-    return Checkpoint(file.path, StoredArrays(parts), said.grid_size, semantics)
+        parts, stated, problems = foreign.read(file, library, num_heads)
+    _refuse(file.path, [*problems, *dialects.wrong_dtypes(parts)], library)
+    semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
+    return Checkpoint(file.path, StoredArrays(parts), stated.grid_size, semantics)
 
 
 def _read_released(file):
@@ -244,8 +244,8 @@ def _read_released(file):
             parts[released] = part
     if dialects.TOP_LEVEL_POSITION_EMBEDDING in chosen.values():
         dialects.add_prefix_positions(parts)
-    said = description.from_metadata(file.metadata, file.path)
-    return parts, said or Description(grid_size=grid), problems
+    stated = description.from_metadata(file.metadata, file.path)
+    return parts, stated or Description(grid_size=grid), problems
 
 
 def write(
@@ -295,8 +295,6 @@ def write(
     semantics = (semantics or ViTConfig()).semantics
     _check_name(path, naming, semantics)
     checkpoint = _whole(path, arrays, grid_size, semantics)
-    known = dataclasses.replace(semantics, num_heads=checkpoint.num_heads)
-    said = Description(known, checkpoint.grid_size)
     files = {}
     if naming == "released":
         stored = dict(checkpoint.arrays)
@@ -315,7 +313,8 @@ def write(
                 stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
             np.savez(part, **stored)
         else:
-            safetensors.write(part, stored, description.to_metadata(said))
+            stated = Description(checkpoint.config, checkpoint.grid_size)
+            safetensors.write(part, stored, description.to_metadata(stated))
         for name, text in files.items():
             pathlib.Path(folder, name).write_text(text)
         # The arrays last: what they say of themselves goes before the settings.
@@ -325,7 +324,7 @@ def write(
 
 def _check_name(path, naming, semantics):
     reason = ""
-    unsaid = semantics.differences(Semantics())
+    lost = semantics.differences(Semantics())
     if naming not in NAMINGS:
         reason = f"unknown naming {naming!r}, choose from {', '.join(NAMINGS)}"
     elif naming != "released" and path.name != opening.SAFETENSORS:
@@ -335,10 +334,10 @@ def _check_name(path, naming, semantics):
         )
     elif path.suffix not in (".npz", ".safetensors"):
         reason = "its name must end in .npz or .safetensors"
-    elif path.suffix == ".npz" and unsaid:
-        said = ", ".join(f"{name}={value!r}" for name, (value, _) in unsaid.items())
+    elif path.suffix == ".npz" and lost:
+        values = ", ".join(f"{name}={value!r}" for name, (value, _) in lost.items())
         reason = (
-            f"an .npz cannot say {said}, and would be read as one of the released "
+            f"an .npz cannot say {values}, and would be read as one of the released "
             "models: write a .safetensors, or pass semantics=zoo.semantics.Semantics() "
             "for the released models' numbers"
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import re
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import RELEASED, ViTConfig, pair
+from zoo.network import Semantics, ViTConfig, pair
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -34,13 +33,6 @@ class Description(NamedTuple):
     class_token_position: bool = True
 
 
-def network_of(num_heads=None, **computed) -> ViTConfig:
-    """Returns the `ViTConfig` of a file's settings, where null is not a value."""
-    if nulls := [name for name, value in computed.items() if value is None]:
-        raise ValueError(f"{', '.join(nulls)} is null")
-    return ViTConfig(num_heads=num_heads, **computed)
-
-
 def to_metadata(description: Description) -> dict[str, str]:
     """Returns the header entries for a description, and what transformers needs."""
     entry = {
@@ -59,23 +51,15 @@ def from_metadata(metadata, path) -> Description | None:
         entry = json.loads(metadata[METADATA_KEY])
         computed = entry.pop("semantics")
         heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
-        if unknown := [*entry, *(computed.keys() - RELEASED.keys())]:
-            raise ValueError(f"unknown {', '.join(unknown)}")
-        grid = None if grid is None else tuple(grid)
-        found = Description(network_of(heads, **computed), grid)
-        check_grid(grid)
+        if entry:
+            raise ValueError(f"unknown {', '.join(entry)}")
+        grid = None if grid is None else pair(tuple(grid), "grid_size")
+        return Description(Semantics(num_heads=heads, **computed), grid)
     except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
             f"({brief(error)}): write the file again with zoo.write."
         ) from error
-    return found
-
-
-def check_grid(grid) -> None:
-    """Raises a `ValueError` unless a grid is None or two positive ints."""
-    if grid is not None:
-        pair(grid, "grid_size")
 
 
 def read_json(file: os.PathLike) -> dict:
@@ -116,13 +100,4 @@ def grid_of(image_size, patch_size) -> tuple[int, int] | None:
         size if isinstance(size, (list, tuple)) else (size, size)
         for size in (image_size, patch_size)
     )
-    return height // rows, width // columns
-
-
-def explain(keys, reasons: dict[str, str]) -> list[str]:
-    """Returns the reasons whose patterns some key has: why it is another network."""
-    found = (
-        (reason, next(filter(re.compile(pattern).search, keys), None))
-        for pattern, reason in reasons.items()
-    )
-    return [f"{reason} ({key})" for reason, key in found if key is not None]
+    return pair((height // rows, width // columns), "grid_size")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -43,20 +44,20 @@ def read(file, library: str, num_heads: int | None = None):
     """
     module = LIBRARIES[library]
     holders = dict.fromkeys(file.keys, file)
-    beside = keras_hub.companion(file) if library == keras_hub.COLUMN else None
-    if beside is not None:
+    if module is keras_hub and (beside := keras_hub.companion(file)) is not None:
         holders |= dict.fromkeys(beside.keys, beside)
-    chosen, problems = module.select(holders)
+    problems = [
+        f"{reason} ({key})"
+        for pattern, reason in module.REASONS.items()
+        for key in list(filter(re.compile(pattern).search, holders))[:1]
+    ]
     if problems:
         return {}, Description(), problems  # reason enough for whatever else is odd
     arrays: dict[str, object] = {}
-    for key, name in chosen.items():
+    for key, name in module.select(holders).items():
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
-    if library == keras_hub.COLUMN:
-        arrays = keras_hub.arrange(arrays)
-
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(library, arrays, num_heads=1)
     shapes = {name: part.shape for name, part in parts.items()}
@@ -69,40 +70,35 @@ def read(file, library: str, num_heads: int | None = None):
         "class_token": "class_token" in released_names.features(shapes),
         "hybrid": released_names.count_units(shapes) is not None,
     }
-    said = _description(file, module, sizes)
-    heads = said.config.num_heads or num_heads
-    if heads is None and library == keras_hub.COLUMN:
-        heads = keras_hub.num_heads(arrays)
+    stated = _description(file, module, sizes)
     hidden_size = sizes["hidden_size"]
     key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
-    heads = heads or _PAPERS_HEADS.get(key)
+    # keras-hub's arrays have an axis of heads.
+    known = sizes["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
+    heads = stated.config.num_heads or num_heads or known
     if heads is None:
         raise CheckpointError(
             f"{file.path} does not state its number of attention heads: pass it as "
             "zoo.read(path, num_heads=...), or keep the config.json beside the file."
         )
     if heads < 1 or hidden_size % heads:
-        stated = said.config.num_heads is not None
-        source = "its header or settings say" if stated else "num_heads says"
+        by_file = stated.config.num_heads is not None
+        source = "its header or settings say" if by_file else "num_heads says"
         raise CheckpointError(
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {heads} attention heads that {source}: correct that."
         )
     parts, problems = names.to_released(library, arrays, heads)
     if not problems and sizes["class_token"]:
-        problems = _add_position(parts, said)
-    return parts, said, problems
+        problems = _add_position(parts, stated)
+    return parts, stated, problems
 
 
 def _description(file, module, sizes):
-    said = description.from_metadata(file.metadata, file.path)
-    if said is not None:
-        return said
     folder = pathlib.Path(file.path).parent
     try:
-        said = module.describe(folder, sizes)
-        description.check_grid(said.grid_size)
-        return said
+        stated = description.from_metadata(file.metadata, file.path)
+        return stated or module.describe(folder, sizes)
     except CheckpointError:
         raise
     except description.MALFORMED as error:
@@ -121,12 +117,12 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _add_position(parts, said):
+def _add_position(parts, stated):
     """Gives the class token a position of zeros where it has none."""
     rows = parts[POSITION_EMBEDDING].shape[1]
-    if not said.class_token_position:
+    if not stated.class_token_position:
         dialects.add_prefix_positions(parts)
-    elif said.grid_size is None and int(rows**0.5) ** 2 == rows:
+    elif stated.grid_size is None and int(rows**0.5) ** 2 == rows:
         return [
             f"{rows} positions are a square grid without one of the class token, or "
             "another grid with it: keep the settings that state it beside the file"
@@ -137,7 +133,7 @@ def _add_position(parts, said):
 def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Returns a checkpoint's arrays by their keys, and the files of settings."""
     module = LIBRARIES[library]
-    tables = module.settings(checkpoint)
-    settings = {name: json.dumps(tables[name], indent=2) for name in tables}
+    settings = module.settings(checkpoint).items()
+    files = {name: json.dumps(table, indent=2) for name, table in settings}
     arrays = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
-    return module.file_names(arrays), settings
+    return module.file_names(arrays), files

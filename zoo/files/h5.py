@@ -10,7 +10,7 @@ import os
 
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
 
-_MAGIC = b"\x89HDF\r\n\x1a\n"
+MAGIC = b"\x89HDF\r\n\x1a\n"
 _DEEPEST = 20
 
 
@@ -55,9 +55,3 @@ class H5(OpenFile):
             self._arrays[name] = dataset[()]
         else:
             self._arrays[name] = StoredArray(self, offset, dtype, dataset.shape)
-
-
-def is_h5(path: str | os.PathLike) -> bool:
-    """Returns whether a file is HDF5 by its first bytes."""
-    with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pathlib
 import re
 
-from zoo.files import description, names
+from zoo.files import description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
 from zoo.network import Semantics
-from zoo.released_names import BLOCK, POSITION_EMBEDDING
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.
@@ -22,6 +21,7 @@ _TASK = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 KEYS = re.compile("layers/vi_t_patching_and_embedding/")
+REASONS: dict[str, str] = {}
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
 # Of training, where the model was compiled or has dropout.
@@ -38,38 +38,20 @@ def companion(file) -> H5 | None:
     return H5(task) if path.name != _TASK_WEIGHTS and task.is_file() else None
 
 
-def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
+def select(keys) -> dict[str, str]:
+    """Returns {key: name in `names.TABLE`} of the model's arrays."""
     keys = [key for key in keys if not _TRAINING.match(key)]
-    dense = [match for match in map(_DENSE.fullmatch, keys) if match]
-    two = any(match[1] for match in dense)
+    dense = {key: match for key in keys if (match := _DENSE.fullmatch(key))}
+    two = any(match[1] for match in dense.values())
     chosen = {}
     for key in keys:
         name = _BACKBONE.sub(r"\1", key)
         name = _BLOCK.sub(lambda match: f"_{match[1] or 0}", name)
-        name = _PRIVATE.sub("", name)
-        match = _DENSE.fullmatch(key)
-        if match:
-            head = bool(match[1]) or not two
-            layer = "output_dense" if head else "intermediate_layer"
-            name = f"{layer}/vars/{match[2]}"
-        chosen[key] = name
-    return chosen, []
-
-
-def arrange(arrays: dict) -> dict:
-    """Returns the arrays with the first axis of the position embedding."""
-    name = names.foreign_name(COLUMN, POSITION_EMBEDDING)
-    table = arrays.get(name)
-    if table is None or table.ndim != 2:
-        return arrays
-    return {**arrays, name: table.reshape((1, *table.shape))}
-
-
-def num_heads(arrays: dict) -> int:
-    """Returns the number of heads in the shape of a query kernel."""
-    query = f"{BLOCK}_0/MultiHeadDotProductAttention_1/query/kernel"
-    return arrays[names.foreign_name(COLUMN, query)].shape[1]
+        chosen[key] = _PRIVATE.sub("", name)
+    for key, match in dense.items():
+        layer = "output_dense" if match[1] or not two else "intermediate_layer"
+        chosen[key] = f"{layer}/vars/{match[2]}"
+    return chosen
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
@@ -86,13 +68,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         config = config.get("backbone", {}).get("config", config)
     else:
         config = {}
-    description.check_sizes(
-        file,
-        config,
-        hidden_dim=sizes["hidden_size"],
-        num_layers=sizes["num_layers"],
-        mlp_dim=sizes["mlp_dim"],
-    )
+    own = {name: sizes[name] for name in ("num_layers", "mlp_dim")}
+    description.check_sizes(file, config, hidden_dim=sizes["hidden_size"], **own)
     task = description.read_json(folder / _TASK).get("config", {})
     pooled = task.get("pooling", "token")
     if (pooled == "token") != sizes["class_token"] and "classes" in sizes:
@@ -102,18 +79,10 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             "not supported."
         )
     mean, std = _inputs(folder)
-    network = description.network_of(
-        activation=DEFAULTS.activation,
-        layer_norm_epsilon=config.get(
-            "layer_norm_epsilon", DEFAULTS.layer_norm_epsilon
-        ),
-        input_mean=mean,
-        input_std=std,
-    )
-    shape = config.get("image_shape")
-    if shape is not None:
-        height, width, _ = shape
-        shape = (height, width)
+    epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
+    network = Semantics(DEFAULTS.activation, epsilon, mean, std)
+    height, width, _ = config.get("image_shape") or (None, None, None)
+    shape = height and (height, width)
     return Description(network, description.grid_of(shape, config.get("patch_size")))
 
 

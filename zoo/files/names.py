@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.released_names import BLOCK, OPTIONAL_ARRAYS, OPTIONAL_BLOCK_ARRAYS, layout
+from zoo.released_names import (
+    BLOCK,
+    OPTIONAL_ARRAYS,
+    OPTIONAL_BLOCK_ARRAYS,
+    POSITION_EMBEDDING,
+    layout,
+)
 
 _TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
 _KERAS = {"kernel": "/vars/0", "scale": "/vars/0", "bias": "/vars/1"}
@@ -108,7 +114,11 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
             part = _PART.search(getattr(row, column))
             try:
                 own = _third(array, int(part[1])) if part else array
-                if row.axes and column != "keras_hub":
+                if column == "keras_hub":
+                    # It leaves out the first axis of the position embedding.
+                    if row.released == POSITION_EMBEDDING and own.ndim == 2:
+                        own = own.reshape((1, *own.shape))
+                elif row.axes:
                     own = Rearranged(own, row.axes, num_heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
@@ -174,7 +184,7 @@ def _shifted(numbers, direction):
 
 def _third(array, number):
     """Returns one of the three arrays that timm stacks."""
-    if array.shape[0] % _PARTS:
+    if not array.ndim or array.shape[0] % _PARTS:
         raise ValueError(f"its first axis holds {_PARTS} arrays")
     thirds = array.reshape((_PARTS, array.shape[0] // _PARTS, *array.shape[1:]))
     return list(thirds)[number]

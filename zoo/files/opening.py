@@ -7,7 +7,14 @@ import pathlib
 import re
 
 from zoo.files import description, h5, safetensors
-from zoo.files.archive import Archive, CheckpointError, OpenFile, StoredArray
+from zoo.files.archive import (
+    MOST_LISTED,
+    Archive,
+    CheckpointError,
+    OpenFile,
+    StoredArray,
+    refuse,
+)  # fmt: skip
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
 # The names that timm and transformers expect and write.
@@ -17,7 +24,6 @@ SHARDS = "model-*-of-*.safetensors"
 FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
 # A file beside the index: never a path, which could lead anywhere.
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_MOST_LISTED = 20
 
 
 def open_file(path: str | os.PathLike) -> OpenFile | Shards:
@@ -26,7 +32,7 @@ def open_file(path: str | os.PathLike) -> OpenFile | Shards:
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
         found = [file for file in files if os.path.isfile(file)]
         if len(found) != 1:
-            held = sorted(os.listdir(path))[:_MOST_LISTED]
+            held = sorted(os.listdir(path))[:MOST_LISTED]
             raise CheckpointError(
                 f"There is no checkpoint file {path}: it is a folder with "
                 f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
@@ -34,15 +40,15 @@ def open_file(path: str | os.PathLike) -> OpenFile | Shards:
             )
         (path,) = found
     if os.path.isfile(path):
-        # First, since its length may begin with the byte of an index.
-        if safetensors.is_safetensors(path):
-            return safetensors.Safetensors(path)
-        if h5.is_h5(path):
-            return h5.H5(path)
         with open(path, "rb") as file:
-            # An index is JSON, as no file of arrays begins.
-            is_index = file.read(1) == b"{"
-        if is_index:
+            start = file.read(9)
+        # A header's length and its JSON; first, since an index is JSON too.
+        length = int.from_bytes(start[:8], "little")
+        if start[8:] == b"{" and length <= os.path.getsize(path):
+            return safetensors.Safetensors(path)
+        if start.startswith(h5.MAGIC):
+            return h5.H5(path)
+        if start.startswith(b"{"):
             return Shards(path)
     return Archive(path)
 
@@ -58,13 +64,10 @@ class Shards:
         self._places = _places(self.path)
         folder = pathlib.Path(path).parent
         names = sorted(set(self._places.values()))
-        self._refuse(
-            f"{name} is not beside it"
-            for name in names
-            if not os.path.isfile(folder / name)
-        )
+        missing = [name for name in names if not os.path.isfile(folder / name)]
+        self._refuse([f"{name} is not beside it" for name in missing])
         self._files = {name: safetensors.Safetensors(folder / name) for name in names}
-        self._refuse(self._misplaced())
+        self._refuse(list(self._misplaced()))
         self.metadata: dict[str, str] = {}
         for name, file in self._files.items():
             for entry, text in file.metadata.items():
@@ -92,14 +95,8 @@ class Shards:
             yield f"{name} holds {key}, which it {where}"
 
     def _refuse(self, problems):
-        if problems := list(problems):
-            more = len(problems) - _MOST_LISTED
-            listed = "; ".join(problems[:_MOST_LISTED])
-            raise CheckpointError(
-                f"{self.path} is not the index of the files beside it: {listed}"
-                f"{f'; and {more} more' if more > 0 else ''}. Download or save all of "
-                "them again."
-            )
+        what = "the index of the files beside it (download or save all of them again)"
+        refuse(self.path, what, problems)
 
 
 def _places(path):

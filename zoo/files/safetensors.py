@@ -24,6 +24,7 @@ import numpy as np
 
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
 from zoo.files.description import METADATA_KEY
+from zoo.text import brief
 
 # bfloat16 is void of two bytes, as NumPy reads it from an .npz file.
 _DTYPES = {
@@ -47,7 +48,7 @@ _FIELDS = {"dtype", "shape", "data_offsets"}
 _CHECKSUMS = "keras_vit_crc32"
 _HEADER_CHECKSUM = "keras_vit_header_crc32"
 # The metadata that are included in the checksum of the header.
-_OWN_METADATA = (METADATA_KEY, _CHECKSUMS)
+_OWN_METADATA = {METADATA_KEY, _CHECKSUMS}
 _CHECKSUM = re.compile("[0-9a-f]{8}")
 
 
@@ -69,18 +70,15 @@ class Safetensors(OpenFile):
                     f"{path} has a header of {length} bytes, more than any Vision "
                     "Transformer needs: save its arrays alone."
                 )
-            header = json.loads(
-                self._file.read(length).decode(), object_pairs_hook=_without_twins
-            )
+            text = self._file.read(length).decode()
+            header = json.loads(text, object_pairs_hook=_without_twins)
             if not isinstance(header, dict):
                 raise ValueError("its header is not a table")
-            self._checksums = self._read_checksums(header)
-            self.metadata = header.pop(_METADATA, {})
-            are_text = isinstance(self.metadata, dict) and all(
-                isinstance(value, str) for value in self.metadata.values()
-            )
-            if not are_text:
+            metadata = header.setdefault(_METADATA, {})
+            if not _is_table_of_text(metadata):
                 raise ValueError("its metadata are not all text")
+            self._checksums = self._read_checksums(header)
+            self.metadata = header.pop(_METADATA)
             start = _LENGTH_BYTES + length
             self._arrays = {
                 name: self._stored(name, entry, start) for name, entry in header.items()
@@ -89,15 +87,11 @@ class Safetensors(OpenFile):
 
     def _read_checksums(self, header):
         """Removes the checksums from a header, after comparing its own."""
-        metadata = header.get(_METADATA)
-        if not isinstance(metadata, dict):
-            return {}
-        arrays = set(header) - {_METADATA}
+        metadata, arrays = header[_METADATA], header.keys() - {_METADATA}
         checksums = json.loads(metadata.get(_CHECKSUMS, "{}"))
         if _CHECKSUMS in metadata and not (
-            isinstance(checksums, dict)
-            and arrays <= set(checksums)
-            and all(isinstance(text, str) for text in checksums.values())
+            _is_table_of_text(checksums)
+            and arrays <= checksums.keys()
             and all(map(_CHECKSUM.fullmatch, checksums.values()))
         ):
             self._refuse_checksum("its list of checksums")
@@ -122,7 +116,7 @@ class Safetensors(OpenFile):
         shape, offsets = entry["shape"], entry["data_offsets"]
         if not (_are_counts(shape) and _are_counts(offsets)) or len(offsets) != 2:
             raise ValueError(
-                f"{name} has shape {shape!s:.99} and place {offsets!s:.99}"
+                f"{name} has shape {brief(shape)} and place {brief(offsets)}"
             )
         if 0 in shape:
             raise ValueError(f"{name} is empty")
@@ -138,14 +132,6 @@ class Safetensors(OpenFile):
             end += math.prod(array.shape) * array.dtype.itemsize
         if end != size:
             raise ValueError(f"{size} bytes, not {end}")
-
-
-def is_safetensors(path: str | os.PathLike) -> bool:
-    """Returns whether a file is `.safetensors` by its first bytes."""
-    with open(path, "rb") as file:
-        start = file.read(_LENGTH_BYTES + 1)
-    length = int.from_bytes(start[:_LENGTH_BYTES], "little")
-    return start[_LENGTH_BYTES:] == b"{" and length <= os.path.getsize(path)
 
 
 def write(
@@ -164,12 +150,9 @@ def write(
     }
     end = 0
     for name, array in arrays.items():
-        header[name] = {
-            "dtype": "F32",
-            "shape": list(array.shape),
-            "data_offsets": [end, end + array.nbytes],
-        }
-        end += array.nbytes
+        start, end = end, end + array.nbytes
+        shape, place = list(array.shape), [start, end]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": place}
     checksums = {name: f"{zlib.crc32(array):08x}" for name, array in arrays.items()}
     metadata[_CHECKSUMS] = json.dumps(checksums, separators=(",", ":"))
     metadata[_HEADER_CHECKSUM] = _header_checksum(header)
@@ -185,12 +168,12 @@ def write(
 
 def _header_checksum(header):
     """Returns the CRC-32 of our part of a header, whatever the order of its keys."""
-    metadata = {
-        name: text for name, text in header[_METADATA].items() if name in _OWN_METADATA
+    own = {
+        name: header[_METADATA][name]
+        for name in _OWN_METADATA & header[_METADATA].keys()
     }
-    text = json.dumps(
-        {**header, _METADATA: metadata}, sort_keys=True, separators=(",", ":")
-    )
+    table = {**header, _METADATA: own}
+    text = json.dumps(table, sort_keys=True, separators=(",", ":"))
     return f"{zlib.crc32(text.encode()):08x}"
 
 
@@ -201,6 +184,10 @@ def _without_twins(pairs):
             raise ValueError(f"two arrays are called {name}")
         table[name] = value
     return table
+
+
+def _is_table_of_text(table):
+    return isinstance(table, dict) and all(isinstance(v, str) for v in table.values())
 
 
 def _are_counts(numbers):

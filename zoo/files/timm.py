@@ -18,7 +18,7 @@ BESIDE = (_CONFIG,)
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
-_REASONS = {
+REASONS = {
     r"^dist_token$": "it is a distilled DeiT, with a second token; only plain DeiT is "
     "read",
     r"\.ls[12]\.|\.gamma_[12]$": "it has LayerScale, which is not computed",
@@ -52,10 +52,9 @@ _HYBRIDS = {
 }
 
 
-def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
-    chosen = {key: _LONE_STEM.sub(_STEM, key) for key in keys}
-    return chosen, description.explain(keys, _REASONS)
+def select(keys) -> dict[str, str]:
+    """Returns {key: name in `names.TABLE`} of the model's arrays."""
+    return {key: _LONE_STEM.sub(_STEM, key) for key in keys}
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
@@ -90,7 +89,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
-    network = description.network_of(
+    network = Semantics(
         num_heads=arguments.get("num_heads", _HEADS.get(config.get("architecture"))),
         activation=_ACTIVATIONS[activation],
         layer_norm_epsilon=DEFAULTS.layer_norm_epsilon,

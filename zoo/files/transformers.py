@@ -39,7 +39,7 @@ _RENAMED = {
 }
 # Of masked image modelling; no other network has a use for them.
 _PRETRAINING = re.compile(r"(vit\.)?embeddings\.mask_token$|decoder\.")
-_REASONS = {
+REASONS = {
     r"distillation_token|distillation_classifier": "it is a distilled DeiT, with a "
     "second token; of DeiT, only timm's plain ones are read",
     r"layer_scale[12]\.|\.lambda_[12]$": "it has LayerScale, which is not computed",
@@ -51,8 +51,8 @@ _REASONS = {
 }
 
 
-def select(keys) -> tuple[dict[str, str], list[str]]:
-    """Returns {key: name in `names.TABLE`} of the model's arrays, and problems."""
+def select(keys) -> dict[str, str]:
+    """Returns {key: name in `names.TABLE`} of the model's arrays."""
     chosen = {}
     classifies = any(key.startswith("classifier.") for key in keys)
     for key in keys:
@@ -64,7 +64,7 @@ def select(keys) -> tuple[dict[str, str], list[str]]:
         for pattern, replacement in _RENAMED.items():
             name = re.sub(pattern, replacement, name)
         chosen[key] = name
-    return chosen, description.explain(keys, _REASONS)
+    return chosen
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
@@ -96,7 +96,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR)
-    network = description.network_of(
+    network = Semantics(
         num_heads=config.get("num_attention_heads", 12 if config else None),
         activation=_ACTIVATIONS[activation],
         layer_norm_epsilon=config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon),

@@ -433,6 +433,7 @@ class TestProblems:
     def test_missing_unknown_and_misshapen(self, tmp_path):
         theirs = names.from_released("timm", golden().arrays, 3)
         del theirs["blocks.1.attn.qkv.bias"]
+        theirs["blocks.2.attn.qkv.bias"] = np.float32(0)
         theirs["extra"] = np.zeros(3, "float32")
         theirs["norm.weight"] = np.zeros((2, 48), "float32")
         path = tmp_path / "a.npz"
@@ -443,6 +444,7 @@ class TestProblems:
         assert "under the names of timm" in message
         assert message.count("missing blocks.1.attn.qkv.bias") == 1
         assert "unknown extra" in message
+        assert "blocks.2.attn.qkv.bias has shape ()" in message
         assert "(2, 48)" in message
 
     def test_pickles_are_never_loaded(self, tmp_path):
