@@ -26,14 +26,13 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
     all of them must be able to read. Keras's precision and the random numbers of Python
     and NumPy are afterwards as they were.
 
+    The arguments are the flags of `python -m train.finetune`; in addition:
+
     Args:
         task: `train.run.task.Task`, such as
             `train.run.classification.PreTraining(recipe)`, or a `train.recipes.Recipe`
             for `train.run.classification.FineTuning`.
-        run_dir: path of the run's directory.
-        data_dir: path of the TFDS data, None for the usual one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        devices: `train.engine.tensorflow_backend.Devices`, one device by default.
+        devices: what `train.engine.devices.start` returns, one device by default.
         command: str, what was typed, for the report.
 
     Returns:

@@ -450,7 +450,7 @@ def test_help_and_what_absl_refuses(command, tmp_path):
             assert f"{name}: {choice.title}" in " ".join(shown.split())
     for flags, told in [
         (["--steps=3"], "--dataset must have a value"),
-        (["--dataset=digits", "--steps=0"], "--steps=0"),
+        (["--dataset=digits", "--steps=0"], "steps must be at least 1, got 0"),
         (["--dataset=digits", "--stepz=3"], "'stepz'"),
         (["--dataset=digits", "--precision=int8"], "float32|mixed_bfloat16"),
         (["--dataset=digits", "steps=3"], "'steps=3'"),
