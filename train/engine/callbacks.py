@@ -12,15 +12,13 @@ from train.common.progress import progress_bar
 class RunLog:
     """Progress bar, metric log and TensorBoard of a run.
 
-    A record has the means over `every` steps; by default a run has 200 records.
+    A run has 200 records, each of the means over `every` steps.
     """
 
-    def __init__(
-        self, metrics, tensorboard, *, steps, start_step, batch_size, every=None
-    ):
+    def __init__(self, metrics, tensorboard, *, steps, start_step, batch_size):
         self.metrics = metrics
         self.batch_size = batch_size
-        self.every = every or max(steps // 200, 1)
+        self.every = max(steps // 200, 1)
         self.writer = tf.summary.create_file_writer(str(tensorboard))
         self.window = []
         self.bar = progress_bar(
