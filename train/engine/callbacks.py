@@ -107,12 +107,9 @@ class EarlyStopping:
 
     def after(self, step):
         """Returns whether the run stops with the validation after this step."""
-        if not self.patience:
-            return False
-        best, later = self.metrics.best_validation()
-        if best == step:
+        if self.patience and self.metrics.best_validation()[0] == step:
             self.save_best()
-        return later >= self.patience
+        return self.is_over()
 
     def is_over(self):
         """Returns whether the run in the log has stopped early."""
