@@ -18,6 +18,7 @@ from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
 from train.data import registry
+from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
@@ -312,16 +313,15 @@ def file_of(module):
 
 
 def asked_for(command):
-    """The PACKAGES that the module of a command lists, and asks for."""
-    tree = ast.parse(pathlib.Path(keras_vit_start.COMMANDS[command]).read_text())
-    [value] = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and node.targets[0].id == "PACKAGES"
-    ]
-    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    assert names.count("PACKAGES") == 2
-    return {leaf.value for leaf in ast.walk(value) if isinstance(leaf, ast.Constant)}
+    """The packages that the module of a command asks for, its own or a run's."""
+    text = pathlib.Path(keras_vit_start.COMMANDS[command]).read_text()
+    scope = {"recipe_flags": recipe_flags}
+    if own := re.search(r"^PACKAGES = \(.*?\)$", text, re.M | re.S):
+        exec(own[0], scope)
+        assert len(re.findall(r"(?<!_)\bPACKAGES\b", text)) == 2
+        return set(scope["PACKAGES"])
+    [shared] = re.findall(r"packages(?:, task)? = recipe_flags\.(\w*PACKAGES)", text)
+    return set(getattr(recipe_flags, shared))
 
 
 def test_every_package_that_a_command_imports_is_asked_for():

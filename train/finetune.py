@@ -16,18 +16,14 @@ curve, metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
 from train.common import command_line
 from train.run import recipe_flags
 
-# Checked for before anything heavy is imported, by the names that Python has.
-PACKAGES = (
-    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
-    "tensorboard",
-)
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
+    packages = recipe_flags.CLASSIFIER_PACKAGES
     recipe_flags.perform(
-        argv, "finetune", PACKAGES, "train.run.classification:FineTuning"
+        argv, "finetune", packages, "train.run.classification:FineTuning"
     )
 
 

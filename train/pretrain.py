@@ -16,11 +16,6 @@ naming: keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 from train.common import command_line
 from train.run import recipe_flags
 
-# Checked for before anything heavy is imported, by the names that Python has.
-PACKAGES = (
-    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
-    "tensorboard",
-)
 recipe_flags.define(
     "the files in train/recipes/pretraining",
     "the paper's for imagenet2012 and imagenet21k, a small one for other data",
@@ -29,8 +24,9 @@ recipe_flags.define(
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
+    packages = recipe_flags.CLASSIFIER_PACKAGES
     recipe_flags.perform(
-        argv, "pretrain", PACKAGES, "train.run.classification:PreTraining"
+        argv, "pretrain", packages, "train.run.classification:PreTraining"
     )
 
 

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import tempfile
 
@@ -49,19 +50,13 @@ def whole_file(path, flag="--run_dir"):
     path = pathlib.Path(path).expanduser()
     explained = _explained(f"write {path}", f"{_MEND}, or pass another {flag}")
     with contextlib.ExitStack() as stack, explained:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.stem}-", suffix=f".tmp{path.suffix}", dir=path.parent
-        )
-        os.close(handle)
-        temporary = pathlib.Path(name)
+        name = f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}"
+        temporary = path.with_name(name)
+        temporary.touch(exist_ok=False)
         stack.callback(temporary.unlink, missing_ok=True)
         _remove_abandoned(path, temporary.stat().st_mtime)
         yield temporary
         _to_disk(temporary)
-        # mkstemp makes files that only their owner may read.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         os.replace(temporary, path)
 
 

@@ -12,15 +12,13 @@ from train.common.progress import progress_bar
 class RunLog:
     """Progress bar, metric log and TensorBoard of a run.
 
-    A record has the means over `every` steps; by default a run has 200 records.
+    A run has 200 records, each of the means over `every` steps.
     """
 
-    def __init__(
-        self, metrics, tensorboard, *, steps, start_step, batch_size, every=None
-    ):
+    def __init__(self, metrics, tensorboard, *, steps, start_step, batch_size):
         self.metrics = metrics
         self.batch_size = batch_size
-        self.every = every or max(steps // 200, 1)
+        self.every = max(steps // 200, 1)
         self.writer = tf.summary.create_file_writer(str(tensorboard))
         self.window = []
         self.bar = progress_bar(
@@ -109,12 +107,9 @@ class EarlyStopping:
 
     def after(self, step):
         """Returns whether the run stops with the validation after this step."""
-        if not self.patience:
-            return False
-        best, later = self.metrics.best_validation()
-        if best == step:
+        if self.patience and self.metrics.best_validation()[0] == step:
             self.save_best()
-        return later >= self.patience
+        return self.is_over()
 
     def is_over(self):
         """Returns whether the run in the log has stopped early."""

@@ -9,17 +9,10 @@ from train.engine import tensorflow_backend
 def start(name="auto"):
     """Gets the devices ready; call it before anything runs on TensorFlow or JAX.
 
-    Args:
-        name: `"one"` device; `"mirrored"`, all of this machine; `"multiworker"`, all
-            of the machines that `TF_CONFIG` names; `"tpu"`; or `"auto"`, the one of
-            these that the machine and its environment call for.
-
-    Returns:
-        `train.engine.tensorflow_backend.Devices`, under the JAX backend
-        `train.engine.jax_backend.JaxDevices`.
-
-    Raises:
-        RunError: there are no such devices, or they do not answer.
+    `name` is the flag `--strategy`. Returns
+    `train.engine.tensorflow_backend.Devices`, under the JAX backend
+    `train.engine.jax_backend.JaxDevices`; raises a `RunError` where there are no such
+    devices, or they do not answer.
     """
     if keras.backend.backend() != "jax":
         return tensorflow_backend.start(name)

@@ -94,7 +94,7 @@ class JaxTrainer(Trainer):
         ):
             self.optimizer.update_step(gradient, variable, rate * scale)
         for average, variable in zip(self.averages, variables, strict=False):
-            average.assign_sub((1.0 - self._kept()) * (average - variable))
+            average.assign_sub((1.0 - self._decay()) * (average - variable))
         self.optimizer.iterations.assign_add(1)
 
     def _accumulate(self, trained, fixed, inputs, labels):

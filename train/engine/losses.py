@@ -6,21 +6,11 @@ from keras import ops
 def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=None):
     """Returns -sum over the classes of label log softmax(logits), for each example.
 
-    Args:
-        logits: float tensor (batch, classes).
-        labels: int tensor (batch,), or float tensor (batch, classes) whose rows sum to
-            one.
-        label_smoothing: float in [0, 1], the part of the labels that goes to all
-            classes alike.
-        class_weights: None, or `classes` floats: an example counts as its class does,
-            one with several labels as their mean. The losses are not divided by the
-            weights.
-
-    Returns:
-        float32 tensor (batch,).
-
-    Raises:
-        ValueError: the labels, the smoothing or the weights do not fit.
+    Labels are an int tensor (batch,), or a float tensor (batch, classes) whose rows sum
+    to one; `label_smoothing` is the part of them that goes to all classes alike. With
+    `class_weights`, one float per class, an example counts as its class does, one with
+    several labels as their mean; the losses are not divided by the weights. Returns
+    float32 (batch,), and raises a `ValueError` for what does not fit.
 
     Source:
         Released code, `train.py`; the smoothing of Rethinking the Inception
@@ -45,16 +35,8 @@ def sigmoid_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
 
     That is the sum of -label log sigmoid(logit) - (1 - label) log(1 - sigmoid(logit)).
 
-    Args:
-        logits: float tensor (batch, classes).
-        labels: int tensor (batch,), or float tensor (batch, classes) of values in
-            [0, 1].
-        label_smoothing: See `softmax_cross_entropy`, also for what is raised.
-        class_weights: Likewise; where labels do not sum to one, the weights of an
-            example's classes are added up.
-
-    Returns:
-        float32 tensor (batch,).
+    As `softmax_cross_entropy`, but values of labels (batch, classes) are in [0, 1], and
+    the weights of an example's classes are added up where these do not sum to one.
 
     Source:
         How to train your ViT?, section 3.2; big_vision, `utils.py`.

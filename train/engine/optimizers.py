@@ -45,14 +45,9 @@ class MomentumSGD(_Optimizer):
     scales it, w = w - rate v. `keras.optimizers.SGD` gathers rate times gradient,
     which differs as soon as the rate changes.
 
-    Args:
-        learning_rate: float or schedule.
-        momentum: float.
-        momentum_dtype: None for the variables' own, or `"bfloat16"`, in which the
-            released code keeps the velocity, in half the memory. It is multiplied
-            there, by 0.8984 for 0.9, then moves the weights in the variables' own.
-        name: str.
-        **kwargs: the other arguments of `keras.optimizers.Optimizer`.
+    With `momentum_dtype="bfloat16"`, as in the released code, the velocity takes half
+    the memory: it is multiplied there, by 0.8984 for 0.9, then moves the weights in the
+    variables' own dtype. `kwargs` are those of `keras.optimizers.Optimizer`.
 
     Source:
         Paper section 4.1; `optax.sgd` as the released code calls it.
@@ -111,14 +106,9 @@ class Adam(_Optimizer):
     embedding, the attention, the MLPs, `pre_logits`, the head, and the convolutions of
     hybrids. Biases, norms, the class token and the position embedding keep their size.
 
-    Args:
-        learning_rate: float or schedule.
-        beta_1: float, the decay of the mean of gradients.
-        beta_2: float, the decay of the mean of their squares.
-        epsilon: float, added to the root of the latter.
-        kernel_decay: float, the weight decay that the paper gives.
-        momentum_dtype, name, kwargs: See `MomentumSGD`; the dtype is that of the mean
-            of gradients.
+    `beta_1` is the decay of the mean of gradients, of dtype `momentum_dtype`, `beta_2`
+    that of the mean of their squares, to the root of which `epsilon` is added;
+    `kernel_decay` is the weight decay that the paper gives.
 
     Source:
         Paper table 3; How to train your ViT?, section 3.2; `optax.scale_by_adam` and

@@ -1,11 +1,10 @@
-"""Seeds, precision and the order of operations: runs that repeat to the last bit."""
+"""Seeds and precision of a run, so that it repeats to the last bit."""
 
 import contextlib
 import random
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 
 @contextlib.contextmanager
@@ -33,14 +32,3 @@ def preserved_state():
         keras.config.set_dtype_policy(policy)
         random.setstate(states[0])
         np.random.set_state(states[1])
-
-
-def one_operation_at_a_time():
-    """Makes TensorFlow run one operation after the other, each on all cores.
-
-    Side by side, operations end in an order that differs from run to run, and with it
-    the order in which TensorFlow's `AddN` adds up the gradients of a tensor with
-    several uses, and their last bits. Costs about 4% of a training step on two cores.
-    Call it before anything runs on TensorFlow, which raises a `RuntimeError` else.
-    """
-    tf.config.threading.set_inter_op_parallelism_threads(1)

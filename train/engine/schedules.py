@@ -43,14 +43,8 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
 class WarmupCosine(_Warmup):
     """Linear warm-up from zero, then half a cosine down to zero.
 
-    Args:
-        learning_rate: float, the highest.
-        steps: int, of the whole run.
-        warmup_steps: int, fewer than `steps`.
-
-    Raises:
-        ValueError: the warm-up is as long as the run, or a number is negative or not
-            finite.
+    Raises a `ValueError` where the warm-up is as long as the run, or a number is
+    negative or not finite.
 
     Source:
         Paper table 4; the first update of the released code has rate zero too.
@@ -67,11 +61,7 @@ class WarmupCosine(_Warmup):
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class WarmupLinear(_Warmup):
-    """Linear warm-up from zero, then a line down to nearly zero.
-
-    Args:
-        learning_rate, steps, warmup_steps: See `WarmupCosine`, as for what is raised.
-        end: float, the last rate.
+    """Linear warm-up from zero, then a line down to `end`, nearly zero.
 
     Source:
         Paper table 3; the last rate is that of the released code.

@@ -165,8 +165,8 @@ class Trainer:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm, norm)
         return gradients, norm
 
-    def _kept(self):
-        """Returns the part of an average that stays at this step."""
+    def _decay(self):
+        """Returns the decay of the averages at this step."""
         # A smaller one at first, or the initial weights would dominate.
         steps = ops.cast(self.optimizer.iterations, "float32")
         return ops.minimum(self.average_decay, (1.0 + steps) / (10.0 + steps))
@@ -193,7 +193,7 @@ class Trainer:
         def update():
             self.optimizer.update_step(gradient, weight, rate)
             if average is not None:
-                average.value.assign_sub((1.0 - self._kept()) * (average - weight))
+                average.value.assign_sub((1.0 - self._decay()) * (average - weight))
 
         if self.loss_scale:
             tf.cond(is_finite, update, lambda: None)

@@ -19,8 +19,6 @@ from absl import flags
 from train.common import command_line
 from train.run import recipe_flags
 
-# Checked for before anything heavy is imported, by the names that Python has.
-PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
 recipe_flags.define(
     "the files in train/masked_patches/recipes",
     "that for imagenet2012, a small one for other data",
@@ -34,9 +32,8 @@ flags.DEFINE_float(
 
 def main(argv):
     """Trains as the flags say, and prints where the weights are."""
-    recipe_flags.perform(
-        argv, "masked_patches", PACKAGES, "train.masked_patches.task:MaskedPatches"
-    )
+    packages, task = recipe_flags.PACKAGES, "train.masked_patches.task:MaskedPatches"
+    recipe_flags.perform(argv, "masked_patches", packages, task)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,7 @@ def _recipes(package):
 
 
 def names(package=__name__):
-    """Returns the names of the recipes of a package.
-
-    Args:
-        package: str, such as `"train.recipes.pretraining"`; by default that of
-            fine-tuning.
-
-    Returns:
-        Sorted list of str.
+    """Returns the sorted names of the recipes of a package, by default fine-tuning's.
 
     Example:
 
@@ -42,20 +35,10 @@ def names(package=__name__):
 
 
 def for_dataset(dataset, name=None, package=__name__):
-    """Returns the recipe for training on a data set.
+    """Returns the `Recipe` for training on a data set.
 
-    Args:
-        dataset: str, a TFDS name (with or without version), `"digits"`, a folder or
-            what else `train.data.sources.load` takes.
-        name: str, the recipe's name; by default that of the data set, or where it has
-            none that for own data.
-        package: as in `names`.
-
-    Returns:
-        `Recipe`, with the data set.
-
-    Raises:
-        ValueError: there is no recipe of this name.
+    `dataset` and `name` are the flags `--dataset` and `--recipe`, `package` is that of
+    `names`. Raises a `ValueError` where there is no recipe of this name.
 
     Example:
 

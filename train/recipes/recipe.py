@@ -40,53 +40,23 @@ def is_own(dataset):
 class Recipe(Augmentation):
     """A run of training, from released weights or from scratch.
 
+    The fields are the flags of `keras-vit finetune`, whose `--help` describes them; in
+    addition, or differently:
+
     Args:
-        dataset: str, what `train.data.sources.load` takes.
-        model: str, a released variant or one of `train.baselines`, or a `ViTConfig`.
-        weights: None for none, or what `keras_vit.VisionTransformer` takes.
-        image_size: int or (height, width) in pixels.
-        steps: int.
-        batch_size: int, examples per step.
-        micro_batches: int, parts of a step's batch; more need less memory.
-        optimizer: str, a key of `train.engine.choices.OPTIMIZERS`.
-        learning_rate: float, the highest.
-        learning_rates: tuple of floats, those that the source of the recipe tried.
-        schedule: str, a key of `train.engine.choices.SCHEDULES`.
-        warmup_steps: int.
-        weight_decay: float, of kernels, multiplied by the rate; with Adam only.
-        momentum: float, with `"momentum"`.
-        momentum_dtype: None for that of the weights, or `"bfloat16"` as released.
-        clip_norm: float, the largest norm of the whole gradient, or None for any.
-        average_decay: float in [0, 1), the decay of an exponential moving average of
-            the weights, which is evaluated and saved instead of them; 0 for none.
-        layer_decay: float in (0, 1], factor of the rate from block to previous block.
-        frozen: bool, whether only the head is trained.
-        lora_rank: int, rank of LoRA; 0 to train the weights themselves.
-        loss: str, a key of `train.engine.choices.LOSSES`.
-        label_smoothing: float in [0, 1].
-        class_weights: None, `"balanced"`, or one float per class.
-        head_bias: float, the initial value of the head's bias.
-        pre_logits: bool, whether there is a tanh layer before the head.
-        dropout_rate: float in [0, 1), None for the released code's.
-        stochastic_depth_rate: float in [0, 1), of the last block.
-        early_stopping: int, validations without a better accuracy after which the run
-            stops and restores the best weights; 0 for never.
-        validation_fraction: float in [0, 1), the part of train held out.
-        train_examples: int, how many of the others are trained on, None for all.
-        test_examples: int, how many are tested and validated at most, None for all.
-        crop: str, the training crop, see `train.data.transforms.preprocessing`.
-        flip: bool, whether training images are mirrored half of the time.
-        rand_augment: None, or (layers, magnitude) of RandAugment.
-        random_erasing: float in [0, 1], the rate of images with an erased rectangle.
-        mixup: float, the alpha of mixup, 0 for none.
-        cutmix: float, the alpha of CutMix, 0 for none; not both.
-        precision: `"float32"`, `"mixed_bfloat16"` or `"mixed_float16"`.
-        remat: bool, whether blocks recompute their activations for the gradient.
-        seed: int, of initialisation, data order, crops and dropout.
-        eval_every: int, steps between validations; None for steps / 20, at least 10.
-        checkpoint_every: int, likewise for checkpoints; None for steps / 10.
-        explained_images: int, images whose attention TensorBoard shows; 0 for none.
-        published: str, the accuracy to expect and its source.
+        model: also a `ViTConfig`.
+        weights: None for random ones.
+        learning_rates: those that the source of the recipe tried.
+        momentum: with `"momentum"`.
+        clip_norm: the largest norm of the whole gradient, or None for any.
+        pre_logits: whether there is a tanh layer before the head.
+        dropout_rate: None for the released code's.
+        test_examples: how many are tested and validated at most, None for all.
+        crop: the training crop, see `train.data.transforms.preprocessing`.
+        flip: whether training images are mirrored half of the time.
+        eval_every: None for steps / 20, at least 10.
+        checkpoint_every: None for steps / 10, at least 10.
+        published: the accuracy to expect and its source.
 
     Raises:
         ValueError: a value is out of range or not finite, or does not fit the others.
@@ -201,9 +171,9 @@ class Recipe(Augmentation):
             ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
             ("at least 1", lambda v: v >= 1, "steps batch_size micro_batches"),
             (
-                "at least 1, or None for all",
+                "at least 1, or None",
                 lambda v: v is None or v >= 1,
-                "train_examples test_examples",
+                "train_examples test_examples eval_every checkpoint_every",
             ),
             (
                 "in [0, 1)",
@@ -231,16 +201,8 @@ class Recipe(Augmentation):
 
         Unless given, the warm-up keeps its share of the steps and micro-batches about
         their size. The published number is dropped, unless all that changes is the
-        seed, how a step is computed (micro-batches, remat), or what is logged.
-
-        Args:
-            **values: fields of the recipe.
-
-        Returns:
-            `Recipe`.
-
-        Raises:
-            ValueError: the values do not fit each other.
+        seed, how a step is computed (micro-batches, remat), or what is logged. Raises
+        a `ValueError` where the values do not fit each other.
 
         Example:
 
@@ -286,9 +248,6 @@ class Recipe(Augmentation):
         """Returns a tiny version of the recipe for a smoke test of a minute.
 
         The model keeps its kind and patch size, but is tiny and has random weights.
-
-        Returns:
-            `Recipe`.
 
         Example:
 

@@ -26,9 +26,6 @@ _COUNTED_EXAMPLES = 200_000
 class FineTuning(Task):
     """Trains a classifier, from released weights or from scratch.
 
-    Args:
-        recipe: `train.recipes.Recipe`.
-
     Example:
 
     >>> FineTuning.find_recipe("cifar100").steps
@@ -172,11 +169,7 @@ class FineTuning(Task):
 
 
 class PreTraining(FineTuning):
-    """Trains a classifier, and writes its weights in the released naming too.
-
-    Args:
-        recipe: `train.recipes.Recipe`.
-    """
+    """Trains a classifier, and writes its weights in the released naming too."""
 
     find_recipe = staticmethod(pretraining.for_dataset)
 

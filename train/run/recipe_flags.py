@@ -14,60 +14,64 @@ from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titl
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
 
+# What every run imports, by the names that Python has: checked for before it starts.
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "tensorboard")
+# What the report of a classifier imports besides.
+CLASSIFIER_PACKAGES = (*PACKAGES, "scipy", "sklearn")
+
 # What is left after Ctrl-C.
 INTERRUPTED = "what the run directory holds is whole"
 
-_STRINGS = {
-    "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; or to compare with, "
-    "BiT-R50x1 or ResNet50V2.",
-    "weights": "A release such as imagenet21k or augreg-imagenet21k, the path or URL "
-    "of a released .npz, or none for random weights.",
-}
-_BOOLEANS = {
-    "frozen": "Train the head alone: a linear probe.",
-    "remat": "Recompute the blocks' activations for the gradient, to need less memory.",
-}
-_INTEGERS = {
-    "steps": "Training steps.",
-    "batch_size": "Images per step.",
-    "micro_batches": "Parts in which the batch of a step is computed: more need less "
-    "memory. Follows batch_size if not given.",
-    "warmup_steps": "Steps of rising learning rate. Keeps its share of the steps if "
-    "not given.",
-    "lora_rank": "Train the head and products of this rank added to queries and values "
-    "(LoRA).",
-    "early_stopping": "Stop after so many validations without a better accuracy, and "
-    "take the best weights; 0 for never.",
-    "train_examples": "Train on so many images only, chosen at random.",
-    "seed": "Of initialisation, order, crops and dropout.",
-    "eval_every": "Steps between validations.",
-    "checkpoint_every": "Steps between checkpoints.",
-    "explained_images": "Show the model's attention for so many held out images in "
-    "TensorBoard at each validation.",
-}
-_FLOATS = {
-    "dropout_rate": "Dropout.",
-    "stochastic_depth_rate": "The rate at which the last block is dropped; earlier "
-    "blocks less often.",
-    "head_bias": "Initial value of the head's bias.",
-    "learning_rate": "The highest learning rate.",
-    "weight_decay": "Decay of kernels, times the rate; with adam.",
-    "layer_decay": "Factor of the learning rate from each block to the one before it.",
-    "average_decay": "Decay of an exponential moving average of the weights, such as "
-    "0.9999: the averages are tested and saved (Polyak, EMA).",
-    "label_smoothing": "The part of each label that is spread over all classes.",
-    "validation_fraction": "Part of train held out for validation; 0 for none.",
-}
-# The least value of other numbers is 0.
-_AT_LEAST_ONE = {
-    *("steps", "batch_size", "micro_batches", "train_examples"),
-    *("eval_every", "checkpoint_every"),
-}
-_UNBOUNDED = {"seed", "head_bias", "layer_decay", "average_decay"}
-_LISTS = {
-    "image_size": "Pixels: one number, or HEIGHT,WIDTH.",
-    "class_weights": "balanced, or one number per class: the weight of its images in "
-    "the loss.",
+# Help by name; `train.recipes.Recipe` checks the values.
+_FLAGS = {
+    flags.DEFINE_string: {
+        "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; or to compare "
+        "with, BiT-R50x1 or ResNet50V2.",
+        "weights": "A release such as imagenet21k or augreg-imagenet21k, the path or "
+        "URL of a released .npz, or none for random weights.",
+    },
+    flags.DEFINE_boolean: {
+        "frozen": "Train the head alone: a linear probe.",
+        "remat": "Recompute the blocks' activations for the gradient, to need less "
+        "memory.",
+    },
+    flags.DEFINE_integer: {
+        "steps": "Training steps.",
+        "batch_size": "Images per step.",
+        "micro_batches": "Parts in which the batch of a step is computed: more need "
+        "less memory. Follows batch_size if not given.",
+        "warmup_steps": "Steps of rising learning rate. Keeps its share of the steps "
+        "if not given.",
+        "lora_rank": "Train the head and products of this rank added to queries and "
+        "values (LoRA).",
+        "early_stopping": "Stop after so many validations without a better accuracy, "
+        "and take the best weights; 0 for never.",
+        "train_examples": "Train on so many images only, chosen at random.",
+        "seed": "Of initialisation, order, crops and dropout.",
+        "eval_every": "Steps between validations.",
+        "checkpoint_every": "Steps between checkpoints.",
+        "explained_images": "Show the model's attention for so many held out images "
+        "in TensorBoard at each validation.",
+    },
+    flags.DEFINE_float: {
+        "dropout_rate": "Dropout.",
+        "stochastic_depth_rate": "The rate at which the last block is dropped; "
+        "earlier blocks less often.",
+        "head_bias": "Initial value of the head's bias.",
+        "learning_rate": "The highest learning rate.",
+        "weight_decay": "Decay of kernels, times the rate; with adam.",
+        "layer_decay": "Factor of the learning rate from each block to the one before "
+        "it.",
+        "average_decay": "Decay of an exponential moving average of the weights, such "
+        "as 0.9999: the averages are tested and saved (Polyak, EMA).",
+        "label_smoothing": "The part of each label that is spread over all classes.",
+        "validation_fraction": "Part of train held out for validation; 0 for none.",
+    },
+    flags.DEFINE_list: {
+        "image_size": "Pixels: one number, or HEIGHT,WIDTH.",
+        "class_weights": "balanced, or one number per class: the weight of its images "
+        "in the loss.",
+    },
 }
 _ENUMS = {
     "optimizer": (OPTIMIZERS, f"The optimizer. {titles(OPTIMIZERS)}."),
@@ -80,8 +84,7 @@ _ENUMS = {
     "loss": (LOSSES, f"The loss. {titles(LOSSES)}."),
     "precision": (PRECISIONS, "What the model computes in."),
 }
-SETTINGS = {*_STRINGS, *_BOOLEANS, *_INTEGERS, *_FLOATS, *_LISTS, *_ENUMS}
-SETTINGS |= registry.augmentations().keys()
+SETTINGS = {*_ENUMS, *registry.augmentations()}.union(*_FLAGS.values())
 
 
 def define(recipes, otherwise):
@@ -112,20 +115,9 @@ def define(recipes, otherwise):
         "environment the model runs on JAX: on one; mirrored; tpu, the chips of this "
         "machine; or auto, all that JAX sees.",
     )
-    for define_flag, rows in (
-        (flags.DEFINE_string, _STRINGS),
-        (flags.DEFINE_boolean, _BOOLEANS),
-        (flags.DEFINE_list, _LISTS),
-    ):
-        for name, text in rows.items():
+    for define_flag, helps in _FLAGS.items():
+        for name, text in helps.items():
             define_flag(name, None, text)
-    for define_flag, rows in (
-        (flags.DEFINE_integer, _INTEGERS),
-        (flags.DEFINE_float, _FLOATS),
-    ):
-        for name, text in rows.items():
-            least = None if name in _UNBOUNDED else int(name in _AT_LEAST_ONE)
-            define_flag(name, None, text, lower_bound=least)
     for name, (values, text) in _ENUMS.items():
         flags.DEFINE_enum(name, None, list(values), text)
     data_flags.define_augmentation()
@@ -188,15 +180,12 @@ def read(command, find_recipe):
     }
 
 
-def overrides(given, recipe_class=None):
+def overrides(given, recipe_class):
     """Returns the settings of a recipe that the flags give, a dict.
 
     A `ValueError` names a flag whose value is not written as it should be.
     """
-    from train.recipes import Recipe
-
-    fields = dataclasses.fields(recipe_class or Recipe)
-    names = {field.name for field in fields} - {"dataset"}
+    names = {field.name for field in dataclasses.fields(recipe_class)} - {"dataset"}
     return {
         name: _parsed(name, value)
         for name, value in given.items()

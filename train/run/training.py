@@ -26,23 +26,15 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
     all of them must be able to read. Keras's precision and the random numbers of Python
     and NumPy are afterwards as they were.
 
-    Args:
-        task: `train.run.task.Task`, such as
-            `train.run.classification.PreTraining(recipe)`, or a `train.recipes.Recipe`
-            for `train.run.classification.FineTuning`.
-        run_dir: path of the run's directory.
-        data_dir: path of the TFDS data, None for the usual one.
-        skip_corrupt: bool, whether to leave out images that cannot be read.
-        devices: `train.engine.tensorflow_backend.Devices`, one device by default.
-        command: str, what was typed, for the report.
+    `task` is a `train.run.task.Task`, such as
+    `train.run.classification.PreTraining(recipe)`, or a `train.recipes.Recipe` for
+    `train.run.classification.FineTuning`; `devices` are what
+    `train.engine.devices.start` returns, one device by default; `command` is what was
+    typed, for the report. The other arguments are flags of `python -m train.finetune`.
 
-    Returns:
-        Dict of the results, as in `report.json`; None on all hosts but the first.
-
-    Raises:
-        RunError: data, weights, checkpoints or directory are not as needed, another run
-            is using the directory, or the loss is not finite; the message says what to
-            do.
+    Returns a dict of the results, as in `report.json`; None on all hosts but the first.
+    Raises a `RunError` where data, weights, checkpoints or directory are not as needed,
+    another run is using the directory, or the loss is not finite.
 
     Example:
 

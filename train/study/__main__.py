@@ -26,11 +26,7 @@ from train.run import recipe_flags
 from train.study import kinds
 
 # Checked for before anything heavy is imported, by the names that Python has.
-PACKAGES = (
-    *("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn"),
-    "tensorboard",
-    "yaml",
-)
+PACKAGES = (*recipe_flags.CLASSIFIER_PACKAGES, "yaml")
 recipe_flags.define(
     "the files in train/recipes and train/recipes/pretraining", "that of the data set"
 )

@@ -176,6 +176,11 @@ def what_cannot_be_is_told():
     ]:
         with pytest.raises(RunError, match=told):
             devices.start(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0"])
+        told = "mirrored needs two devices at least, and JAX sees cpu:0 alone"
+        with pytest.raises(RunError, match=told):
+            devices.start("mirrored")
     remedy = "lower --batch_size"
     for error, told in [
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory."), RunError),

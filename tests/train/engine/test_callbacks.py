@@ -131,7 +131,8 @@ def test_the_signals_are_handed_back_after_an_error():
 def test_the_progress_bar_shows_where_a_resumed_run_is(tmp_path, capsys):
     metrics = MetricLog(tmp_path / "metrics.jsonl")
     sizes = {"steps": 10, "start_step": 6, "batch_size": 8}
-    log = RunLog(metrics, tmp_path / "tensorboard", **sizes, every=100)
+    log = RunLog(metrics, tmp_path / "tensorboard", **sizes)
+    log.every = 100
     for step in range(7, 11):
         log(step, metrics_of(step))
     log.close()

@@ -140,17 +140,20 @@ def assert_same_curve(run_dir, other):
 
 
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory):
+def whole_run(forks, tmp_path_factory):
     """An uninterrupted run: its directory and what it said."""
-    run_dir = tmp_path_factory.mktemp("runs") / "whole"
-    done = finetune(*DIGITS, f"--run_dir={run_dir}")
-    assert done.returncode == 0, done.stderr
-    return run_dir, done
+    folder = tmp_path_factory.mktemp("runs")
+    run_dir = folder / "whole"
+    code, output = forks.run(
+        ["train.finetune", *DIGITS, f"--run_dir={run_dir}"], folder, {}
+    )
+    assert code == 0, output
+    return run_dir, output
 
 
 @pytest.mark.slow
 def test_a_run_leaves_all_that_it_promises(whole_run):
-    run_dir, done = whole_run
+    run_dir, output = whole_run
     assert {path.name for path in run_dir.iterdir()} == {
         "checkpoints",
         "class_names.txt",
@@ -186,11 +189,9 @@ def test_a_run_leaves_all_that_it_promises(whole_run):
     assert f"--run_dir={run_dir}" in report["command"]
     assert report["config"]["warmup_steps"] == 15
 
-    assert (
-        f"test accuracy {report['test_accuracy']:.2%} on 128 test images" in done.stdout
-    )
-    assert str(run_dir / "report.md") in done.stdout
-    assert "256 training, 128 validation and 128 test images" in done.stdout
+    assert f"test accuracy {report['test_accuracy']:.2%} on 128 test images" in output
+    assert str(run_dir / "report.md") in output
+    assert "256 training, 128 validation and 128 test images" in output
     # The log has every step, and both validations.
     records = [
         json.loads(line)
@@ -238,7 +239,7 @@ def test_a_finished_run_is_reported_again_and_guards_its_directory(whole_run, co
     written = last.stat().st_mtime_ns
     again = finished(command, *DIGITS, f"--run_dir={run_dir}")
     assert "all steps were taken before" in again
-    assert again.splitlines()[-3:] == first.stdout.splitlines()[-3:]
+    assert again.splitlines()[-3:] == first.splitlines()[-3:]
     assert last.stat().st_mtime_ns == written
 
     message = failed(command, *DIGITS, f"--run_dir={run_dir}", "--seed=1")
@@ -450,7 +451,7 @@ def test_help_and_what_absl_refuses(command, tmp_path):
             assert f"{name}: {choice.title}" in " ".join(shown.split())
     for flags, told in [
         (["--steps=3"], "--dataset must have a value"),
-        (["--dataset=digits", "--steps=0"], "--steps=0"),
+        (["--dataset=digits", "--steps=0"], "steps must be at least 1, got 0"),
         (["--dataset=digits", "--stepz=3"], "'stepz'"),
         (["--dataset=digits", "--precision=int8"], "float32|mixed_bfloat16"),
         (["--dataset=digits", "steps=3"], "'steps=3'"),

@@ -22,6 +22,7 @@ from train.data.sources import DataError, vtab
 from train.engine import devices
 from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
+from train.recipes import Recipe
 from train.reports import figures
 from train.run import recipe_flags, training
 from train.study import runs as study_runs
@@ -575,8 +576,8 @@ def test_home_is_expanded(tmp_path, monkeypatch):
 
 
 def test_rates_of_the_command_line():
-    found = recipe_flags.overrides({"learning_rates": ["0.1", "3e-3", "0.1"]})
+    found = recipe_flags.overrides({"learning_rates": ["0.1", "3e-3", "0.1"]}, Recipe)
     assert found == {"learning_rates": (0.1, 0.003)}
     for given in (["0.1", "-1"], ["a"], ["nan"], ["inf"]):
         with pytest.raises(ValueError, match="are not learning rates"):
-            recipe_flags.overrides({"learning_rates": given})
+            recipe_flags.overrides({"learning_rates": given}, Recipe)
