@@ -95,11 +95,11 @@ def training_step(sizes, image_size, batch, micro_batches, remat):
     """`train.engine.trainer.Trainer.step`, set up as `train.finetune` does."""
     import tensorflow as tf
 
-    from train.engine import reproducibility
+    from train.engine import tensorflow_backend
     from train.engine.optimizers import MomentumSGD
     from train.engine.trainer import Trainer
 
-    reproducibility.one_operation_at_a_time()
+    tensorflow_backend.start("one")
     trainer = Trainer(
         build(sizes, image_size, remat=remat),
         MomentumSGD(1e-3),

@@ -38,12 +38,12 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
 
     from benchmarks.ours import build
     from train.data import pipeline, sources
-    from train.engine import reproducibility
+    from train.engine import tensorflow_backend
     from train.engine.loop import take_steps
     from train.engine.optimizers import MomentumSGD
     from train.engine.trainer import Trainer
 
-    reproducibility.one_operation_at_a_time()
+    tensorflow_backend.start("one")
     split = sources.load(folder).train
     batches = pipeline.training_batches(
         split, image_size=(image_size, image_size), batch_size=batch, seed=0

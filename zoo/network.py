@@ -15,13 +15,8 @@ from zoo import released_names
 from zoo.text import brief
 
 SIZES = (
-    "hidden_size",
-    "num_layers",
-    "num_heads",
-    "mlp_dim",
-    "patch_size",
-    "resnet_stages",
-    "resnet_width",
+    *("hidden_size", "num_layers", "num_heads", "mlp_dim"),
+    *("patch_size", "resnet_stages", "resnet_width"),
 )
 # What sources differ in, as the released code has it.
 RELEASED = {

@@ -14,17 +14,8 @@ from keras_vit.explain.positions import position_embedding_similarity
 from keras_vit.structure import grid_size
 
 __all__ = [
-    "Features",
-    "Filters",
-    "attention_distance",
-    "attention_maps",
-    "attention_rollout",
-    "embedding_filters",
-    "gradient_attention",
-    "grid_size",
-    "mean_attention_maps",
-    "patch_map",
-    "position_embedding_similarity",
-    "principal_colors",
-    "token_features",
-]
+    "Features", "Filters", "attention_distance", "attention_maps",
+    "attention_rollout", "embedding_filters", "gradient_attention", "grid_size",
+    "mean_attention_maps", "patch_map", "position_embedding_similarity",
+    "principal_colors", "token_features",
+]  # fmt: skip

@@ -7,15 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit import structure
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import (
-    check_images_shape,
-    grid_size,
-    layers_of,
-    num_layers,
-    num_prefix_tokens,
-)
 
 # Of a layer's attention weights, in float32 numbers: 64 MB.
 _NUMBERS_AT_ONCE = 2**24
@@ -24,7 +18,7 @@ _NUMBERS_AT_ONCE = 2**24
 def check_images(model, images):
     """Returns images as a float array; a ValueError where a model cannot take them."""
     images = ops.convert_to_numpy(images)
-    check_images_shape(model, images.shape)
+    structure.check_images_shape(model, images.shape)
     if images.dtype.kind != "f":
         raise ValueError(
             f"{model.name} takes floats in [-1, 1], got {images.dtype}: pass "
@@ -56,10 +50,12 @@ def run(model, images, attention=None, tokens=None):
     without_gradients = contextlib.nullcontext
     if keras.backend.backend() == "torch":
         from torch import no_grad as without_gradients
-    count = num_layers(model)
-    heads = max(block.num_heads for block in layers_of(model, TransformerBlock))
-    grid = grid_size(model, images.shape[1:3])
-    num_tokens = math.prod(grid) + num_prefix_tokens(model)
+    count = structure.num_layers(model)
+    heads = max(
+        block.num_heads for block in structure.layers_of(model, TransformerBlock)
+    )
+    grid = structure.grid_size(model, images.shape[1:3])
+    num_tokens = math.prod(grid) + structure.num_prefix_tokens(model)
     at_once = max(1, _NUMBERS_AT_ONCE // (heads * num_tokens**2))
 
     def numbered(function, part):

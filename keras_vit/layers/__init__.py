@@ -12,17 +12,8 @@ from keras_vit.layers.stochastic_depth import StochasticDepth
 from keras_vit.layers.transformer_block import TransformerBlock
 
 __all__ = [
-    "MLP",
-    "AddPositionEmbs",
-    "AddPositionEmbs2D",
-    "ClassToken",
-    "ClassTokenPooling",
-    "LayerNorm",
-    "PatchEncoder",
-    "PatchPooling",
-    "ResidualUnit",
-    "SelfAttention",
-    "StdConv2D",
-    "StochasticDepth",
+    "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
+    "ClassTokenPooling", "LayerNorm", "PatchEncoder", "PatchPooling",
+    "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth",
     "TransformerBlock",
-]
+]  # fmt: skip

@@ -4,19 +4,13 @@ import keras
 import numpy as np
 
 import zoo
-from keras_vit.layers import (
-    AddPositionEmbs,
-    AddPositionEmbs2D,
-    PatchEncoder,
-    TransformerBlock,
-    initial_values,
-)
+from keras_vit import layers
 from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import takes_own_arguments
 from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
 from zoo.network import pair
 
-_POSITIONS = (AddPositionEmbs, AddPositionEmbs2D)
+_POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 
 
 @takes_own_arguments
@@ -56,7 +50,9 @@ def at_image_size(model, image_size, position_embedding_method="released"):
             f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
             "variants, or one that wraps it."
         )
-    if any(block.relative_positions for block in layers_of(model, TransformerBlock)):
+    if any(
+        block.relative_positions for block in layers_of(model, layers.TransformerBlock)
+    ):
         raise ValueError(
             f"The model {model.name} has relative positions, which belong to one "
             "number of tokens: build and train it at the image size that you need."
@@ -68,7 +64,7 @@ def at_image_size(model, image_size, position_embedding_method="released"):
             "behind it, and put what comes back behind a layer of the new size."
         )
     copies = _Copies(model, image_size)
-    with initial_values.left_out():
+    with layers.initial_values.left_out():
         images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
     copies.take_weights(grid_size(model), position_embedding_method)
@@ -127,9 +123,9 @@ class _Copies:
                 )
             return self.of_model(layer, _input_like(layer, args[0].shape[1:]))
         config = layer.get_config()
-        if isinstance(layer, PatchEncoder):
+        if isinstance(layer, layers.PatchEncoder):
             self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
-        placed = isinstance(layer, (Placed, TransformerBlock))
+        placed = isinstance(layer, (Placed, layers.TransformerBlock))
         if isinstance(layer, _POSITIONS) or (placed and config.get("grid_size")):
             config["grid_size"] = self.grid
         return type(layer).from_config(config)

@@ -9,13 +9,7 @@ import zoo
 from keras_vit import layers
 from keras_vit.layers import initial_values
 from keras_vit.layers.residual_unit import group_norm
-from keras_vit.models.arguments import (
-    check_without_head,
-    dtype_policy,
-    head_dtype,
-    images_input,
-    takes_own_arguments,
-)
+from keras_vit.models import arguments
 from keras_vit.weights.loading import assign, read_weights
 from zoo.network import pair, positive_int
 from zoo.position_embedding import METHODS
@@ -36,7 +30,7 @@ _OTHER_POOLINGS = {
 }
 
 
-@takes_own_arguments
+@arguments.takes_own_arguments
 def VisionTransformer(  # noqa: N802 - reads as the model it returns
     config,
     weights=None,
@@ -131,7 +125,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f"{_OTHER_POOLINGS.get(pooling, '')}."
         )
     if not include_top:
-        check_without_head(
+        arguments.check_without_head(
             classes=classes,
             new_head=new_head,
             classifier_activation=classifier_activation,
@@ -196,8 +190,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     image_size = pair(224 if image_size is None else image_size, "image_size")
     grid_size = config.grid_size(image_size, name=variant or name)
 
-    with dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
-        images = images_input(image_size, channels)
+    with arguments.dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
+        images = arguments.images_input(image_size, channels)
         features = _resnet(images, config) if config.is_hybrid else images
         tokens = layers.PatchEncoder(
             config.patch_size, config.hidden_size, name="embedding"
@@ -242,7 +236,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
-                dtype=head_dtype(),
+                dtype=arguments.head_dtype(),
                 name="head",
             )(tokens)
         model = keras.Model(images, tokens, name=name)

@@ -10,17 +10,10 @@ import zoo
 from keras_vit.layers import PatchPooling
 from keras_vit.structure import layers_of
 from keras_vit.weights.model_arrays import PLACES, computed, released_variables
+from zoo import released_names
 from zoo.network import SIZES
-from zoo.released_names import (
-    CLASS_TOKEN,
-    EMBEDDING_ARRAYS,
-    HEAD_ARRAYS,
-    HEADS,
-    POSITION_EMBEDDING,
-    PRE_LOGITS_ARRAYS,
-)
 
-_KERNEL, _BIAS = EMBEDDING_ARRAYS
+_KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 
 
 def read_weights(weights, variant=None, num_heads=None):
@@ -87,13 +80,13 @@ def assign(model, checkpoint, new_head, position_embedding_method):
     if checkpoint.classes is None or own.classes != checkpoint.classes:
         new_head = True
     if new_head:
-        names -= HEAD_ARRAYS.keys()
-        for key in HEAD_ARRAYS:
+        names -= released_names.HEAD_ARRAYS.keys()
+        for key in released_names.HEAD_ARRAYS:
             targets.pop(key, None)
-        if not targets.keys() & PRE_LOGITS_ARRAYS.keys():
-            names -= PRE_LOGITS_ARRAYS.keys()
+        if not targets.keys() & released_names.PRE_LOGITS_ARRAYS.keys():
+            names -= released_names.PRE_LOGITS_ARRAYS.keys()
     _check_keys(checkpoint, targets, names)
-    if layers_of(model, PatchPooling) and HEADS & targets.keys():
+    if layers_of(model, PatchPooling) and released_names.HEADS & targets.keys():
         what = "pre_logits were" if new_head else "head was"
         raise zoo.CheckpointError(
             f"The {what} trained on the class token in {checkpoint.path}, and the "
@@ -192,16 +185,16 @@ def _check_keys(checkpoint, targets, names):
     if not missing and not left_over:
         return
     remedies = []
-    if CLASS_TOKEN in missing:
+    if released_names.CLASS_TOKEN in missing:
         remedies.append('the file has no class token: pass pooling="gap" or None')
-    if CLASS_TOKEN in left_over:
+    if released_names.CLASS_TOKEN in left_over:
         remedies.append(
             "the model has no class token: build it with the file as its weights and "
             'pooling="gap", which keeps the token and averages the patches'
         )
-    if PRE_LOGITS_ARRAYS.keys() & set(missing):
+    if released_names.PRE_LOGITS_ARRAYS.keys() & set(missing):
         remedies.append("the file has no pre_logits: pass representation_size=None")
-    if PRE_LOGITS_ARRAYS.keys() & set(left_over):
+    if released_names.PRE_LOGITS_ARRAYS.keys() & set(left_over):
         size = checkpoint.representation_size
         remedies.append(f"its head needs pre_logits: pass representation_size={size}")
     raise zoo.CheckpointError(
@@ -217,7 +210,7 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
 
     `kernel_shape` is of the model's patch embedding, `grid_size` of its patches.
     """
-    embedding = checkpoint.arrays[POSITION_EMBEDDING]
+    embedding = checkpoint.arrays[released_names.POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
     if old_grid is None:
         if checkpoint.num_positions != math.prod(grid_size):
@@ -229,7 +222,7 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
         old_grid = grid_size
     prefix = checkpoint.num_prefix_tokens
     table = zoo.resize(embedding, old_grid, grid_size, method, prefix)
-    fitted = {POSITION_EMBEDDING: table}
+    fitted = {released_names.POSITION_EMBEDDING: table}
     if not checkpoint.semantics.takes_unit_range:
         fitted |= _taking_unit_range(checkpoint)
     if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:

@@ -8,15 +8,9 @@ from train.common.errors import RunError
 from zoo.network import pair
 
 __all__ = [
-    "BASELINES",
-    "BIT_VARIANTS",
-    "BiTConfig",
-    "BiTResNet",
-    "BiT_R50x1",
-    "build",
-    "load_bit_weights",
-    "save_bit_weights",
-]
+    "BASELINES", "BIT_VARIANTS", "BiTConfig", "BiTResNet", "BiT_R50x1", "build",
+    "load_bit_weights", "save_bit_weights",
+]  # fmt: skip
 
 
 def build(name, *, weights=None, image_size=224, classes):

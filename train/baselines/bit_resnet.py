@@ -6,13 +6,7 @@ import keras
 
 from keras_vit.layers import StdConv2D, initial_values
 from keras_vit.layers.residual_unit import group_norm
-from keras_vit.models.arguments import (
-    check_without_head,
-    dtype_policy,
-    head_dtype,
-    images_input,
-    takes_own_arguments,
-)
+from keras_vit.models import arguments
 from train.baselines.bit_weights import assign, head_size, read
 from train.baselines.pre_activation_unit import PreActivationUnit
 from zoo.network import pair, positive_int
@@ -40,7 +34,7 @@ BIT_VARIANTS = {
 }
 
 
-@takes_own_arguments
+@arguments.takes_own_arguments
 def BiTResNet(  # noqa: N802 - reads as the model it returns
     config,
     weights=None,
@@ -85,7 +79,7 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         own_name = config.lower().replace("-", "_")
         config = BIT_VARIANTS[config]
     if not include_top:
-        check_without_head(
+        arguments.check_without_head(
             classes=classes,
             new_head=new_head,
             classifier_activation=classifier_activation,
@@ -103,15 +97,15 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         )
     classes = classes or of_file or 1000
 
-    with dtype_policy(dtype), initial_values.left_out(weights is not None):
-        images = images_input(image_size, channels)
+    with arguments.dtype_policy(dtype), initial_values.left_out(weights is not None):
+        images = arguments.images_input(image_size, channels)
         outputs = _body(images, config)
         if include_top:
             outputs = keras.layers.Dense(
                 classes,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
-                dtype=head_dtype(),
+                dtype=arguments.head_dtype(),
                 name="head",
             )(outputs)
         model = keras.Model(images, outputs, name=name or own_name)
@@ -146,13 +140,11 @@ def _body(images, config):
     )(features)
 
 
-@takes_own_arguments
+@arguments.takes_own_arguments
 def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
     """Returns BiT-R50x1, with released or random weights.
 
-    Args:
-        weights: see `BiTResNet`.
-        **options: the other arguments of `BiTResNet`.
+    The arguments are those of `BiTResNet`.
 
     Source:
         Big Transfer, arXiv 1912.11370. Released are, among others,

@@ -31,19 +31,11 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
     run directories and `command` the command line, for the page.
 
     Returns:
-        Dict as in the `.json`:
-
-        - `dataset`, `test_examples`, `command`, `measured_batch_size`.
-        - `classes`, a list of dicts with `name` and `examples`.
-        - `runs`, a list of dicts with `run`, `model`, `weights`, `image_size`,
-          `test_accuracy` with its 95% interval `test_accuracy_low` and
-          `test_accuracy_high`, `test_macro_f1`, `per_class_f1` (a list), `parameters`,
-          `multiply_adds` of one image, `training_images_per_second`,
-          `training_seconds`, `is_wall_time` (False where these two leave out the time
-          between the steps, as in reports of earlier versions), and
-          `measured_images_per_second`.
-
-        None stands for what was not measured, is not known, or cannot be counted.
+        Dict as in the `.json`: `dataset`, `test_examples`, `command` and
+        `measured_batch_size`; `classes`, dicts with `name` and `examples`; and `runs`,
+        dicts of each run's settings and results. Of these, `is_wall_time` is False
+        where the training speed leaves out the time between the steps, as in reports
+        of earlier versions. None is what was not measured, or cannot be counted.
 
     Raises:
         RunError: a run is not finished or damaged, the runs are of different data or

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: logs, early stopping, signals."""
+"""Callbacks of the training loop: logs and signals."""
 
 import signal
 import threading
@@ -91,33 +91,6 @@ class NullLog:
         """Does nothing."""
 
     flush = write = validation = images = print = close = __call__
-
-
-class EarlyStopping:
-    """Stops after `patience` validations without improvement; 0 never stops.
-
-    Calls `save_best` after each validation that is the best so far. Decides by the
-    metric log, so that a resumed run decides like an unbroken one.
-    """
-
-    def __init__(self, metrics, patience, save_best):
-        self.metrics = metrics
-        self.patience = patience
-        self.save_best = save_best
-
-    def after(self, step):
-        """Returns whether the run stops with the validation after this step."""
-        if self.patience and self.metrics.best_validation()[0] == step:
-            self.save_best()
-        return self.is_over()
-
-    def is_over(self):
-        """Returns whether the run in the log has stopped early."""
-        return bool(
-            self.patience
-            and len(self.metrics.series("val_accuracy")[0])
-            and self.metrics.best_validation()[1] >= self.patience
-        )
 
 
 class SignalHandler:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from train.common.errors import DIVERGED, RunError
 from train.data.pipeline import NO_LABEL
-from train.engine.callbacks import EarlyStopping, NullLog, RunLog, SignalHandler
+from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
 
@@ -22,11 +22,6 @@ class TrainingLoop:
         self.recipe, self.trainer, self.devices = run.recipe, run.trainer, run.devices
         self.checkpoints = Checkpoints(run.directory.checkpoints)
         self.metrics = MetricLog(run.directory.metrics)
-        self.stopping = EarlyStopping(
-            self.metrics,
-            self.recipe.early_stopping,
-            lambda: self.checkpoints.save_best(self.trainer.variables),
-        )
         self.log = NullLog()
 
     def train(self):
@@ -40,7 +35,7 @@ class TrainingLoop:
                 self.run.announce()
                 if devices.count > 1:
                     print(f"on {devices.count} devices")
-            is_over = self._chief_decides(self.stopping.is_over)
+            is_over = self._chief_decides(self._is_over)
             if devices.is_chief:
                 self._announce_resume(start_step, is_over)
                 self.log = RunLog(
@@ -101,7 +96,7 @@ class TrainingLoop:
             )
         elif start_step:
             print(f"going on after step {start_step:,}")
-        if self.recipe.early_stopping and len(self.metrics.series("val_accuracy")[0]):
+        if self.recipe.early_stopping and self.metrics.best_validation()[0]:
             # Now, rather than after the last step.
             self.checkpoints.require_best()
 
@@ -109,6 +104,11 @@ class TrainingLoop:
         """Returns on all hosts the bool that a function returns on the first."""
         decision = int(self.devices.is_chief and decide())
         return bool(max(self.devices.all_gather(decision)))
+
+    def _is_over(self):
+        """Returns whether the run has stopped early; a resumed one knows by its log."""
+        patience = self.recipe.early_stopping
+        return patience and self.metrics.best_validation()[1] >= patience
 
     def _save(self, step):
         if self.devices.is_chief and step not in self.checkpoints.steps():
@@ -127,7 +127,11 @@ class TrainingLoop:
                 self._draw(step)
         if not found:
             return False
-        stops = self._chief_decides(lambda: self.stopping.after(step))
+        if self.recipe.early_stopping and self.devices.is_chief:
+            best, _ = self.metrics.best_validation()
+            if best == step:
+                self.checkpoints.save_best(self.trainer.variables)
+        stops = self._chief_decides(self._is_over)
         if stops:
             # From here the same command has nothing left to do.
             self._save(step)

@@ -60,8 +60,10 @@ class MetricLog:
         return steps, np.array([record[name] for record in found], dtype=np.float64)
 
     def best_validation(self):
-        """Returns the step of the best validation, and how many came after it."""
+        """Returns the step of the best validation, if any, and how many came after."""
         steps, accuracies = self.series("val_accuracy")
+        if not len(steps):
+            return None, 0
         place = int(np.argmax(accuracies))
         return int(steps[place]), len(steps) - 1 - place
 

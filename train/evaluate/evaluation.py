@@ -12,14 +12,8 @@ from train.data import pipeline
 from train.data.registry import short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels
-from train.inference import loaded_model
+from train.inference import evaluation_data, loaded_model
 from train.inference.classes import match_classes
-from train.inference.evaluation_data import (
-    center_crop,
-    load_split,
-    num_logits,
-    report_folder,
-)
 from train.inference.run_directory import RunDirectory
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, write_predictions_picture
@@ -60,8 +54,10 @@ def evaluate(
     """
     loaded = loaded_model.load(model, image_size=image_size)
     image_size = loaded_model.image_shape_of(loaded)[:2]
-    outputs = num_logits(loaded)
-    source, part = load_split(loaded, dataset, data_dir, skip_corrupt, split)
+    outputs = evaluation_data.num_logits(loaded)
+    source, part = evaluation_data.load_split(
+        loaded, dataset, data_dir, skip_corrupt, split
+    )
     class_names, places = match_classes(outputs, loaded.class_names, source.class_names)
     correct = None
     if real_labels_file is not None:
@@ -73,7 +69,9 @@ def evaluate(
         names = real_labels.file_names(part, source.name, data_dir)
         correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
-    directory, model_source = report_folder(model, out_dir, name, "report.json")
+    directory, model_source = evaluation_data.report_folder(
+        model, out_dir, name, "report.json"
+    )
     if RunDirectory(directory).model.exists():
         raise RunError(
             f"{directory} holds a run, whose report would be lost: pass another "
@@ -81,7 +79,7 @@ def evaluate(
         )
 
     if central_crop:
-        part = center_crop(part, image_size)
+        part = evaluation_data.center_crop(part, image_size)
     batch_size = min(batch_size, part.num_examples)
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size

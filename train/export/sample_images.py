@@ -14,7 +14,7 @@ from train.data.sources.subset import spread
 from train.export.runtimes import BATCH, write_images
 from train.inference import evaluation_data, loaded_model
 from train.inference.classes import imagenet_names, match_classes
-from train.inference.heads import has_head
+from train.inference.model_writing import has_head
 
 # The default number of images: of a data set, and synthetic.
 OF_DATA_SET, SYNTHETIC = 500, 64

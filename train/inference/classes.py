@@ -12,7 +12,7 @@ import keras_vit
 import zoo
 from train.common.errors import RunError
 from train.data.sources.splits import named
-from train.inference.heads import has_head
+from train.inference.model_writing import has_head
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
 _PROBABILITIES = ("softmax", "sigmoid")

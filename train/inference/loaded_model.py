@@ -18,8 +18,8 @@ from train.common.errors import RunError
 from train.common.progress import progress_bar
 from train.data import pipeline
 from train.engine.loop import explaining_full_memory
-from train.inference.heads import has_head
 from train.inference.keras_files import load_model
+from train.inference.model_writing import has_head
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
 from zoo.catalog.locate import fetch_card, named

@@ -1,4 +1,4 @@
-"""What the writers of model files share: float32, class names, a quiet TensorFlow."""
+"""What writers of model files share: the head, float32, names, a quiet TensorFlow."""
 
 import contextlib
 import logging
@@ -6,7 +6,19 @@ import logging
 import keras
 
 from keras_vit.layers import initial_values
-from train.inference.heads import has_head
+
+
+def has_head(model):
+    """Returns whether a model of `keras_vit` ends in its head."""
+    return model.layers[-1].name == "head"
+
+
+def body_and_head(model):
+    """Returns the model of the features and the head; `(model, None)` without head."""
+    if not has_head(model):
+        return model, None
+    head = model.layers[-1]
+    return keras.Model(model.input, head.input), head
 
 
 def in_float32(model):

@@ -13,12 +13,8 @@ from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
 from train.data.transforms.decoding import decode_in_graph
 from train.data.transforms.preprocessing import squash, to_model_range
-from train.inference.heads import body_and_head
-from train.inference.model_writing import (
-    check_class_names,
-    in_float32,
-    quiet_tensorflow,
-)
+from train.inference import model_writing
+from train.inference.model_writing import body_and_head
 
 # The last layers of models of keras_vit, with their head and without.
 _LAST_LAYERS = ("head", "pre_logits", "pooling")
@@ -92,7 +88,7 @@ def write_saved_model(model, folder, *, class_names=None):
     _check_model(model)
     if class_names is not None:
         class_names = tuple(class_names)
-        check_class_names(class_names, model)
+        model_writing.check_class_names(class_names, model)
     folder = pathlib.Path(folder)
     is_other = folder.is_file() or (folder.is_dir() and any(folder.iterdir()))
     if is_other and not (folder / "saved_model.pb").exists():
@@ -100,11 +96,11 @@ def write_saved_model(model, folder, *, class_names=None):
             f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
             "another folder, or remove it."
         )
-    package, signatures = _package(in_float32(model), class_names)
+    package, signatures = _package(model_writing.in_float32(model), class_names)
     with (
         whole_folder(folder) as temporary,
         tempfile.TemporaryDirectory() as assets,
-        quiet_tensorflow(),
+        model_writing.quiet_tensorflow(),
     ):
         if class_names is not None:
             file = pathlib.Path(assets, "class_names.txt")

@@ -10,11 +10,7 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.weights.model_arrays import (
-    computed,
-    released_variables,
-    saved_variables,
-)
+from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
 from train.data.registry import short_name
@@ -115,7 +111,7 @@ def _read_run(run):
             )
     model = load_model(run.model)
     try:
-        saved_variables(model)
+        model_arrays.saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
     if model.output_shape[-1] != len(class_names):
@@ -128,7 +124,7 @@ def _read_run(run):
 
 def _write_model(folder, run, name, licence, report, class_names, trained):
     weights = registry.WEIGHTS[0]
-    if Semantics(**computed(trained)) != Semantics():
+    if Semantics(**model_arrays.computed(trained)) != Semantics():
         weights = registry.WEIGHTS[1]  # its metadata describe the computation
     keras_vit.save_released_weights(trained, folder / weights)
     model = _load_and_compare(folder / weights, trained)
@@ -176,8 +172,8 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
 def _load_and_compare(path, trained):
     """Returns the model as others will load it, checked bit for bit."""
     model = keras_vit.load_model(path, dtype="float32")
-    loaded = released_variables(model)
-    for key, (variable, _) in released_variables(trained).items():
+    loaded = model_arrays.released_variables(model)
+    for key, (variable, _) in model_arrays.released_variables(trained).items():
         if not np.array_equal(loaded[key][0].numpy(), variable.numpy()):
             raise RunError(
                 f"{key} is not the same in {path.name} as in the trained model: please "

@@ -6,12 +6,7 @@ import statistics
 from pathlib import Path
 
 from train.common.files import write_json, write_text
-from train.reports import markdown
-from train.reports.figures import (
-    draw_confusion_matrix,
-    draw_learning_curve,
-    draw_reliability,
-)
+from train.reports import figures, markdown
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
 _FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
@@ -43,12 +38,14 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
         json.dumps([measured | results, details], allow_nan=False, default=os.fspath)
     )
     run_dir.mkdir(parents=True, exist_ok=True)
-    draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
+    figures.draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
     if history is not None:
         loss = results.get("loss_function", "")
-        draw_learning_curve(run_dir / "learning_curve.png", history, loss)
+        figures.draw_learning_curve(run_dir / "learning_curve.png", history, loss)
     if "calibration" in summary:
-        draw_reliability(run_dir / "reliability.png", summary["calibration"]["bins"])
+        figures.draw_reliability(
+            run_dir / "reliability.png", summary["calibration"]["bins"]
+        )
     page = _page(run_dir, details["config"], summary, results, split)
     write_text(run_dir / "report.md", page)
     write_json(run_dir / "report.json", results | details)

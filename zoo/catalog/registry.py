@@ -262,6 +262,8 @@ def _served(base):
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
         names = [document["name"] for document in index["models"]]
+        if wrong := [name for name in names if not is_name(name)]:
+            raise ValueError(f"{brief(wrong[0])} is not a valid name of a model")
         folders = [f"{base}/{urllib.parse.quote(name, safe='')}" for name in names]
     except store.StoreError as error:
         raise store.StoreError(

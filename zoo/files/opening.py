@@ -6,15 +6,7 @@ import os
 import pathlib
 import re
 
-from zoo.files import description, h5, safetensors
-from zoo.files.archive import (
-    MOST_LISTED,
-    Archive,
-    CheckpointError,
-    OpenFile,
-    StoredArray,
-    refuse,
-)  # fmt: skip
+from zoo.files import archive, description, h5, safetensors
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
 # The names that timm and transformers expect and write.
@@ -26,14 +18,14 @@ FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def open_file(path: str | os.PathLike) -> OpenFile | Shards:
+def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
         found = [file for file in files if os.path.isfile(file)]
         if len(found) != 1:
-            held = sorted(os.listdir(path))[:MOST_LISTED]
-            raise CheckpointError(
+            held = sorted(os.listdir(path))[: archive.MOST_LISTED]
+            raise archive.CheckpointError(
                 f"There is no checkpoint file {path}: it is a folder with "
                 f"{len(found)} of {', '.join(FILES_IN_FOLDERS)}, pass the file. It "
                 f"holds {', '.join(held) or 'nothing'}."
@@ -50,7 +42,7 @@ def open_file(path: str | os.PathLike) -> OpenFile | Shards:
             return h5.H5(path)
         if start.startswith(b"{"):
             return Shards(path)
-    return Archive(path)
+    return archive.Archive(path)
 
 
 class Shards:
@@ -79,7 +71,7 @@ class Shards:
         """The names of the arrays."""
         return list(self._places)
 
-    def check(self, key: str) -> StoredArray:
+    def check(self, key: str) -> archive.StoredArray:
         """Returns an array, checked as in `Safetensors.check`."""
         return self._files[self._places[key]].check(key)
 
@@ -96,19 +88,19 @@ class Shards:
 
     def _refuse(self, problems):
         what = "the index of the files beside it (download or save all of them again)"
-        refuse(self.path, what, problems)
+        archive.refuse(self.path, what, problems)
 
 
 def _places(path):
     places = description.read_json(path).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise CheckpointError(
+        raise archive.CheckpointError(
             f"{path} is not the index of a checkpoint, whose weight_map says which "
             "file holds which array: pass the file that holds the arrays."
         )
     for name in places.values():
         if not isinstance(name, str) or not _FILE.fullmatch(name):
-            raise CheckpointError(
+            raise archive.CheckpointError(
                 f"{path} names {name!r}, which is not a file beside it, and nothing "
                 "else is read: save the checkpoint again."
             )

@@ -19,13 +19,7 @@ from keras_vit.explain.figures.photos import (
 )
 
 __all__ = [
-    "draw_attention",
-    "draw_attention_distance",
-    "draw_features",
-    "draw_figure_7",
-    "draw_filters",
-    "draw_heads",
-    "draw_layers",
-    "draw_overlay",
+    "draw_attention", "draw_attention_distance", "draw_features", "draw_figure_7",
+    "draw_filters", "draw_heads", "draw_layers", "draw_overlay",
     "draw_position_similarity",
-]
+]  # fmt: skip

@@ -4,29 +4,14 @@ import itertools
 
 import numpy as np
 
-from keras_vit.explain.figures.canvas import (
-    SMALL,
-    TINY,
-    add_color_bar,
-    check_array,
-    check_count,
-    grid_shape,
-    new_figure,
-    show_mosaic,
-    tile_axes,
-)
+from keras_vit.explain.figures import canvas
 from zoo.network import pair
 
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
 HEAD_COLORS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+    *("#E69F00", "#56B4E9", "#000000"),
 )
 HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
@@ -59,7 +44,7 @@ def draw_filters(filters, title):
 
 def _filters(filters):
     """Returns what shows the filters in a figure, its size in inches and a heading."""
-    components = check_array(
+    components = canvas.check_array(
         filters.components, "Filters", "components, height, width, channels"
     )
     count, *_, channels = components.shape
@@ -68,23 +53,23 @@ def _filters(filters):
             f"Filters of {channels} channels have no colours to draw: pass components "
             "of 1 or 3 channels, such as components[..., :3]."
         )
-    shares = check_array(
+    shares = canvas.check_array(
         filters.explained_variance_ratio, "explained_variance_ratio", "components"
     )
-    check_count(count, shares, "explained_variance_ratio", "components")
+    canvas.check_count(count, shares, "explained_variance_ratio", "components")
     largest = np.abs(components).max(axis=(1, 2, 3), keepdims=True)
     tiles = 0.5 + components / np.where(largest > 0, 2 * largest, 1)
-    rows, columns = grid_shape(count)
+    rows, columns = canvas.grid_shape(count)
 
     def show(figure):
-        cells = tile_axes(figure, count, rows, columns)
+        cells = canvas.tile_axes(figure, count, rows, columns)
         for number, (cell, tile, share) in enumerate(
             zip(cells, tiles, shares, strict=True), start=1
         ):
             cell.imshow(tile, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            cell.set_title(number, loc="left", fontsize=SMALL, pad=2)
+            cell.set_title(number, loc="left", fontsize=canvas.SMALL, pad=2)
             share = f"{share:.1%}"
-            cell.set_title(share, loc="right", fontsize=TINY, color="0.4", pad=2)
+            cell.set_title(share, loc="right", fontsize=canvas.TINY, color="0.4", pad=2)
 
     kind = "RGB embedding" if channels == 3 else "Embedding"
     heading = f"{kind} filters\n(first {count} principal components)"
@@ -118,7 +103,9 @@ def draw_position_similarity(similarity, title):
 
 def _similarity(similarity):
     """Returns what `_filters` does, for the similarity."""
-    similarity = check_array(similarity, "similarity", "rows, columns, rows, columns")
+    similarity = canvas.check_array(
+        similarity, "similarity", "rows, columns, rows, columns"
+    )
     rows, columns = similarity.shape[:2]
     if (rows, columns) != similarity.shape[2:]:
         raise ValueError(
@@ -128,9 +115,9 @@ def _similarity(similarity):
 
     def show(figure):
         axes = figure.subplots()
-        image = show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
+        image = canvas.show_mosaic(axes, similarity, cmap="viridis", vmin=-1, vmax=1)
         axes.set(xlabel="Input patch column", ylabel="Input patch row")
-        add_color_bar(figure, axes, image, "Cosine similarity")
+        canvas.add_color_bar(figure, axes, image, "Cosine similarity")
 
     side = 7 if max(rows, columns) > 16 else 5
     # Tiles have the image's proportion, and so has their grid: together its square.
@@ -174,7 +161,7 @@ def draw_attention_distance(distance, title, image_size=None):
             (4, 3),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
-            fontsize=SMALL,
+            fontsize=canvas.SMALL,
             color="0.3",
         )
         axes.set_ylim(top=max(axes.get_ylim()[1], 1.1 * uniform))
@@ -183,7 +170,7 @@ def draw_attention_distance(distance, title, image_size=None):
 
 def _distance(distance):
     """Returns what `_filters` does, for the distance."""
-    distance = check_array(distance, "distance", "layers, images, heads")
+    distance = canvas.check_array(distance, "distance", "layers, images, heads")
     if distance.min() < 0:
         raise ValueError(
             f"distance must not be negative, got {distance.min():g}: pass what "
@@ -222,7 +209,7 @@ def _distance(distance):
             names,
             loc="upper left",
             bbox_to_anchor=(1, 1),
-            fontsize=SMALL,
+            fontsize=canvas.SMALL,
             frameon=False,
             handletextpad=0.2,
         )
@@ -233,7 +220,7 @@ def _distance(distance):
             ylim=(0, 1.1 * max((means + spread).max(), 1)),
         )
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.tick_params(labelsize=SMALL)
+        axes.tick_params(labelsize=canvas.SMALL)
         axes.spines[["top", "right"]].set_visible(False)
 
     return show, (5.6, 4.4), "Mean attention distance"
@@ -282,7 +269,7 @@ def draw_figure_7(filters, similarity, distance, title):
             "There is nothing to draw: pass filters, similarity or distance."
         )
     widths = [width for width, *_ in panels]
-    figure = new_figure(sum(widths), 4.8, title, layout="constrained")
+    figure = canvas.new_figure(sum(widths), 4.8, title, layout="constrained")
     parts = figure.subfigures(1, len(panels), width_ratios=widths, squeeze=False)[0]
     for part, (_, show, _, heading) in zip(parts, panels, strict=True):
         part.suptitle(heading, fontsize=11)
@@ -292,6 +279,6 @@ def draw_figure_7(filters, similarity, distance, title):
 
 def _alone(panel, title):
     show, size, _ = panel
-    figure = new_figure(*size, title)
+    figure = canvas.new_figure(*size, title)
     show(figure)
     return figure

@@ -4,17 +4,7 @@ import math
 
 import numpy as np
 
-from keras_vit.explain.figures.canvas import (
-    SMALL,
-    add_color_bar,
-    check_array,
-    check_count,
-    grid_shape,
-    new_figure,
-    show_mosaic,
-    tile_axes,
-    wrap,
-)
+from keras_vit.explain.figures import canvas
 
 PAIRS_A_ROW = 3
 # The width of a pair, and of the photo beside the heads, in inches.
@@ -50,7 +40,7 @@ def draw_attention(images, maps, titles, title):
     >>> maps = np.random.random((2, 4, 4))
     >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
     """
-    check_count(len(images), maps, "maps", "images")
+    canvas.check_count(len(images), maps, "maps", "images")
     photos, pictures = [as_photo(image) for image in images], []
     for photo, grid in zip(photos, maps, strict=True):
         grid = relative(_check_maps(grid, "A map", "rows, columns"))
@@ -80,29 +70,29 @@ def draw_features(images, colors, titles, title):
     >>> colors = np.random.random((2, 4, 4, 3))
     >>> figure = draw_features(images, colors, ["cat", "dog"], "ViT-B/16, layer 12")
     """
-    colors = check_array(colors, "Colours", "images, rows, columns, 3")
+    colors = canvas.check_array(colors, "Colours", "images, rows, columns, 3")
     if colors.shape[3] != 3 or colors.min() < 0 or colors.max() > 1:
         raise ValueError(
             "Colours must be three numbers in [0, 1] per patch, got shape "
             f"{colors.shape} and values from {colors.min():g} to {colors.max():g}: "
             "pass what principal_colors returns."
         )
-    check_count(len(images), colors, "Colours", "images")
+    canvas.check_count(len(images), colors, "Colours", "images")
     photos = [as_photo(image) for image in images]
     return _draw_pairs(photos, colors, ("Input", "Patch features"), titles, title)
 
 
 def _draw_pairs(photos, pictures, headings, titles, title):
-    check_count(len(photos), titles, "titles", "images")
+    canvas.check_count(len(photos), titles, "titles", "images")
     if not photos:
         raise ValueError("There is no image to draw: pass one or more.")
     rows = math.ceil(len(photos) / PAIRS_A_ROW)
     columns = math.ceil(len(photos) / rows)
     mean_height = np.mean([2 * len(photo) / photo.shape[1] for photo in photos])
     size = PAIR * columns, (mean_height + 0.35) * rows + 0.7
-    figure = new_figure(*size, title, layout="constrained")
+    figure = canvas.new_figure(*size, title, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12)
-    cells = tile_axes(figure, len(photos), rows, columns)
+    cells = canvas.tile_axes(figure, len(photos), rows, columns)
     for place, (cell, photo, picture, name) in enumerate(
         zip(cells, photos, pictures, titles, strict=True)
     ):
@@ -120,8 +110,8 @@ def _draw_pairs(photos, pictures, headings, titles, title):
         middles = [width / 2, right + width / 2] if place < columns else []
         cell.set_xticks(middles, headings[: len(middles)], fontsize=10)
         cell.tick_params(length=0, labeltop=True, labelbottom=False)
-        caption = wrap(name, PAIR - 0.4, SMALL + 1)
-        cell.set_xlabel(caption, fontsize=SMALL + 1, parse_math=False)
+        caption = canvas.wrap(name, PAIR - 0.4, canvas.SMALL + 1)
+        cell.set_xlabel(caption, fontsize=canvas.SMALL + 1, parse_math=False)
     return figure
 
 
@@ -154,11 +144,11 @@ def draw_overlay(image, map, title, label):
     photo = as_photo(image)
     heat = _check_maps(map, "map", "rows, columns")
     height = 3.6 * len(photo) / photo.shape[1]
-    figure = new_figure(8.4, height + 0.7, title)
-    left, right = tile_axes(figure, 2, 1, 2)
+    figure = canvas.new_figure(8.4, height + 0.7, title)
+    left, right = canvas.tile_axes(figure, 2, 1, 2)
     left.imshow(photo)
     shown = _show_heat(right, photo, heat, heat.max())
-    add_color_bar(figure, right, shown, label)
+    canvas.add_color_bar(figure, right, shown, label)
     return figure
 
 
@@ -187,16 +177,16 @@ def draw_layers(image, maps, title):
     """
     photo = as_photo(image)
     maps = relative(_check_maps(maps, "maps", "layers, rows, columns"))
-    rows, columns = grid_shape(len(maps) + 1)
+    rows, columns = canvas.grid_shape(len(maps) + 1)
     height = 1.7 * len(photo) / photo.shape[1] + 0.25
-    figure = new_figure(1.8 * columns + 0.8, height * rows + 0.7, title)
-    first, *cells = axes = tile_axes(figure, len(maps) + 1, rows, columns)
+    figure = canvas.new_figure(1.8 * columns + 0.8, height * rows + 0.7, title)
+    first, *cells = axes = canvas.tile_axes(figure, len(maps) + 1, rows, columns)
     first.imshow(photo)
-    first.set_title("Input", fontsize=SMALL + 1)
+    first.set_title("Input", fontsize=canvas.SMALL + 1)
     for number, (cell, heat) in enumerate(zip(cells, maps, strict=True), start=1):
         shown = _show_heat(cell, photo, heat, 1)
-        cell.set_title(f"Layer {number}", fontsize=SMALL + 1)
-    add_color_bar(figure, axes, shown, "Share of the\nlayer's maximum")
+        cell.set_title(f"Layer {number}", fontsize=canvas.SMALL + 1)
+    canvas.add_color_bar(figure, axes, shown, "Share of the\nlayer's maximum")
     return figure
 
 
@@ -248,16 +238,16 @@ def draw_heads(image, maps, title):
     tile = min(0.9, 12 / heads, 11 / (layers * aspect))
     width, height = tile * heads, tile * aspect * layers
     size = width + 3.2, max(height, PHOTO * aspect) + 0.9
-    figure = new_figure(*size, title, layout="constrained")
+    figure = canvas.new_figure(*size, title, layout="constrained")
     corner, axes = figure.subplots(1, 2, width_ratios=(PHOTO, width))
-    shown = show_mosaic(
+    shown = canvas.show_mosaic(
         axes, maps, cmap=COLORS, vmin=0, vmax=1, aspect=aspect * columns / rows
     )
     axes.set(xlabel="Head", ylabel="Layer")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
-    axes.tick_params(length=0, labelsize=SMALL)
-    add_color_bar(figure, axes, shown, "Share of the\nmap's maximum")
+    axes.tick_params(length=0, labelsize=canvas.SMALL)
+    canvas.add_color_bar(figure, axes, shown, "Share of the\nmap's maximum")
     corner.imshow(photo)
     corner.set_anchor("NE")
     corner.set_axis_off()
@@ -291,7 +281,7 @@ def as_photo(image):
 
 
 def _check_maps(maps, name, dimensions):
-    maps = check_array(maps, name, dimensions)
+    maps = canvas.check_array(maps, name, dimensions)
     if maps.min() < 0:
         raise ValueError(
             f"{name} must not be negative, got {maps.min():g}: attention and relevance "

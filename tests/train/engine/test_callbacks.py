@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from train.common.errors import Preempted, RunError
-from train.engine.callbacks import EarlyStopping, NullLog, RunLog, SignalHandler
+from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.metrics import MetricLog
 
 
@@ -69,37 +69,6 @@ def test_the_log_of_other_hosts_does_nothing(capsys):
     log.print("a line")
     log.close()
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_run_without_progress_ends_with_its_best_weights(tmp_path):
-    accuracies = [0.2, 0.5, 0.4, 0.6, 0.6, 0.5, 0.9]
-    log, kept, ended = MetricLog(tmp_path / "metrics.jsonl"), [], []
-    stopping = EarlyStopping(log, 2, lambda: kept.append(steps))
-    for steps, accuracy in enumerate(accuracies, start=1):
-        log.append(steps, val_accuracy=accuracy)
-        if stopping.after(steps):
-            ended.append(steps)
-            break
-    # The second 0.6 is no progress.
-    assert (kept, ended) == ([1, 2, 4], [6])
-
-    # A run that goes on after step 4 decides the same.
-    log.rewind(4)
-    again = EarlyStopping(log, 2, lambda: kept.append(steps))
-    for steps, accuracy in enumerate(accuracies[4:6], start=5):
-        log.append(steps, val_accuracy=accuracy)
-        assert again.after(steps) == (steps == 6)
-    assert kept == [1, 2, 4]
-
-
-def test_the_log_says_that_a_run_is_over(tmp_path):
-    log = MetricLog(tmp_path / "metrics.jsonl")
-    assert not EarlyStopping(log, 2, None).is_over()
-    for step, accuracy in enumerate([0.2, 0.6, 0.5, 0.6], start=1):
-        assert not EarlyStopping(log, 2, None).is_over()
-        log.append(step, val_accuracy=accuracy)
-    assert EarlyStopping(log, 2, None).is_over()
-    assert not EarlyStopping(log, 0, None).is_over()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

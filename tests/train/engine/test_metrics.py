@@ -157,3 +157,15 @@ def test_a_failed_rewind_keeps_the_log(log, monkeypatch):
         log.rewind(1)
     assert log.path.read_bytes() == before
     assert os.listdir(log.path.parent) == ["metrics.jsonl"]
+
+
+def test_the_best_validation_is_the_first_of_equals(log):
+    assert log.best_validation() == (None, 0)
+    found = []
+    for step, accuracy in enumerate([0.2, 0.5, 0.4, 0.6, 0.6, 0.5], start=1):
+        log.append(step, val_accuracy=accuracy)
+        found.append(log.best_validation())
+    assert found == [(1, 0), (2, 0), (2, 1), (4, 0), (4, 1), (4, 2)]
+    # A run that goes on after step 4 decides by the same.
+    log.rewind(4)
+    assert log.best_validation() == (4, 0)

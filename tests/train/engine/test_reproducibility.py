@@ -12,12 +12,12 @@ import pytest
 from train.engine import reproducibility
 
 ROOT = pathlib.Path(__file__).parents[3]
-# Without the call most gradients of the same batch differ in their last bits.
+# Without `start` most gradients of the same batch differ in their last bits.
 SCRIPT = """
 import numpy as np
 import tensorflow as tf
-from train.engine import reproducibility
-reproducibility.one_operation_at_a_time()
+from train.engine import tensorflow_backend
+tensorflow_backend.start("one")
 import keras
 import keras_vit
 

@@ -18,8 +18,7 @@ from train.common import packages
 from train.common.files import whole_file
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
-from train.inference.heads import has_head
-from train.inference.model_writing import check_class_names
+from train.inference.model_writing import check_class_names, has_head
 
 # The first opset with a GELU operator, of October 2023.
 OPSET = 20

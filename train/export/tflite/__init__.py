@@ -14,7 +14,7 @@ from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_labels
 from train.export.tflite.quantization import products, quantize
 from train.inference import model_writing
-from train.inference.heads import body_and_head, has_head
+from train.inference.model_writing import body_and_head, has_head
 
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 

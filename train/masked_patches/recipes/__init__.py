@@ -1,10 +1,12 @@
-"""Recipes for masked patch prediction, one small file per source."""
+"""Recipes for masked patch prediction, one small file per source.
+
+`names` and `for_dataset` are those of `train.recipes`, for these recipes.
+"""
 
 import dataclasses
+import functools
 
 from train import recipes
-
-__all__ = ["MaskingRecipe", "for_dataset", "names"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,19 +39,5 @@ class MaskingRecipe(recipes.Recipe):
             )
 
 
-def names():
-    """Returns the names of the recipes, as `train.recipes.names`."""
-    return recipes.names(__name__)
-
-
-def for_dataset(dataset, name=None):
-    """Returns the `MaskingRecipe` for masked patch prediction on a data set.
-
-    See `train.recipes.for_dataset`.
-
-    Example:
-
-    >>> for_dataset("imagenet2012").learning_rate
-    0.0002
-    """
-    return recipes.for_dataset(dataset, name, __name__)
+names = functools.partial(recipes.names, __name__)
+for_dataset = functools.partial(recipes.for_dataset, package=__name__)

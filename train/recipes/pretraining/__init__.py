@@ -1,23 +1,11 @@
-"""Recipes for training from scratch, one small file per source."""
+"""Recipes for training from scratch, one small file per source.
+
+`names` and `for_dataset` are those of `train.recipes`, for these recipes.
+"""
+
+import functools
 
 from train import recipes
 
-__all__ = ["for_dataset", "names"]
-
-
-def names():
-    """Returns the names of the recipes, as `train.recipes.names`."""
-    return recipes.names(__name__)
-
-
-def for_dataset(dataset, name=None):
-    """Returns the recipe for training on a data set from scratch.
-
-    See `train.recipes.for_dataset`.
-
-    Example:
-
-    >>> for_dataset("imagenet2012").weight_decay
-    0.3
-    """
-    return recipes.for_dataset(dataset, name, __name__)
+names = functools.partial(recipes.names, __name__)
+for_dataset = functools.partial(recipes.for_dataset, package=__name__)
