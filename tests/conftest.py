@@ -9,6 +9,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import peer_models  # noqa: E402
 import pytest  # noqa: E402
+from fork_server import ForkServer  # noqa: E402
 
 TESTS = pathlib.Path(__file__).parent
 # Fixtures of tests that need the packages of `make peers`.
@@ -41,6 +42,19 @@ def shared():
     if not folder.is_dir():
         pytest.skip(f"{folder} is not there: only developers and CI have it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """Commands as forks of one process: each alone would import TensorFlow anew."""
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "tensorflow",
+        "PYTHONPATH": str(TESTS.parent),
+    }
+    server = ForkServer(tmp_path_factory.mktemp("forks"), environment)
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")

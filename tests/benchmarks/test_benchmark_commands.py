@@ -9,7 +9,6 @@ import sys
 
 import pytest
 import small_variants
-from fork_server import ForkServer
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = ["--model", "ViT-Ti_16", "--image_size", "32", "--batch=2"]
@@ -42,15 +41,6 @@ def error_of(done):
     return line
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """Runs commands in forks of one process, which has imported TensorFlow."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
-    yield server
-    server.close()
-
-
 # As `python -m benchmarks.inference`, with one matrix to calibrate by.
 WITH_ONE_MATRIX = """
 import dataclasses
@@ -68,9 +58,9 @@ runpy.run_module("benchmarks.inference", run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.slow
-def test_inference(server, tmp_path):
+def test_inference(forks, tmp_path):
     flags = [*SMALL, *QUICK, "--ours=graph", f"--out_dir={tmp_path}"]
-    code, stdout = server.run(
+    code, stdout = forks.run(
         ["-c", WITH_ONE_MATRIX, *flags], ROOT, small_variants.ENVIRONMENT
     )
     assert code == 0, stdout
@@ -155,10 +145,10 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
         ("input --images=/nowhere", "--images=/nowhere: there is no .jpg"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused(command, message, server, tmp_path):
+def test_flags_that_do_not_fit_are_refused(command, message, forks, tmp_path):
     name, *given = command.split()
     argv = [f"benchmarks.{name}", *given, f"--out_dir={tmp_path}"]
-    code, output = server.run(argv, tmp_path, {})
+    code, output = forks.run(argv, tmp_path, {})
     assert code == 1 and "Traceback" not in output
     assert re.search(f"(?m)^error: .*{re.escape(message)}", output), output
     assert not list(tmp_path.glob("*.json"))

@@ -16,7 +16,6 @@ import nbformat
 import pytest
 import released_stand_ins
 import small_variants
-from fork_server import ForkServer
 from forked_commands import ForkedCommands
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
@@ -150,20 +149,12 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory):
+def commands(forks):
     """What runs `keras-vit` for the notebooks, and their kernels."""
-    environment = {
-        **os.environ,
-        "KERAS_BACKEND": "tensorflow",
-        "PYTHONPATH": str(build.ROOT),
-        **small_variants.ENVIRONMENT,
-    }
-    server = ForkServer(tmp_path_factory.mktemp("server"), environment)
     with tempfile.TemporaryDirectory() as folder:
-        commands = ForkedCommands(pathlib.Path(folder, "bin"), server)
+        commands = ForkedCommands(pathlib.Path(folder, "bin"), forks)
         yield commands
         commands.close()
-    server.close()
 
 
 @pytest.fixture

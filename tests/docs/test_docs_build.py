@@ -4,8 +4,6 @@ import html.parser
 import importlib
 import pathlib
 import re
-import subprocess
-import sys
 import urllib.parse
 import zlib
 
@@ -24,17 +22,12 @@ SOURCES += sorted(ROOT.glob("docs/*.md"))
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """The process that built the documentation, and the folder of its pages."""
+def build(forks, tmp_path_factory):
+    """What the build of the documentation ended with and said, and its folder."""
     folder = tmp_path_factory.mktemp("docs")
-    command = ["-m", "sphinx", "-W", "--keep-going", "-n", "-b", "html", "docs"]
-    process = subprocess.run(
-        [sys.executable, *command, folder / "html", "-d", folder / "doctrees"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    return process, folder / "html"
+    options = ["-W", "--keep-going", "-n", "-b", "html", "-d", folder / "doctrees"]
+    ended = forks.run(["sphinx", *options, "docs", folder / "html"], ROOT, {})
+    return ended, folder / "html"
 
 
 class Page(html.parser.HTMLParser):
@@ -109,8 +102,8 @@ def entries(folder):
 
 @pytest.mark.slow
 def test_build_has_no_warning(build):
-    process, _ = build
-    assert process.returncode == 0, process.stderr
+    (code, output), _ = build
+    assert code == 0, output
 
 
 @pytest.mark.slow
