@@ -6,8 +6,6 @@ Exit codes: 0 success, 1 failure (one line per reason on the error stream), 2 wr
 usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -7,8 +7,6 @@ integers and widen their kernel when they shrink, as `tf.image.resize` does with
 ``antialias=True``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

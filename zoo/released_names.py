@@ -7,8 +7,6 @@ The names are those of the files in ``gs://vit_models`` (written by Flax before 
 Linen API); `zoo.files.dialects` translates the others.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """Untrusted text made safe to print: control characters escaped, length bounded."""
 
-from __future__ import annotations
-
 import reprlib
 import unicodedata
 

@@ -5,8 +5,6 @@ The AugReg paper (https://arxiv.org/abs/2106.10270) released every model it trai
 when it is first needed.
 """
 
-from __future__ import annotations
-
 import difflib
 
 from zoo.catalog import cards, index_file

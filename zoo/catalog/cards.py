@@ -6,8 +6,6 @@ its README. `accuracies.csv` has one row per published accuracy, those of a file
 order in which `ModelCard.accuracies` has them, the best evidence first.
 """
 
-from __future__ import annotations
-
 import csv
 import pathlib
 import urllib.parse

@@ -1,7 +1,5 @@
 """Reader of `index.csv`, the index of the AugReg files: one row per fine-tuning."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import math

@@ -1,7 +1,5 @@
 """Class names of the released heads, in the order of their outputs."""
 
-from __future__ import annotations
-
 import json
 
 from zoo.catalog.cards import CLASSES

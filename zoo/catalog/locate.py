@@ -9,8 +9,6 @@ The releases are those of `released.csv`, their papers those of `citations.csv`.
 recommend.
 """
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 import os

@@ -1,7 +1,5 @@
 """The card of a released file: `ModelCard`."""
 
-from __future__ import annotations
-
 import dataclasses
 import urllib.parse
 from typing import NamedTuple

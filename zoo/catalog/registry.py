@@ -16,8 +16,6 @@ Environment:
 `keras-vit publish` writes them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """What settings and headers say of a checkpoint besides its arrays."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -5,8 +5,6 @@ state, a two-tower model), other module names (Flax Linen), and other arrangemen
 the same numbers (stacked blocks, the position embedding at top level).
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checkpoints of timm, transformers and keras-hub, read and written."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -4,8 +4,6 @@ HDF5 files can refer to other files and hold compressed data of any size. Keras 
 neither, so both are refused: only contiguous arrays in the file itself are read.
 """
 
-from __future__ import annotations
-
 import os
 
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray

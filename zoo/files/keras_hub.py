@@ -1,7 +1,5 @@
 """Weights of keras-hub's `ViTBackbone` and `ViTImageClassifier`."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

@@ -7,8 +7,6 @@ attention in one axis; keras-hub stores all as released. Every change is an eino
 pattern, so what is written is read back to the last bit.
 """
 
-from __future__ import annotations
-
 import csv
 import pathlib
 import re

@@ -12,8 +12,6 @@ Programs that split a file and copy its metadata make files of fewer arrays; in 
 the remaining arrays are checked.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

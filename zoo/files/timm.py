@@ -1,7 +1,5 @@
 """Checkpoints of timm's Vision Transformers, hybrids and plain DeiT."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

@@ -1,7 +1,5 @@
 """Checkpoints of Hugging Face transformers' `ViTModel` and its kin."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

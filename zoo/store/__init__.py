@@ -12,8 +12,6 @@ expects, and the SHA-256 of the first download. The cache has each file beside i
 record, `NAME.json`, and unfinished downloads and locks in its folder `.transfers`.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

@@ -6,8 +6,6 @@ arrays and settings that `zoo.read` needs are downloaded, and never a pickle, wh
 run code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

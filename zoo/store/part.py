@@ -1,7 +1,5 @@
 """A partly downloaded file, and the headers of its first response."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -4,8 +4,6 @@
 however long it is. Nor are the redirects of requests, for the same reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip
