@@ -12,6 +12,7 @@ commands may run.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -230,6 +231,10 @@ def serve():
     from train.run import training  # noqa: F401
 
     matplotlib.use("agg")
+    # Collections of the children would copy all of these objects.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGCHLD, say_which_ended)
     for line in sys.stdin:
         answer(**json.loads(line))
