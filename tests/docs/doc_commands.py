@@ -12,6 +12,7 @@ import subprocess
 import time
 
 import doc_reader
+import quick_xla
 from doc_blocks import ROOT, PageError
 from packaging.requirements import Requirement
 
@@ -102,6 +103,9 @@ class Reader:
     def run(self, command, words, until="the end", status=0):
         """Runs `python -m MODULE ...`; returns what it printed."""
         environment = self.environment | command.environment
+        if "XLA_FLAGS" in environment:
+            # What a page exports takes the place of the server's.
+            environment["XLA_FLAGS"] = quick_xla.flags(environment["XLA_FLAGS"])
         server = self.servers[environment.get("KERAS_BACKEND", "tensorflow")]
         code, output = server.run(words[2:], self.folder, environment, until)
         if code != status:

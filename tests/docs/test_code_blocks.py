@@ -18,6 +18,7 @@ import doc_commands
 import doc_reader
 import keras
 import pytest
+import quick_xla
 import small_variants
 from fork_server import ForkServer
 from forked_commands import ForkedCommands
@@ -51,7 +52,7 @@ class Servers(dict):
     def __missing__(self, backend):
         environment = self.environment | {"KERAS_BACKEND": backend}
         if backend == "jax":
-            environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+            environment["XLA_FLAGS"] = quick_xla.flags()
         self[backend] = ForkServer(self.folder, environment)
         return self[backend]
 

@@ -10,6 +10,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import quick_xla
 from harness import flags, gradients, normal, numpy, randomize
 
 import keras_vit
@@ -90,7 +91,7 @@ def test_the_other_backends_compute_and_keep_the_same(backend, written):
             "PYTHONPATH": os.getcwd(),
             "KERAS_BACKEND": backend,
             # JAX compiles every operation: fast compilation beats fast code here.
-            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+            "XLA_FLAGS": quick_xla.flags(),
         },
         capture_output=True,
         text=True,

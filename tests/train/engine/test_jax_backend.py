@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import quick_xla
 from jax_steps import save_steps
 
 from train.common import command_line
@@ -34,8 +35,9 @@ def run(*command, devices=1, code=0, **more):
         "KERAS_BACKEND": "jax",
         "JAX_PLATFORMS": "cpu",
         # What is run a few times is compiled quickly.
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
-        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+        "XLA_FLAGS": quick_xla.flags(
+            f"--xla_force_host_platform_device_count={devices}"
+        ),
         "PYTHONPATH": str(ROOT),
         **more,
     }

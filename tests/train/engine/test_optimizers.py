@@ -7,6 +7,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import quick_xla
 from ml_dtypes import bfloat16
 
 import keras_vit
@@ -262,7 +263,7 @@ def test_the_other_backends_pass_the_same_tests(backend):
             **os.environ,
             "KERAS_BACKEND": backend,
             # JAX compiles every operation: fast compilation beats fast code here.
-            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+            "XLA_FLAGS": quick_xla.flags(),
         },
         capture_output=True,
         text=True,
