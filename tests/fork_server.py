@@ -89,6 +89,8 @@ def perform(argv, cwd, environment, output, errors, until):
     os.chdir(cwd)
     os.environ.update(environment)
     tempfile.tempdir = None  # of the server's TMPDIR
+    # That of `ForkedCommands`, if there is one: what a command starts is a fork too.
+    sys.executable = os.environ.get("FORKED_PYTHON", sys.executable)
     small_variants.shrink_if_asked()
     leave_out_the_drawing()
     sys.argv = argv

@@ -164,6 +164,7 @@ def executed(mirror, commands, tmp_path, monkeypatch):
     scratch.mkdir()
     search = [commands.folder, os.path.dirname(sys.executable), os.environ["PATH"]]
     for variable, value in {
+        "FORKED_PYTHON": commands.folder / "python",
         "KERAS_VIT_MIRROR": mirror,
         "KERAS_VIT_CACHE": tmp_path / "cache",
         "NO_PROXY": "127.0.0.1",

@@ -82,7 +82,9 @@ def made(tmp_path_factory):
     servers = Servers(root, environment)
     (folder / "tfds").symlink_to(root / doc_reader.TFDS)
     with tempfile.TemporaryDirectory() as short:
-        forked = ForkedCommands(pathlib.Path(short, "bin"), servers["tensorflow"])
+        scripts = pathlib.Path(short, "bin")
+        environment["FORKED_PYTHON"] = str(scripts / "python")
+        forked = ForkedCommands(scripts, servers["tensorflow"])
         yield folder, servers, forked
         forked.close()
     for server in servers.values():
