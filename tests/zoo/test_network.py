@@ -131,6 +131,12 @@ def test_semantics_that_are_none(values, named, error, message):
         Semantics(*values, **named)
 
 
+@pytest.mark.parametrize("value", ["1e-6", True, float("nan"), 0])
+def test_an_epsilon_is_a_positive_number(value):
+    with pytest.raises(ValueError, match="layer_norm_epsilon must be a positive num"):
+        Semantics(layer_norm_epsilon=value)
+
+
 def test_a_resnet_goes_with_a_patch_size():
     with pytest.raises(ValueError, match="resnet_stages and resnet_width go with"):
         zoo.ViTConfig(resnet_stages=(3, 4, 9))

@@ -282,6 +282,11 @@ def test_patches_are_read_row_by_row():
     np.testing.assert_allclose(numpy(layer(images)), expected, atol=1e-5)
 
 
+def test_dropout_is_off_unless_asked_for():
+    assert layers.MLP(8).dropout_rate == 0
+    assert layers.TransformerBlock(2, 8).dropout_rate == 0
+
+
 def test_class_token_comes_first():
     layer = built(keras_vit.ClassToken(), None, 6, 24)
     tokens = normal((2, 6, 24))

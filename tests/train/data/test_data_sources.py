@@ -604,7 +604,10 @@ def test_an_index_means_one_example_in_every_order(
         seen = found_in_ranges(split)
         assert [seen[index][0] for index in range(split.num_examples)] == values
     part = limited(source.train, 90)
-    kept = sorted(values_of(part))
+    values = values_of(part)
+    seen = found_in_ranges(part)
+    assert [seen[index][0] for index in range(90)] == values
+    kept = sorted(values)
     assert len(kept) == 90
     assert epoch_of(part) == [(value, value % 2) for value in kept]
 
@@ -743,6 +746,13 @@ def test_a_path_that_is_no_folder_is_not_taken_for_a_name(dataset):
 
 
 # Names, and what is ignored
+
+
+def test_ten_names_are_all_shown():
+    names = list("abcdefghijk")
+    ten = "a, b, c, d, e, f, g, h, i, j"
+    assert splits.named(names[:10]) == ten
+    assert splits.named(names) == f"{ten} and 1 more"
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from train.evaluate import evaluation, real_labels
 from train.inference import evaluation_data, loaded_model
 from train.inference.classes import match_classes
 from train.inference.run_directory import RunDirectory
-from train.reports import report
+from train.reports import figures
 from train.run import classification, training
 from zoo.catalog import registry
 
@@ -67,8 +67,8 @@ def in_short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loaded_model, "images_per_second", shortly)
         for module, names in (
-            (report, ("draw_confusion_matrix", "draw_learning_curve")),
-            (report, ("draw_reliability",)),
+            (figures, ("draw_confusion_matrix", "draw_learning_curve")),
+            (figures, ("draw_reliability",)),
             (evaluation, ("write_predictions_picture",)),
             (classification, ("write_predictions_picture", "draw_batch")),
         ):

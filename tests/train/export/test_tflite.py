@@ -229,6 +229,11 @@ def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
     assert scale == pytest.approx(2 / 255) and zero in (127, 128)
     pixels = np.random.default_rng(0).integers(0, 256, (4, *SIZE, 3), "uint8")
     scale, zero = output["quantization"]
+    # Half as far again as the logits of the calibration images.
+    logits = expected(model, calibration)
+    least, most = min(logits.min(), 0), max(logits.max(), 0)
+    limits = scale * (0 - zero), scale * (255 - zero)
+    assert limits == pytest.approx((1.5 * least, 1.5 * most), abs=2 * scale)
     found = (answers(path, pixels).astype("float64") - zero) * scale
     assert relative(found, expected(model, preprocess_input(pixels))) < 0.1
 

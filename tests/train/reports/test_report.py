@@ -13,7 +13,7 @@ from PIL import Image
 from train.engine.metrics import MetricLog
 from train.recipes import for_dataset
 from train.reports import figures as drawing
-from train.reports import markdown, report
+from train.reports import markdown
 from train.reports.classification import (
     calibration,
     classification_summary,
@@ -82,7 +82,8 @@ def undrawn(request, monkeypatch):
     if not {"figures", "rendered"} & {*request.fixturenames}:
         for name in ("confusion_matrix", "learning_curve", "reliability"):
             monkeypatch.setattr(
-                report, f"draw_{name}", lambda path, *settings: path.touch()
+                f"train.reports.figures.draw_{name}",
+                lambda path, *settings: path.touch(),
             )
 
 

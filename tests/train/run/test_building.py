@@ -1,6 +1,7 @@
 """The model, optimizer and loss of a recipe."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from train.engine.optimizers import Adam, MomentumSGD
 from train.engine.schedules import WarmupCosine, WarmupLinear
 from train.recipes import pretraining
 from train.run import building
+from train.run.classification import FineTuning
 
 TINY = ViTConfig(hidden_size=16, num_layers=2, num_heads=2, mlp_dim=32, patch_size=4)
 BASE = recipes.for_dataset("digits").override(model=TINY, image_size=8)
@@ -99,3 +101,12 @@ def test_what_a_baseline_does_not_have(values):
     recipe = BASE.override(model="ResNet50V2", image_size=32, **values)
     with pytest.raises(RunError, match=f"ResNet50V2 has no {next(iter(values))}"):
         building.model(recipe, 3)
+
+
+def test_only_batch_norms_are_refused_on_two_devices():
+    norms, none = BASE.override(model="ResNet50V2", image_size=32), BASE
+    one, two = (types.SimpleNamespace(has_hosts=False, count=n) for n in (1, 2))
+    with pytest.raises(RunError, match="ResNet50V2 normalises .*--strategy=one"):
+        FineTuning(norms).check_devices(two)
+    for recipe, devices in ((norms, one), (none, one), (none, two)):
+        FineTuning(recipe).check_devices(devices)

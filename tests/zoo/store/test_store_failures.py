@@ -659,8 +659,11 @@ def test_parts_that_nobody_finishes_do_not_accumulate(
     for url in (old, new):
         with pytest.raises(zoo.StoreError, match="404"):
             zoo.fetch(url)
-    [note] = cache.glob(".transfers/*old.npz.part.json")
-    os.utime(note, (1e9, 1e9))
+    # They are kept for thirty days.
+    for name, days in (("old", 31), ("new", 29)):
+        [note] = cache.glob(f".transfers/*{name}.npz.part.json")
+        begun = time.time() - days * 24 * 3600
+        os.utime(note, (begun, begun))
     zoo.fetch(offer("third.npz"))
     assert len(left(cache)) == 2
     assert all("new.npz.part" in name for name in left(cache))
