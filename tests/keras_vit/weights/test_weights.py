@@ -91,6 +91,24 @@ def test_goldens(name, load, expected, golden_index, tmp_path):
         np.testing.assert_array_equal(numpy(loaded(values["images"])), logits)
 
 
+def test_other_inputs_are_folded_into_the_patch_embedding(load, goldens, expected):
+    mean, std = (0.485, 0.4, 0.3), (0.229, 0.3, 0.5)
+    checkpoint = zoo.read(
+        goldens / "token.npz",
+        semantics=ViTConfig(input_mean=mean, input_std=std),
+    )
+    folded = keras_vit.load_model(checkpoint)
+    # What the arrays take is what the released model takes.
+    taken = expected("token")["images"]
+    images = 2 * (taken * np.array(std) + np.array(mean)) - 1
+    np.testing.assert_allclose(
+        numpy(folded(images.astype("float32"))),
+        numpy(load("token")(taken)),
+        rtol=0,
+        atol=LOGITS_TOLERANCE,
+    )
+
+
 @pytest.mark.parametrize("name", GOLDENS)
 def test_goldens_inside(name, load, expected):
     values = expected(name)
