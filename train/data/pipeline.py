@@ -242,7 +242,8 @@ def evaluation_batches(
 
     records = split.records()
     if share.devices > 1:
-        filling = records.take(1).repeat(-split.num_examples % batch_size)
+        # What is wrong with a batch size is said by `share`, below.
+        filling = records.take(1).repeat(-split.num_examples % max(batch_size, 1))
         filling = filling.map(lambda record, _: (record, NO_LABEL))
         records = records.map(lambda record, label: (record, tf.cast(label, tf.int32)))
         records = records.concatenate(filling)

@@ -380,8 +380,10 @@ def test_evaluation_covers_the_ragged_end():
     assert images[2].shape == (2, 6, 5, 3)
     assert images[2].dtype == np.float32
     assert labels[2].dtype == np.int32
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        evaluation_batches(numbered_split(10), image_size=(6, 5), batch_size=0)
+    settings = {"image_size": (6, 5), "batch_size": 0}
+    for share in (Share(), Share(devices=2)):
+        with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+            evaluation_batches(numbered_split(10), **settings, share=share)
 
 
 def test_evaluation_resizes_and_scales():
