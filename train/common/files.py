@@ -68,7 +68,8 @@ def write_text(path, text, flag="--run_dir"):
 
 def write_json(path, value, flag="--run_dir"):
     """Writes a value as a JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n", flag)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path, f"{text}\n", flag)
 
 
 def read_json(path, remedy, part=dict):

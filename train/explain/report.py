@@ -114,11 +114,11 @@ def explain(
             ],
         }
         page = render(results, *of_photos, inspected, of_model)
-        files.write_text(folder / PAGE, page)
+        files.write_text(folder / PAGE, page, "--out")
         if why_no_predictions is None:
             _write_table(folder / PREDICTIONS, results["photos"])
         results["files"] = sorted({*files.file_names(folder), NUMBERS})
-        files.write_json(folder / NUMBERS, results)
+        files.write_json(folder / NUMBERS, results, "--out")
     return results
 
 

@@ -310,7 +310,16 @@ def _reader(response):
     if encoding in ("", "identity"):
         return read
     if encoding in ("gzip", "x-gzip"):
-        file = gzip.GzipFile(fileobj=types.SimpleNamespace(read=read), mode="rb")
+
+        def read_two(size):
+            # GzipFile takes its two first bytes in one piece.
+            found = more = read(size)
+            while more and len(found) < min(size, 2):
+                more = read(size - len(found))
+                found += more
+            return found
+
+        file = gzip.GzipFile(fileobj=types.SimpleNamespace(read=read_two), mode="rb")
         if not file.peek(1):
             raise EOFError("the compressed body is empty")
         return file.read1

@@ -1,11 +1,14 @@
 import base64
 import errno
+import gzip
 import hashlib
 import http.server
+import io
 import json
 import pathlib
 import re
 import threading
+import types
 
 import pytest
 
@@ -336,3 +339,19 @@ def test_the_progress_bar_goes_to_stderr(server, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "good.npz: 100%" in captured.err
+
+
+@pytest.mark.parametrize("piece", [1, 2, 1000])
+def test_a_compressed_body_comes_in_any_pieces(piece):
+    content = bytes(range(256)) * 40
+    body = io.BytesIO(gzip.compress(content))
+    raw = types.SimpleNamespace(
+        read1=lambda size, decode_content: body.read(min(size, piece))
+    )
+    response = types.SimpleNamespace(
+        raw=raw, headers={"content-encoding": "gzip"}, url="http://127.0.0.1"
+    )
+    read, found = transport._reader(response), b""
+    while block := read(1000):
+        found += block
+    assert found == content
