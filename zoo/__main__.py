@@ -25,12 +25,9 @@ from zoo.text import printable
 _PIPE_WIDTH = 1000
 _NUMBERS = {"size", "image", "classes", "top-1"}
 _ENVIRONMENT = (
-    "KERAS_VIT_CACHE",
-    "XDG_CACHE_HOME",
-    "KERAS_VIT_OFFLINE",
-    "KERAS_VIT_MIRROR",
+    "KERAS_VIT_CACHE", "XDG_CACHE_HOME", "KERAS_VIT_OFFLINE", "KERAS_VIT_MIRROR",
     registry.VARIABLE,
-)
+)  # fmt: skip
 
 
 def _list(pattern, as_json):

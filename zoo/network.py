@@ -15,9 +15,9 @@ from zoo import released_names
 from zoo.text import brief
 
 SIZES = (
-    *("hidden_size", "num_layers", "num_heads", "mlp_dim"),
-    *("patch_size", "resnet_stages", "resnet_width"),
-)
+    "hidden_size", "num_layers", "num_heads", "mlp_dim",
+    "patch_size", "resnet_stages", "resnet_width",
+)  # fmt: skip
 # What sources differ in, as the released code has it.
 RELEASED = {
     "activation": "gelu_tanh",

@@ -12,11 +12,8 @@ from keras_vit.layers.forward_pass import Watcher, running
 
 # Where a model without a head ends.
 _FEATURES = (
-    ClassTokenPooling,
-    LayerNorm,
-    PatchPooling,
-    keras.layers.GlobalAveragePooling1D,
-)
+    ClassTokenPooling, LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
+)  # fmt: skip
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
 

@@ -15,15 +15,10 @@ from keras_vit.weights.quantization import is_quantized
 _LISTED = 10
 # Layers that do nothing but in training.
 _IDLE = (
-    keras.layers.ActivityRegularization,
-    keras.layers.Dropout,
-    keras.layers.GaussianDropout,
-    keras.layers.GaussianNoise,
-    keras.layers.Identity,
-    keras.layers.InputLayer,
-    keras.layers.SpatialDropout1D,
-    StochasticDepth,
-)
+    keras.layers.ActivityRegularization, keras.layers.Dropout,
+    keras.layers.GaussianDropout, keras.layers.GaussianNoise, keras.layers.Identity,
+    keras.layers.InputLayer, keras.layers.SpatialDropout1D, StochasticDepth,
+)  # fmt: skip
 # Layers without weights, by the names that models give them.
 _WITHOUT_WEIGHTS = {
     "pooling": (

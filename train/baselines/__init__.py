@@ -36,7 +36,7 @@ def build(name, *, weights=None, image_size=224, classes):
         body = make(weights, pair(image_size, "image_size"))
     # Keras raises a plain Exception where a download fails.
     except Exception as error:
-        hint = "" if weights is None else f" Its weights are {known_weights}, or none."
+        hint = f" (weights are {known_weights}, or none)" if weights else ""
         raise RunError(f"The baseline {name} cannot be built: {error}{hint}") from error
     logits = keras.layers.Dense(
         classes, kernel_initializer="zeros", dtype="float32", name="head"

@@ -17,11 +17,8 @@ _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
 _ROUND_SECONDS = 0.5
 _MEASURED = (
-    "test_accuracy",
-    "test_accuracy_high",
-    "test_accuracy_low",
-    "test_macro_f1",
-)
+    "test_accuracy", "test_accuracy_high", "test_accuracy_low", "test_macro_f1",
+)  # fmt: skip
 
 
 def compare(runs, *, output, measure=False, batch_size=32, command=""):

@@ -49,8 +49,6 @@ class Share:
 
     def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
         """Keeps this host's part of pairs of a number from a batch's start and more."""
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if batch_size % self.devices:
             raise ValueError(
                 f"batch_size={batch_size} cannot be shared equally by {self.devices} "
@@ -100,6 +98,7 @@ def training_batches(
         raise ValueError(
             f'unknown crop "{crop}": choose one of {sorted(preprocessing.TRAIN_CROPS)}'
         )
+    _check_batch_size(batch_size)
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
     if augmentation.mixes and share.hosts > 1:
@@ -230,6 +229,7 @@ def evaluation_batches(
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
     """
+    _check_batch_size(batch_size)
 
     @_as_written
     def prepare(index, example):
@@ -242,8 +242,7 @@ def evaluation_batches(
 
     records = split.records()
     if share.devices > 1:
-        # What is wrong with a batch size is said by `share`, below.
-        filling = records.take(1).repeat(-split.num_examples % max(batch_size, 1))
+        filling = records.take(1).repeat(-split.num_examples % batch_size)
         filling = filling.map(lambda record, _: (record, NO_LABEL))
         records = records.map(lambda record, label: (record, tf.cast(label, tf.int32)))
         records = records.concatenate(filling)
@@ -261,9 +260,8 @@ def samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:
     places in the split, images and labels.
     """
     places = spread(split.num_examples, count)
-    batches = evaluation_batches(
-        pick(split, places), batch_size=len(places), **settings
-    )
+    chosen = pick(split, places)
+    batches = evaluation_batches(chosen, batch_size=len(places), **settings)
     return places, *next(batches.as_numpy_iterator())
 
 
@@ -291,3 +289,8 @@ def explained(batches: tf.data.Dataset, split: Split):
         raise DataError(
             f"reading {split.name} failed although every image decodes: {error}"
         ) from error
+
+
+def _check_batch_size(batch_size):
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")

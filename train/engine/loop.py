@@ -105,10 +105,14 @@ class TrainingLoop:
         decision = int(self.devices.is_chief and decide())
         return bool(max(self.devices.all_gather(decision)))
 
-    def _is_over(self):
-        """Returns whether the run has stopped early; a resumed one knows by its log."""
-        patience = self.recipe.early_stopping
-        return patience and self.metrics.best_validation()[1] >= patience
+    def _is_over(self, validated=None):
+        """Returns whether the log ends the run early; saves a new best just before."""
+        if not self.recipe.early_stopping:
+            return False
+        best, later = self.metrics.best_validation()
+        if validated is not None and best == validated:
+            self.checkpoints.save_best(self.trainer.variables)
+        return later >= self.recipe.early_stopping
 
     def _save(self, step):
         if self.devices.is_chief and step not in self.checkpoints.steps():
@@ -127,11 +131,7 @@ class TrainingLoop:
                 self._draw(step)
         if not found:
             return False
-        if self.recipe.early_stopping and self.devices.is_chief:
-            best, _ = self.metrics.best_validation()
-            if best == step:
-                self.checkpoints.save_best(self.trainer.variables)
-        stops = self._chief_decides(self._is_over)
+        stops = self._chief_decides(lambda: self._is_over(step))
         if stops:
             # From here the same command has nothing left to do.
             self._save(step)

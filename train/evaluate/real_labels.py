@@ -23,7 +23,9 @@ def read(path):
         labels = [set(correct) for correct in json.loads(text)]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error
-    if not labels or not set().union(*labels) <= {*range(CLASSES)}:
+    found = [label for correct in labels for label in correct]
+    is_whole = all(type(label) is int and 0 <= label < CLASSES for label in found)
+    if not labels or not is_whole:
         raise RunError(
             f"{path} does not hold a list of labels from 0 to {CLASSES - 1} per image: "
             "pass real.json of https://github.com/google-research/reassessed-imagenet."

@@ -79,8 +79,9 @@ class Classes:
 def classes_of(loaded):
     """Returns the `Classes` of a `LoadedModel`."""
     model, shape, why_none = loaded.model, loaded.model.output_shape[1:], None
-    activation = model.layers[-1].activation.__name__ if has_head(model) else None
-    if activation is None:
+    last = model.layers[-1]
+    activation = last.activation.__name__ if hasattr(last, "activation") else "linear"
+    if not has_head(model):
         why_none = f"has no head for classes: it gives features of shape {shape}."
     elif len(shape) != 1:
         why_none = (

@@ -73,7 +73,7 @@ class RunDirectory:
                         encoding="utf-8",
                     )
             remove_temporaries(self.path)
-            # Earlier versions named theirs without ".tmp".
+            # Today's temporary files, and those of earlier versions without ".tmp".
             for path in self.checkpoints.glob(".*-*.npz"):
                 path.unlink(missing_ok=True)
             yield
@@ -149,7 +149,8 @@ class RunDirectory:
             [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]
             return found
 
-        remedy = "remove it and give the command again that began the run"
+        remedy = "remove it and give the command again that began the run, or check "
+        remedy += "the path"
         return read_json(self.results, remedy, checked)
 
     def read_config(self):

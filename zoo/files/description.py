@@ -14,9 +14,8 @@ METADATA_KEY = "keras_vit"
 _MAX_JSON_BYTES = 10_000_000
 # What reading JSON of other kinds than expected raises.
 MALFORMED = (
-    *(ValueError, TypeError, AttributeError),
-    *(LookupError, ArithmeticError, RecursionError),
-)
+    ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 class Description(NamedTuple):

@@ -44,11 +44,11 @@ def read(file, library: str, num_heads: int | None = None):
     holders = dict.fromkeys(file.keys, file)
     if module is keras_hub and (beside := keras_hub.companion(file)) is not None:
         holders |= dict.fromkeys(beside.keys, beside)
-    problems = [
-        f"{reason} ({key})"
-        for pattern, reason in module.REASONS.items()
-        for key in list(filter(re.compile(pattern).search, holders))[:1]
-    ]
+    problems = []
+    for pattern, reason in module.REASONS.items():
+        key = next(filter(re.compile(pattern).search, holders), None)
+        if key is not None:
+            problems.append(f"{reason} ({key})")
     if problems:
         return {}, Description(), problems  # reason enough for whatever else is odd
     arrays: dict[str, object] = {}

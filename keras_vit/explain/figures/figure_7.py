@@ -10,9 +10,8 @@ from zoo.network import pair
 # The palette of Okabe and Ito, distinct with every kind of colour vision; heads
 # beyond it take the next marker.
 HEAD_COLORS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
-    *("#E69F00", "#56B4E9", "#000000"),
-)
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
+)  # fmt: skip
 HEAD_MARKERS = "os^Dv"
 HEADS_NAMED = 3
 

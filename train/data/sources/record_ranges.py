@@ -23,19 +23,25 @@ _BYTES = 256 * 1024
 class RecordFile(NamedTuple):
     """Some records of a TFRecord file: `take` of them after the first `skip`.
 
-    `total` is how many the whole file has; None where it must be read from its front,
-    as when `compression` is `"GZIP"`.
+    `offsets` has the byte at which each record of the file begins, and its end; None
+    where it must be read from its front, as when `compression` is `"GZIP"`.
     """
 
     path: str
     skip: int
     take: int
-    total: int | None
+    offsets: np.ndarray | None
     compression: str = ""
 
 
+def offsets_of(lengths):
+    """Returns where records of so many bytes begin in a file, and where it ends."""
+    # Before each are its length and the checksum of that, after it a checksum.
+    return np.concatenate([[0], np.cumsum(lengths + 16, dtype=np.int64)])
+
+
 def find_offsets(path, total):
-    """Returns where each record of an uncompressed file begins, and where it ends."""
+    """Reads where each of the records of an uncompressed file begins, and its end."""
     offsets = [0]
     try:
         size = os.path.getsize(path)
@@ -80,10 +86,10 @@ def cut(files, example, indices=None):
     rows = []
     first = 0
     for number, file in enumerate(files):
-        if file.total is None:
+        if file.offsets is None:
             rows.append((number, first, file.take, file.skip, 0, _BYTES))
         else:
-            offsets = find_offsets(file.path, file.total)[file.skip :]
+            offsets = file.offsets[file.skip :]
             for begin in range(0, file.take, RECORDS):
                 count = min(RECORDS, file.take - begin)
                 place, end = offsets[[begin, begin + count]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.record_ranges import RecordFile, cut, interleaved
+from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
 
@@ -185,4 +185,5 @@ def _record_files(builder, instruction):
         take = total - file.skip if file.take == -1 else file.take
         # Finding each record is slow on remote storage.
         is_searched = builder.info.disable_shuffling and "://" not in path
-        yield RecordFile(path, file.skip, take, total if is_searched else None)
+        offsets = find_offsets(path, total) if is_searched else None
+        yield RecordFile(path, file.skip, take, offsets)

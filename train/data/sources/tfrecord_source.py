@@ -10,7 +10,7 @@ import tensorflow as tf
 from train.common.progress import progress_bar
 from train.data.registry import record_files
 from train.data.sources.folder_source import entries, ignored_names
-from train.data.sources.record_ranges import RecordFile, cut
+from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import DataError, Source, Split, check_name
 from train.data.sources.subset import divide
 
@@ -83,14 +83,16 @@ def _read_file(path):
     def parse(records):
         parsed = tf.io.parse_example(records, features)
         has_image = tf.strings.length(parsed[IMAGE]) > 0
-        return parsed[LABEL], parsed[TEXT], has_image
+        return parsed[LABEL], parsed[TEXT], has_image, tf.strings.length(records)
 
-    labels, texts = [np.zeros(0, np.int64)], set()
+    labels, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    texts = set()
     records = tf.data.TFRecordDataset(str(path), compression)
     try:
         parsed = records.batch(64).map(parse).as_numpy_iterator()
-        for numbers, names, has_image in parsed:
+        for numbers, names, has_image, sizes in parsed:
             labels.append(numbers)
+            lengths.append(sizes)
             if not has_image.all() or (numbers < 0).any():
                 raise DataError(_explained(path, records))
             found = zip(numbers.tolist(), names, strict=True)
@@ -99,8 +101,8 @@ def _read_file(path):
     except (tf.errors.OpError, UnicodeDecodeError) as error:
         raise DataError(_explained(path, records, error)) from error
     labels = np.concatenate(labels)
-    count = len(labels)
-    file = RecordFile(str(path), 0, count, None if compression else count, compression)
+    offsets = None if compression else offsets_of(np.concatenate(lengths))
+    file = RecordFile(str(path), 0, len(labels), offsets, compression)
     return _Content(file, labels, texts)
 
 
