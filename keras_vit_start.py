@@ -82,9 +82,8 @@ def typed(name, arguments=()):
     The arguments, a sequence of str, are quoted for a shell.
 
     Example:
-
-    >>> typed("finetune", ["--dataset=my photos/"])
-    "keras-vit finetune '--dataset=my photos/'"
+        >>> typed("finetune", ["--dataset=my photos/"])
+        "keras-vit finetune '--dataset=my photos/'"
     """
     import shlex
 

@@ -37,11 +37,10 @@ class Predictor:
         docs/performance.md.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> predictor = Predictor(model, batch_size=2)
-    >>> predictor(np.zeros((3, 32, 32, 3), "float32")).shape
-    (3, 10)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> predictor = Predictor(model, batch_size=2)
+        >>> predictor(np.zeros((3, 32, 32, 3), "float32")).shape
+        (3, 10)
     """
 
     def __init__(self, model, batch_size=32, jit_compile=False):

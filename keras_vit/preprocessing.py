@@ -23,9 +23,8 @@ def preprocess_input(images):
         `input_pipeline.py` of the released code; the AugReg models as well.
 
     Example:
-
-    >>> preprocess_input(np.array([0, 255], "uint8"))
-    array([-1.,  1.], dtype=float32)
+        >>> preprocess_input(np.array([0, 255], "uint8"))
+        array([-1.,  1.], dtype=float32)
     """
     # A tensor of TensorFlow comes from code that imported it. Where another backend
     # computes, keras.ops has no use for one.
@@ -61,9 +60,9 @@ def decode_predictions(predictions, top=5, class_names=None):
         `keras.applications`; the released class order.
 
     Example:
-
-    >>> decode_predictions(np.array([[0.1, 0.9]]), top=1, class_names=["cat", "dog"])
-    [[(1, 'dog', 0.9)]]
+        >>> outputs = np.array([[0.1, 0.9]])
+        >>> decode_predictions(outputs, top=1, class_names=["cat", "dog"])
+        [[(1, 'dog', 0.9)]]
     """
     predictions = ops.convert_to_numpy(predictions)
     if predictions.ndim != 2:

@@ -88,9 +88,8 @@ def grid_size(model, image_size=None):
         Paper section 3.1.
 
     Example:
-
-    >>> grid_size(VisionTransformer("ViT-Ti_16", image_size=(32, 48)))
-    (2, 3)
+        >>> grid_size(VisionTransformer("ViT-Ti_16", image_size=(32, 48)))
+        (2, 3)
     """
     walk = _Walk(model, image_size)
     _check_known(model, walk.grid)

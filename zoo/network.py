@@ -325,7 +325,7 @@ def Semantics(*values, num_heads=None, **named) -> ViTConfig:  # noqa: N802
     """Returns a `ViTConfig` without sizes that is as released but for these values.
 
     `ViTConfig(...)` leaves to the file what is not given. Values are given by name, or
-    in the order of `RELEASED`. It was a class once.
+    in the order of `RELEASED`; `num_heads` is for files that do not hold it.
     """
     computed = _Released(*values, **named)._asdict()
     if nulls := [name for name, value in computed.items() if value is None]:

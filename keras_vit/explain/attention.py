@@ -41,11 +41,10 @@ def attention_maps(model, images, layers=None, heads=None):
         Paper appendix A, equation 7, the matrix A; `attn_weights` of the released code.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> images = np.zeros((1, 32, 32, 3), "float32")
-    >>> attention_maps(model, images, layers=[0, -1]).shape
-    (2, 1, 3, 5, 5)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+        >>> images = np.zeros((1, 32, 32, 3), "float32")
+        >>> attention_maps(model, images, layers=[0, -1]).shape
+        (2, 1, 3, 5, 5)
     """
     images = check_images(model, images)
     layers = indices_of(layers, num_layers(model), "layer", model)
@@ -72,10 +71,9 @@ def mean_attention_maps(model, images):
         Paper appendix D, attention maps: the mean over the heads, here of every layer.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> mean_attention_maps(model, np.zeros((1, 32, 32, 3), "float32")).shape
-    (12, 1, 5, 5)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+        >>> mean_attention_maps(model, np.zeros((1, 32, 32, 3), "float32")).shape
+        (12, 1, 5, 5)
     """
     return by_layer(model, images, lambda weights: weights.mean(axis=1))
 
@@ -103,11 +101,10 @@ def attention_rollout(model, images):
         2005.00928.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> rollout = attention_rollout(model, np.zeros((1, 32, 32, 3), "float32"))
-    >>> patch_map(rollout, grid_size(model)).shape
-    (1, 2, 2)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+        >>> rollout = attention_rollout(model, np.zeros((1, 32, 32, 3), "float32"))
+        >>> patch_map(rollout, grid_size(model)).shape
+        (1, 2, 2)
     """
     images = check_images(model, images)
     rollout = product = None
@@ -149,10 +146,9 @@ def attention_distance(model, images):
         do not mention the class token.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
-    (12, 1, 3)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+        >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
+        (12, 1, 3)
     """
     image_size = np.shape(images)[1:3]
     rows, columns = grid_size(model, image_size)
@@ -198,10 +194,9 @@ def patch_map(matrix, grid_size, pooling=None):
         Paper figure 6.
 
     Example:
-
-    >>> patch_map(np.eye(5), (2, 2))
-    array([[0., 0.],
-           [0., 0.]])
+        >>> patch_map(np.eye(5), (2, 2))
+        array([[0., 0.],
+               [0., 0.]])
     """
     matrix = np.asarray(matrix)
     first = prefix_tokens_of(matrix, grid_size)

@@ -23,10 +23,9 @@ class Features:
         Paper section 3.1.
 
     Example:
-
-    >>> features = Features(np.zeros((1, 192)), np.zeros((1, 14, 14, 192)))
-    >>> features.patches[0, 3, 5].shape
-    (192,)
+        >>> features = Features(np.zeros((1, 192)), np.zeros((1, 14, 14, 192)))
+        >>> features.patches[0, 3, 5].shape
+        (192,)
     """
 
     class_token: np.ndarray | None
@@ -53,11 +52,10 @@ def token_features(model, images, layer=None):
         Paper section 3.1, equation 4; `encoded` in the released code.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
-    >>> features = token_features(model, np.zeros((1, 32, 48, 3), "float32"))
-    >>> features.class_token.shape, features.patches.shape
-    ((1, 192), (1, 2, 3, 192))
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
+        >>> features = token_features(model, np.zeros((1, 32, 48, 3), "float32"))
+        >>> features.class_token.shape, features.patches.shape
+        ((1, 192), (1, 2, 3, 192))
     """
     images = check_images(model, images)
     last = -1 if layer is None else layer
@@ -101,10 +99,9 @@ def principal_colors(patches):
         foreground.
 
     Example:
-
-    >>> patches = np.random.default_rng(0).normal(size=(2, 4, 6, 192))
-    >>> principal_colors(patches).shape
-    (2, 4, 6, 3)
+        >>> patches = np.random.default_rng(0).normal(size=(2, 4, 6, 192))
+        >>> principal_colors(patches).shape
+        (2, 4, 6, 3)
     """
     rows = np.asarray(patches).reshape(-1, np.shape(patches)[-1])
     if len(rows) < 4 or rows.shape[1] < 3:

@@ -27,10 +27,9 @@ class Filters:
         Paper section 4.5.
 
     Example:
-
-    >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
-    >>> filters.layer, filters.kernel.shape
-    ('embedding', (16, 16, 3, 192))
+        >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
+        >>> filters.layer, filters.kernel.shape
+        ('embedding', (16, 16, 3, 192))
     """
 
     components: np.ndarray
@@ -59,10 +58,9 @@ def embedding_filters(model, components=28):
         Paper section 4.5 and figure 7, left.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
-    >>> embedding_filters(model).components.shape
-    (28, 16, 16, 3)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32)
+        >>> embedding_filters(model).components.shape
+        (28, 16, 16, 3)
     """
     readers = layers_of(model, PatchEncoder, StdConv2D)
     if not readers:

@@ -48,12 +48,11 @@ def gradient_attention(model, images, classes=None):
         Chefer, Gur and Wolf, arXiv 2103.15679, equations 5 and 6.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=192)
-    >>> model.get_layer("head").set_weights([np.eye(192), np.zeros(192)])
-    >>> relevance = gradient_attention(model, np.ones((1, 32, 32, 3), "float32"), 5)
-    >>> patch_map(relevance, grid_size(model)).shape
-    (1, 2, 2)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=192)
+        >>> model.get_layer("head").set_weights([np.eye(192), np.zeros(192)])
+        >>> relevance = gradient_attention(model, np.ones((1, 32, 32, 3), "float32"), 5)
+        >>> patch_map(relevance, grid_size(model)).shape
+        (1, 2, 2)
     """
     images = check_images(model, images)
     _check_head(model)

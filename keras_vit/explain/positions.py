@@ -25,10 +25,9 @@ def position_embedding_similarity(model, layer=0):
         Paper section 4.5, appendix D.4 and figures 7 (centre) and 10.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
-    >>> position_embedding_similarity(model).shape
-    (2, 3, 2, 3)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
+        >>> position_embedding_similarity(model).shape
+        (2, 3, 2, 3)
     """
     places = layers_of(model, AddPositionEmbs, AddPositionEmbs2D)
     if not places:

@@ -51,9 +51,8 @@ class SelfAttention(Composite, Placed):
         (arXiv 1803.02155, section 3.3).
 
     Example:
-
-    >>> tuple(SelfAttention(num_heads=3)(keras.random.normal((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> tuple(SelfAttention(num_heads=3)(keras.random.normal((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     parts = ("query", "key", "value", "out")

@@ -20,9 +20,8 @@ class ClassToken(Layer):
         Paper section 3.1, equation 1; `cls` in the released files, zero at first.
 
     Example:
-
-    >>> tuple(ClassToken()(keras.ops.ones((2, 6, 192))).shape)
-    (2, 7, 192)
+        >>> tuple(ClassToken()(keras.ops.ones((2, 6, 192))).shape)
+        (2, 7, 192)
     """
 
     # How many tokens it puts before those of the patches.
@@ -57,9 +56,8 @@ class ClassTokenPooling(Layer):
         Paper section 3.1, equation 4.
 
     Example:
-
-    >>> tuple(ClassTokenPooling()(keras.ops.ones((2, 7, 192))).shape)
-    (2, 192)
+        >>> tuple(ClassTokenPooling()(keras.ops.ones((2, 7, 192))).shape)
+        (2, 192)
     """
 
     def call(self, tokens):
@@ -90,9 +88,8 @@ class PatchPooling(Layer):
         `global_pool="avg"` of timm, `pooling="avg"` of Keras.
 
     Example:
-
-    >>> tuple(PatchPooling()(keras.ops.ones((2, 7, 192))).shape)
-    (2, 192)
+        >>> tuple(PatchPooling()(keras.ops.ones((2, 7, 192))).shape)
+        (2, 192)
     """
 
     def __init__(self, num_prefix_tokens=1, **kwargs):

@@ -26,9 +26,8 @@ class LayerNorm(Layer):
         `LayerNorm_0`, `LayerNorm_2` and `encoder_norm` in the released files.
 
     Example:
-
-    >>> tuple(LayerNorm()(keras.random.normal((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> tuple(LayerNorm()(keras.random.normal((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     def __init__(self, epsilon=1e-6, **kwargs):

@@ -70,9 +70,8 @@ class MLP(Composite):
         Paper section 3.1, equation 3; `MlpBlock_3` in the released files.
 
     Example:
-
-    >>> tuple(MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> tuple(MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     parts = ("expand", "project")

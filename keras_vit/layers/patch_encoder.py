@@ -33,10 +33,9 @@ class PatchEncoder(Layer):
         Paper section 3.1, equation 1; `embedding` in the released files.
 
     Example:
-
-    >>> images = keras.random.uniform((2, 32, 48, 3), -1.0, 1.0)
-    >>> tuple(PatchEncoder(patch_size=16, hidden_size=192)(images).shape)
-    (2, 6, 192)
+        >>> images = keras.random.uniform((2, 32, 48, 3), -1.0, 1.0)
+        >>> tuple(PatchEncoder(patch_size=16, hidden_size=192)(images).shape)
+        (2, 6, 192)
     """
 
     def __init__(self, patch_size, hidden_size, **kwargs):

@@ -30,9 +30,8 @@ class AddPositionEmbs(Layer, Placed):
         Paper section 3.1, equation 1; `posembed_input` in the released files.
 
     Example:
-
-    >>> tuple(AddPositionEmbs(grid_size=(2, 3))(keras.ops.ones((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> tuple(AddPositionEmbs(grid_size=(2, 3))(keras.ops.ones((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     def __init__(self, grid_size=None, **kwargs):
@@ -79,9 +78,9 @@ class AddPositionEmbs2D(Layer, Placed):
         Paper appendix D.4, 2-dimensional positional embedding.
 
     Example:
-
-    >>> tuple(AddPositionEmbs2D(grid_size=(2, 3))(keras.ops.ones((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> add = AddPositionEmbs2D(grid_size=(2, 3))
+        >>> tuple(add(keras.ops.ones((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     def __init__(self, grid_size, **kwargs):

@@ -36,10 +36,9 @@ class ResidualUnit(Composite):
         hybrid files; He et al., arXiv 1512.03385.
 
     Example:
-
-    >>> unit = ResidualUnit(filters=64, strides=2)
-    >>> tuple(unit(keras.random.normal((2, 14, 14, 64))).shape)
-    (2, 7, 7, 256)
+        >>> unit = ResidualUnit(filters=64, strides=2)
+        >>> tuple(unit(keras.random.normal((2, 14, 14, 64))).shape)
+        (2, 7, 7, 256)
     """
 
     parts = ("conv1", "gn1", "conv2", "gn2", "conv3", "gn3", "conv_proj", "gn_proj")

@@ -41,10 +41,9 @@ class StdConv2D(keras.layers.Conv2D):
         released hybrid files; the released code of BiT, arXiv 1912.11370.
 
     Example:
-
-    >>> layer = StdConv2D(64, 7, strides=2)
-    >>> tuple(layer(keras.random.normal((2, 32, 48, 3))).shape)
-    (2, 16, 24, 64)
+        >>> layer = StdConv2D(64, 7, strides=2)
+        >>> tuple(layer(keras.random.normal((2, 32, 48, 3))).shape)
+        (2, 16, 24, 64)
     """
 
     def __init__(

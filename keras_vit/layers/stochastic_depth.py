@@ -31,9 +31,9 @@ class StochasticDepth(Dropout):
         AugReg paper section 3.2 (arXiv 2106.10270); Huang et al., arXiv 1603.09382.
 
     Example:
-
-    >>> tuple(StochasticDepth(0.1)(keras.ops.ones((2, 7, 192)), training=True).shape)
-    (2, 7, 192)
+        >>> drop = StochasticDepth(0.1)
+        >>> tuple(drop(keras.ops.ones((2, 7, 192)), training=True).shape)
+        (2, 7, 192)
     """
 
     def call(self, branch, training=None):

@@ -41,10 +41,9 @@ class TransformerBlock(Composite):
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files.
 
     Example:
-
-    >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
-    >>> tuple(block(keras.random.normal((2, 7, 192))).shape)
-    (2, 7, 192)
+        >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
+        >>> tuple(block(keras.random.normal((2, 7, 192))).shape)
+        (2, 7, 192)
     """
 
     parts = ("attention_norm", "attention", "mlp_norm", "mlp")

@@ -38,10 +38,9 @@ def at_image_size(model, image_size, position_embedding_method="released"):
         Paper section 3.2, fine-tuning and higher resolution.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> at_image_size(model, (48, 64)).input_shape
-    (None, 48, 64, 3)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> at_image_size(model, (48, 64)).input_shape
+        (None, 48, 64, 3)
     """
     image_size = pair(image_size, "image_size")
     if not isinstance(model, keras.Model) or not _takes_one_tensor(model):

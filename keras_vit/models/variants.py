@@ -27,10 +27,9 @@ _DOCSTRING = """Returns {variant}, with released or random weights.
         Paper table 1; AugReg paper table 2.
 
     Example:
-
-    >>> model = {function}(weights=None, classes=10)
-    >>> model.output_shape
-    (None, 10)
+        >>> model = {function}(weights=None, classes=10)
+        >>> model.output_shape
+        (None, 10)
     """
 # The other arguments, which are those of `VisionTransformer`.
 _, *_PARAMETERS = inspect.signature(VisionTransformer).parameters.values()

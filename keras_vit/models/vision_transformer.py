@@ -104,12 +104,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         Paper section 3.1; the released `.npz` files. Other sources: `zoo.read`.
 
     Example:
-
-    >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
-    ...                    patch_size=8)
-    >>> model = VisionTransformer(config, image_size=32, classes=10)
-    >>> tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
-    (1, 10)
+        >>> config = ViTConfig(hidden_size=64, num_layers=2, num_heads=2, mlp_dim=128,
+        ...                    patch_size=8)
+        >>> model = VisionTransformer(config, image_size=32, classes=10)
+        >>> tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
+        (1, 10)
     """
     variant = config if isinstance(config, str) else None
     if variant is not None:
@@ -262,10 +261,9 @@ def load_model(weights, **options):
         The sizes of the arrays, and what else `zoo.read` knows of a file.
 
     Example:
-
-    >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
-    (None, 5)
+        >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> load_model(save_released_weights(tiny, "tiny.npz"), classes=5).output_shape
+        (None, 5)
     """
     checkpoint = read_weights(weights)
     options.setdefault("pooling", "token" if checkpoint.class_token else "gap")

@@ -56,12 +56,11 @@ def load_released_weights(
         `checkpoint.load_pretrained` of the released code.
 
     Example:
-
-    >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> path = save_released_weights(tiny, "tiny.npz")
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=(48, 64), classes=5)
-    >>> load_released_weights(model, path).output_shape
-    (None, 5)
+        >>> tiny = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> path = save_released_weights(tiny, "tiny.npz")
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=(48, 64), classes=5)
+        >>> load_released_weights(model, path).output_shape
+        (None, 5)
     """
     own = _in_model(model, released_variables(model)).config
     checkpoint = read_weights(source, variant or _variant(own), own.num_heads)

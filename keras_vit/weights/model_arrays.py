@@ -135,10 +135,9 @@ def save_released_weights(model, path, naming="released"):
         The names and shapes of the released files, and of timm and transformers.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> save_released_weights(model, "tiny.npz").name
-    'tiny.npz'
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> save_released_weights(model, "tiny.npz").name
+        'tiny.npz'
     """
     path = pathlib.Path(path).expanduser()
     variables = saved_variables(model)

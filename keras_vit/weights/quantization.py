@@ -39,11 +39,10 @@ def quantize_weights(model):
         3.1. What Keras's own `Model.quantize` does instead is in docs/export.md.
 
     Example:
-
-    >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
-    >>> quantize_weights(model).save("int8.keras")
-    >>> keras.saving.load_model("int8.keras").output_shape
-    (None, 10)
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> quantize_weights(model).save("int8.keras")
+        >>> keras.saving.load_model("int8.keras").output_shape
+        (None, 10)
     """
     if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
         raise ValueError(

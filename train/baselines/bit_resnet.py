@@ -65,9 +65,8 @@ def BiTResNet(  # noqa: N802 - reads as the model it returns
         weights under the released names; the released files have not been opened.
 
     Example:
-
-    >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
-    (None, 10)
+        >>> BiTResNet(BiTConfig((1, 2)), image_size=(64, 96), classes=10).output_shape
+        (None, 10)
     """
     own_name = "bit_resnet"
     if isinstance(config, str):
@@ -152,8 +151,7 @@ def BiT_R50x1(weights=None, **options):  # noqa: N802 - named as released
         BiT-S-R50x1.npz (ImageNet), which have not been opened with this.
 
     Example:
-
-    >>> BiT_R50x1(image_size=64, classes=10).output_shape
-    (None, 10)
+        >>> BiT_R50x1(image_size=64, classes=10).output_shape
+        (None, 10)
     """
     return BiTResNet("BiT-R50x1", weights, **options)

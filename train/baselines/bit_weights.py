@@ -50,13 +50,12 @@ def load_bit_weights(model, source, *, new_head=False):
     of https://github.com/google-research/big_transfer.
 
     Example:
-
-    >>> from train.baselines import BiTConfig, BiTResNet
-    >>> small = BiTResNet(BiTConfig((1, 2)), image_size=32, classes=10)
-    >>> path = save_bit_weights(small, "bit.npz")
-    >>> model = BiTResNet(BiTConfig((1, 2)), image_size=64, classes=5)
-    >>> load_bit_weights(model, path).output_shape
-    (None, 5)
+        >>> from train.baselines import BiTConfig, BiTResNet
+        >>> small = BiTResNet(BiTConfig((1, 2)), image_size=32, classes=10)
+        >>> path = save_bit_weights(small, "bit.npz")
+        >>> model = BiTResNet(BiTConfig((1, 2)), image_size=64, classes=5)
+        >>> load_bit_weights(model, path).output_shape
+        (None, 5)
     """
     assign(model, *read(source), new_head=new_head)
     return model
@@ -69,10 +68,9 @@ def save_bit_weights(model, path):
     is one of `BiTResNet`, and `path` ends in `.npz`.
 
     Example:
-
-    >>> from train.baselines import BiTConfig, BiTResNet
-    >>> save_bit_weights(BiTResNet(BiTConfig((1, 2))), "bit.npz").name
-    'bit.npz'
+        >>> from train.baselines import BiTConfig, BiTResNet
+        >>> save_bit_weights(BiTResNet(BiTConfig((1, 2))), "bit.npz").name
+        'bit.npz'
     """
     path = pathlib.Path(path).expanduser()
     if path.suffix != ".npz":

@@ -129,7 +129,11 @@ def whole_folder(path):
             stack.callback(lock.release)
         new, old = beside / "new", beside / "old"
         new.mkdir()
-        yield new
+        try:
+            yield new
+        except RunError as error:
+            error.args = (str(error).replace(str(new), str(path)), *error.args[1:])
+            raise
         for name in file_names(new):
             _to_disk(new / name)
         try:

@@ -39,9 +39,8 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
             tested on different images, or the files cannot be written.
 
     Example:
-
-    >>> results = compare(["runs/vit", "runs/resnet"], output="compare.md",
-    ...                   measure=True)  # doctest: +SKIP
+        >>> results = compare(["runs/vit", "runs/resnet"], output="compare.md",
+        ...                   measure=True)  # doctest: +SKIP
     """
     output = pathlib.Path(output).expanduser()
     if output.suffix != ".md":

@@ -144,7 +144,7 @@ def _augmentation(default, usage, title, unit, limits, packages=()):
     return dataclasses.field(default=default, metadata=metadata)
 
 
-_NOT_NEGATIVE = ("not negative", lambda value: value >= 0)
+_NOT_NEGATIVE = ("at least 0", lambda value: value >= 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,9 +157,8 @@ class Augmentation:
     that it needs.
 
     Example:
-
-    >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
-    True
+        >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
+        True
     """
 
     rand_augment: tuple[int, float] | None = _augmentation(

@@ -17,11 +17,11 @@ def softmax_cross_entropy(logits, labels, *, label_smoothing=0.0, class_weights=
         Architecture for Computer Vision, section 7.
 
     Example:
-
-    >>> import numpy as np
-    >>> losses = softmax_cross_entropy(np.zeros((3, 4), "float32"), np.array([0, 1, 3]))
-    >>> bool(abs(losses[0] - np.log(4)) < 1e-6)
-    True
+        >>> import numpy as np
+        >>> logits = np.zeros((3, 4), "float32")
+        >>> losses = softmax_cross_entropy(logits, np.array([0, 1, 3]))
+        >>> bool(abs(losses[0] - np.log(4)) < 1e-6)
+        True
     """
     if len(labels.shape) == 1 and not label_smoothing and class_weights is None:
         logits = ops.cast(logits, "float32")

@@ -53,9 +53,8 @@ class MomentumSGD(_Optimizer):
         Paper section 4.1; `optax.sgd` as the released code calls it.
 
     Example:
-
-    >>> MomentumSGD(0.03).momentum
-    0.9
+        >>> MomentumSGD(0.03).momentum
+        0.9
     """
 
     arguments = ("momentum", "momentum_dtype")
@@ -116,9 +115,8 @@ class Adam(_Optimizer):
         the schedule without its highest rate: 1e-4 there is 0.1 here at 1e-3.
 
     Example:
-
-    >>> Adam(1e-3, kernel_decay=0.1, momentum_dtype="bfloat16").beta_2
-    0.999
+        >>> Adam(1e-3, kernel_decay=0.1, momentum_dtype="bfloat16").beta_2
+        0.999
     """
 
     arguments = ("beta_1", "beta_2", "epsilon", "kernel_decay", "momentum_dtype")

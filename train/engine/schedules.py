@@ -50,9 +50,8 @@ class WarmupCosine(_Warmup):
         Paper table 4; the first update of the released code has rate zero too.
 
     Example:
-
-    >>> round(float(WarmupCosine(0.03, steps=500, warmup_steps=100)(50)), 6)
-    0.015
+        >>> round(float(WarmupCosine(0.03, steps=500, warmup_steps=100)(50)), 6)
+        0.015
     """
 
     def decay(self, progress):
@@ -67,10 +66,9 @@ class WarmupLinear(_Warmup):
         Paper table 3; the last rate is that of the released code.
 
     Example:
-
-    >>> schedule = WarmupLinear(1e-3, steps=500, warmup_steps=100)
-    >>> round(float(schedule(50)), 6), round(float(schedule(500)), 6)
-    (0.0005, 1e-05)
+        >>> schedule = WarmupLinear(1e-3, steps=500, warmup_steps=100)
+        >>> round(float(schedule(50)), 6), round(float(schedule(500)), 6)
+        (0.0005, 1e-05)
     """
 
     def __init__(self, learning_rate, steps, warmup_steps=0, end=1e-5):

@@ -48,9 +48,8 @@ def evaluate(
         RunError: model, data or directory cannot be used; the message says what to do.
 
     Example:
-
-    >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
-    0.9833333333333333
+        >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
+        0.9833333333333333
     """
     loaded = loaded_model.load(model, image_size=image_size)
     image_size = loaded_model.image_shape_of(loaded)[:2]

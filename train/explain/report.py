@@ -46,8 +46,7 @@ def explain(
         RunError: photos, model or folder cannot be used; the message says what to do.
 
     Example:
-
-    >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
+        >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
     """
     out = pathlib.Path(out).expanduser()
     files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")

@@ -85,8 +85,7 @@ def export(
         RunError: model, data, packages or folder do not fit.
 
     Example:
-
-    >>> export("runs/digits", ["tflite"], "exported")  # doctest: +SKIP
+        >>> export("runs/digits", ["tflite"], "exported")  # doctest: +SKIP
     """
     options = {"dynamic_batch": dynamic_batch, "uint8": uint8}
     rows = select(formats, **options)

@@ -98,9 +98,9 @@ def classes_of(loaded):
     names, why_no_names = loaded.class_names, None
     if names is None:
         try:
-            names = [name.replace("_", " ") for name in imagenet_names(*shape)]
+            names = [name.replace("_", " ") for name in imagenet_names(shape[0])]
         except RunError as error:
-            names = [f"class {number}" for number in range(*shape)]
+            names = [f"class {number}" for number in range(shape[0])]
             why_no_names = str(error)
     return Classes(tuple(names), why_no_names, activation)
 

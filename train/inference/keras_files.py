@@ -68,7 +68,7 @@ def _checked(path):
             raise RunError(f"it is no .keras file (it starts with {start!r}): {again}.")
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path.stat().st_size)
-    except RunError:
+    except (RunError, AssertionError, AttributeError, NameError):
         raise
     except Exception as error:
         reason = first_line(error)

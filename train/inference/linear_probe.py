@@ -48,8 +48,7 @@ def run(
         big_vision, `evaluators/fewshot_lsr.py`.
 
     Example:
-
-    >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
+        >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
     image_size = loaded_model.image_shape_of(loaded)[:2]

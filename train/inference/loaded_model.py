@@ -66,9 +66,8 @@ def load(source, *, image_size=None, features=False):
         RunError: there is no such model, it is damaged, or it cannot be used.
 
     Example:
-
-    >>> load("runs/digits").model.output_shape  # doctest: +SKIP
-    (None, 10)
+        >>> load("runs/digits").model.output_shape  # doctest: +SKIP
+        (None, 10)
     """
     path = pathlib.Path(source).expanduser()
     try:

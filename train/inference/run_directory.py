@@ -143,7 +143,10 @@ class RunDirectory:
 
         def checked(found):
             if missing := [name for name in more if name not in found]:
-                raise ValueError(f"it has no {', '.join(missing)}")
+                raise RunError(
+                    f"{self.results} has no {', '.join(missing)} (an earlier version "
+                    f"wrote it, or it was changed): {remedy}."
+                )
             found["config"]["dataset"], found["config"]["model"], found["test_examples"]
             float(found["test_accuracy"]), int(found["parameters"])
             [(row["name"], row["examples"], row["f1"]) for row in found["per_class"]]

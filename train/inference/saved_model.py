@@ -67,18 +67,17 @@ def write_saved_model(model, folder, *, class_names=None):
         https://www.tensorflow.org/tfx/serving/signature_defs.
 
     Example:
-
-    >>> config = keras_vit.ViTConfig(
-    ...     hidden_size=8, num_layers=1, num_heads=1, mlp_dim=8, patch_size=16
-    ... )
-    >>> model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
-    >>> write_saved_model(model, "exported", class_names=["cat", "dog"])
-    >>> loaded = tf.saved_model.load("exported")
-    >>> tuple(loaded(tf.zeros((2, 48, 64, 3))).shape)
-    (2, 2)
-    >>> file = tf.io.encode_png(tf.zeros((48, 64, 3), "uint8"))
-    >>> sorted(loaded.signatures["serve_bytes"](image_bytes=[file]))
-    ['label', 'logits', 'probabilities']
+        >>> config = keras_vit.ViTConfig(
+        ...     hidden_size=8, num_layers=1, num_heads=1, mlp_dim=8, patch_size=16
+        ... )
+        >>> model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
+        >>> write_saved_model(model, "exported", class_names=["cat", "dog"])
+        >>> loaded = tf.saved_model.load("exported")
+        >>> tuple(loaded(tf.zeros((2, 48, 64, 3))).shape)
+        (2, 2)
+        >>> file = tf.io.encode_png(tf.zeros((48, 64, 3), "uint8"))
+        >>> sorted(loaded.signatures["serve_bytes"](image_bytes=[file]))
+        ['label', 'logits', 'probabilities']
     """
     if keras.backend.backend() != "tensorflow":
         raise RunError(
@@ -132,10 +131,9 @@ def add_version(saved_model, folder):
         https://www.tensorflow.org/tfx/serving/serving_config.
 
     Example:
-
-    >>> pathlib.Path("new").mkdir()  # where write_saved_model has written
-    >>> add_version("new", "served").as_posix()
-    'served/1'
+        >>> pathlib.Path("new").mkdir()  # where write_saved_model has written
+        >>> add_version("new", "served").as_posix()
+        'served/1'
     """
     folder = make_folder(folder, "--out")
     while True:

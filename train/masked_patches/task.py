@@ -22,9 +22,8 @@ class MaskedPatches(Task):
         recipe: `train.masked_patches.recipes.MaskingRecipe`.
 
     Example:
-
-    >>> MaskedPatches.find_recipe("imagenet2012").steps
-    100000
+        >>> MaskedPatches.find_recipe("imagenet2012").steps
+        100000
     """
 
     find_recipe = staticmethod(recipes.for_dataset)

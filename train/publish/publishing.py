@@ -41,9 +41,8 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
             or not valid; the folder cannot be written. A model that was there stays.
 
     Example:
-
-    >>> publish("runs/digits", "registry")  # doctest: +SKIP
-    PosixPath('registry/digits')
+        >>> publish("runs/digits", "registry")  # doctest: +SKIP
+        PosixPath('registry/digits')
     """
     if "://" in os.fspath(to):
         raise RunError(

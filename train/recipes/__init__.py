@@ -27,9 +27,8 @@ def names(package=__name__):
     """Returns the sorted names of the recipes of a package, by default fine-tuning's.
 
     Example:
-
-    >>> "cifar100" in names()
-    True
+        >>> "cifar100" in names()
+        True
     """
     return sorted(_recipes(package))
 
@@ -41,9 +40,8 @@ def for_dataset(dataset, name=None, package=__name__):
     `names`. Raises a `ValueError` where there is no recipe of this name.
 
     Example:
-
-    >>> for_dataset("cifar100").steps
-    10000
+        >>> for_dataset("cifar100").steps
+        10000
     """
     recipes = _recipes(package)
     if name is None:

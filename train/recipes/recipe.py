@@ -62,9 +62,8 @@ class Recipe(Augmentation):
         ValueError: a value is out of range or not finite, or does not fit the others.
 
     Example:
-
-    >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout
-    0.0
+        >>> Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000).dropout
+        0.0
     """
 
     dataset: str
@@ -171,7 +170,7 @@ class Recipe(Augmentation):
             ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
             ("at least 1", lambda v: v >= 1, "steps batch_size micro_batches"),
             (
-                "at least 1, or None",
+                "at least 1",
                 lambda v: v is None or v >= 1,
                 "train_examples test_examples eval_every checkpoint_every",
             ),
@@ -184,11 +183,11 @@ class Recipe(Augmentation):
             ("in [0, 1]", lambda v: 0.0 <= v <= 1.0, "label_smoothing"),
             ("in (0, 1]", lambda v: 0.0 < v <= 1.0, "layer_decay"),
             (
-                "not negative",
+                "at least 0",
                 lambda v: v >= 0,
                 "weight_decay lora_rank early_stopping explained_images",
             ),
-            ("more than 0, or None", lambda v: v is None or v > 0, "clip_norm"),
+            ("above 0", lambda v: v is None or v > 0, "clip_norm"),
         ]
         for text, holds, names in ranges:
             for name in names.split():
@@ -205,10 +204,9 @@ class Recipe(Augmentation):
         a `ValueError` where the values do not fit each other.
 
         Example:
-
-        >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
-        >>> recipe.override(steps=400, batch_size=64).warmup_steps
-        20
+            >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
+            >>> recipe.override(steps=400, batch_size=64).warmup_steps
+            20
         """
         if "steps" in values:
             share = self.warmup_steps / self.steps
@@ -250,10 +248,9 @@ class Recipe(Augmentation):
         The model keeps its kind and patch size, but is tiny and has random weights.
 
         Example:
-
-        >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
-        >>> recipe.smoke().steps, recipe.smoke().image_size
-        (8, 32)
+            >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
+            >>> recipe.smoke().steps, recipe.smoke().image_size
+            (8, 32)
         """
         config = VARIANTS.get(self.model, self.model)
         image_size = 64

@@ -27,9 +27,8 @@ class FineTuning(Task):
     """Trains a classifier, from released weights or from scratch.
 
     Example:
-
-    >>> FineTuning.find_recipe("cifar100").steps
-    10000
+        >>> FineTuning.find_recipe("cifar100").steps
+        10000
     """
 
     find_recipe = staticmethod(recipes.for_dataset)

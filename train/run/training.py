@@ -37,10 +37,9 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
     another run is using the directory, or the loss is not finite.
 
     Example:
-
-    >>> from train.recipes import for_dataset
-    >>> results = run(for_dataset("digits").smoke(), run_dir="runs/digits")
-    ... # doctest: +SKIP
+        >>> from train.recipes import for_dataset
+        >>> results = run(for_dataset("digits").smoke(), run_dir="runs/digits")
+        ... # doctest: +SKIP
     """
     if isinstance(task, Recipe):
         task = FineTuning(task)

@@ -21,11 +21,10 @@ def recipe_for(study, dataset, name=None):
     As `train.recipes.for_dataset`, but also the recipes for training from scratch.
 
     Example:
-
-    >>> recipe_for("learning_rates", "cifar100").learning_rates
-    (0.001, 0.003, 0.01, 0.03)
-    >>> recipe_for("positions", "cifar100").weights is None
-    True
+        >>> recipe_for("learning_rates", "cifar100").learning_rates
+        (0.001, 0.003, 0.01, 0.03)
+        >>> recipe_for("positions", "cifar100").weights is None
+        True
     """
     from_scratch = kinds.named(study).FROM_SCRATCH
     others = set(pretraining.names()) - (set() if from_scratch else {*recipes.names()})
@@ -55,9 +54,8 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             are several hosts.
 
     Example:
-
-    >>> recipe = recipe_for("positions", "digits").smoke()
-    >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
+        >>> recipe = recipe_for("positions", "digits").smoke()
+        >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
     options, kind = options or Options(), kinds.named(study)
     devices = settings.get("devices")

@@ -222,6 +222,17 @@ def releases(variant: str) -> tuple[str, ...]:
     Args:
         variant: str, e.g. ``"ViT-B_16"``.
 
+    Returns:
+        tuple of str, of these (`zoo.get` has the paper, accuracies and more of each):
+
+        - ``imagenet21k``: the paper's, https://arxiv.org/abs/2010.11929;
+          ``imagenet21k+imagenet2012`` the same, fine-tuned on ImageNet;
+          ``imagenet21k+imagenet2012-224`` at 224 pixels.
+        - ``augreg-imagenet21k``, ``augreg-imagenet21k+imagenet2012``: the best of those
+          with augmentation and regularization, https://arxiv.org/abs/2106.10270.
+        - ``sam`` and ``gsam``: trained on ImageNet alone, from flat minima,
+          https://arxiv.org/abs/2106.01548 and https://arxiv.org/abs/2203.08065.
+
     Raises:
         CatalogError: nothing was released under that name.
 

@@ -200,7 +200,7 @@ class OpenFile:
     def _damage_explained(self):
         try:
             yield
-        except CheckpointError:
+        except (CheckpointError, AssertionError, AttributeError, NameError):
             raise
         # On damaged bytes zipfile, HDF5 and NumPy's header parser raise most errors.
         except Exception as error:

@@ -1,8 +1,4 @@
-"""The paper's figures: arrays in, `matplotlib.figure.Figure` out.
-
-Every function raises a `ValueError` where an argument is of another shape, number, type
-or range than its documentation has, or where nothing is left to draw.
-"""
+"""The paper's figures: arrays in, `matplotlib.figure.Figure` out."""
 
 from keras_vit.explain.figures.figure_7 import (
     draw_attention_distance,

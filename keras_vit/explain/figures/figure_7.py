@@ -30,13 +30,15 @@ def draw_filters(filters, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an argument has another shape or type, or there is no filter.
+
     Source:
         Figure 7 (left) of https://arxiv.org/abs/2010.11929.
 
     Example:
-
-    >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
-    >>> figure = draw_filters(filters, "ViT-Ti/16")
+        >>> filters = embedding_filters(VisionTransformer("ViT-Ti_16", image_size=32))
+        >>> figure = draw_filters(filters, "ViT-Ti/16")
     """
     return _alone(_filters(filters), title)
 
@@ -89,13 +91,15 @@ def draw_position_similarity(similarity, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: the similarity is not of that shape, or not of finite numbers.
+
     Source:
         Figure 7 (centre) of https://arxiv.org/abs/2010.11929.
 
     Example:
-
-    >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
-    >>> figure = draw_position_similarity(similarity, "ViT-L/32")
+        >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
+        >>> figure = draw_position_similarity(similarity, "ViT-L/32")
     """
     return _alone(_similarity(similarity), title)
 
@@ -141,13 +145,16 @@ def draw_attention_distance(distance, title, image_size=None):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: the distance has another shape, is negative or not finite; or
+            `image_size` is not a size.
+
     Source:
         Figure 7 (right) and Appendix D.7 of https://arxiv.org/abs/2010.11929.
 
     Example:
-
-    >>> distance = np.random.uniform(20, 120, (12, 8, 12))
-    >>> figure = draw_attention_distance(distance, "ViT-B/16", image_size=224)
+        >>> distance = np.random.uniform(20, 120, (12, 8, 12))
+        >>> figure = draw_attention_distance(distance, "ViT-B/16", image_size=224)
     """
     figure = _alone(_distance(distance), title)
     [axes] = figure.axes
@@ -245,14 +252,16 @@ def draw_figure_7(filters, similarity, distance, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: all three are None, or one has another shape, type or range.
+
     Source:
         Figure 7 of https://arxiv.org/abs/2010.11929.
 
     Example:
-
-    >>> distance = np.random.uniform(20, 120, (12, 8, 12))
-    >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
-    >>> figure = draw_figure_7(None, similarity, distance, "ViT-B/32")
+        >>> distance = np.random.uniform(20, 120, (12, 8, 12))
+        >>> similarity = np.random.uniform(-1, 1, (7, 7, 7, 7))
+        >>> figure = draw_figure_7(None, similarity, distance, "ViT-B/32")
     """
     panels = [
         (width, *panel(arrays))

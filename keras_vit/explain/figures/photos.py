@@ -31,14 +31,17 @@ def draw_attention(images, maps, titles, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an image or a map has another shape, type or range; their numbers
+            differ; or there is none.
+
     Source:
         Figure 6 and Appendix D.7 of https://arxiv.org/abs/2010.11929.
 
     Example:
-
-    >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
-    >>> maps = np.random.random((2, 4, 4))
-    >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
+        >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
+        >>> maps = np.random.random((2, 4, 4))
+        >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
     """
     canvas.check_count(len(images), maps, "maps", "images")
     photos, pictures = [as_photo(image) for image in images], []
@@ -61,14 +64,17 @@ def draw_features(images, colors, titles, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an argument has another shape, type or range; the numbers of images
+            and of colours differ; or there is none.
+
     Source:
         Figure 1 of https://arxiv.org/abs/2304.07193 shows patch features so.
 
     Example:
-
-    >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
-    >>> colors = np.random.random((2, 4, 4, 3))
-    >>> figure = draw_features(images, colors, ["cat", "dog"], "ViT-B/16, layer 12")
+        >>> images = np.random.randint(0, 256, (2, 64, 64, 3), "uint8")
+        >>> colors = np.random.random((2, 4, 4, 3))
+        >>> figure = draw_features(images, colors, ["cat", "dog"], "ViT-B/16, layer 12")
     """
     colors = canvas.check_array(colors, "Colours", "images, rows, columns, 3")
     if colors.shape[3] != 3 or colors.min() < 0 or colors.max() > 1:
@@ -132,14 +138,16 @@ def draw_overlay(image, map, title, label):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an argument has another shape, type or range.
+
     Source:
         https://matplotlib.org/stable/users/explain/colors/colormaps.html on plasma.
 
     Example:
-
-    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
-    >>> relevance = np.random.random((4, 4))
-    >>> figure = draw_overlay(image, relevance, "ViT-B/16, cat", "Relevance")
+        >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+        >>> relevance = np.random.random((4, 4))
+        >>> figure = draw_overlay(image, relevance, "ViT-B/16, cat", "Relevance")
     """
     photo = as_photo(image)
     heat = _check_maps(map, "map", "rows, columns")
@@ -167,13 +175,16 @@ def draw_layers(image, maps, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an argument has another shape, type or range, or there is no layer.
+
     Source:
         Section 4.5 of https://arxiv.org/abs/2010.11929: attention by layer.
 
     Example:
-
-    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
-    >>> figure = draw_layers(image, np.random.random((12, 4, 4)), "ViT-B/16, attention")
+        >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+        >>> maps = np.random.random((12, 4, 4))
+        >>> figure = draw_layers(image, maps, "ViT-B/16, attention")
     """
     photo = as_photo(image)
     maps = relative(_check_maps(maps, "maps", "layers, rows, columns"))
@@ -221,15 +232,17 @@ def draw_heads(image, maps, title):
     Returns:
         matplotlib.figure.Figure.
 
+    Raises:
+        ValueError: an argument has another shape, type or range, or there is no head.
+
     Source:
         Section 4.5 of https://arxiv.org/abs/2010.11929: some heads attend to most of
         the image already in the lowest layers, others stay local.
 
     Example:
-
-    >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
-    >>> maps = np.random.random((12, 3, 4, 4))
-    >>> figure = draw_heads(image, maps, "ViT-Ti/16, attention of the class token")
+        >>> image = np.random.randint(0, 256, (64, 64, 3), "uint8")
+        >>> maps = np.random.random((12, 3, 4, 4))
+        >>> figure = draw_heads(image, maps, "ViT-Ti/16, attention of the class token")
     """
     photo = as_photo(image)
     maps = relative(_check_maps(maps, "maps", "layers, heads, rows, columns"))

@@ -212,7 +212,7 @@ def damaged(folder, text):
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "{}"),
-            "is damaged (ValueError: it has no test_accuracy, test_accuracy_high",
+            "report.json has no test_accuracy, test_accuracy_high",
         ),
         (
             lambda folder: damaged(make_run(folder, conv_net(), 0), "[1]"),

@@ -61,8 +61,8 @@ def test_every_augmentation_has_a_flag_a_recipe_field_and_docs(defined):
     ("values", "message"),
     [
         ({"random_erasing": 1.1}, r"random_erasing must be in \[0, 1\], got 1.1"),
-        ({"mixup": -0.1}, "mixup must be not negative, got -0.1"),
-        ({"cutmix": -1.0}, "cutmix must be not negative"),
+        ({"mixup": -0.1}, "mixup must be at least 0, got -0.1"),
+        ({"cutmix": -1.0}, "cutmix must be at least 0"),
         ({"rand_augment": (2,)}, "rand_augment must be None or two numbers"),
         ({"mixup": 0.2, "cutmix": 1.0}, "mixup=0.2 and cutmix=1.0 mix the same"),
     ],

@@ -170,7 +170,7 @@ def test_override_leaves_the_rest_and_the_original():
         ),
         ({"class_weights": "equal"}, "class_weights must be balanced .*'equal'"),
         ({"layer_decay": 0.0}, r"layer_decay must be in \(0, 1\], got 0\.0"),
-        ({"clip_norm": 0.0}, "clip_norm must be more than 0"),
+        ({"clip_norm": 0.0}, "clip_norm must be above 0"),
         ({"train_examples": 0}, "train_examples must be at least 1"),
         ({"dropout_rate": 1.0}, "dropout_rate must be in"),
     ],

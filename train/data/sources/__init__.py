@@ -36,10 +36,9 @@ def load(
     configs/common.py.
 
     Example:
-
-    >>> source = load("digits", validation_fraction=0.1)
-    >>> source.train.num_examples, source.validation.num_examples
-    (1293, 144)
+        >>> source = load("digits", validation_fraction=0.1)
+        >>> source.train.num_examples, source.validation.num_examples
+        (1293, 144)
     """
     kind = kind_of(dataset)
     packages.need(f'The data set "{dataset}"', kind.packages)

@@ -186,10 +186,9 @@ def mean_by_group(accuracies: Mapping[str, float]) -> dict[str, float]:
     Source: Zhai et al. 2019, section 2: the score is the mean over tasks.
 
     Example:
-
-    >>> accuracies = {task: 0.5 for task in TASKS} | {"dtd": 0.7}
-    >>> {name: round(mean, 4) for name, mean in mean_by_group(accuracies).items()}
-    {'natural': 0.5286, 'specialized': 0.5, 'structured': 0.5, 'mean': 0.5105}
+        >>> accuracies = {task: 0.5 for task in TASKS} | {"dtd": 0.7}
+        >>> {name: round(mean, 4) for name, mean in mean_by_group(accuracies).items()}
+        {'natural': 0.5286, 'specialized': 0.5, 'structured': 0.5, 'mean': 0.5105}
     """
     missing = [task for task in TASKS if task not in accuracies]
     unknown = [task for task in accuracies if task not in TASKS]

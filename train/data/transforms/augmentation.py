@@ -33,10 +33,9 @@ def rand_augment(image, num_layers, magnitude, seed):
     pp/archive/autoaugment.py; docs/augmentation.md.
 
     Example:
-
-    >>> image = tf.zeros((224, 224, 3), tf.uint8)
-    >>> rand_augment(image, num_layers=2, magnitude=15, seed=(0, 1)).shape
-    TensorShape([224, 224, 3])
+        >>> image = tf.zeros((224, 224, 3), tf.uint8)
+        >>> rand_augment(image, num_layers=2, magnitude=15, seed=(0, 1)).shape
+        TensorShape([224, 224, 3])
     """
     if image.dtype != tf.uint8:
         raise ValueError(
@@ -71,10 +70,9 @@ def random_erasing(image, seed, probability=0.5):
     Source: Random Erasing Data Augmentation, algorithm 1, RE-R.
 
     Example:
-
-    >>> image = tf.zeros((32, 32, 3), tf.uint8)
-    >>> bool(tf.reduce_any(random_erasing(image, seed=(0, 1), probability=1.0) > 0))
-    True
+        >>> image = tf.zeros((32, 32, 3), tf.uint8)
+        >>> bool(tf.reduce_any(random_erasing(image, seed=(0, 1), probability=1.0) > 0))
+        True
     """
     seeds = tf.unstack(tf.random.split(seed, 6))
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))

@@ -21,11 +21,10 @@ def mixup(images, labels, alpha, seed):
     part and the partner as in big_vision, utils.py.
 
     Example:
-
-    >>> images, labels = tf.eye(3)[:, None, :, None], tf.eye(3)
-    >>> _, mixed = mixup(images, labels, alpha=0.2, seed=(0, 1))
-    >>> bool(tf.reduce_all(tf.linalg.diag_part(mixed) >= 0.5))
-    True
+        >>> images, labels = tf.eye(3)[:, None, :, None], tf.eye(3)
+        >>> _, mixed = mixup(images, labels, alpha=0.2, seed=(0, 1))
+        >>> bool(tf.reduce_all(tf.linalg.diag_part(mixed) >= 0.5))
+        True
     """
     _check_labels("mixup", labels)
     if alpha == 0:
@@ -48,10 +47,9 @@ def cutmix(images, labels, alpha, seed):
     Features, section 3.1 and appendix A; the partner as in `mixup`.
 
     Example:
-
-    >>> images, labels = tf.eye(4)[:, None, :, None], tf.eye(4)
-    >>> cutmix(images, labels, alpha=1.0, seed=(0, 1))[1].shape
-    TensorShape([4, 4])
+        >>> images, labels = tf.eye(4)[:, None, :, None], tf.eye(4)
+        >>> cutmix(images, labels, alpha=1.0, seed=(0, 1))[1].shape
+        TensorShape([4, 4])
     """
     _check_labels("cutmix", labels)
     if alpha == 0:

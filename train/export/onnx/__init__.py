@@ -59,11 +59,10 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         The operators: https://onnx.ai/onnx/operators.
 
     Example:
-
-    >>> config = keras_vit.ViTConfig(hidden_size=24, num_layers=1, num_heads=3,
-    ...                              mlp_dim=40, patch_size=16)
-    >>> model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
-    >>> write_onnx(model, "model.onnx", class_names=["cat", "dog"])
+        >>> config = keras_vit.ViTConfig(hidden_size=24, num_layers=1, num_heads=3,
+        ...                              mlp_dim=40, patch_size=16)
+        >>> model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
+        >>> write_onnx(model, "model.onnx", class_names=["cat", "dog"])
     """
     if precision not in _PRECISIONS:
         raise ValueError(

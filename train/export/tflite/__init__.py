@@ -76,10 +76,9 @@ def write_tflite(
         https://ai.google.dev/edge/litert.
 
     Example:
-
-    >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
-    >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
-    {'float32': 74}
+        >>> model = keras_vit.VisionTransformer("ViT-Ti_16", image_size=32, classes=2)
+        >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
+        {'float32': 74}
     """
     output = "logits" if has_head(model) else "features"
     _check(model, output, precision, calibration, min_agreement, class_names, uint8)

@@ -23,9 +23,8 @@ class MaskingRecipe(recipes.Recipe):
         ValueError: a value is out of range, or does not fit the others.
 
     Example:
-
-    >>> MaskingRecipe("cifar100", "ViT-Ti_16", None, 128, 10_000).corrupted_fraction
-    0.5
+        >>> MaskingRecipe("cifar100", "ViT-Ti_16", None, 128, 10_000).corrupted_fraction
+        0.5
     """
 
     corrupted_fraction: float = 0.5
