@@ -540,6 +540,7 @@ def test_the_page_tells_the_balance_of_the_classes(tmp_path):
     assert "a class has 70 (class_0) to 1,400 (class_1) examples" in page
     assert "in the median 205." in page
     assert "| In training |" in page and "| 1,400 |" in page
+    assert "\n\n\n" not in page
     assert [row["train_examples"] for row in found["per_class"]] == [70, 1_400, 205]
 
 
