@@ -10,7 +10,7 @@ import keras_vit  # noqa: F401 - whose layers the files name
 import train.baselines  # noqa: F401 - the same
 from train.common.errors import RunError, first_line
 from train.inference.run_directory import RunDirectory
-from zoo.files.archive import MOST_UNPACKED
+from zoo.files.archive import BUGS, MOST_UNPACKED
 from zoo.files.h5 import MAGIC
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
@@ -68,7 +68,7 @@ def _checked(path):
             raise RunError(f"it is no .keras file (it starts with {start!r}): {again}.")
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path.stat().st_size)
-    except (RunError, AssertionError, AttributeError, NameError):
+    except (RunError, *BUGS):
         raise
     except Exception as error:
         reason = first_line(error)

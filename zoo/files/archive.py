@@ -37,6 +37,8 @@ _BLOCK_BYTES = 2**19
 _LONGEST_NAME = 1000
 # Names and problems in a message.
 MOST_LISTED = 20
+# What wrong code raises, and damaged bytes do not: never called damage of a file.
+BUGS = (AssertionError, AttributeError, NameError)
 
 
 class CheckpointError(PrintableError, ValueError):
@@ -200,7 +202,7 @@ class OpenFile:
     def _damage_explained(self):
         try:
             yield
-        except (CheckpointError, AssertionError, AttributeError, NameError):
+        except (CheckpointError, *BUGS):
             raise
         # On damaged bytes zipfile, HDF5 and NumPy's header parser raise most errors.
         except Exception as error:

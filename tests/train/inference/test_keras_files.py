@@ -88,6 +88,14 @@ def test_cut_short(whole, tmp_path):
         assert "copy, download or save it again" in refused(path)
 
 
+def test_a_bug_is_not_called_damage(tmp_path, monkeypatch):
+    path = tmp_path / "model.keras"
+    path.write_bytes(b"PK\x03\x04" + bytes(500))
+    monkeypatch.delattr(zipfile, "ZipFile")
+    with pytest.raises(AttributeError, match="ZipFile"):
+        load_model(path)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -191,6 +191,18 @@ def put_folder_in_place(path, stop):
         pathlib.Path.rename = renamed
 
 
+def test_an_error_in_a_whole_folder_names_its_final_place(tmp_path):
+    out = tmp_path / "out"
+    with (
+        pytest.raises(RunError) as caught,
+        whole_folder(out) as folder,
+        whole_file(folder / "missing" / "report.md", "--out"),
+    ):
+        pass
+    assert str(caught.value).startswith(f"Cannot write {out}/missing/report.md: ")
+    assert not out.exists()
+
+
 def test_a_second_run_is_told_and_a_killed_one_leaves_no_lock(tmp_path):
     process = forked(lock, tmp_path / "run")
     try:

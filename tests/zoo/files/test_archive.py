@@ -143,6 +143,12 @@ def test_damage_anywhere_is_found_before_an_array_is_used(path, arrays):
             zoo.read(path)
 
 
+def test_a_bug_is_not_called_damage(path, monkeypatch):
+    monkeypatch.delattr(zipfile.ZipFile, "infolist")
+    with pytest.raises(AttributeError, match="infolist"):
+        zoo.read(path)
+
+
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize(
     "header",
