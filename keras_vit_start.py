@@ -29,6 +29,23 @@ COMMANDS = {
     },
     "zoo": os.path.join(HERE, "zoo", "__main__.py"),
 }
+# The commands in the order in which they are used; others follow in the last group.
+_GROUPS = {
+    "Every day": (
+        *("few_shot", "finetune", "predict", "evaluate", "explain", "export"),
+        "publish",
+    ),
+    "Research": ("pretrain", "masked_patches", "compare", "study"),
+    "Released models, and the rest": ("zoo",),
+}
+_EXAMPLES = {
+    "few_shot": "vit-ti16/augreg-imagenet21k --dataset=photos/   # class/*.jpg",
+    "finetune": "--dataset=photos/ --run_dir=runs/photos",
+    "predict": "runs/photos new/*.jpg",
+    "explain": "runs/photos photo.jpg",
+}
+# Codes of terminals (ECMA-48).
+_STYLES = {"error": "1;31", "warning": "33", "next": "1", "title": "1"}
 # A Python that leaves out the folder it is started in, which `-m` would put first.
 # `-P`, which does that, is new in Python 3.11.
 _START = (
@@ -47,7 +64,8 @@ def main():
     if name not in COMMANDS:
         near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f"did you mean {near[0]}?" if near else "keras-vit alone lists all."
-        print(f"keras-vit: no command {given[0][:80]!r}: {hint}", file=sys.stderr)
+        start = styled("keras-vit:", "error", sys.stderr)
+        print(f"{start} no command {given[0][:80]!r}: {hint}", file=sys.stderr)
         return 2
     del sys.argv[1]
     run(module(name))
@@ -55,20 +73,46 @@ def main():
 
 
 def usage():
-    """Returns the list of the commands: of each the first line of its docstring."""
+    """Returns the map of the commands: of each the first line of its docstring."""
     import ast
 
+    grouped = {title: [*names] for title, names in _GROUPS.items()}
+    [*_, last] = grouped.values()
+    last += sorted(COMMANDS.keys() - {name for row in grouped.values() for name in row})
     width = max(map(len, COMMANDS)) + 2
-    rows = []
-    for name, path in COMMANDS.items():
-        with open(path, encoding="utf-8") as file:
-            says = ast.get_docstring(ast.parse(file.read())) or ""
-        rows.append(f"  {name:{width}}{says.partition(chr(10))[0].rstrip('.')}")
-    return (
-        "The Vision Transformer for Keras 3: keras-vit COMMAND ...\n\n"
-        + "\n".join(rows)
-        + "\n\nkeras-vit COMMAND --help shows examples and flags."
-    )
+    parts = ["The Vision Transformer for Keras 3: keras-vit COMMAND ..."]
+    for title, names in grouped.items():
+        rows = [styled(title, "title", sys.stdout)]
+        for name in filter(COMMANDS.__contains__, names):
+            with open(COMMANDS[name], encoding="utf-8") as file:
+                says = ast.get_docstring(ast.parse(file.read())) or ""
+            rows.append(f"  {name:{width}}{says.partition(chr(10))[0].rstrip('.')}")
+        if rows[1:]:
+            parts.append("\n".join(rows))
+    examples = [
+        f"  keras-vit {name} {words}"
+        for name, words in _EXAMPLES.items()
+        if name in COMMANDS
+    ]
+    parts.append("\n".join([styled("For example", "title", sys.stdout), *examples]))
+    parts.append("keras-vit COMMAND --help shows examples and flags.")
+    return "\n\n".join(parts)
+
+
+def styled(text, style, stream):
+    """Returns a text in a style, plain unless a stream is a terminal with colours.
+
+    `style` is "error", "warning", "next" or "title". NO_COLOR (https://no-color.org)
+    and TERM=dumb turn it off.
+    """
+    if (
+        os.environ.get("NO_COLOR")
+        or os.environ.get("TERM", "dumb") == "dumb"
+        or stream is None
+        or not stream.isatty()
+    ):
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
 def module(name):

@@ -7,10 +7,12 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain
+from keras_vit.inference import classify, embed
 from keras_vit.layers import (
     MLP,
     AddPositionEmbs,
     AddPositionEmbs2D,
+    ClassificationHead,
     ClassToken,
     ClassTokenPooling,
     LayerNorm,
@@ -51,12 +53,13 @@ from zoo import ViTConfig
 
 __all__ = [
     "MLP", "VARIANTS", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
-    "ClassTokenPooling", "LayerNorm", "PatchEncoder", "PatchPooling", "Predictor",
+    "ClassTokenPooling", "ClassificationHead", "LayerNorm", "PatchEncoder",
+    "PatchPooling", "Predictor",
     "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",
     "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
     "ViTConfig", "ViT_B8", "ViT_B16", "ViT_B32", "ViT_H14", "ViT_L16", "ViT_L32",
     "ViT_S16", "ViT_S32", "ViT_Ti16", "VisionTransformer", "__version__",
-    "at_image_size", "decode_predictions", "explain", "load_model",
+    "at_image_size", "classify", "decode_predictions", "embed", "explain", "load_model",
     "load_released_weights", "preprocess_input", "quantize_weights",
     "save_released_weights",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_vit.lean import lean
-from keras_vit.structure import check_images_shape
+from keras_vit.structure import check_images_shape, warn_of_pixels
 
 
 class Predictor:
@@ -20,11 +20,11 @@ class Predictor:
         jit_compile: bool, whether XLA compiles the model on TensorFlow, which takes
             seconds to minutes and then is faster on some machines and slower on others
             (docs/performance.md). JAX always compiles, torch never. XLA compiles for
-            one number of images: `batch_size`, and any smaller one that comes alone.
+            one number of images: `batch_size`, and any smaller one that comes before.
 
     Call arguments:
         images: array (images, height, width, channels) as the model takes them: ours
-            what `preprocess_input` returns, which is not checked.
+            what `preprocess_input` returns. Images in [0, 255] are warned of once.
 
     Returns:
         Array of what the model puts out, images first.
@@ -62,19 +62,24 @@ class Predictor:
         self._forward = _COMPILED[backend](model, lean(model), jit_compile)
         # Compiled for one shape: the last and smaller batch is filled up to it.
         self._pad = backend == "jax" or jit_compile
+        self._has_whole = self._has_warned = False
 
     def __call__(self, images):
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
         check_images_shape(self.model, images.shape)
+        if not self._has_warned:
+            self._has_warned = warn_of_pixels(self.model, images)
         batches = np.split(images, range(self.batch_size, len(images), self.batch_size))
-        if self._pad and len(batches) > 1:
+        self._has_whole |= len(images) >= self.batch_size
+        if self._pad and self._has_whole:
             missing = self.batch_size - len(batches[-1])
             widths = [(0, missing)] + [(0, 0)] * (images.ndim - 1)
             batches[-1] = np.pad(batches[-1], widths)
         outputs = [
             keras.ops.convert_to_numpy(self._forward(batch)) for batch in batches
         ]
-        return np.concatenate(outputs)[: len(images)] if outputs[1:] else outputs[0]
+        whole = np.concatenate(outputs) if outputs[1:] else outputs[0]
+        return whole[: len(images)]
 
 
 def _tensorflow(model, context, jit_compile):

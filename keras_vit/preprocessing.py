@@ -45,7 +45,8 @@ def decode_predictions(predictions, top=5, class_names=None):
         predictions: array or tensor (batch, classes), logits or probabilities.
         top: int, how many classes per image.
         class_names: sequence of str, the name of every class; by default those of
-            ImageNet-1k for 1000 classes and of ImageNet-21k for 21843, fetched once.
+            ImageNet-1k for 1000 classes and of ImageNet-21k for 21843, which are
+            fetched once.
 
     Returns:
         A list per image of (class id, class name, score), the best first. The id is
@@ -76,22 +77,27 @@ def decode_predictions(predictions, top=5, class_names=None):
             "original ImageNet-21k files. Fine-tune it first, or load a model with "
             'a trained head, such as weights="augreg-imagenet21k".'
         )
+    names = names_of_classes(classes, class_names)
+    best = np.argsort(-predictions, axis=1, kind="stable")[:, :top]
+    return [
+        [(*names[index], float(scores[index])) for index in indices]
+        for indices, scores in zip(best, predictions, strict=True)
+    ]
+
+
+def names_of_classes(classes, class_names=None):
+    """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
         data_sets = {1000: "imagenet2012", 21843: "imagenet21k"}
         if classes not in data_sets:
             raise ValueError(
                 f"No class names are known for {classes} classes: pass class_names."
             )
-        names = zoo.class_names(data_sets[classes])
-    else:
-        names = list(enumerate(class_names))
-        if len(names) != classes:
-            raise ValueError(
-                f"{len(names)} class names for predictions of {classes} classes: pass "
-                "one per class."
-            )
-    best = np.argsort(-predictions, axis=1, kind="stable")[:, :top]
-    return [
-        [(*names[index], float(scores[index])) for index in indices]
-        for indices, scores in zip(best, predictions, strict=True)
-    ]
+        return zoo.class_names(data_sets[classes])
+    names = list(enumerate(class_names))
+    if len(names) != classes:
+        raise ValueError(
+            f"{len(names)} class names for predictions of {classes} classes: pass one "
+            "per class."
+        )
+    return names

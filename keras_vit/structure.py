@@ -1,9 +1,18 @@
 """A model's layers, its grid of patches and the tokens before them."""
 
+import contextlib
+import warnings
+
 import keras
 import numpy as np
 
-from keras_vit.layers import ClassToken, PatchEncoder, PatchPooling, TransformerBlock
+from keras_vit.layers import (
+    ClassToken,
+    PatchEncoder,
+    PatchPooling,
+    StdConv2D,
+    TransformerBlock,
+)
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit
 
@@ -39,6 +48,60 @@ def check_images_shape(model, shape):
             f"{tuple(shape)}: resize the images, build the model with their "
             "image_size, or add the first axis."
         )
+
+
+def layer_of_pixels(model):
+    """Returns a layer that takes a model's images in [0, 255], or None.
+
+    Such as `keras.layers.Rescaling(1 / 255)`, with which Keras's own models begin.
+    """
+    for layer in model.layers:
+        if _takes_pixels(layer) and _reads_images(layer, model):
+            return layer
+    return None
+
+
+def _reads_images(layer, model):
+    # A layer that is called twice has no single input.
+    with contextlib.suppress(AttributeError, ValueError):
+        return layer.input is model.inputs[0]
+    return False
+
+
+def _takes_pixels(layer):
+    if isinstance(layer, keras.layers.Rescaling):
+        return np.abs(layer.scale).max() < 0.1
+    return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
+
+
+def takes_unit_range(model):
+    """Returns whether a model's first layer is ours for images in [-1, 1]."""
+    layers = [
+        layer
+        for layer in model.layers
+        if not isinstance(layer, keras.layers.InputLayer)
+    ]
+    if layers and isinstance(layers[0], keras.Model):
+        return takes_unit_range(layers[0])
+    return bool(layers) and isinstance(layers[0], (PatchEncoder, StdConv2D))
+
+
+def warn_of_pixels(model, images, stacklevel=2):
+    """Warns where images in [-1, 1] seem to be pixels; returns whether it did.
+
+    Of an array the first and the last image are inspected: a maximum of all costs as
+    much as a part of a small model.
+    """
+    highest = max(images[0].max(), images[-1].max())
+    # Those of another mean and deviation go up to 2.7.
+    if highest < 10 or not takes_unit_range(model):
+        return False
+    warnings.warn(
+        f"{model.name} takes images in [-1, 1], and these go up to {highest:g}: pass "
+        "keras_vit.preprocess_input(images).",
+        stacklevel=stacklevel + 1,
+    )
+    return True
 
 
 def num_layers(model):

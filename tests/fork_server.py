@@ -39,7 +39,10 @@ WORK = {
 }
 GIVEN_MODEL = [
     f"train.{name}"
-    for name in ("compare", "evaluate", "explain", "export", "few_shot", "publish")
+    for name in (
+        *("compare", "evaluate", "explain", "export", "few_shot", "predict"),
+        "publish",
+    )
 ]
 
 

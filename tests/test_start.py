@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import io
 import os
 import pathlib
 import re
@@ -27,17 +28,20 @@ TRAINING = [name for name in keras_vit_start.COMMANDS if name != "zoo"]
 ASKED_FOR_ELSEWHERE = {
     *("tensorflow_datasets", "keras_cv", "jax", "torch", "huggingface_hub"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
-    "pillow_heif",
+    # Used where they are installed.
+    *("anyascii", "pillow_heif", "yaml"),
 }
 # What a module that a command imports needs in functions that it does not call.
 NOT_CALLED = {
     # Digits are asked for as data; the intervals of a report are of classifiers.
     "masked_patches": {"sklearn", "scipy"},
     "few_shot": {"sklearn"},
-    # As above; it compares what reports have written.
-    "compare": {"sklearn", "scipy", "matplotlib"},
+    # As above; they read what reports have written.
+    **dict.fromkeys(("compare", "publish"), {"sklearn", "scipy", "matplotlib"}),
     "explain": {"sklearn"},
     "export": {"sklearn", "matplotlib"},
+    # Asked for where a model, or --gallery, needs them.
+    "predict": {"tensorflow", "scipy", "jinja2"},
 }
 
 
@@ -64,11 +68,60 @@ def test_commands_are_those_of_train_and_zoo():
     assert [*found, "zoo"] == list(keras_vit_start.COMMANDS)
 
 
-def test_the_list_of_commands_says_what_each_does():
-    _, *rows = keras_vit_start.usage().split("\n\n")[1].splitlines()
-    assert len(rows) == len(keras_vit_start.COMMANDS) - 1
+def test_the_map_of_commands_says_what_each_does():
+    _, *groups, examples, _ = keras_vit_start.usage().split("\n\n")
+    rows = [row for group in groups for row in group.splitlines()[1:]]
+    assert len(rows) == len(keras_vit_start.COMMANDS)
     for row in rows:
-        assert re.fullmatch(r"  \w+ +[A-Z][^.]+", row) and len(row) <= 88
+        assert re.fullmatch(r"  \w+  +[A-Z][^.]+", row) and len(row) <= 88
+    # A new user's order.
+    names = [row.split()[0] for row in rows]
+    assert names[:2] == ["few_shot", "finetune"] and names[-1] == "zoo"
+    title, *lines = examples.splitlines()
+    assert title == "For example" and len(lines) >= 3
+    for line in lines:
+        assert re.match(r"  keras-vit (\w+) ", line)[1] in keras_vit_start.COMMANDS
+
+
+def test_a_command_that_is_not_in_the_map_is_listed_at_its_end(monkeypatch):
+    place = keras_vit_start.COMMANDS["finetune"]
+    monkeypatch.setitem(keras_vit_start.COMMANDS, "a_new_one", place)
+    *_, last, _, _ = keras_vit_start.usage().split("\n\n")
+    assert [row.split()[0] for row in last.splitlines()[1:]] == ["zoo", "a_new_one"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_colours_are_for_terminals_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    styled = functools.partial(keras_vit_start.styled, "text", "error")
+    assert styled(Terminal()) == "\x1b[1;31mtext\x1b[0m"
+    for stream in (io.StringIO(), None):
+        assert styled(stream) == "text"
+    for name, value in (("NO_COLOR", "0"), ("TERM", "dumb")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert styled(Terminal()) == "text"
+    monkeypatch.setenv("NO_COLOR", "")  # means that it is not set
+    assert styled(Terminal()) != "text"
+
+
+def test_the_next_step_is_typed_like_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "orig_argv", ["keras-vit", "finetune"])
+    monkeypatch.setitem(keras_vit_start.COMMANDS, "export", "export.py")
+    steps = [("export", pathlib.Path("my run"), "--out=x"), ("evaluate", "my run")]
+    command_line.say_next(("not_installed", "my run"), *steps)
+    line = "next: keras-vit export 'my run' --out=x"
+    assert capsys.readouterr() == ("", f"{line}   (or evaluate)\n")
+    command_line.say_next(steps[0], ("not_installed", "my run"))
+    assert capsys.readouterr() == ("", f"{line}\n")
+    command_line.say_next(("not_installed",))
+    command_line.say_next()
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(not KERAS_VIT.exists(), reason="keras_vit is not installed here")
@@ -81,7 +134,7 @@ def test_command_never_runs_files_of_the_folder(folder):
     assert "  keras-vit few_shot runs/digits --dataset=digits" in done.stdout
     assert "--shots: Training images per class." in done.stdout
     done = run(KERAS_VIT, "evaluate")
-    assert "Give one model: keras-vit evaluate MODEL" in done.stderr
+    assert "keras-vit evaluate MODEL [FOLDER]" in done.stderr
 
 
 @pytest.mark.slow
@@ -92,6 +145,10 @@ def test_a_run_never_runs_files_of_the_folder(folder):
     assert done.returncode == 0, done.stderr
     page = (folder / "my run" / "report.md").read_text()
     assert "keras-vit finetune --dataset=digits --smoke '--run_dir=my run'" in page
+    # No word of TensorFlow's.
+    *others, last = done.stderr.splitlines()
+    assert re.match(r"next: keras-vit \w+ 'my run' ", last)
+    assert all(re.match("(training|testing): ", line) for line in others)
 
 
 def test_command_and_module_are_one_but_for_their_name():
@@ -111,7 +168,7 @@ def test_command_alone_lists_all(words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["keras-vit", *words])
     assert keras_vit_start.main() == 0
     listed = re.findall(r"(?m)^  (\w+)  ", capsys.readouterr().out)
-    assert listed == list(keras_vit_start.COMMANDS)
+    assert sorted(listed) == sorted(keras_vit_start.COMMANDS)
 
 
 @pytest.mark.parametrize(

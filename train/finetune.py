@@ -9,26 +9,40 @@ the paper's for CIFAR-10, CIFAR-100, Oxford Pets and Flowers and ImageNet, VTAB-
 vtab/TASK, a small one for any other TFDS name and for your own folder. A run that was
 killed goes on from its last checkpoint when the same command is given again.
 
-The run directory gets the model (model.keras), report.md and report.json, the learning
-curve, metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
+The run directory gets the model (model.keras), the report with the mistakes and the
+learning curve (report.html, report.md, report.json, mistakes.csv, label_errors.csv),
+metrics.jsonl and TensorBoard logs: tensorboard --logdir=runs
 """
+
+import os
 
 from train.common import command_line
 from train.run import recipe_flags
 
+RECIPES = "train.recipes"
 recipe_flags.define("the files in train/recipes", "that of the data set")
 
 
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
-    recipe_flags.perform(
-        argv, "finetune", packages, "train.run.classification:FineTuning"
-    )
+    task = "train.run.classification:FineTuning"
+    recipe_flags.perform(argv, "finetune", RECIPES, packages, task, next_steps)
+
+
+def next_steps(recipe, results):
+    """Returns what to do with the model, each a command and its words."""
+    run = os.path.dirname(results["model"])
+    return [
+        ("predict", run, "photo.jpg"),
+        ("export", run, "--format=tflite", "--out=exported"),
+        ("explain", run, "photo.jpg", "--out=explanation"),
+    ]
 
 
 def command():
     """Runs the command line."""
+    recipe_flags.show_values(RECIPES)
     command_line.run(main)
 
 

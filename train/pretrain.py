@@ -16,6 +16,7 @@ naming: keras-vit finetune --weights=runs/NAME/weights.npz --model=MODEL
 from train.common import command_line
 from train.run import recipe_flags
 
+RECIPES = "train.recipes.pretraining"
 recipe_flags.define(
     "the files in train/recipes/pretraining",
     "the paper's for imagenet2012 and imagenet21k, a small one for other data",
@@ -25,10 +26,10 @@ recipe_flags.define(
 def main(argv):
     """Trains as the flags say, and prints where the report is."""
     packages = recipe_flags.CLASSIFIER_PACKAGES
-    recipe_flags.perform(
-        argv, "pretrain", packages, "train.run.classification:PreTraining"
-    )
+    task, next_steps = "train.run.classification:PreTraining", recipe_flags.to_fine_tune
+    recipe_flags.perform(argv, "pretrain", RECIPES, packages, task, next_steps)
 
 
 if __name__ == "__main__":
+    recipe_flags.show_values(RECIPES)
     command_line.run(main)

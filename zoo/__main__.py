@@ -1,4 +1,4 @@
-"""The command `keras-vit zoo`: the catalogue and the cache.
+"""Lists, downloads, checks and converts released models.
 
 $ keras-vit zoo list '*augreg*'
 

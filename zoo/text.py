@@ -39,6 +39,33 @@ def is_safe(text: str) -> bool:
     )
 
 
+def named(names):
+    """Joins the first ten names and counts the others."""
+    shown = ", ".join(names[:10])
+    return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
+
+
+def shorten(text, most):
+    """Returns a text cut to a width in letters; one of Chinese is as wide as two.
+
+    Example:
+        >>> shorten("sunflower", 6)
+        'sunfl…'
+    """
+    if width(text) <= most:
+        return text
+    end, left = 0, most - 1 - _width(text[0])
+    while left >= 0:
+        end += 1
+        left -= _width(text[end])
+    return f"{text[:end]}…"
+
+
+def width(text):
+    """Returns the width of a text in letters."""
+    return sum(map(_width, text))
+
+
 class PrintableError(Exception):
     """Base of this package's errors, whose messages are printable and short."""
 
@@ -56,6 +83,12 @@ def _harmless(character, lines):
         or (lines and character == "\n")
         or (unicodedata.category(character) == "Zs")
     )
+
+
+def _width(character):
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _spelled(character):

@@ -11,11 +11,12 @@ from keras_vit.explain.features import Features, principal_colors, token_feature
 from keras_vit.explain.filters import Filters, embedding_filters
 from keras_vit.explain.gradients import gradient_attention
 from keras_vit.explain.positions import position_embedding_similarity
+from keras_vit.explain.sinks import attention_sinks, received_attention
 from keras_vit.structure import grid_size
 
 __all__ = [
     "Features", "Filters", "attention_distance", "attention_maps",
-    "attention_rollout", "embedding_filters", "gradient_attention", "grid_size",
-    "mean_attention_maps", "patch_map", "position_embedding_similarity",
-    "principal_colors", "token_features",
+    "attention_rollout", "attention_sinks", "embedding_filters", "gradient_attention",
+    "grid_size", "mean_attention_maps", "patch_map", "position_embedding_similarity",
+    "principal_colors", "received_attention", "token_features",
 ]  # fmt: skip

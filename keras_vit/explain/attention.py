@@ -107,20 +107,9 @@ def attention_rollout(model, images):
         (1, 2, 2)
     """
     images = check_images(model, images)
-    rollout = product = None
-
-    def multiply(layer, part, weights):
-        nonlocal rollout, product
-        weights = ops.convert_to_numpy(weights)
-        mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
-        mean /= mean.sum(axis=-1, keepdims=True)
-        if rollout is None:
-            rollout = np.empty((len(images), *mean.shape[1:]), "float32")
-        product = mean @ product if layer else mean
-        rollout[part] = product
-
-    run(model, images, multiply)
-    return rollout
+    rollout = Rollout(len(images))
+    run(model, images, rollout)
+    return rollout.found
 
 
 def attention_distance(model, images):
@@ -150,7 +139,11 @@ def attention_distance(model, images):
         >>> attention_distance(model, np.zeros((1, 32, 32, 3), "float32")).shape
         (12, 1, 3)
     """
-    image_size = np.shape(images)[1:3]
+    return by_layer(model, images, distance_of(model, np.shape(images)[1:3]))
+
+
+def distance_of(model, image_size):
+    """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)
     y, x = np.divmod(np.arange(rows * columns), columns)
@@ -168,7 +161,7 @@ def attention_distance(model, images):
             means = np.where(attends, lengths / total, 0)
             return means.sum(axis=-1) / attends.sum(axis=-1)
 
-    return by_layer(model, images, mean_distance)
+    return mean_distance
 
 
 def patch_map(matrix, grid_size, pooling=None):
@@ -221,16 +214,45 @@ def by_layer(model, images, function, layers=None):
     """
     images = check_images(model, images)
     layers = list(range(num_layers(model))) if layers is None else layers
-    found = None
+    collected = ByLayer(function, layers, len(images))
+    run(model, images, collected)
+    return collected.found
 
-    def keep(layer, part, weights):
-        nonlocal found
-        if layer not in layers:
+
+class ByLayer:
+    """Collects a function of the weights of some layers, for `run`.
+
+    `found` is float32 (layers, images, ...).
+    """
+
+    def __init__(self, function, layers, num_images):
+        self.found, self._num_images = None, num_images
+        self._function, self._layers = function, layers
+
+    def __call__(self, layer, part, weights):
+        if layer not in self._layers:
             return
-        values = function(ops.convert_to_numpy(weights))
-        if found is None:
-            found = np.empty((len(layers), len(images), *values.shape[1:]), "float32")
-        found[np.equal(layers, layer), part] = values
+        values = self._function(ops.convert_to_numpy(weights))
+        if self.found is None:
+            shape = len(self._layers), self._num_images, *values.shape[1:]
+            self.found = np.empty(shape, "float32")
+        self.found[np.equal(self._layers, layer), part] = values
 
-    run(model, images, keep)
-    return found
+
+class Rollout:
+    """Multiplies the mean weights of all layers, for `run`.
+
+    `found` is float32 (images, tokens, tokens).
+    """
+
+    def __init__(self, num_images):
+        self.found, self._product, self._num_images = None, None, num_images
+
+    def __call__(self, layer, part, weights):
+        weights = ops.convert_to_numpy(weights)
+        mean = weights.mean(axis=1, dtype="float64") + np.eye(weights.shape[-1])
+        mean /= mean.sum(axis=-1, keepdims=True)
+        if self.found is None:
+            self.found = np.empty((self._num_images, *mean.shape[1:]), "float32")
+        self._product = mean @ self._product if layer else mean
+        self.found[part] = self._product

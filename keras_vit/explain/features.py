@@ -67,15 +67,23 @@ def token_features(model, images, layer=None):
             parts.append(tokens)
 
     run(model, images, tokens=keep)
-    if layer is None:
+    return features_of(model, parts, images.shape[1:3], normed=layer is None)
+
+
+def features_of(model, parts, image_size, normed=True):
+    """Returns `Features` of parts (images, tokens, hidden_size) of a block's output.
+
+    `normed` applies the model's final norm.
+    """
+    if normed:
         for norm in layers_of(model, LayerNorm)[-1:]:
             parts = [norm(tokens) for tokens in parts]
     tokens = np.concatenate(
         [ops.convert_to_numpy(ops.cast(part, "float32")) for part in parts]
     )
-    grid = grid_size(model, images.shape[1:3])
+    grid = grid_size(model, image_size)
     first = prefix_tokens_of(tokens, grid, axis=1)
-    patches = tokens[:, first:].reshape(len(images), *grid, -1)
+    patches = tokens[:, first:].reshape(len(tokens), *grid, -1)
     return Features(tokens[:, 0] if first else None, patches)
 
 

@@ -24,6 +24,7 @@ def check_images(model, images):
             f"{model.name} takes floats in [-1, 1], got {images.dtype}: pass "
             "keras_vit.preprocess_input(images)."
         )
+    structure.warn_of_pixels(model, images, stacklevel=3)
     return images
 
 
@@ -45,7 +46,8 @@ def run(model, images, attention=None, tokens=None):
     `attention` is called with the index of each layer, the slice of the images and the
     float32 attention weights (images, num_heads, queries, tokens), `tokens` likewise
     with each block's output (images, tokens, hidden_size). The images are divided so
-    that the attention weights of a layer are at most 64 MB, or one image's.
+    that the attention weights of a layer are at most 64 MB, or one image's. Returns
+    the model's outputs, one per part of the images.
     """
     without_gradients = contextlib.nullcontext
     if keras.backend.backend() == "torch":
@@ -75,11 +77,13 @@ def run(model, images, attention=None, tokens=None):
 
         return of_next_layer
 
+    outputs = []
     for start in range(0, len(images), at_once):
         part = slice(start, min(start + at_once, len(images)))
         watcher = Watcher(numbered(attention, part), numbered(tokens, part))
         with running(watcher=watcher), without_gradients():
-            model(images[part], training=False)
+            outputs.append(model(images[part], training=False))
+    return outputs
 
 
 def gradients(function, tensors):

@@ -2,6 +2,7 @@
 
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.class_token import ClassToken, ClassTokenPooling, PatchPooling
+from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
@@ -13,7 +14,7 @@ from keras_vit.layers.transformer_block import TransformerBlock
 
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
-    "ClassTokenPooling", "LayerNorm", "PatchEncoder", "PatchPooling",
-    "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth",
+    "ClassTokenPooling", "ClassificationHead", "LayerNorm", "PatchEncoder",
+    "PatchPooling", "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth",
     "TransformerBlock",
 ]  # fmt: skip

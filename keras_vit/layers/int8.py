@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
+from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.residual_unit import ResidualUnit
@@ -69,6 +70,11 @@ class Int8Dense(_Int8Kernel, keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
+class Int8ClassificationHead(_Int8Kernel, ClassificationHead):
+    """`ClassificationHead` with an int8 kernel."""
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
 class Int8PatchEncoder(_Int8Kernel, PatchEncoder):
     """`PatchEncoder` with an int8 kernel."""
 
@@ -83,6 +89,7 @@ class Int8StdConv2D(_Int8Kernel, StdConv2D):
 
 # A layer's class -> its class with int8 kernels.
 INT8_CLASSES = {
+    ClassificationHead: Int8ClassificationHead,
     keras.layers.Dense: Int8Dense,
     PatchEncoder: Int8PatchEncoder,
     StdConv2D: Int8StdConv2D,

@@ -7,6 +7,8 @@ import inspect
 
 import keras
 
+from keras_vit.layers.classification_head import checked_names
+
 # Arguments of Keras's own models and of other libraries -> what to write here.
 _ELSEWHERE = {
     "input_shape": "pass image_size=(height, width), and channels= if not 3",
@@ -45,6 +47,13 @@ def check_without_head(**arguments):
                 f"{name}={value!r} needs the head: pass include_top=True, or leave "
                 f"{name} out."
             )
+
+
+def number_of_classes(classes, class_names):
+    """Returns the classes of a head, by default as many as it has names."""
+    if class_names is None or classes is not None:
+        return classes
+    return len(checked_names(class_names))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import inspect
 import re
 
 import zoo
-from keras_vit.models.arguments import takes_own_arguments
+from keras_vit.models.arguments import number_of_classes, takes_own_arguments
 from keras_vit.models.vision_transformer import VisionTransformer
 
 _DOCSTRING = """Returns {variant}, with released or random weights.
@@ -75,6 +75,7 @@ def _default(
     *,
     include_top=True,
     classes=None,
+    class_names=None,
     new_head=False,
     pooling="token",
     representation_size=None,
@@ -82,6 +83,7 @@ def _default(
     **_,
 ):
     """Returns the release that is the default, and whether its head is made anew."""
+    classes = number_of_classes(classes, class_names)
     whole = zoo.find(variant, zoo.default_classifier(variant))
     base = zoo.find(variant, zoo.default_release(variant))
     pre_logits = f"representation_size={representation_size!r}"

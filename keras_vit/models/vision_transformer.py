@@ -11,7 +11,10 @@ from keras_vit.layers import initial_values
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models import arguments
 from keras_vit.weights.loading import assign, read_weights
+from zoo.catalog.locate import published
+from zoo.catalog.similar import similar_variants
 from zoo.network import pair, positive_int
+from zoo.photos import check_preparation
 from zoo.position_embedding import METHODS
 
 # By the kind of pooling, and whether there are tokens before those of the patches.
@@ -38,6 +41,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     include_top=True,
     image_size=None,
     classes=None,
+    class_names=None,
+    preparation="squash",
     new_head=False,
     pooling="token",
     classifier_activation=None,
@@ -64,6 +69,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             without a file. Position embeddings are resized to it.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
+        class_names: sequence of str, the names of the classes, which are saved with the
+            model; `classes` may then be left out.
+        preparation: how `classify` brings photos to `image_size`: `"squash"`, as the
+            released evaluation does, or `"central crop"`, see `zoo.photos.prepare`.
         new_head: bool, whether the head is new although the file has one of this many
             classes, which may be others.
         pooling: `"token"` for the class token's state, `"gap"` for the mean over the
@@ -113,8 +122,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     variant = config if isinstance(config, str) else None
     if variant is not None:
         if variant not in zoo.ARCHITECTURES:
+            near = similar_variants(variant, zoo.ARCHITECTURES)
+            hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
             raise ValueError(
-                f"Unknown variant {variant!r}: choose one of "
+                f"Unknown variant {variant!r}: {hint} one of "
                 f"{', '.join(zoo.ARCHITECTURES)}, or pass a ViTConfig."
             )
         config = zoo.ARCHITECTURES[variant]
@@ -126,10 +137,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if not include_top:
         arguments.check_without_head(
             classes=classes,
+            class_names=class_names,
+            preparation=None if preparation == "squash" else preparation,
             new_head=new_head,
             classifier_activation=classifier_activation,
             head_bias_init=head_bias_init or None,
         )
+    check_preparation(preparation)
+    classes = arguments.number_of_classes(classes, class_names)
     if classes is not None:
         hint = "; a model without head has include_top=False"
         classes = positive_int(classes, "classes", hint)
@@ -230,8 +245,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 name="pre_logits",
             )(tokens)
         if include_top:
-            tokens = keras.layers.Dense(
+            tokens = layers.ClassificationHead(
                 1000 if classes is None else classes,
+                class_names=class_names,
+                preparation=preparation,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
@@ -256,6 +273,7 @@ def load_model(weights, **options):
 
     Returns:
         A functional `keras.Model`; see `VisionTransformer`, also for the errors raised.
+        The head of a published model has the names of its classes.
 
     Source:
         The sizes of the arrays, and what else `zoo.read` knows of a file.
@@ -268,7 +286,17 @@ def load_model(weights, **options):
     checkpoint = read_weights(weights)
     options.setdefault("pooling", "token" if checkpoint.class_token else "gap")
     options.setdefault("channels", checkpoint.channels)
-    return VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
+    model = VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
+    card = None if isinstance(weights, zoo.Checkpoint) else published(weights)
+    head = model.layers[-1]
+    if (
+        card is not None
+        and model.output_shape[1:] == (checkpoint.classes,)
+        and isinstance(head, layers.ClassificationHead)
+        and not (options.get("new_head") or head.class_names)
+    ):
+        head.class_names = card.class_names
+    return model
 
 
 def _resnet(images, config):

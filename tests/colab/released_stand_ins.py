@@ -1,7 +1,6 @@
 """Random files in place of the released ones that the notebooks download."""
 
 import csv
-import json
 import pathlib
 import urllib.parse
 
@@ -37,9 +36,6 @@ def serve_into(folder):
         head = model.get_layer("head")
         head.kernel.assign(rng.normal(size=head.kernel.shape, scale=0.1))
         keras_vit.save_released_weights(model, _place(folder, card.url))
-    names = {str(n): [f"n{n:08}", f"class_{n}"] for n in range(1000)}
-    labels = _place(folder, zoo.LABEL_FILES["imagenet2012"])
-    labels.write_text(json.dumps(names))
     with open(_place(folder, index_file.INDEX_URL), "w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

@@ -247,7 +247,7 @@ def test_classify(executed):
     notebook = executed("classify")
     assert len(shown(notebook, "image/png")) == 7
     said = printed(notebook)
-    assert re.findall(r"(\w+)\.png\n +[\d.]+%  class_\d+\n", said) == [
+    assert re.findall(r"(\w+)\.png\n +[\d.]+%  \w\S*\n", said) == [
         "china",
         "flower",
     ]
@@ -262,8 +262,10 @@ def test_finetune(executed):
     said = printed(notebook)
     assert re.search(r"test accuracy [\d.]+% on all 360 test images", said)
     assert "tensorboard-frame" in "".join(shown(notebook, "text/html"))
-    assert "accuracy** (95% interval" in "".join(shown(notebook, "text/markdown"))
-    assert len(shown(notebook, "image/png")) == 5
+    report = "".join(shown(notebook, "text/markdown"))
+    assert "accuracy** (95% interval" in report
+    # The mistakes, and the figures of a run.
+    assert len(shown(notebook, "image/png")) == 6
     assert len(re.findall(r"^ +[\d.]+%  \d$", said, re.M)) == 3
     assert pathlib.Path("runs/finetuned/model.keras").is_file()
 
@@ -302,5 +304,5 @@ def test_phone(executed):
     assert len(files) == 2
     said = printed(notebook)
     for name in (*files, "Keras"):
-        assert re.search(rf"^{re.escape(name)} +class_\d+ [\d.]+%, ", said, re.M)
+        assert re.search(rf"^{re.escape(name)} +\w\S* [\d.]+%, ", said, re.M)
     assert len(shown(notebook, "image/png")) == 2

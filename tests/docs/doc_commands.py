@@ -179,7 +179,11 @@ def run_short(reader, command):
     words = [smallest(word) for word in expanded(reader, command.words)]
     given = flags_of(words)
     module = words[2]
-    more = {name: value for name, value in SHORT.items() if name in given}
+    more = {
+        name: value
+        for name, value in SHORT.items()
+        if given.get(name) not in (None, "auto")
+    }
     if module in TRAINING:
         more |= short_training(module, given)
         words = without_model(words, given)
@@ -387,6 +391,9 @@ RULES = {
     r"KERAS_BACKEND=jax python -m train": run_on_backend,
     r"python -m \S+( .*)? --help": show_help,
     r"python -m train\.compare ": compare,
+    r"python -m train\.\w+ .*--(print_config|config=)": run_whole,
+    # Of a run that is cut down, and may have no end.
+    r"python -m train\.\w+ .*--extend": only_flags,
     r"python -m train\.": run_short,
     r"python -m zoo ": run_whole,
 }

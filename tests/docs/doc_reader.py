@@ -2,7 +2,6 @@
 
 import functools
 import http.server
-import json
 import os
 import pathlib
 import re
@@ -15,7 +14,6 @@ from PIL import Image
 from small_variants import SMALL
 
 import zoo
-from zoo.catalog.labels import LABEL_FILES
 from zoo.released_names import (
     BLOCK,
     BLOCK_ARRAYS,
@@ -69,6 +67,8 @@ def make_folder(folder):
     save_image(folder / "holiday" / "beach.jpg", (320, 240), seed=2)
     save_image(folder / "holiday" / "hut.jpg", (240, 320), seed=3)
     save_image(folder / "digit.png", (32, 32), seed=4)
+    for label, seed in (("daisy", 5), ("tulip", 6)):
+        save_image(folder / "garden" / label / "1.jpg", (240, 320), seed)
     (folder / "runs").mkdir()
     write_records(folder)
     card = zoo.get("vit-ti16/augreg-imagenet21k+imagenet2012")
@@ -160,17 +160,7 @@ class Released(http.server.SimpleHTTPRequestHandler):
 
 
 def make_released(url_path, path):
-    """Makes the file of a URL, if a card or the names of classes are there."""
-    if _path(LABEL_FILES["imagenet2012"]) == url_path:
-        import tensorflow_datasets as tfds
-
-        # The ids are those of the data set, which is matched by them.
-        imagenet = tfds.builder("imagenet2012", data_dir=str(path.parent))
-        ids = imagenet.info.features["label"].names
-        names = {str(n): [name, f"class_{n}"] for n, name in enumerate(ids)}
-        names["0"][1], names["985"][1] = "tench", "daisy"
-        path.write_text(json.dumps(names))
-        return
+    """Makes the file of a URL, if there is a card of it."""
     for handle in zoo.list_models():
         card = zoo.get(handle)
         if _path(card.url) == url_path:

@@ -81,6 +81,17 @@ class Checks:
         np.testing.assert_array_equal(predictor(self.images), 0)
         head.set_weights(before)
 
+    def photos(self):
+        """One alone, and more of them than a batch has."""
+        photo = self.written["photo"]
+        for photos in (photo, [photo] * 5):
+            answers = keras_vit.classify(self.plain, photos, batch_size=2)
+            self.same(keras_vit.embed(self.plain, photos)[-1:], "embedded")
+            names = [name for _, name, _ in answers[-1]]
+            assert names == self.written["answer_names"].tolist()
+            self.same([probability for *_, probability in answers[-1]], "answer")
+        assert len(answers) == 5
+
     def released_files(self):
         """Read and written, bit for bit."""
         source = self.folder / "plain.npz"

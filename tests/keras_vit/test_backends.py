@@ -45,6 +45,7 @@ def written(tmp_path_factory):
         models[kind] = VisionTransformer(config, image_size=SIZE, classes=3)
         randomize(models[kind])
     plain = models["plain"]
+    plain.get_layer("head").class_names = ["cat", "dog", "Käfer"]
     models["int8"] = keras_vit.quantize_weights(plain)
     for kind in ("plain", "2d"):
         resized = keras_vit.at_image_size(models[kind], SIZE[::-1])
@@ -57,6 +58,11 @@ def written(tmp_path_factory):
     arrays["relevance"] = explain.gradient_attention(plain, images)
     for number, gradient in enumerate(gradients(plain, images, training=True)):
         arrays[f"gradient_{number}"] = gradient
+    arrays["photo"] = np.random.RandomState(5).randint(0, 256, (40, 33, 3), np.uint8)
+    arrays["embedded"] = keras_vit.embed(plain, arrays["photo"])
+    [answer] = keras_vit.classify(plain, arrays["photo"])
+    arrays["answer"] = np.array([probability for *_, probability in answer])
+    arrays["answer_names"] = np.array([name for _, name, _ in answer])
     arrays["tokens"] = normal((2, 7, 8))
     block = plain.get_layer("encoder_block_1")
     arrays["first"] = numpy(block(arrays["tokens"]))[:, :1]

@@ -1,5 +1,4 @@
 import http.server
-import json
 import threading
 import urllib.parse
 
@@ -33,7 +32,6 @@ class Labels(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
     texts = {
-        "imagenet2012": json.dumps({i: [IDS[i], f"name_{i}"] for i in range(1000)}),
         "imagenet21k_ids": "\n".join(IDS),
         "imagenet21k_lemmas": "\n".join(f"lemma {name}" for name in IDS),
     }
@@ -120,20 +118,23 @@ def test_decode_predictions_in_half_precision(dtype):
     ]
 
 
-@pytest.mark.parametrize(
-    ("classes", "name"), [(1000, "name_{}"), (21843, "lemma n{:08d}")]
-)
-def test_decode_predictions_of_imagenet(classes, name, mirror):
-    predictions = np.zeros((1, classes), "float32")
-    predictions[0, [7, classes - 1]] = 1.0, 2.0
+def test_decode_predictions_of_imagenet(monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    predictions = np.zeros((1, 1000), "float32")
+    predictions[0, [7, 999]] = 1.0, 2.0
     assert decode_predictions(predictions, top=2) == [
-        [
-            (IDS[classes - 1], name.format(classes - 1), 2.0),
-            (IDS[7], name.format(7), 1.0),
-        ]
+        [("n15075141", "toilet_tissue", 2.0), ("n01514668", "cock", 1.0)]
+    ]
+
+
+def test_decode_predictions_of_imagenet21k(mirror):
+    predictions = np.zeros((1, 21843), "float32")
+    predictions[0, [7, 21842]] = 1.0, 2.0
+    assert decode_predictions(predictions, top=2) == [
+        [(IDS[21842], f"lemma {IDS[21842]}", 2.0), (IDS[7], f"lemma {IDS[7]}", 1.0)]
     ]
     # From the cache the second time.
-    zoo.fetch(zoo.LABEL_FILES["imagenet2012" if classes == 1000 else "imagenet21k_ids"])
+    zoo.fetch(zoo.LABEL_FILES["imagenet21k_ids"])
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,6 @@ def test_scores_that_tell_nothing():
 def test_names_that_cannot_be_had(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    predictions = np.arange(1000.0)[None]
-    with pytest.raises(zoo.StoreError, match="imagenet_class_index.json"):
+    predictions = np.arange(21843.0)[None]
+    with pytest.raises(zoo.StoreError, match="imagenet21k_wordnet_ids.txt"):
         decode_predictions(predictions)

@@ -2,6 +2,7 @@
 
 import keras
 
+import keras_vit
 from train.baselines.bit_resnet import BIT_VARIANTS, BiT_R50x1, BiTConfig, BiTResNet
 from train.baselines.bit_weights import load_bit_weights, save_bit_weights
 from train.common.errors import RunError
@@ -38,7 +39,7 @@ def build(name, *, weights=None, image_size=224, classes):
     except Exception as error:
         hint = f" (weights are {known_weights}, or none)" if weights else ""
         raise RunError(f"The baseline {name} cannot be built: {error}{hint}") from error
-    logits = keras.layers.Dense(
+    logits = keras_vit.ClassificationHead(
         classes, kernel_initializer="zeros", dtype="float32", name="head"
     )(body.output)
     return keras.Model(body.input, logits, name=body.name)

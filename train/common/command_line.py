@@ -1,24 +1,34 @@
 """What all commands share: start, help text and required packages."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
 import sys
 
-from absl import app, flags, logging
+from absl import app, flags
 
-from keras_vit_start import COMMANDS, typed
-from train.common import packages
+from keras_vit_start import COMMANDS, styled, typed
+from train.common import library_messages, packages
 from train.common.errors import Preempted, RunError
+from zoo.text import printable
 
 # A command imports this module before it imports Keras.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_OWN_LOG_LEVEL = _LOG_LEVEL not in os.environ
+os.environ.setdefault(_LOG_LEVEL, "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+flags.DEFINE_bool(
+    "verbose", False, "Show the messages of TensorFlow and other libraries."
+)
+# `run` makes the flag one of the command that calls it.
+flags.disclaim_key_flags()
 
 
 def run(main):
     """Runs a command's `main`; its help names the command as it was typed."""
+    flags.declare_key_flag("verbose")
     module = sys.modules["__main__"]
     if module.__doc__:
         module.__doc__ = re.sub(
@@ -26,7 +36,47 @@ def run(main):
             lambda found: typed(found[1]),
             module.__doc__,
         )
-    app.run(main)
+    app.run(functools.partial(_perform, main))
+
+
+def _perform(main, argv):
+    """Runs `main` without the messages of libraries, unless --verbose asks for them."""
+    if flags.FLAGS["verbose"].value:
+        voices = contextlib.nullcontext()
+        if _OWN_LOG_LEVEL:
+            os.environ[_LOG_LEVEL] = "0"
+    else:
+        voices = library_messages.hidden()
+    with voices:
+        try:
+            return main(argv)
+        except SystemExit as end:
+            if not isinstance(end.code, str):
+                raise
+            start, colon, rest = end.code.partition(":")
+            print(styled(start + colon, "error", sys.stderr) + rest, file=sys.stderr)
+            sys.exit(1)
+
+
+def say_next(*steps):
+    """Prints the command to type next, and the names of others, in one line.
+
+    Each of `steps` is a sequence of a command's name and its words, str or path-like.
+    Commands that are not installed are left out. The line goes to the standard error,
+    as it is no result.
+
+    Example:
+        >>> with contextlib.redirect_stderr(sys.stdout):
+        ...     say_next(["evaluate", "runs/digits"], ["publish", "runs/digits"])
+        next: keras-vit evaluate runs/digits   (or publish)
+    """
+    known = [step for step in steps if step[0] in COMMANDS]
+    if not known:
+        return
+    (name, *words), *others = known
+    line = styled(printable(typed(name, map(str, words))), "next", sys.stderr)
+    more = f"   (or {', '.join(step[0] for step in others)})" if others else ""
+    print(f"next: {line}{more}", file=sys.stderr)
 
 
 def as_typed(name):
@@ -84,9 +134,3 @@ def exit_on_errors(interrupted):
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(f"error: Interrupted; {interrupted}.")
-
-
-def quiet_data():
-    """Keeps TFDS from logging every file that it opens, unless --verbosity is given."""
-    if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)

@@ -1,5 +1,7 @@
 """Errors that a user of the command line can fix."""
 
+import contextlib
+
 from zoo.text import PrintableError, printable
 
 # What to do where a number is not finite.
@@ -16,12 +18,29 @@ class RunError(PrintableError):
     """
 
 
+class FullMemoryError(RunError):
+    """The memory of a device is full."""
+
+
 class Stopped(RunError):
     """The run was interrupted; its progress is saved."""
 
 
 class Preempted(Stopped):
     """The run was stopped by SIGTERM, as when a machine is preempted."""
+
+
+@contextlib.contextmanager
+def explaining_full_memory(remedy):
+    """Raises a `FullMemoryError` with a remedy where the device's memory is full."""
+    try:
+        yield
+    except Exception as error:
+        # By name, for TensorFlow and PyTorch may not be there. JAX has no class for it.
+        kinds = ("ResourceExhaustedError", "OutOfMemoryError")
+        if type(error).__name__ not in kinds and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise FullMemoryError(f"The device's memory is full: {remedy}") from error
 
 
 def first_line(reason):

@@ -1,5 +1,6 @@
-"""The name of the processor and the memory of this process."""
+"""The name of the processor, and memory: of this process, and what is left."""
 
+import contextlib
 import pathlib
 import platform
 import resource
@@ -15,10 +16,73 @@ def cpu_name():
 def peak_bytes():
     """Returns the largest memory that this process ever had, in bytes."""
     # On Linux ru_maxrss starts at what the parent held when it forked.
-    if kilobytes := _proc_value("/proc/self/status", "VmHWM"):
-        return int(kilobytes.split()[0]) * 1024
+    if found := _kilobytes("/proc/self/status", "VmHWM"):
+        return found
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def resident_bytes():
+    """Returns the memory that this process has now, in bytes; 0 but on Linux."""
+    return _kilobytes("/proc/self/status", "VmRSS")
+
+
+def forget_peak():
+    """Lets `peak_bytes` begin anew, where the system allows it."""
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+def available_bytes(root="/"):
+    """Returns the memory that this process can still take, in bytes; 0 but on Linux.
+
+    That is what the machine has left, or the limit of a control group, such as a
+    container's, if that is less. `root` is where the system's files are.
+
+    Source:
+        https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html.
+    """
+    root = pathlib.Path(root)
+    left = [_kilobytes(root / "proc/meminfo", "MemAvailable")]
+    groups = root / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        top = root / "sys/fs/cgroup"
+        names = ("memory.max", "memory.current", "inactive_file ")
+        if "memory" in controllers.split(","):
+            top /= "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            names += ("total_inactive_file ",)
+        elif controllers:
+            continue
+        # A container sees its own group at the top, whatever its path outside is.
+        group = top / path.lstrip("/")
+        while group.is_relative_to(top):
+            left += _left_of_group(group, *names)
+            group = group.parent
+    return max(0, min(left))
+
+
+def _left_of_group(group, limit, used, unused_files):
+    """Returns what is left of a control group's limit, a list; empty without one."""
+    try:
+        most = int((group / limit).read_text())
+        taken = int((group / used).read_text())
+    except (OSError, ValueError):
+        return []
+    files = [
+        int(line.removeprefix(unused_files))
+        for line in (group / "memory.stat").read_text().splitlines()
+        if line.startswith(unused_files)
+    ]
+    # The system drops files that it keeps in memory before it kills.
+    return [most - taken + sum(files)]
+
+
+def _kilobytes(path, key):
+    """Returns the kilobytes that a file of the system states, in bytes, or 0."""
+    found = _proc_value(path, f"{key}:")
+    return int(found.split()[0]) * 1024 if found else 0
 
 
 def _proc_value(path, key):

@@ -1,12 +1,5 @@
-"""Progress bars that suit terminals and log files."""
+"""Progress bars of all commands: those of downloads."""
 
-import sys
+from zoo.store.progress import progress_bar
 
-from tqdm import tqdm
-
-
-def progress_bar(**settings):
-    """Returns a `tqdm.tqdm` of some settings that does not flood a log file."""
-    # In a log file every refresh is a line of its own.
-    interval = 0.5 if sys.stderr.isatty() else 20.0
-    return tqdm(**settings, dynamic_ncols=True, mininterval=interval)
+__all__ = ["progress_bar"]

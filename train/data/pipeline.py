@@ -18,7 +18,7 @@ from train.data.transforms.mixing import cutmix, mixup
 SHUFFLE_BUFFER = 50_000
 # In order, the next image may be a slow one: others get done meanwhile.
 _IN_FLIGHT = 2 * CORES
-_BATCHES_READY = 2
+BATCHES_READY = 2
 # Of record files too large for the buffer.
 _FILES_AT_ONCE = 16
 NO_LABEL = -1
@@ -82,7 +82,7 @@ def training_batches(
     crops and augmentation are functions of the seed and the example's number alone:
     batches from `start_step` on are those that a run from the beginning has there.
 
-    `image_size` is `(height, width)`, `crop` a name in `preprocessing.TRAIN_CROPS`. A
+    `image_size` is `(height, width)`, `crop` a name in `train.data.registry.CROPS`. A
     flip mirrors half of the images. Only mixed labels need `classes`, their number.
     `finish` makes `(inputs, labels)` of an image in [-1, 1], its label and its seed,
     integers `(2,)`. `share` is what this host prepares of every batch.
@@ -94,10 +94,7 @@ def training_batches(
 
     Source: vision_transformer, vit_jax/input_pipeline.py (crop, flip, buffer).
     """
-    if crop not in preprocessing.TRAIN_CROPS:
-        raise ValueError(
-            f'unknown crop "{crop}": choose one of {sorted(preprocessing.TRAIN_CROPS)}'
-        )
+    crop_image = preprocessing.train_crop(crop)
     _check_batch_size(batch_size)
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
@@ -130,7 +127,7 @@ def training_batches(
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
         crop_seed, image_seed = tf.unstack(seeds)
         decode = functools.partial(split.decode, record)
-        image = preprocessing.TRAIN_CROPS[crop](decode, image_size, crop_seed)
+        image = crop_image(decode, image_size, crop_seed)
         if flip:
             image = tf.image.stateless_random_flip_left_right(image, image_seed)
         image = preprocessing.to_model_range(augment(image, augmentation, image_seed))
@@ -163,7 +160,7 @@ def training_batches(
             batches = batches.rebatch(device_size, drop_remainder=True)
     else:
         batches = examples.batch(device_size, drop_remainder=True)
-    return batches.prefetch(_BATCHES_READY).with_options(tf_options())
+    return batches.prefetch(BATCHES_READY).with_options(tf_options())
 
 
 def _shuffled(split):
@@ -250,7 +247,7 @@ def evaluation_batches(
         prepare, num_parallel_calls=_IN_FLIGHT, deterministic=True
     )
     batches = examples.batch(batch_size // share.devices)
-    return batches.prefetch(_BATCHES_READY).with_options(tf_options())
+    return batches.prefetch(BATCHES_READY).with_options(tf_options())
 
 
 def samples(split: Split, count: int, **settings) -> tuple[np.ndarray, ...]:

@@ -115,7 +115,7 @@ def kind_of(dataset: str) -> SourceKind:
 
 def is_same(one: str, other: str) -> bool:
     """Returns whether two names mean one data set, however its path is written."""
-    return one == other or _real_path(one) == _real_path(other)
+    return one == other or real_path(one) == real_path(other)
 
 
 def short_name(dataset: str) -> str:
@@ -126,7 +126,8 @@ def short_name(dataset: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", name.removesuffix(".csv"))
 
 
-def _real_path(dataset):
+def real_path(dataset: str) -> str:
+    """Returns the absolute path of a data set in files, of others the name."""
     if not kind_of(dataset).is_own:
         return dataset
     path = os.path.abspath(os.path.expanduser(dataset))
@@ -135,6 +136,24 @@ def _real_path(dataset):
     # Paths in a CSV file are relative to its folder, even if the file is a link.
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Crop:
+    """What of a training image the model sees: the registration of one crop."""
+
+    # In `train.data.transforms.preprocessing`.
+    function: str
+    title: str
+
+
+CROPS = {
+    "inception": Crop(
+        "inception_crop", "5 to 100% of its area, stretched by up to a third"
+    ),
+    "resize": Crop("whole_image", "the whole image, as in testing"),
+    "shift": Crop("random_shift", "the whole image, moved by up to an eighth"),
+}
 
 
 def _augmentation(default, usage, title, unit, limits, packages=()):
@@ -163,7 +182,7 @@ class Augmentation:
 
     rand_augment: tuple[int, float] | None = _augmentation(
         None,
-        "LAYERS,MAGNITUDE of RandAugment, such as 2,15.",
+        "LAYERS,MAGNITUDE of RandAugment, such as 2,15; none turns it off.",
         "RandAugment {} x {:g}",
         "image",
         ("None or two numbers", lambda value: value is None or len(value) == 2),
@@ -171,16 +190,24 @@ class Augmentation:
     )
     random_erasing: float = _augmentation(
         0.0,
-        "How often a part of an image is erased.",
+        "How often a part of an image is erased; 0 for never.",
         "random erasing {:g}",
         "image",
         ("in [0, 1]", lambda value: 0.0 <= value <= 1.0),
     )
     mixup: float = _augmentation(
-        0.0, "The alpha of mixup, such as 0.2.", "mixup {:g}", "batch", _NOT_NEGATIVE
+        0.0,
+        "The alpha of mixup, such as 0.2; 0 turns it off.",
+        "mixup {:g}",
+        "batch",
+        _NOT_NEGATIVE,
     )
     cutmix: float = _augmentation(
-        0.0, "The alpha of CutMix, such as 1.", "CutMix {:g}", "batch", _NOT_NEGATIVE
+        0.0,
+        "The alpha of CutMix, such as 1; 0 turns it off.",
+        "CutMix {:g}",
+        "batch",
+        _NOT_NEGATIVE,
     )
 
     def used_augmentations(self, unit: str | None = None) -> dict[str, Any]:
@@ -214,7 +241,9 @@ class Augmentation:
         mixing = self.used_augmentations("batch")
         if len(mixing) > 1:
             named = " and ".join(f"{name}={value}" for name, value in mixing.items())
-            raise ValueError(f"{named} mix the same batches: pass one of them.")
+            raise ValueError(
+                f"{named} mix the same batches: set one of them to 0 to turn it off."
+            )
 
 
 def augmentations() -> dict[str, dataclasses.Field]:

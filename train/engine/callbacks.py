@@ -22,7 +22,11 @@ class RunLog:
         self.writer = tf.summary.create_file_writer(str(tensorboard))
         self.window = []
         self.bar = progress_bar(
-            total=steps, initial=start_step, unit="step", desc="training"
+            first="reading images and compiling the step, a minute or so",
+            total=steps,
+            initial=start_step,
+            unit="step",
+            desc="training",
         )
         # Prints a line above the progress bar.
         self.print = self.bar.write

@@ -183,10 +183,14 @@ class JaxDevices(Devices):
         """How many devices compute side by side."""
         return self.strategy.device_mesh.devices.size
 
+    @property
+    def is_cpu(self):
+        """Whether the processor computes, in the memory of this machine."""
+        return self.strategy.device_mesh.devices.flat[0].startswith("cpu")
+
     def trainer(self, model, optimizer, **settings):
         """Returns a `JaxTrainer` of a model that was made in the strategy's scope."""
-        is_cpu = self.strategy.device_mesh.devices.flat[0].startswith("cpu")
-        if is_cpu and model.compute_dtype == "float16":
+        if self.is_cpu and model.compute_dtype == "float16":
             raise RunError(
                 "JAX has no float16 attention on processors: pass "
                 "--precision=mixed_bfloat16 or float32, or use a GPU."

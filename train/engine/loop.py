@@ -5,9 +5,8 @@ import time
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from train.common.errors import DIVERGED, RunError
+from train.common.errors import DIVERGED, RunError, explaining_full_memory
 from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
@@ -205,18 +204,6 @@ def check_finite(name, value):
     """Raises a `RunError` where a number, such as "The loss of step 3", is not."""
     if not np.isfinite(value):
         raise RunError(f"{name} is {value}: {DIVERGED}")
-
-
-@contextlib.contextmanager
-def explaining_full_memory(remedy):
-    """Raises a `RunError` with a remedy where the device's memory is full."""
-    try:
-        yield
-    except (tf.errors.ResourceExhaustedError, RuntimeError) as error:
-        # JAX has no class of its own for it.
-        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise RunError(f"The device's memory is full: {remedy}") from error
 
 
 @contextlib.contextmanager

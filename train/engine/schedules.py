@@ -80,3 +80,26 @@ class WarmupLinear(_Warmup):
 
     def get_config(self):
         return {**super().get_config(), "end": self.end}
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class ExponentialRise(keras.optimizers.schedules.LearningRateSchedule):
+    """From `low` by the same factor each step to `high`, the rate of the last step.
+
+    Source:
+        arXiv 1506.01186, section 3.3, where the rate rises linearly.
+
+    Example:
+        >>> [round(float(ExponentialRise(0.01, 1.0, steps=3)(n)), 6) for n in range(3)]
+        [0.01, 0.1, 1.0]
+    """
+
+    def __init__(self, low, high, steps):
+        self.low, self.high, self.steps = low, high, steps
+
+    def __call__(self, step):
+        share = ops.cast(step, "float32") / (self.steps - 1)
+        return self.low * ops.exp(share * math.log(self.high / self.low))
+
+    def get_config(self):
+        return {name: getattr(self, name) for name in ("low", "high", "steps")}

@@ -44,6 +44,11 @@ class Devices:
         """Whether other processes take part."""
         return isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
+    @property
+    def is_cpu(self):
+        """Whether the processor computes, in the memory of this machine."""
+        return not any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+
     def print(self, line):
         """Prints a line on the first host."""
         if self.is_chief:

@@ -1,30 +1,40 @@
 """Evaluates a model on all images of a data set.
 
-  keras-vit evaluate runs/digits
+  keras-vit evaluate runs/photos                # the run's own test images
+  keras-vit evaluate runs/photos new_photos/    # a whole folder, class/*.jpg
+  keras-vit evaluate runs/photos photos/ --split=train
   keras-vit evaluate vit-b16/imagenet21k+imagenet2012-224 --dataset=imagenet2012
-  keras-vit evaluate model.npz --dataset=photos/   # {train,test}/class/*.jpg
 
 The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
-hf://org/name. Its classes and the data set's are matched by their names; a model of
-ImageNet's classes takes folders that are named after some of them, by WordNet id or
-name.
+hf://org/name. The data set is a folder whose sub-folders are the classes, flat or in
+train/ and test/, a CSV file path,label, or whatever --dataset takes.
 
-The report (report.md, report.json) has top-1 and top-5 accuracy with 95% confidence
-intervals, precision, recall and F1 of each class, the calibration, the confusions, the
-loss and the images per second.
+The model's classes and the data set's are matched by their names; a model of ImageNet's
+classes takes WordNet ids (n01440764), names (tench) or numbers (0). Of a data set with
+some of a model's classes the report has the accuracy among all and among those.
+
+The report (report.html, report.md, report.json) has the mistakes with their photos,
+top-1 and top-5 accuracy with 95% confidence intervals, precision, recall and F1 of each
+class, the calibration, the confusions, the loss and the images per second; mistakes.csv
+has the answer to every image.
 """
 
 from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.registry import PARTS, kind_of
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
 data_flags.define_data(otherwise="that of the run if not given")
 flags.DEFINE_enum(
-    "split", "test", ["test", "validation", "train"], "Which images of the data set."
+    "split",
+    None,
+    ["all", *PARTS],
+    "Which images of the data set. If not given, all of your own files that are named "
+    "behind the model, otherwise test: of a folder without parts a fixed fifth.",
 )
 data_flags.define_image_size()
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
@@ -43,30 +53,48 @@ flags.DEFINE_string(
 
 def main(argv):
     """Evaluates the model that the command line names, and prints the accuracy."""
-    if len(argv) != 2:
-        raise app.UsageError(f"Give one model: {command_line.typed('evaluate')} MODEL")
+    if len(argv) not in (2, 3):
+        raise app.UsageError(
+            "Give one model, and perhaps one data set: "
+            f"{command_line.typed('evaluate')} MODEL [FOLDER]"
+        )
+    given = command_line.values(
+        "dataset data_dir skip_corrupt split image_size central_crop batch_size out_dir"
+    )
+    if len(argv) == 3:
+        if given["dataset"] is not None:
+            raise app.UsageError(
+                f"Give one data set: leave out {argv[2]}, or "
+                f"--dataset={given['dataset']}"
+            )
+        given["dataset"] = argv[2]
+        if given["split"] is None and kind_of(argv[2]).is_own:
+            given["split"] = "all"
     command_line.need_packages("evaluate", PACKAGES)
     command_line.need_tensorflow("The input")
-    command_line.quiet_data()
     from train.evaluate import evaluation
 
-    split = flags.FLAGS.split
     with command_line.exit_on_errors("no report was written"):
         results = evaluation.evaluate(
             argv[1],
             real_labels_file=flags.FLAGS.real_labels,
             command=command_line.as_typed("evaluate"),
-            **command_line.values(
-                "dataset data_dir skip_corrupt split image_size central_crop "
-                "batch_size out_dir"
-            ),
+            **given,
         )
+    split = given["split"] or "test"
     accuracy, low, high = (
         f"{results[f'{split}_accuracy{end}']:.2%}" for end in ("", "_low", "_high")
     )
+    for note in results["notes"][1:]:
+        print(note)
     print(
-        f"{split} accuracy {accuracy} ({low} to {high}) on all "
-        f"{results[f'{split}_examples']:,} images, report {results['report']}"
+        f"accuracy {accuracy} ({low} to {high}) on {results['images']}, report "
+        f"{results['page']}"
+    )
+    command_line.say_next(
+        ("predict", argv[1], "photo.jpg"),
+        ("export", argv[1], "--format=tflite", "--out=exported"),
+        ("explain", argv[1], "photo.jpg", "--out=explanation"),
     )
 
 

@@ -1,5 +1,6 @@
 """Evaluation of a model on all images of a split."""
 
+import contextlib
 import time
 
 import numpy as np
@@ -8,15 +9,16 @@ from scipy.special import log_softmax, softmax
 
 import keras_vit
 from train.common.errors import RunError
+from train.common.files import read_json
 from train.data import pipeline
-from train.data.registry import short_name
+from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
-from train.evaluate import real_labels
+from train.evaluate import real_labels, training_images
 from train.inference import evaluation_data, loaded_model
-from train.inference.classes import match_classes
+from train.inference.classes import by_number, match_classes
 from train.inference.run_directory import RunDirectory
+from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
-from train.reports.figures import PICTURES, write_predictions_picture
 from train.reports.report import write_report
 
 
@@ -26,7 +28,7 @@ def evaluate(
     dataset=None,
     data_dir=None,
     skip_corrupt=False,
-    split="test",
+    split=None,
     image_size=None,
     central_crop=False,
     batch_size=32,
@@ -39,10 +41,12 @@ def evaluate(
     The arguments are the flags of `python -m train.evaluate`, `real_labels_file` being
     `--real_labels`; `image_size` may be (height, width), and `command` is the command
     line, for the report. The split "validation" is what the run held out, or the data
-    set's recipe would, "train" the rest.
+    set's recipe would, "train" the rest, "all" every image, and None is "test".
 
     Returns:
-        Dict of the results as in `report.json`, `report` being the path of the page.
+        Dict of the results as in `report.json`; `report` is the path of the report as
+        Markdown, `page` as HTML, and `notes` what to know about the numbers, a list of
+        str.
 
     Raises:
         RunError: model, data or directory cannot be used; the message says what to do.
@@ -51,13 +55,21 @@ def evaluate(
         >>> evaluate("runs/digits")["test_accuracy"]  # doctest: +SKIP
         0.9833333333333333
     """
+    split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
         loaded, dataset, data_dir, skip_corrupt, split
     )
-    class_names, places = match_classes(outputs, loaded.class_names, source.class_names)
+    images = evaluation_data.described(source, part, split)
+    numbers = kind_of(source.name).is_own
+    class_names, places = match_classes(
+        outputs, loaded.class_names, source.class_names, numbers
+    )
+    in_training, warnings = training_images.in_training(
+        loaded, model, source, part, split, data_dir, skip_corrupt
+    )
     correct = None
     if real_labels_file is not None:
         if outputs != real_labels.CLASSES:
@@ -69,7 +81,7 @@ def evaluate(
         correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
     directory, model_source = evaluation_data.report_folder(
-        model, out_dir, name, "report.json"
+        model, out_dir, name, "report.json", data=real_path(source.name)
     )
     if RunDirectory(directory).model.exists():
         raise RunError(
@@ -77,6 +89,9 @@ def evaluate(
             "--out_dir."
         )
 
+    whole = part
+    about = {"images": images, "data": real_path(source.name), "source": model_source}
+    _print_replaced(directory / "report.json", about)
     if central_crop:
         part = evaluation_data.center_crop(part, image_size)
     batch_size = min(batch_size, part.num_examples)
@@ -99,24 +114,30 @@ def evaluate(
     if correct is not None:
         found = real_labels.accuracy(correct, logits.argmax(axis=1))
         results |= {f"{split}_real_{key}": value for key, value in found.items()}
+    hits = probabilities.argmax(axis=1) == labels
+    seen_note, seen_results = training_images.accuracies(in_training, hits, split)
+    results |= seen_results
     results |= {
         "parameters": loaded.model.count_params(),
         "images_per_second": len(labels) / seconds,
         "images_per_second_model_alone": alone,
-        "source": model_source,
+        **about,
         "command": command,
     }
-    summary = classification_summary(labels, probabilities, class_names)
+    summary = classification_summary(labels, probabilities, class_names, places)
+    results |= {
+        f"{split}_{key}": summary[key] for key in ("data_classes",) if key in summary
+    }
+    summary["notes"] = _notes(summary, images, seen_note, warnings)
+    if numbers and by_number(class_names, places, source.class_names):
+        summary["notes"].append(
+            "The data set's classes are numbers: they were taken for places in the "
+            "model's outputs, from 0."
+        )
     summary["calibration"] = calibration(labels, probabilities)
-    chosen, images, _ = pipeline.samples(part, PICTURES, image_size=image_size)
-    write_predictions_picture(
-        directory / "predictions.png",
-        images,
-        labels[chosen],
-        probabilities[chosen],
-        class_names,
-        f"Images of {part.name}",
-    )
+    if (directory / "report.json").exists():
+        # A picture of earlier versions' reports, which now show mistakes.
+        (directory / "predictions.png").unlink(missing_ok=True)
     results = write_report(
         directory,
         config={
@@ -130,5 +151,44 @@ def evaluate(
         summary=summary,
         results=results,
         split=split,
+        answers=answers_of(whole, labels, probabilities, class_names),
     )
-    return {**results, "report": str(directory / "report.md")}
+    report, page = directory / "report.md", directory / "report.html"
+    added = {"notes": summary["notes"], "report": str(report), "page": str(page)}
+    return {**results, **added}
+
+
+def _print_replaced(file, about):
+    """Prints that a report of other images or of another model is replaced, if one is.
+
+    `about` has what a report says of both.
+    """
+    earlier = {}
+    # What cannot be read is replaced too.
+    with contextlib.suppress(RunError):
+        earlier = read_json(file, "remove it") if file.exists() else {}
+    if any(earlier.get(key, value) != value for key, value in about.items()):
+        print(
+            f"{file.parent} has the report of {earlier.get('source', 'a model')} on "
+            f"{earlier.get('images', 'other images')}, which is replaced."
+        )
+
+
+def _notes(summary, images, seen, warnings):
+    """Returns what to know about the numbers of an evaluation, a list of sentences."""
+    notes = [f"Evaluated on {images}."]
+    if "other_classes" in summary:
+        count, others = summary["data_classes"], summary["other_classes"]
+        low, high = (
+            summary[f"accuracy_among_data_classes_{end}"] for end in ("low", "high")
+        )
+        notes.append(
+            f"Of the model's {len(summary['per_class']):,} classes the data set has "
+            f"{count:,}. Among these alone the accuracy is "
+            f"{summary['accuracy_among_data_classes']:.2%} ({low:.2%} to {high:.2%}); "
+            f"among all, {others['predictions']:,} answers ({others['share']:.2%}) are "
+            "other classes."
+        )
+    if seen is not None:
+        notes.append(seen)
+    return notes + warnings

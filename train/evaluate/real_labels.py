@@ -39,8 +39,7 @@ def file_names(split, dataset, data_dir=None):
     The data set must be a folder, or of TFDS with file names.
     """
     if pathlib.Path(dataset).expanduser().is_dir():
-        records = (record.numpy() for record, _ in split.records())
-        return [split.locate(index, record) for index, record in enumerate(records)]
+        return split.names()
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(dataset, data_dir=data_dir)

@@ -1,19 +1,19 @@
 r"""Reports what a model attends to in photos, with the paper's figures.
 
-  keras-vit explain --model=vit-b16/imagenet21k+imagenet2012-224 \
-      --images photo.jpg holiday/ --out=explanation
-  keras-vit explain --model=runs/digits --images digit.png --class=7 --out=seven
+  keras-vit explain vit-b16/imagenet21k+imagenet2012-224 photo.jpg holiday/
+  keras-vit explain runs/digits digit.png --class=7 --out=seven
 
-The model is the directory of a finished run, a .keras file, or whatever
+The first word is the model, the others are photos. The answer for each photo is
+printed. The model is the directory of a finished run, a .keras file, or whatever
 keras_vit.load_model takes: a released or published model's name, a path, a URL,
 hf://org/name. The photos are files and folders, all images in these and below.
 
 OUT then holds report.html, one file to open, mail or print, which needs neither the
 network nor the files beside it:
 
+  the answer    each photo, its class, and the attention for that class
   predictions   the five most likely classes of each photo, with their names
-  attention     rolled out over all layers, by layer, by head, and weighted by its
-                gradient for a class
+  attention     rolled out over all layers, by layer and by head
   features      the patches' features as colours
   the model     its filters, position embeddings and attention distance: figure 7
 
@@ -28,21 +28,28 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "yaml")
-flags.DEFINE_string("model", None, "Needed: the model.")
+# Of the photos' answers on the terminal; all are in a file.
+_PRINTED = 50
+flags.DEFINE_string(
+    "model", None, "The model; all words of the command line are photos then."
+)
 flags.DEFINE_multi_string(
     "images",
     [],
-    "Needed: an image (JPEG, PNG, GIF, BMP, WebP, or HEIC where pillow-heif is "
-    "installed) or a folder of them; several follow one another, or repeat the flag.",
+    "An image (JPEG, PNG, GIF, BMP, WebP, or HEIC where pillow-heif is "
+    "installed) or a folder of them, besides those that follow the model; repeat the "
+    "flag for several.",
 )
 flags.DEFINE_string(
     "out",
-    None,
-    "Needed: the folder of the report. An earlier report in it is replaced.",
+    "explanation",
+    "The folder of the report.",
 )
+flags.DEFINE_bool("overwrite", False, "Replace an earlier report in --out.")
 data_flags.define_image_size()
 flags.DEFINE_integer(
     "shown",
@@ -60,28 +67,34 @@ flags.DEFINE_string(
 
 
 def main(argv):
-    """Writes the report, and prints where it is."""
+    """Writes the report, and prints the answers and where it is."""
     given = flags.FLAGS.flag_values_dict()
-    images = given["images"] + argv[1:]
-    if not given["model"] or not images or not given["out"]:
+    model, *words = [given["model"], *argv[1:]] if given["model"] else argv[1:] or [""]
+    images = given["images"] + words
+    if not model or not images or not given["out"]:
         raise app.UsageError(
-            f"Give a model, images and a folder: {command_line.typed('explain')} "
-            "--model=MODEL --images photo.jpg folder/ --out=DIR"
+            f"Give a model and photos: {command_line.typed('explain')} MODEL photo.jpg "
+            "folder/ --out=DIR"
         )
     command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")
-    command_line.quiet_data()
     from train.explain import report
 
     with command_line.exit_on_errors("nothing was written"):
-        report.explain(
-            given["model"],
+        results = report.explain(
+            model,
             images,
             given["out"],
             class_name=given["class"],
             command=command_line.as_typed("explain"),
-            **command_line.values("image_size central_crop shown"),
+            **command_line.values("image_size central_crop shown overwrite"),
         )
+    for photo in results["photos"][:_PRINTED]:
+        if photo["predictions"]:
+            _, name, probability = photo["predictions"][0]
+            print(printable(f"{photo['name']}: {name} {probability:.1%}"))
+    if (more := len(results["photos"]) - _PRINTED) > 0:
+        print(f"and {more:,} more photos in {report.PREDICTIONS}")
     print(f"report {os.path.join(given['out'], report.PAGE)}")
 
 

@@ -9,11 +9,14 @@ import numpy as np
 
 from keras_vit import explain
 from keras_vit.explain import figures as plots
-from keras_vit.explain.attention import by_layer
 from keras_vit.structure import pooling_of
+from zoo.text import shorten
 
 _DOTS_PER_INCH = 130
+# Around a figure, in inches.
+_MARGIN = 0.1
 _SHARE = "share of the attention"
+_RELEVANCE = "relevance, in units of the output"
 _TITLE = 32
 
 
@@ -68,10 +71,13 @@ def _write(folder, kind, inspected, photo):
     except ValueError as error:
         return Figure(kind, name, None, str(error))
     picture = folder / "figures" / f"{name}.png"
+    plots.fit_alphabets(figure)
+    # Finding layout and margins takes as long as drawing: once for both files.
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)
+    sheet = figure.get_tightbbox().padded(_MARGIN)
     for path in (picture, picture.with_suffix(".pdf")):
-        figure.savefig(path, dpi=_DOTS_PER_INCH, bbox_inches="tight")
-        # The layout is found; finding it again takes as long as drawing.
-        figure.set_layout_engine("none")
+        figure.savefig(path, dpi=_DOTS_PER_INCH, bbox_inches=sheet)
     if photo is not None:
         numbers["photo"] = photo.name
     write_numbers(folder, name, numbers)
@@ -96,32 +102,43 @@ class PhotoInspection:
 
     `predictions` are the most likely classes, None without them. `target` is the number
     and name of the class whose gradient weights the attention, by default the most
-    likely one, or the largest output of a model without classes.
+    likely one, or the largest output of a model without classes. `inspection` is what
+    one forward pass shows of the photo, or the reason why it shows none, a str.
     """
 
-    def __init__(self, loaded, photo, predictions, target):
+    def __init__(self, loaded, photo, predictions, target, inspection):
         self.model, self.name, self.photo = loaded.model, loaded.name, photo
         self.predictions, self.caption = predictions, photo.name
         self.target = target or (None, "the largest output")
+        self._inspection = inspection
         if predictions is not None:
             number, name, probability = predictions[0]
             self.target = target or (number, name)
             self.caption = f"{name} {probability:.0%}"
 
-    @functools.cached_property
-    def rollout(self):
-        found = explain.attention_rollout(self.model, self.photo.image)
-        return self.patch_map(found[0])
+    @property
+    def inspection(self):
+        """Returns the `Inspection`; a ValueError where there is none."""
+        if isinstance(self._inspection, str):
+            raise ValueError(self._inspection)
+        return self._inspection
 
-    @functools.cached_property
+    @property
+    def rollout(self):
+        """float32 array (rows, columns)."""
+        return self.inspection.rollout
+
+    @property
     def maps(self):
         """float32 array (layers, heads, rows, columns)."""
-        return by_layer(self.model, self.photo.image, self.patch_map)[:, 0]
+        return self.inspection.maps
 
-    def patch_map(self, matrix):
-        """Returns the rows of the attention that count, as float32 maps."""
-        grid = explain.grid_size(self.model)
-        pooling = pooling_of(self.model)
+    @functools.cached_property
+    def class_map(self):
+        """float32 array (rows, columns), the attention for the target."""
+        number, _ = self.target
+        matrix = explain.gradient_attention(self.model, self.photo.image, number)[0]
+        grid, pooling = explain.grid_size(self.model), pooling_of(self.model)
         return explain.patch_map(matrix, grid, pooling).astype("float32")
 
 
@@ -141,24 +158,62 @@ class ModelInspection:
             raise ValueError(self.measured)
         return self.measured
 
+    @functools.cached_property
+    def filters(self):
+        return explain.embedding_filters(self.model)
+
+    @functools.cached_property
+    def similarity(self):
+        return explain.position_embedding_similarity(self.model)
+
+
+@_kind("photos", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
+def answers(inspected):
+    """The answers, and what they come from.
+
+    Each photo with its most likely class, and over it the attention for the class: what
+    the attention to each patch adds to the class's output. Each map has its own scale.
+    """
+    maps = np.stack([one.class_map for one in inspected])
+    figure, numbers = _pairs(inspected, maps, "attention for the class")
+    names = [one.target[1] for one in inspected]
+    return figure, numbers | {"class_names": names, "unit": _RELEVANCE}
+
 
 @_kind(
     "photos", "Paper, section 4.5, figure 6 and appendix D, attention maps.", wide=True
 )
 def attention(inspected):
-    """What the model attends to.
+    """Attention rollout of all photos.
 
-    Beside each photo is the same photo, bright where the model attends to it: the
-    attention of all layers, followed back to the patches. Black gets the least.
+    Over each photo is the attention of all layers, followed back to the patches,
+    whatever the class. Each map has its own scale.
     """
     maps = np.stack([one.rollout for one in inspected])
+    figure, numbers = _pairs(inspected, maps, "attention rollout")
+    return figure, numbers | {"unit": _SHARE}
+
+
+def _pairs(inspected, maps, what):
     photos = [one.photo for one in inspected]
     pictures = [photo.picture for photo in photos]
-    captions = [_short(one.caption) for one in inspected]
-    title = f"{inspected[0].name}: attention rollout"
+    captions = [shorten(one.caption, _TITLE) for one in inspected]
+    title = f"{inspected[0].name}: {what}"
     figure = plots.draw_attention(pictures, maps, captions, title)
-    names = [photo.name for photo in photos]
-    return figure, {"maps": maps, "photos": names, "unit": _SHARE}
+    return figure, {"maps": maps, "photos": [photo.name for photo in photos]}
+
+
+@_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.", wide=True)
+def gradient(inspected):
+    """Attention for the class.
+
+    What the attention to each patch adds to the output for the class named in the
+    figure: attention weights times their gradients, where that is positive.
+    """
+    _, name = inspected.target
+    title = f"{inspected.name}: attention for {shorten(name, _TITLE)}"
+    figure, numbers = _overlay(inspected, inspected.class_map, title, _RELEVANCE)
+    return figure, numbers | {"class_name": name}
 
 
 @_kind("photo", "Paper, appendix D, attention maps.")
@@ -170,22 +225,6 @@ def rollout(inspected):
     """
     title = f"{inspected.name}: attention rollout"
     return _overlay(inspected, inspected.rollout, title, _SHARE)
-
-
-@_kind("photo", "Chefer et al. 2021, arXiv 2103.15679.")
-def gradient(inspected):
-    """Attention for the class.
-
-    What the attention to each patch adds to the output for the class named in the
-    figure: attention weights times their gradients, where that is positive.
-    """
-    number, name = inspected.target
-    values = explain.gradient_attention(inspected.model, inspected.photo.image, number)
-    values = inspected.patch_map(values[0])
-    title = f"{inspected.name}: attention for {_short(name)}"
-    unit = "relevance, in units of the output"
-    figure, numbers = _overlay(inspected, values, title, unit)
-    return figure, numbers | {"class_name": name}
 
 
 def _overlay(inspected, values, title, unit):
@@ -227,7 +266,7 @@ def features(inspected):
     and blue are the first three principal components.
     """
     photo = inspected.photo
-    found = explain.token_features(inspected.model, photo.image)
+    found = inspected.inspection.features
     colors = explain.principal_colors(found.patches)
     title = f"{inspected.name}: patch features"
     figure = plots.draw_features([photo.picture], colors, [photo.name], title)
@@ -244,10 +283,9 @@ def figure_7(inspected):
     What the model has learned: the filters of the patch embedding, the similarity
     of the position embeddings, and the attention distance of the heads.
     """
-    model = inspected.model
     panels = {
-        "filters": available(lambda: explain.embedding_filters(model)),
-        "similarity": available(lambda: explain.position_embedding_similarity(model)),
+        "filters": available(lambda: inspected.filters),
+        "similarity": available(lambda: inspected.similarity),
         "distance": available(inspected.distance),
     }
     figure = plots.draw_figure_7(*panels.values(), inspected.name)
@@ -265,7 +303,7 @@ def filters(inspected):
     its share of the variance. A trained model's look like smooth basis functions
     for the fine structure of a patch.
     """
-    found = explain.embedding_filters(inspected.model)
+    found = inspected.filters
     title = f"{inspected.name}: filters of {found.layer}"
     return plots.draw_filters(found, title), dataclasses.asdict(found)
 
@@ -279,7 +317,7 @@ def position_similarity(inspected):
     column are similar.
     """
     title = f"{inspected.name}: position embeddings"
-    similarity = explain.position_embedding_similarity(inspected.model)
+    similarity = inspected.similarity
     figure = plots.draw_position_similarity(similarity, title)
     return figure, {"similarity": similarity, "unit": "cosine"}
 
@@ -298,7 +336,3 @@ def attention_distance(inspected):
     figure = plots.draw_attention_distance(distance, title, size)
     numbers = {"distance": distance, "unit": "pixels", "photos": inspected.photos}
     return figure, numbers
-
-
-def _short(name):
-    return name if len(name) <= _TITLE else f"{name[: _TITLE - 1]}…"

@@ -8,9 +8,10 @@ import re
 import numpy as np
 import tensorflow as tf
 
+import zoo.photos
 from train.data import pipeline
 from train.data.sources.corrupt import find_corrupt
-from train.data.sources.folder_source import file_split, heic_remedy, image_endings
+from train.data.sources.folder_source import file_split, heic_remedy
 from train.data.sources.splits import DataError, check_name, named, pick
 from train.inference.evaluation_data import center_crop
 from zoo.text import printable
@@ -124,7 +125,7 @@ class Photos:
 
 def _images_in(folder, without, ignored):
     left_out = without and pathlib.Path(without).expanduser().resolve()
-    endings = image_endings()
+    endings = zoo.photos.endings()
     files, others = [], []
     for path in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)

@@ -3,18 +3,15 @@
 import csv
 import pathlib
 
-import numpy as np
-
-import keras_vit
-from keras_vit.explain import attention_distance
 from keras_vit.structure import grid_size, num_layers, pooling_of
 from train.common import files
+from train.common.errors import RunError
 from train.common.progress import progress_bar
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import named
 from train.data.sources.subset import spread
 from train.engine.loop import explaining_full_memory
-from train.explain import figures
+from train.explain import figures, inspection
 from train.explain.page import render
 from train.explain.photos import Photos
 from train.inference import loaded_model
@@ -22,7 +19,6 @@ from train.inference.classes import classes_of
 from train.inference.loaded_model import image_shape_of
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
-_BATCH_SIZE = 8
 
 
 def explain(
@@ -34,6 +30,7 @@ def explain(
     central_crop=False,
     shown=12,
     class_name=None,
+    overwrite=False,
     command="",
 ):
     """Writes a report of what a model attends to in photos; returns `report.json`.
@@ -50,6 +47,11 @@ def explain(
     """
     out = pathlib.Path(out).expanduser()
     files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
+    if not overwrite and out.exists() and any(out.iterdir()):
+        raise RunError(
+            f"{out} holds an earlier report: pass --overwrite to replace it, or "
+            "another --out."
+        )
     photos = Photos(images, without=out)
     if photos.ignored:
         print(
@@ -59,16 +61,19 @@ def explain(
     loaded = loaded_model.load(model, image_size=image_size)
     photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), central_crop)
     classes = classes_of(loaded)
-    target = None if class_name is None else classes.find(class_name)
+    target = None
+    if class_name is not None:
+        target = classes.find(class_name, remedy="Leave --class out.")
 
     memory = explaining_full_memory("lower --image_size, or give a smaller model.")
     with files.whole_folder(out) as folder, memory:
         for name in ("figures", "numbers"):
             (folder / name).mkdir()
-        outputs, distance = predict(loaded.model, photos)
+        places = spread(len(photos), shown)
+        found = inspection.run(loaded.model, photos, set(places))
         top, why_no_predictions = [None] * len(photos), None
         try:
-            probabilities, top = classes.predict(outputs)
+            probabilities, top = classes.predict(found.outputs)
         except ValueError as error:
             why_no_predictions = str(error)
         else:
@@ -77,17 +82,19 @@ def explain(
                 folder, "predictions", numbers | {"photos": photos.names}
             )
 
-        inspected, places = [], spread(len(photos), shown)
+        inspected = []
         drawing = {"total": len(places), "unit": "photo", "desc": "drawing"}
         for photo in progress_bar(iterable=photos.chosen(places), **drawing):
-            one = figures.PhotoInspection(loaded, photo, top[photo.place], target)
+            best, seen = top[photo.place], found.chosen[photo.place]
+            one = figures.PhotoInspection(loaded, photo, best, target, seen)
             one.figures = figures.write(folder, "photo", one, photo)
             inspected.append(one)
         of_photos = figures.write(folder, "photos", inspected)
-        whole = figures.ModelInspection(loaded, photos.names, distance)
+        whole = figures.ModelInspection(loaded, photos.names, found.distance)
         of_model = figures.write(folder, "model", whole)
         of_each = [figure for one in inspected for figure in one.figures]
 
+        sizes = figures.available(lambda: _sizes(loaded.model)) or {}
         pooled = {"token": "the class token", "gap": "the mean of the patches"}
         results = {
             "model": loaded.name,
@@ -95,11 +102,15 @@ def explain(
             "image_shape": list(photos.shape),
             "preparation": "central crop" if central_crop else "squashed",
             "parameters": loaded.model.count_params(),
-            **(figures.available(lambda: _sizes(loaded.model)) or {}),
+            **sizes,
             "attention_of": pooled[pooling_of(loaded.model)],
             "class": None if target is None else target[1],
             "why_no_class_names": classes.why_no_names,
             "why_no_predictions": why_no_predictions,
+            "attention_sinks": found.sinks,
+            "about_attention_sinks": inspection.describe_sinks(
+                found.sinks, sizes.get("patches")
+            ),
             "missing": {
                 figure.kind.name: figure.why_not
                 for figure in (*of_each, *of_photos, *of_model)
@@ -112,7 +123,7 @@ def explain(
                 )
             ],
         }
-        page = render(results, *of_photos, inspected, of_model)
+        page = render(results, of_photos, inspected, of_model)
         files.write_text(folder / PAGE, page, "--out")
         if why_no_predictions is None:
             _write_table(folder / PREDICTIONS, results["photos"])
@@ -123,22 +134,6 @@ def explain(
 
 def _sizes(model):
     return {"patches": list(grid_size(model)), "layers": num_layers(model)}
-
-
-def predict(model, photos):
-    """Returns the outputs for all photos, and the attention distance or why none."""
-    predictor = keras_vit.Predictor(model, _BATCH_SIZE)
-    outputs, distances, why_none = [], [], None
-    with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
-        for batch in photos.batches(_BATCH_SIZE):
-            outputs.append(predictor(batch))
-            if why_none is None:
-                try:
-                    distances.append(attention_distance(model, batch))
-                except ValueError as error:
-                    why_none = str(error)
-            bar.update(len(batch))
-    return np.concatenate(outputs), why_none or np.concatenate(distances, axis=1)
 
 
 def _write_table(path, photos):

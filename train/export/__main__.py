@@ -109,7 +109,6 @@ def main(argv):
         sys.exit(f"error: {error}")
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
-    command_line.quiet_data()
     from train.export import report, run
 
     failure = None
@@ -134,6 +133,8 @@ def main(argv):
         print(f"report   {os.path.join(values['out'], run.PAGE)}")
     if failure:
         sys.exit(failure)
+    first = FORMATS[results["exports"][1]["name"]].file
+    command_line.say_next(("predict", os.path.join(values["out"], first), "photo.jpg"))
 
 
 if __name__ == "__main__":

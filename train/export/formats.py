@@ -1,8 +1,9 @@
 """The export formats: one row each, read by flags, checks, help, report and tests.
 
 A new format is a row of `FORMATS`. A new runtime is a `Runtime` as well: a function
-that writes its files, one of its name in `train.export.runtimes` that loads them, and
-`templates/NAME.md.jinja`, which shows in the report how to load them.
+that writes its files, one of its name in `train.inference.exported_model` that loads
+them, called by one in `train.export.runtimes`, and `templates/NAME.md.jinja`, which
+shows in the report how to load them.
 """
 
 import dataclasses

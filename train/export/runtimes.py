@@ -18,7 +18,6 @@ from float32 images (batch, height, width, channels) to float32 outputs, and a d
 calls. It imports its own runtime alone: others would count in its memory.
 """
 
-import importlib.metadata
 import json
 import os
 import statistics
@@ -29,6 +28,7 @@ import numpy as np
 
 from train.common.errors import first_line
 from train.common.hardware import peak_bytes
+from train.inference import exported_model
 
 BATCH = 8
 _WARM_UP = 2
@@ -88,7 +88,7 @@ def read_images(path):
 
 def keras(path, threads):
     """Loads a `.keras` file."""
-    tensorflow = _tensorflow(threads)
+    tensorflow = exported_model.tensorflow_on(threads)
     import keras
 
     import keras_vit
@@ -100,79 +100,22 @@ def keras(path, threads):
 
 def saved_model(path, threads):
     """Loads a SavedModel."""
-    tensorflow = _tensorflow(threads)
-    loaded = tensorflow.saved_model.load(path)
-    signature = loaded.signatures["serving_default"]
-    [name] = signature.structured_input_signature[1]
-
-    def run(images):
-        [answers] = signature(**{name: tensorflow.constant(images)}).values()
-        return answers.numpy()
-
-    run.model = loaded  # the signature alone does not keep it alive
-    version = f"TensorFlow {tensorflow.__version__}"
-    return run, {"version": version, "one_by_one": False}
+    return _run_and_facts(exported_model.saved_model(path, threads))
 
 
 def tflite(path, threads):
     """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_path=path, num_threads=threads)
-    [source] = interpreter.get_input_details()
-    [target] = interpreter.get_output_details()
-    one_by_one = int(source["shape_signature"][0]) != -1
-
-    def of_batch(images):
-        if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
-            interpreter.resize_tensor_input(source["index"], images.shape)
-            interpreter.allocate_tensors()
-        if source["dtype"] == np.uint8:
-            scale, zero = source["quantization"]
-            images = np.clip(np.round(images / scale) + zero, 0, 255).astype("uint8")
-        interpreter.set_tensor(source["index"], images)
-        interpreter.invoke()
-        answers = interpreter.get_tensor(target["index"])
-        if target["dtype"] == np.uint8:
-            scale, zero = map(np.float32, target["quantization"])
-            answers = (answers.astype("float32") - zero) * scale
-        return answers
-
-    def run(images):
-        if not one_by_one:
-            return of_batch(images)
-        return np.concatenate([of_batch(image[None]) for image in images])
-
-    interpreter.allocate_tensors()
-    version = importlib.metadata.version("ai-edge-litert")
-    return run, {"version": f"LiteRT {version}", "one_by_one": one_by_one}
+    return _run_and_facts(exported_model.tflite(path, threads))
 
 
 def onnx(path, threads):
     """Loads an ONNX file."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        path, options, providers=["CPUExecutionProvider"]
-    )
-    [source] = session.get_inputs()
-
-    def run(images):
-        [answers] = session.run(None, {source.name: images})
-        return answers
-
-    version = f"ONNX Runtime {onnxruntime.__version__}"
-    return run, {"version": version, "one_by_one": False}
+    return _run_and_facts(exported_model.onnx(path, threads))
 
 
-def _tensorflow(threads):
-    import tensorflow
-
-    tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-    tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
-    return tensorflow
+def _run_and_facts(loaded):
+    facts = {"version": loaded.version, "one_by_one": loaded.one_by_one}
+    return loaded.run, facts
 
 
 def _seconds(run, images, seconds):

@@ -42,7 +42,6 @@ def main(argv):
             f"error: --shots={','.join(shots)} are not numbers of images: "
             "pass some from 1 up, such as 1,5,10."
         )
-    command_line.quiet_data()
     from train.inference import linear_probe
 
     with command_line.exit_on_errors("no report was written"):
@@ -55,6 +54,7 @@ def main(argv):
             ),
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")
+    command_line.say_next(("finetune", f"--dataset={flags.FLAGS.dataset}"))
 
 
 if __name__ == "__main__":

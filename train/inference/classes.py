@@ -11,11 +11,12 @@ from scipy.special import softmax
 import keras_vit
 import zoo
 from train.common.errors import RunError
-from train.data.sources.splits import named
 from train.inference.model_writing import has_head
+from zoo.text import named
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
 _PROBABILITIES = ("softmax", "sigmoid")
+_ID = re.compile(r"n\d{8}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +32,13 @@ class Classes:
     activation: str = "linear"
     why_none: str | None = None
 
-    def find(self, wanted):
-        """Returns number and name of the class that has a name, or a number as str."""
+    def find(self, wanted, remedy=""):
+        """Returns number and name of the class that has a name, or a number as str.
+
+        `remedy` is what to do where the model has no classes, a sentence.
+        """
         if self.why_none is not None:
-            raise RunError(f"{self.why_none} Leave --class out.")
+            raise RunError(f"{self.why_none} {remedy}".rstrip())
         outputs = len(self.names)
         known = self.names if self.why_no_names is None else ()
         names = [_plain(name) for name in known]
@@ -105,40 +109,117 @@ def classes_of(loaded):
     return Classes(tuple(names), why_no_names, activation)
 
 
-def match_classes(outputs, head_names, data_names):
+def match_classes(outputs, head_names, data_names, numbers=False):
     """Returns the names of a head's classes, and an int32 array: of each label a class.
 
-    Matched by name, ignoring case, spaces, hyphens and underscores. A head without
-    names (`head_names` is None) of 1,000 or 21,843 classes has ImageNet's, matched by
-    WordNet id (`n01440764`) or name (`tench`). An equal number of classes does not mean
-    an equal order.
+    Matched by name, ignoring case, spaces, hyphens and underscores; of several synonyms
+    with commas between them the first will do. A head without names (`head_names` is
+    None) of 1,000 or 21,843 classes has ImageNet's. WordNet ids (`n01440764`) and names
+    (`tench`) of ImageNet match each other. An equal number of classes does not mean an
+    equal order. With `numbers`, a data set whose classes are all numbers, and none the
+    name of a class of the model, has places in the head's outputs, from 0.
+
+    Raises:
+        RunError: a name is not, or not clearly, one of the model's.
     """
-    if head_names is not None:
-        aliases = [(name,) for name in head_names]
-    elif outputs in IMAGENET_HEADS:
-        aliases = _imagenet(outputs)
-    else:
+    shown, aliases = _aliases(outputs, head_names, data_names)
+    tables = [collections.defaultdict(list) for _ in _SPELLINGS]
+    for table, spelling in zip(tables, _SPELLINGS, strict=True):
+        for place, names in enumerate(aliases):
+            for key in {spelling(name) for name in names}:
+                table[key].append(place)
+    found = [_find(name, tables) for name in data_names]
+    if numbers and not any(found) and all(map(_is_number, data_names)):
+        if (most := max(map(int, data_names))) < outputs:
+            return shown, np.array([int(name) for name in data_names], dtype="int32")
+        raise RunError(
+            f"The data set's classes are numbers up to {most}, but those of "
+            f"the model's {outputs} classes count from 0 to {outputs - 1}: rename "
+            "them, or call them by the names of the model's classes."
+        )
+    twice = [name for name, own in zip(data_names, found, strict=True) if len(own) > 1]
+    if twice:
+        places = found[data_names.index(twice[0])]
+        raise RunError(
+            f"{len(twice)} of the data set's {len(data_names)} classes are names of "
+            f"several of the model's: {named(twice)}. "
+            f"{_instead(twice[0], places, aliases)}"
+        )
+    if head_names is None and outputs not in IMAGENET_HEADS:
         raise RunError(
             f"The model has {outputs} classes, whose names are not known, and the data "
             f"set has {len(data_names)}: write the names to a file class_names.txt "
             "beside the model's, one per line in the order of its outputs, or pass a "
             "run's directory or a published model."
         )
-    places = collections.defaultdict(list)
-    for place, names in enumerate(aliases):
-        for name in {_plain(name) for name in names}:
-            places[name].append(place)
-    unknown = [name for name in data_names if len(places[_plain(name)]) != 1]
+    unknown = [name for name, own in zip(data_names, found, strict=True) if not own]
     if unknown:
-        known = named([names[-1] for names in aliases])
         raise RunError(
-            f"{len(unknown)} of the data set's {len(data_names)} classes are not, or "
-            f"not clearly, among the model's {outputs}: {named(unknown)}; the model's "
-            f"are {known}. Rename the data set's, give a model that was trained on "
+            f"{len(unknown)} of the data set's {len(data_names)} classes are not "
+            f"among the model's {outputs}: {named(unknown)}; the model's are "
+            f"{named(shown)}. Rename the data set's, give a model that was trained on "
             "them, or write the right names to class_names.txt beside the model."
         )
-    found = [places[_plain(name)][0] for name in data_names]
-    return tuple(names[-1] for names in aliases), np.array(found, dtype="int32")
+    return shown, np.array([own[0] for own in found], dtype="int32")
+
+
+def by_number(class_names, places, data_names):
+    """Returns whether `match_classes` took the data set's classes for numbers."""
+    matched = zip(places, data_names, strict=True)
+    return all(
+        _is_number(name) and _plain(class_names[place]) != _plain(name)
+        for place, name in matched
+    )
+
+
+def _aliases(outputs, head_names, data_names):
+    """Returns the names to show of a head's classes, and of each a tuple of all."""
+    if head_names is None and outputs in IMAGENET_HEADS:
+        aliases = _imagenet(outputs)
+        return tuple(name for _, name in aliases), aliases
+    if head_names is None:
+        return tuple(f"class {number}" for number in range(outputs)), [()] * outputs
+    head_names = tuple(head_names)
+    if len(head_names) == 1000:
+        imagenet = _imagenet(1000)
+        if [_plain(name) for name in head_names] == [
+            _plain(own) for _, own in imagenet
+        ]:
+            return head_names, imagenet
+    has_ids = [any(map(_ID.fullmatch, names)) for names in (head_names, data_names)]
+    if has_ids[0] == has_ids[1]:
+        return head_names, [(name,) for name in head_names]
+    partners = {}
+    for number, name in _imagenet(1000):
+        partners[number] = name
+        # Of two classes with one name, neither has it.
+        partners[_plain(name)] = None if _plain(name) in partners else number
+    found = [partners.get(name) or partners.get(_plain(name)) for name in head_names]
+    return head_names, [
+        (name, partner) if partner else (name,)
+        for name, partner in zip(head_names, found, strict=True)
+    ]
+
+
+def _find(name, tables):
+    for table, spelling in zip(tables, _SPELLINGS, strict=True):
+        if places := table.get(spelling(name)):
+            return places
+    return []
+
+
+def _instead(name, places, aliases):
+    """Returns what to call a class whose name several classes of a model have."""
+    ids = [
+        alias for place in places for alias in aliases[place] if _ID.fullmatch(alias)
+    ]
+    if len(ids) == len(places):
+        return f"Rename {name!r} to the WordNet id that it means: {' or '.join(ids)}."
+    others = " and ".join(f"{place} ({aliases[place][0]!r})" for place in places)
+    return (
+        f"{name!r} is like the model's classes {others}: give these different names "
+        "in class_names.txt beside the model, and the data set's the one that is meant."
+    )
 
 
 def imagenet_names(outputs):
@@ -159,3 +240,11 @@ def _imagenet(outputs):
 
 def _plain(name):
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
+
+
+def _is_number(name):
+    return name.isascii() and name.isdecimal()
+
+
+# What is compared of names, the strictest first.
+_SPELLINGS = (str, _plain, lambda name: _plain(name.partition(",")[0]))

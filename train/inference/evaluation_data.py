@@ -15,7 +15,8 @@ from train.data import registry, sources
 def load_split(loaded, dataset, data_dir, skip_corrupt, split):
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
-    Where `dataset` is None it is that of the run.
+    Where `dataset` is None it is that of the run. The split "all" is the whole data
+    set, which then need not have parts.
     """
     own = loaded.config.get("dataset")
     if dataset is None and own is None:
@@ -25,7 +26,9 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split):
         )
     fraction = 0.0
     dataset = dataset or own
-    if own is not None and _is_of_run(dataset, own):
+    if split == "all":
+        fraction = None
+    elif is_of_run(loaded, dataset):
         fraction = loaded.config["validation_fraction"]
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
@@ -41,20 +44,34 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split):
     return source, part
 
 
-def _is_of_run(dataset, own):
-    if registry.is_same(dataset, own):
-        return True
+def is_of_run(loaded, dataset):
+    """Returns whether a data set is the one that the model's run was trained on."""
+    own = loaded.config.get("dataset")
+    if own is None or registry.is_same(dataset, own):
+        return own is not None
     # Files may have been moved since, or were named from another directory. What the
     # run trained on must not become its validation.
     names = [pathlib.Path(name).name for name in (dataset, own)]
     return recipes.is_own(dataset) and names[0] == names[1]
 
 
-def report_folder(source, out_dir, name, record):
+def described(source, part, split):
+    """Returns which images of a data set a split has, such as "all 600 images of x"."""
+    if split == "all":
+        return f"all {part.num_examples:,} images of {source.name}"
+    name = "training" if split == "train" else split
+    return (
+        f"the {name} part, {part.num_examples:,} of {source.total:,} images of "
+        f"{source.name}"
+    )
+
+
+def report_folder(source, out_dir, name, record, data=None):
     """Returns the folder of a report, which is made, and the model's path or name.
 
-    By default it is in runs/evaluations, where the report of another model of the same
-    name stays: the JSON file `record` in it has the `source`.
+    By default it is in runs/evaluations, where the report of another model or data set
+    of the same name stays: the JSON file `record` in it has the `source` and the
+    `data`, a name or an absolute path.
     """
     path = pathlib.Path(source).expanduser()
     source = str(path.resolve() if path.exists() else source)
@@ -71,6 +88,11 @@ def report_folder(source, out_dir, name, record):
             raise RunError(
                 f"{folder} holds the report of another model, {other}: pass --out_dir, "
                 "or remove it."
+            )
+        if data is not None and earlier.get("data", data) != data:
+            raise RunError(
+                f"{folder} holds the report of another data set, {earlier['data']}: "
+                "pass --out_dir, or remove it."
             )
     return folder, source
 

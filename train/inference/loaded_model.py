@@ -1,6 +1,5 @@
 """Loads a model by directory, file or name; its outputs for a data set, its speed."""
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -12,19 +11,16 @@ import keras
 import numpy as np
 
 import keras_vit
-import zoo
+from keras_vit.structure import layer_of_pixels
 from keras_vit.weights.loading import read_weights
-from train.common.errors import RunError
+from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
-from train.data import pipeline
-from train.engine.loop import explaining_full_memory
 from train.inference.keras_files import load_model
 from train.inference.model_writing import has_head
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
-from zoo.catalog.locate import fetch_card, named
+from zoo.catalog.locate import fetch_card, named, published
 from zoo.network import pair
-from zoo.store import hub
 
 # The remedy where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
@@ -90,9 +86,12 @@ def predict(predictor, batches, split):
 
     `batches` is a `tf.data.Dataset` of the split's (images, labels).
     """
+    from train.data import pipeline  # TensorFlow, which `load` does not need
+
     all_labels, all_outputs = [], []
+    shown = {"total": split.num_examples, "unit": "image", "desc": "images"}
     with (
-        progress_bar(total=split.num_examples, unit="image", desc="images") as bar,
+        progress_bar(first="reading and compiling", **shown) as bar,
         explaining_full_memory(LESS_MEMORY),
     ):
         for images, labels in pipeline.explained(batches, split):
@@ -146,27 +145,13 @@ def image_shape_of(loaded, channels=(3,)):
             f"The model {loaded.name} takes images of shape {shape}: give one that "
             f"takes {allowed} of a fixed size."
         )
-    for layer in loaded.model.layers:
-        if _takes_bytes(layer) and _reads_images(layer, loaded.model):
-            raise RunError(
-                f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
-                "255, but images come in [-1, 1]: save a model that calls it on "
-                "keras.layers.Rescaling(127.5, 127.5)(images)."
-            )
+    if (layer := layer_of_pixels(loaded.model)) is not None:
+        raise RunError(
+            f"The layer {layer.name} of the model {loaded.name} takes pixels up to "
+            "255, but images come in [-1, 1]: save a model that calls it on "
+            "keras.layers.Rescaling(127.5, 127.5)(images)."
+        )
     return shape
-
-
-def _reads_images(layer, model):
-    # A layer that is called twice has no single input.
-    with contextlib.suppress(AttributeError, ValueError):
-        return layer.input is model.inputs[0]
-    return False
-
-
-def _takes_bytes(layer):
-    if isinstance(layer, keras.layers.Rescaling):
-        return np.abs(layer.scale).max() < 0.1
-    return isinstance(layer, keras.layers.Normalization) and np.max(layer.mean) > 2
 
 
 def _of_keras_file(path, name, config, image_size, features):
@@ -177,25 +162,32 @@ def _of_keras_file(path, name, config, image_size, features):
     if features:
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
-    class_names = _names_beside(path, model, features)
+    class_names = _class_names(path, model, features)
     return LoadedModel(_name(name), model, class_names, config)
 
 
-def _names_beside(path, model, features):
-    """Returns the class names beside the file of a model, None without them."""
+def _class_names(path, model, features):
+    """Returns the class names of a model: of the file beside it, else of its head.
+
+    The file can be corrected by hand, and goes first. Names are None where neither
+    has them.
+    """
     run = RunDirectory(path.parent)
-    if features or not run.class_names.is_file():
+    if features:
         return None
+    own = getattr(model.layers[-1], "class_names", None)
+    if not run.class_names.is_file():
+        return own
     names, outputs = run.read_class_names(), model.output_shape[-1]
-    if len(names) != outputs:
-        if not has_head(model):
-            return None
-        raise RunError(
-            f"{run.class_names} has {len(names)} lines, but {path} has {outputs} "
-            "classes: write one name per line, or move the file away if it belongs to "
-            "another model."
-        )
-    return names
+    if len(names) == outputs:
+        return names
+    if own is not None or not has_head(model):
+        return own
+    raise RunError(
+        f"{run.class_names} has {len(names)} lines, but {path} has {outputs} "
+        "classes: write one name per line, or move the file away if it belongs to "
+        "another model."
+    )
 
 
 def _of_weights(source, card, image_size, features):
@@ -207,14 +199,9 @@ def _of_weights(source, card, image_size, features):
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
     file = pathlib.Path(place).expanduser()
-    with contextlib.suppress(zoo.CatalogError):
-        if hub.is_handle(source):
-            card = zoo.get(source)
-        elif card is None and (file / registry.CARD).is_file():
-            card = registry.read(file)
-    if isinstance(card, zoo.PublishedModel):
+    if (card := published(source)) is not None:
         return LoadedModel(card.name, model, card.class_names)
-    class_names = _names_beside(file, model, features) if file.is_file() else None
+    class_names = _class_names(file, model, features) if file.is_file() else None
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return LoadedModel(_name(place), model, class_names)

@@ -6,6 +6,7 @@ import logging
 import keras
 
 from keras_vit.layers import initial_values
+from zoo.photos import PREPARATIONS
 
 
 def has_head(model):
@@ -34,6 +35,20 @@ def in_float32(model):
     for variable, source in zip(other.variables, model.variables, strict=True):
         variable.assign(source)
     return other
+
+
+def facts_of(model):
+    """Returns what exported files say of a model besides shapes and class names.
+
+    These are the `activation` of the head, and the `preparation` of photos, one of
+    `zoo.photos.PREPARATIONS`; a dict of str.
+    """
+    head = model.layers[-1] if has_head(model) else None
+    activation = getattr(head, "activation", keras.activations.linear)
+    return {
+        "activation": activation.__name__,
+        "preparation": getattr(head, "preparation", None) or PREPARATIONS[0],
+    }
 
 
 def check_class_names(class_names, model):

@@ -21,6 +21,8 @@ class RunDirectory:
         self.path = pathlib.Path(path).expanduser()
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
+        self.extended = self.path / "extended.json"
+        self.micro_batches = self.path / "micro_batches.json"
         self.skipped = self.path / "skipped_images.txt"
         self.checkpoints = self.path / "checkpoints"
         self.metrics = self.path / "metrics.jsonl"
@@ -31,6 +33,7 @@ class RunDirectory:
         self.batch = self.path / "training_batch.png"
         self.predictions = self.path / "predictions.png"
         self.report = self.path / "report.md"
+        self.page = self.path / "report.html"
         self.results = self.path / "report.json"
         self.lock = self.path / ".run.lock"
 
@@ -87,11 +90,65 @@ class RunDirectory:
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
         return f" ({text})" if known else ""
 
-    def claim(self, settings):
-        """Writes all that decides a result, or checks that a begun run has the same."""
+    def claim(self, settings, *, extend=False):
+        """Writes all that decides a result, or checks that a begun run has the same.
+
+        With `extend` a finished run may have had fewer steps; `extend` then writes.
+        """
         make_folder(self.path)
-        self._claim(self.config, settings, "settings", {})
+        steps = self._extensible(settings)
+        if extend and not self.is_begun():
+            raise RunError(
+                f"{self.path} holds no run to extend: leave out --extend, or pass the "
+                "--run_dir of a finished run."
+            )
+        if steps is None:
+            self._claim(self.config, settings, "settings", {})
+        elif not extend:
+            is_finished = self._last_step() == steps
+            remedy = "--extend to train on from its end" if is_finished else ""
+            self._claim(self.config, settings, "settings", {}, remedy)
+        elif (taken := self._last_step()) != steps:
+            raise RunError(
+                f"The newest checkpoint in {self.path} is of step {taken:,}, not of "
+                f"the last, {steps:,}: finish the run by its own command, without "
+                "--extend (one that stopped early is not extended)."
+            )
         return self
+
+    def extend(self, settings):
+        """Writes the settings of a finished run that is to have more steps, if any."""
+        if (steps := self._extensible(settings)) is not None:
+            after = sorted({*self.extensions(steps), steps})
+            # First, for the settings alone would make it a run of so many steps.
+            write_json(self.extended, {"after": after})
+            write_json(self.config, _as_read(settings))
+
+    def extensions(self, steps):
+        """Returns after which steps a run of so many was extended, a list of int."""
+        if not self.extended.is_file():
+            return []
+        found = read_json(
+            self.extended,
+            "copy it from a backup, or pass another --run_dir",
+            lambda found: [int(step) for step in found["after"]],
+        )
+        # A kill while this was noted did not change the run.
+        return [step for step in found if step < steps]
+
+    def _extensible(self, settings):
+        """Returns the steps of a begun run that had fewer, and else the same."""
+        if not (self.is_begun() and self.config.exists()):
+            return None
+        earlier, now = _read(self.config), _as_read(settings)
+        steps = earlier.get("steps")
+        others = {*_differing(earlier, settings, {})} - {"warmup_steps"}
+        is_more = isinstance(steps, int) and steps < now.get("steps", 0)
+        return steps if others == {"steps"} and is_more else None
+
+    def _last_step(self):
+        names = (path.stem for path in self.checkpoints.glob("step-*.npz"))
+        return max((int(name.removeprefix("step-")) for name in names), default=0)
 
     def claim_data(self, facts, since=None):
         """Writes the facts of a run's data, or checks that they have not changed.
@@ -100,10 +157,18 @@ class RunDirectory:
         """
         self._claim(self.data, facts, "data", since or {})
 
-    def _claim(self, file, settings, kind, since):
-        # Tuples become lists as they will when read back.
-        settings = json.loads(json.dumps(settings | since))
-        if not self._is_begun():
+    def changed_data(self, facts, since):
+        """Returns how the data differ from those that the run began with, list of str.
+
+        The arguments are those of `claim_data`. A run without the file has none.
+        """
+        if not self.data.is_file():
+            return []
+        return _differences(_read(self.data, "remove it"), facts, since)
+
+    def _claim(self, file, settings, kind, since, remedy=""):
+        facts, settings = settings, _as_read(settings | since)
+        if not self.is_begun():
             write_json(file, settings)
             return
         if not file.exists():
@@ -113,16 +178,11 @@ class RunDirectory:
                 "--run_dir."
             )
         earlier = _read(file)
-        differences = [
-            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
-            for name in sorted((settings.keys() - since.keys()) | earlier.keys())
-            if not _agree(name, earlier.get(name), settings.get(name))
-        ]
-        if differences:
+        if differences := _differences(earlier, facts, since):
             raise RunError(
                 f"{self.path} holds a run with other {kind}: "
-                f"{', '.join(differences)}. Pass the same to continue it, or another "
-                "--run_dir."
+                f"{', '.join(differences)}. Pass the same to continue it, "
+                f"{remedy and remedy + ', '}or another --run_dir."
             )
 
     def require(self, *files):
@@ -175,15 +235,40 @@ class RunDirectory:
         text = self.class_names.read_text(encoding="utf-8-sig")
         return tuple(text.removesuffix("\n").split("\n"))
 
-    def _is_begun(self):
-        # A run that failed before its first checkpoint has nothing to continue: the
-        # corrected command may use its directory.
+    def is_begun(self):
+        """Returns whether there is a run to continue.
+
+        One that failed before its first checkpoint is none: the corrected command may
+        use its directory.
+        """
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
 
 
 def _attempt(remove):
     with contextlib.suppress(OSError):
         remove()
+
+
+def _as_read(settings):
+    # Tuples become lists as they will when read back.
+    return json.loads(json.dumps(settings))
+
+
+def _differences(earlier, settings, since):
+    now = _as_read(settings | since)
+    return [
+        f"{name} {earlier.get(name)!r} (now {now.get(name)!r})"
+        for name in _differing(earlier, settings, since)
+    ]
+
+
+def _differing(earlier, settings, since):
+    now = _as_read(settings | since)
+    return [
+        name
+        for name in sorted(settings.keys() | earlier.keys())
+        if not _agree(name, earlier.get(name), now.get(name))
+    ]
 
 
 def _agree(name, earlier, now):
@@ -195,6 +280,9 @@ def _agree(name, earlier, now):
             {field: value for field, value in model.items() if value is not None}
             for model in (earlier, now)
         )
+    if name == "micro_batches" and earlier == "auto":
+        # Where what was chosen is too much for another machine.
+        return True
     return earlier == now
 
 

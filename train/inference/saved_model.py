@@ -1,6 +1,7 @@
 """Writer of TensorFlow SavedModels, which load without this package."""
 
 import errno
+import json
 import os
 import pathlib
 import tempfile
@@ -14,6 +15,7 @@ from train.common.files import make_folder, whole_folder
 from train.data.transforms.decoding import decode_in_graph
 from train.data.transforms.preprocessing import squash, to_model_range
 from train.inference import model_writing
+from train.inference.exported_model import FACTS
 from train.inference.model_writing import body_and_head
 
 # The last layers of models of keras_vit, with their head and without.
@@ -48,7 +50,8 @@ def write_saved_model(model, folder, *, class_names=None):
     - `loaded(images, training=True)` turns on dropout and stochastic depth. Gradients
       reach `loaded.trainable_variables`.
     - `class_names` are in `assets/class_names.txt`, one per line, in UTF-8;
-      `loaded.class_names_file.asset_path` is its path.
+      `loaded.class_names_file.asset_path` is its path. `assets.extra/keras_vit.json`
+      has the head's activation and the preparation of photos.
 
     Args:
         model: a pooled model of `keras_vit`, with or without head.
@@ -109,6 +112,11 @@ def write_saved_model(model, folder, *, class_names=None):
             tf.saved_model.save(package, str(temporary), signatures=signatures)
         except tf.errors.OpError as error:
             raise OSError(error.message) from error
+        # The folder for what other libraries add.
+        extra = temporary / "assets.extra"
+        extra.mkdir()
+        facts = json.dumps(model_writing.facts_of(model))
+        (extra / FACTS).write_text(facts, encoding="utf-8")
 
 
 def add_version(saved_model, folder):

@@ -19,6 +19,7 @@ from absl import flags
 from train.common import command_line
 from train.run import recipe_flags
 
+RECIPES = "train.masked_patches.recipes"
 recipe_flags.define(
     "the files in train/masked_patches/recipes",
     "that for imagenet2012, a small one for other data",
@@ -33,8 +34,10 @@ flags.DEFINE_float(
 def main(argv):
     """Trains as the flags say, and prints where the weights are."""
     packages, task = recipe_flags.PACKAGES, "train.masked_patches.task:MaskedPatches"
-    recipe_flags.perform(argv, "masked_patches", packages, task)
+    next_steps = recipe_flags.to_fine_tune
+    recipe_flags.perform(argv, "masked_patches", RECIPES, packages, task, next_steps)
 
 
 if __name__ == "__main__":
+    recipe_flags.show_values(RECIPES)
     command_line.run(main)

@@ -6,9 +6,9 @@ import numpy as np
 from train.common.files import write_json, write_text
 from train.masked_patches.patches import LEVELS
 from train.reports import markdown
+from train.reports.contents import about_curve
 from train.reports.figures import draw_learning_curve, write_image_table
 from train.reports.markdown import flat, result_text
-from train.reports.report import about_curve
 
 # Rows of the table by the prefix of the names of their results.
 _ROWS = {
@@ -44,7 +44,7 @@ def write_report(directory, *, splits, settings, results, history):
         "## Settings",
         markdown.table(("Setting", "Value"), flat(settings)),
         "## Learning curve",
-        about_curve(results),
+        markdown.escape(about_curve(results)),
         markdown.embedded("learning_curve.png"),
         "## Masked and predicted",
         markdown.embedded(directory.predictions.name),

@@ -6,7 +6,7 @@ from keras import ops
 import keras_vit
 from train.data import pipeline
 from train.engine.metrics import MetricLog
-from train.masked_patches import patches, recipes
+from train.masked_patches import patches
 from train.masked_patches.evaluation import by_chance, evaluate, training_frequencies
 from train.masked_patches.report import write_picture, write_report
 from train.run.task import Task, speed, written_settings
@@ -22,11 +22,11 @@ class MaskedPatches(Task):
         recipe: `train.masked_patches.recipes.MaskingRecipe`.
 
     Example:
-        >>> MaskedPatches.find_recipe("imagenet2012").steps
-        100000
+        >>> from train.masked_patches import recipes
+        >>> MaskedPatches(recipes.for_dataset("imagenet2012")).evaluated
+        ('validation', 'test')
     """
 
-    find_recipe = staticmethod(recipes.for_dataset)
     evaluated = ("validation", "test")
     loss = staticmethod(patches.colour_loss)
     accuracy = staticmethod(patches.colour_accuracy)

@@ -60,6 +60,7 @@ def main(argv):
         if values["push_to"]:
             url = publishing.push(folder, values["push_to"], private=values["private"])
             print(f"pushed   {url}")
+    command_line.say_next(("predict", folder, "photo.jpg"), ("evaluate", folder))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 The number is ours (README); no paper has one for a Vision Transformer on them.
 """
 
-from keras_vit import ViTConfig
 from train.recipes.recipe import Recipe
+from zoo import ViTConfig
 
 RECIPE = Recipe(
     dataset="digits",

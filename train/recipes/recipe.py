@@ -5,9 +5,9 @@ import numbers
 import pathlib
 import re
 
-from keras_vit import VARIANTS, ViTConfig
-from train.data.registry import Augmentation, kind_of
+from train.data.registry import CROPS, Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
+from zoo import ARCHITECTURES, ViTConfig
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -16,6 +16,8 @@ DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 # the way, or random numbers and rounding, on which no published number depends.
 _OUTPUT = {"changes": "output"}
 _NOISE = {"changes": "noise"}
+# As many micro-batches as the memory of the devices makes necessary.
+AUTO = "auto"
 # What float32 can hold.
 _LARGEST = 3.4e38
 _CHOICES = {
@@ -23,6 +25,7 @@ _CHOICES = {
     "schedule": SCHEDULES,
     "loss": LOSSES,
     "precision": PRECISIONS,
+    "crop": CROPS,
 }
 
 
@@ -46,13 +49,14 @@ class Recipe(Augmentation):
     Args:
         model: also a `ViTConfig`.
         weights: None for random ones.
+        micro_batches: a number, or `"auto"`, see `train.run.micro_batches`.
         learning_rates: those that the source of the recipe tried.
         momentum: with `"momentum"`.
         clip_norm: the largest norm of the whole gradient, or None for any.
         pre_logits: whether there is a tanh layer before the head.
         dropout_rate: None for the released code's.
         test_examples: how many are tested and validated at most, None for all.
-        crop: the training crop, see `train.data.transforms.preprocessing`.
+        crop: a name in `train.data.registry.CROPS`.
         flip: whether training images are mirrored half of the time.
         eval_every: None for steps / 20, at least 10.
         checkpoint_every: None for steps / 10, at least 10.
@@ -72,7 +76,7 @@ class Recipe(Augmentation):
     image_size: int | tuple[int, int]
     steps: int
     batch_size: int = 512
-    micro_batches: int = dataclasses.field(default=8, metadata=_NOISE)
+    micro_batches: int | str = dataclasses.field(default=8, metadata=_NOISE)
     optimizer: str = "momentum"
     learning_rate: float = 0.03
     learning_rates: tuple[float, ...] = dataclasses.field(
@@ -123,7 +127,7 @@ class Recipe(Augmentation):
                 f"steps={self.steps}."
             )
         self.check_augmentation()
-        if self.batch_size % self.micro_batches:
+        if self.micro_batches != AUTO and self.batch_size % self.micro_batches:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be cut into "
                 f"micro_batches={self.micro_batches} equal parts."
@@ -168,7 +172,12 @@ class Recipe(Augmentation):
         ranges = [
             ("above 0", lambda v: v > 0, "learning_rate"),
             ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
-            ("at least 1", lambda v: v >= 1, "steps batch_size micro_batches"),
+            ("at least 1", lambda v: v >= 1, "steps batch_size"),
+            (
+                "at least 1, or auto",
+                lambda v: v == AUTO or (not isinstance(v, str) and v >= 1),
+                "micro_batches",
+            ),
             (
                 "at least 1",
                 lambda v: v is None or v >= 1,
@@ -211,7 +220,8 @@ class Recipe(Augmentation):
         if "steps" in values:
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
-        if "batch_size" in values and values["batch_size"] > 0:
+        is_auto = AUTO in (self.micro_batches, values.get("micro_batches"))
+        if values.get("batch_size", 0) > 0 and not is_auto:
             batch_size = values["batch_size"]
             least = -(-batch_size * self.micro_batches // self.batch_size)
             parts = range(least, batch_size + 1)
@@ -252,7 +262,7 @@ class Recipe(Augmentation):
             >>> recipe.smoke().steps, recipe.smoke().image_size
             (8, 32)
         """
-        config = VARIANTS.get(self.model, self.model)
+        config = ARCHITECTURES.get(self.model, self.model)
         image_size = 64
         if isinstance(config, ViTConfig):
             tiny = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "mlp_dim": 64}

@@ -4,26 +4,32 @@ import numpy as np
 
 CONFUSIONS = 10
 CALIBRATION_BINS = 15
+OTHER_CLASSES = "other classes"
 
 
-def classification_summary(labels, probabilities, class_names):
+def classification_summary(labels, probabilities, class_names, data_classes=None):
     """Returns the metrics of a classifier, from labels (n,) and (n, classes) floats.
+
+    `data_classes` are the places of the classes that the data set has, None for all. A
+    model of more classes then also has the accuracy among these alone, its answers for
+    the `other_classes`, and a confusion matrix where those are one class, the last.
 
     Ratios whose denominator is zero are 0. Classes without examples have no recall, so
     the macro averages leave them out. In "per_class", "examples" are those of the true
     class, "predictions" those of the predicted one; "share" of a confusion is of the
-    examples of the true class, which are the rows of the "confusion_matrix".
+    examples of the true class, which are the rows of the "confusion_matrix", whose
+    classes are "matrix_classes".
     """
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     class_names = [str(name) for name in class_names]
     classes = np.arange(len(class_names))
     predicted = probabilities.argmax(axis=1)
-    matrix = confusion_matrix(labels, predicted, labels=classes)
     *ratios, examples = precision_recall_fscore_support(
         labels, predicted, labels=classes, zero_division=0
     )
     present = examples > 0
+    predictions = np.bincount(predicted, minlength=len(classes))
     ratios = dict(zip(("precision", "recall", "f1"), ratios, strict=True))
     summary = {
         "examples": len(labels),
@@ -34,7 +40,7 @@ def classification_summary(labels, probabilities, class_names):
                 "name": name,
                 **{key: float(ratio[index]) for key, ratio in ratios.items()},
                 "examples": int(examples[index]),
-                "predictions": int(matrix[:, index].sum()),
+                "predictions": int(predictions[index]),
             }
             for index, name in enumerate(class_names)
         ],
@@ -43,16 +49,57 @@ def classification_summary(labels, probabilities, class_names):
             {
                 "true": class_names[true],
                 "predicted": class_names[guess],
-                "count": int(matrix[true, guess]),
-                "share": float(matrix[true, guess] / examples[true]),
+                "count": count,
+                "share": float(count / examples[true]),
             }
-            for true, guess in confused_pairs(matrix)[:CONFUSIONS]
+            for true, guess, count in _most_confused(labels, predicted, len(classes))
         ],
-        "confusion_matrix": matrix,
     }
+    own = classes if data_classes is None else np.unique(data_classes)
+    rows, columns, names = labels, predicted, class_names
+    if len(own) < len(classes):
+        summary |= _beside_other_classes(labels, probabilities, class_names, own)
+        # The place of each class in the matrix, the last one for all others.
+        places = np.full(len(classes), len(own))
+        places[own] = np.arange(len(own))
+        rows, columns = places[labels], places[predicted]
+        names = [*(class_names[place] for place in own), OTHER_CLASSES]
+    summary["matrix_classes"] = names
+    summary["confusion_matrix"] = confusion_matrix(
+        rows, columns, labels=np.arange(len(names))
+    )
     if len(class_names) > 5:
         summary.update(share("top5_accuracy", _ranks(labels, probabilities) < 5))
     return summary
+
+
+def _beside_other_classes(labels, probabilities, class_names, own):
+    """Returns what a model of more classes than the data set's answers among these."""
+    predicted = probabilities.argmax(axis=1)
+    among = own[probabilities[:, own].argmax(axis=1)]
+    others = predicted[~np.isin(predicted, own)]
+    places, counts = np.unique(others, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
+    return {
+        **share("accuracy_among_data_classes", among == labels),
+        "data_classes": len(own),
+        "other_classes": {
+            "predictions": len(others),
+            "share": len(others) / len(labels),
+            "most": [
+                {"name": class_names[places[index]], "predictions": int(counts[index])}
+                for index in most
+            ],
+        },
+    }
+
+
+def _most_confused(labels, predicted, classes):
+    """Returns the most frequent mistakes: true class, predicted class, count."""
+    pairs = (labels.astype(np.int64) * classes + predicted)[labels != predicted]
+    pairs, counts = np.unique(pairs, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
+    return [(*divmod(int(pairs[index]), classes), int(counts[index])) for index in most]
 
 
 def share(name, hits):

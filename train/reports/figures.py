@@ -10,6 +10,13 @@ import numpy as np
 
 from train.common.files import whole_file
 from train.reports.classification import confused_pairs
+from zoo.text import shorten, width
+
+# Files of a report.
+LEARNING_CURVE = "learning_curve.png"
+CONFUSION_MATRIX = "confusion_matrix.png"
+RELIABILITY = "reliability.png"
+MISTAKES = "mistakes.png"
 
 MATRIX_CLASSES = 30
 MATRIX_EXCERPT = 20
@@ -46,7 +53,7 @@ def draw_learning_curve(path, history, loss_function=""):
         cell.set_ylabel(label)
         cell.legend(frameon=False)
         if label == "Loss" and loss_function:
-            cell.set_title(_short(loss_function, 80), fontsize=9, parse_math=False)
+            cell.set_title(shorten(loss_function, 80), fontsize=9, parse_math=False)
     if len(rate[0]):
         axes[-1].plot(*rate, _style(rate[0]), color=GREEN)
         axes[-1].set_ylabel("Learning rate")
@@ -56,6 +63,30 @@ def draw_learning_curve(path, history, loss_function=""):
     axes[-1].set_xlabel("Step")
     axes[-1].xaxis.get_major_locator().set_params(integer=True)
     figure.align_ylabels()
+    save(figure, path)
+
+
+def draw_range_test(path, rates, losses, found):
+    """Plots losses over learning rates; `found` as of `train.run.learning_rate`."""
+    losses = np.array(losses, "float64")
+    finite = np.isfinite(losses)
+    rates, losses = np.array(rates)[finite], losses[finite]
+    figure = new_figure(8, 4)
+    axes = figure.subplots()
+    axes.semilogx(rates, losses, ".", color=BLUE, alpha=0.35, label="one batch")
+    axes.semilogx(rates, found["smoothed"], color=BLUE, label="mean")
+    marks = (("suggested", GREEN, "-"), ("diverged", ORANGE, "--"))
+    for name, color, style in marks:
+        if found[name] is not None:
+            label = f"{name}: {found[name]:.2g}"
+            axes.axvline(found[name], color=color, linestyle=style, label=label)
+    if len(losses):
+        # What diverges would flatten the rest.
+        span = max(losses[0] - losses.min(), 1e-3)
+        axes.set_ylim(losses.min() - 0.1 * span, losses[0] + span)
+    axes.set(xlabel="Learning rate", ylabel="Loss")
+    axes.legend(frameon=False)
+    style_axes((axes,), grid=True)
     save(figure, path)
 
 
@@ -72,30 +103,36 @@ def _moving_average(values, window):
 def draw_confusion_matrix(path, summary):
     """Plots the confusion matrix of a `classification_summary`.
 
-    With many classes only the most confused are shown.
+    Only classes that occur are shown, as a label or as an answer; of many, the most
+    confused.
     """
-    matrix, classes = summary["confusion_matrix"], len(summary["per_class"])
-    shown, title = list(range(classes)), "Examples by true and predicted class"
-    if classes > MATRIX_CLASSES:
+    matrix = summary["confusion_matrix"]
+    occur = matrix.any(axis=0) | matrix.any(axis=1)
+    shown = np.flatnonzero(occur).tolist()
+    title = "Examples by true and predicted class"
+    if len(shown) > MATRIX_CLASSES:
+        title = f"The {MATRIX_EXCERPT} most confused of {len(shown):,} classes"
         confused = np.ravel(confused_pairs(matrix)).astype(int).tolist()
         shown = sorted(list(dict.fromkeys(confused + shown))[:MATRIX_EXCERPT])
-        title = f"The {MATRIX_EXCERPT} most confused of {classes:,} classes"
-    names = [_short(summary["per_class"][index]["name"], 24) for index in shown]
+    names = [shorten(summary["matrix_classes"][index], 24) for index in shown]
     shares = matrix[shown] / np.maximum(matrix[shown].sum(axis=1, keepdims=True), 1)
     shares, counts = shares[:, shown], matrix[np.ix_(shown, shown)]
 
-    side = max(4.5, 0.42 * len(shown) + 2)
+    # Names need room beside the matrix, some 0.075 inches a letter.
+    longest = max(map(width, names))
+    side = max(4.5, 0.42 * len(shown) + 2) + 0.075 * longest
     figure = new_figure(side + 1, side)
+    figure.suptitle(title, fontsize=12)
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     label = "Share of the true class"
-    figure.colorbar(image, label=label, shrink=0.6, format="{x:.0%}")
+    figure.colorbar(image, label=label, shrink=0.8, format="{x:.0%}")
     ticks = {"fontsize": 9, "parse_math": False}
-    short = max(map(len, names)) <= 3
+    short = max(map(width, names)) <= 3
     axes.set_xticks(range(len(shown)), names, **ticks, rotation=0 if short else 90)
     axes.set_yticks(range(len(shown)), names, **ticks)
     axes.tick_params(length=0)
-    axes.set(xlabel="Predicted class", ylabel="True class", title=title)
+    axes.set(xlabel="Predicted class", ylabel="True class")
     centered = {"ha": "center", "va": "center", "fontsize": 8}
     for row, column in np.argwhere(counts):
         color = "white" if shares[row, column] > 0.5 else "black"
@@ -108,9 +145,9 @@ def draw_reliability(path, bins):
     figure = new_figure(5.5, 6.5)
     upper, lower = figure.subplots(2, sharex=True, height_ratios=[3, 1])
     middles = [(row["low"] + row["high"]) / 2 for row in bins]
-    width = bins[0]["high"] - bins[0]["low"]
+    wide = bins[0]["high"] - bins[0]["low"]
     accuracies = [row["accuracy"] or 0 for row in bins]
-    bars = {"edgecolor": "white", "width": width}
+    bars = {"edgecolor": "white", "width": wide}
     upper.bar(middles, accuracies, color=BLUE, label="accuracy", **bars)
     confidences = [row["confidence"] for row in bins if row["examples"]]
     upper.plot(confidences, confidences, ".", color=ORANGE, label="mean confidence")
@@ -124,6 +161,22 @@ def draw_reliability(path, bins):
     save(figure, path)
 
 
+def draw_mistakes(path, answers, photos):
+    """Draws the first twelve photos of `train.reports.answers.Answers`.
+
+    `photos` are dicts of a place to uint8 (height, width, 3).
+    """
+    places = [place for place in answers.order.tolist() if place in photos][:PICTURES]
+    write_predictions_picture(
+        path,
+        [photos[place].astype("float32") / 127.5 - 1 for place in places],
+        answers.labels[places],
+        answers.probabilities[places],
+        answers.class_names,
+        "Mistakes, the most confident first",
+    )
+
+
 def draw_batch(path, images, labels, class_names):
     """Draws the first twelve images of a training batch, after augmentation.
 
@@ -135,10 +188,10 @@ def draw_batch(path, images, labels, class_names):
 
 def _label_text(label, class_names):
     if np.ndim(label) == 0:
-        return _short(str(class_names[label]), 20)
+        return shorten(str(class_names[label]), 20)
     largest = np.argsort(-label, kind="stable")[:2]
     return "\n".join(
-        f"{_short(str(class_names[place]), 16)} {label[place]:.0%}"
+        f"{shorten(str(class_names[place]), 16)} {label[place]:.0%}"
         for place in largest
         if label[place] > 0
     )
@@ -152,8 +205,8 @@ def write_predictions_picture(
     for label, chances in zip(labels, probabilities, strict=True):
         guess = chances.argmax()
         color, sign = (BLUE, "✓") if guess == label else (ORANGE, "✗")
-        text = f"{sign} {_short(class_names[guess], 16)} ({chances[guess]:.0%})\n"
-        titles.append(f"{text}true: {_short(class_names[label], 16)}")
+        text = f"{sign} {shorten(class_names[guess], 16)} ({chances[guess]:.0%})\n"
+        titles.append(f"{text}true: {shorten(class_names[label], 16)}")
         colors.append(color)
     _draw_grid(path, title, images, titles, colors)
 
@@ -196,10 +249,6 @@ def _displayed(image):
     return (np.clip(image, -1, 1) + 1) / 2
 
 
-def _short(name, length):
-    return name if len(name) <= length else name[: length - 1] + "…"
-
-
 def new_figure(width, height):
     """Returns a `matplotlib.figure.Figure` of a size in inches, without pyplot."""
     from matplotlib.figure import Figure
@@ -219,5 +268,8 @@ def save(figure, path):
     """Writes a figure as a PNG file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    from keras_vit.explain.figures import fit_alphabets
+
+    fit_alphabets(figure)
     with whole_file(path) as temporary:
         FigureCanvasAgg(figure).print_figure(temporary, format="png", dpi=120)

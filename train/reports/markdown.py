@@ -41,22 +41,6 @@ def table(header, rows):
     return Block("\n".join("| " + " | ".join(line) + " |" for line in cells))
 
 
-def class_table(rows, counts):
-    """Returns the table of some classes; `counts` are the titles of their counts."""
-    ratios = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
-    return table(
-        ("Class", *ratios.values(), *counts.values()),
-        [
-            (
-                row["name"],
-                *(f"{row[key]:.2%}" for key in ratios),
-                *(f"{row[key]:,}" for key in counts),
-            )
-            for row in rows
-        ],
-    )
-
-
 def _escape_unless_block(value):
     return value if isinstance(value, Block) else escape(str(value))
 

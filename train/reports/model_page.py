@@ -12,6 +12,7 @@ import yaml
 
 import zoo
 from train.reports import markdown
+from train.reports.contents import class_table
 from zoo.catalog.cards import CITATIONS
 
 PICTURES = ("learning_curve.png", "confusion_matrix.png", "predictions.png")
@@ -48,7 +49,7 @@ def model_page(card, report, pictures):
         pictures=pictures,
         keras_version=keras.__version__,
         settings=(row for row in markdown.flat(report["config"]) if row[1] is not None),
-        class_table=markdown.class_table(
+        classes=class_table(
             report["per_class"][: markdown.TABLE_ROWS], {"examples": "Test images"}
         ),
         unshown=max(card.classes - markdown.TABLE_ROWS, 0),

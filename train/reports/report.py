@@ -1,25 +1,43 @@
-"""The report of a run or an evaluation: report.json, report.md and figures."""
+"""The report of a run or an evaluation: report.json, its pages, tables and figures."""
 
 import json
 import os
-import statistics
 from pathlib import Path
 
+import numpy as np
+
 from train.common.files import write_json, write_text
-from train.reports import figures, markdown
+from train.reports import contents, figures, gallery, html, markdown
+from train.reports.answers import (
+    LEAST_EXAMPLES,
+    label_errors,
+    write_label_errors,
+    write_mistakes,
+)
 
 _TEMPLATE = Path(__file__).parent / "templates" / "run.md.jinja"
-_FIGURES = {"learning_curve.png", "confusion_matrix.png", "reliability.png"}
 
 
-def write_report(run_dir, *, config, summary, results, history=None, split="test"):
+def write_report(
+    run_dir,
+    *,
+    config,
+    summary,
+    results,
+    history=None,
+    split="test",
+    answers=None,
+):
     """Writes the report of a run into its directory, and returns all results.
 
-    `report.md` also shows every other PNG file of the directory; `report.json` is the
-    last. Each file replaces its predecessor whole.
+    `report.md` and `report.html`, which is one file with all its pictures, also show
+    every other PNG file of the directory; `report.json` is the last. Each file replaces
+    its predecessor whole.
 
     `summary` is the `classification_summary` of the split, perhaps with `calibration`;
-    `history` is the run's `MetricLog`, None without training.
+    `history` is the run's `MetricLog`, None without training. `answers` are the
+    `train.reports.answers.Answers` to all images: `mistakes.csv` has them,
+    `label_errors.csv` the labels that they make doubtful, and the pages show some.
     """
     run_dir = Path(run_dir)
     shares = {key: value for key, value in summary.items() if "accuracy" in key}
@@ -33,70 +51,81 @@ def write_report(run_dir, *, config, summary, results, history=None, split="test
     if "calibration" in summary:
         measured[f"{split}_calibration_error"] = summary["calibration"]["error"]
         details["calibration"] = summary["calibration"]["bins"]
+    suspected, why_not = _label_errors(answers, split)
+    if suspected is not None:
+        measured[f"{split}_suspected_label_errors"] = len(suspected.places)
+    for name in ("other_classes", "notes"):
+        if name in summary:
+            details[name] = summary[name]
     # As they will be when read back; a number that is not finite is an error.
     results, details = json.loads(
         json.dumps([measured | results, details], allow_nan=False, default=os.fspath)
     )
     run_dir.mkdir(parents=True, exist_ok=True)
-    figures.draw_confusion_matrix(run_dir / "confusion_matrix.png", summary)
+    figures.draw_confusion_matrix(run_dir / figures.CONFUSION_MATRIX, summary)
     if history is not None:
         loss = results.get("loss_function", "")
-        figures.draw_learning_curve(run_dir / "learning_curve.png", history, loss)
+        figures.draw_learning_curve(run_dir / figures.LEARNING_CURVE, history, loss)
     if "calibration" in summary:
-        figures.draw_reliability(
-            run_dir / "reliability.png", summary["calibration"]["bins"]
-        )
-    page = _page(run_dir, details["config"], summary, results, split)
+        bins = summary["calibration"]["bins"]
+        figures.draw_reliability(run_dir / figures.RELIABILITY, bins)
+    found = contents.contents(
+        run_dir,
+        config=details["config"],
+        summary=summary,
+        results=results,
+        split=split,
+        about_images=_about_images(run_dir, answers, suspected, why_not),
+    )
+    page = markdown.render(_TEMPLATE, contents=found, group_rows=_group_rows)
     write_text(run_dir / "report.md", page)
+    page = html.render("train.reports", "run", contents=found, folder=run_dir)
+    write_text(run_dir / "report.html", page)
     write_json(run_dir / "report.json", results | details)
     return results
 
 
-def _page(run_dir, config, summary, results, split):
-    named = [config.get(key) for key in ("model", "dataset")]
-    title = " on ".join(name for name in named if isinstance(name, str))
-    tested = [row for row in summary["per_class"] if row["examples"]]
-    worst = sorted(tested, key=lambda row: row["f1"])[: markdown.TABLE_ROWS]
-    counts = {"examples": "Examples"}
-    median = None
-    if "train_examples" in tested[0]:
-        counts["train_examples"] = "In training"
-        median = statistics.median(
-            row["train_examples"] for row in summary["per_class"]
+def _label_errors(answers, split):
+    """Returns `LabelErrors` and None, or None and why they are not sought."""
+    if answers is None:
+        return None, None
+    if split == "train":
+        return None, (
+            "the model may have been trained on these images, and learned their labels."
         )
-    return markdown.render(
-        _TEMPLATE,
-        title=title or run_dir.resolve().name,
-        config=config,
-        summary=summary,
-        results=results,
-        split=split,
-        result_rows=[
-            (key, markdown.result_text(key, value))
-            for key, value in results.items()
-            if key != "command"
-        ],
-        has_learning_curve=(run_dir / "learning_curve.png").exists(),
-        about_curve=about_curve,
-        median_in_training=median,
-        class_table=markdown.class_table(worst, counts),
-        shown_classes=len(worst),
-        tested_classes=len(tested),
-        confusion_rows=[
-            (row["true"], row["predicted"], row["count"], f"{row['share']:.2%}")
-            for row in summary["confusions"]
-        ],
-        pictures=sorted({path.name for path in run_dir.glob("[!.]*.png")} - _FIGURES),
-    )
+    suspected = label_errors(answers)
+    if suspected is None:
+        return None, f"fewer than two classes have {LEAST_EXAMPLES} images."
+    return suspected, None
 
 
-def about_curve(results):
-    """Returns what the curves of training and validation loss show, in two sentences.
+def _about_images(run_dir, answers, suspected, why_not):
+    """Writes the tables and figures of single images; returns their sections."""
+    if answers is None:
+        return []
+    names = answers.split.names()
+    write_mistakes(run_dir / "mistakes.csv", answers, names)
+    shown = [answers.mistakes[: gallery.MISTAKES], answers.correct[: gallery.UNCERTAIN]]
+    if suspected is None:
+        # Of an earlier report.
+        (run_dir / "label_errors.csv").unlink(missing_ok=True)
+    else:
+        write_label_errors(run_dir / "label_errors.csv", answers, suspected, names)
+        shown.append(suspected.places[: gallery.SUSPECTED])
+    photos = gallery.Gallery(answers, names, np.concatenate(shown))
+    if photos.pixels:
+        figures.draw_mistakes(run_dir / figures.MISTAKES, answers, photos.pixels)
+    else:
+        (run_dir / figures.MISTAKES).unlink(missing_ok=True)
+    return [
+        contents.mistakes_section(photos),
+        contents.label_errors_section(suspected, why_not, photos),
+    ]
 
-    The results have those of `train.run.task.about_loss`.
-    """
-    return markdown.escape(
-        f"The loss is the one that was optimized, {results['loss_function']}, in "
-        "training and validation alike. Only training has: "
-        f"{results['training_only']}."
-    )
+
+def _group_rows(group):
+    """Returns the rows of a table of a gallery's group."""
+    return [
+        (photo.file, photo.truth, photo.answer, f"{photo.probability:.2%}")
+        for photo in group.photos
+    ]

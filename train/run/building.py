@@ -7,11 +7,30 @@ from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import named
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
+from zoo.catalog.similar import similar_variants
 
 
-def optimizer(recipe):
-    """Returns the recipe's optimizer, with its schedule."""
-    schedule = SCHEDULES[recipe.schedule].of(recipe)()
+def trainer(task, devices, micro_batches, schedule=None):
+    """Returns the trainer of a task that is built, in the scope of the devices.
+
+    `micro_batches` are those of each device; `schedule` replaces the recipe's.
+    """
+    recipe = task.recipe
+    return devices.trainer(
+        task.model,
+        optimizer(recipe, schedule),
+        micro_batches=micro_batches,
+        clip_norm=recipe.clip_norm,
+        loss=task.loss,
+        accuracy=task.accuracy,
+        rate_scales=task.rate_scales,
+        average_decay=recipe.average_decay,
+    )
+
+
+def optimizer(recipe, schedule=None):
+    """Returns the recipe's optimizer, with its schedule or another one."""
+    schedule = schedule or SCHEDULES[recipe.schedule].of(recipe)()
     return OPTIMIZERS[recipe.optimizer].of(recipe)(schedule)
 
 
@@ -21,8 +40,10 @@ def model(recipe, classes):
         return _baseline(recipe, classes)
     known = [*keras_vit.VARIANTS, *baselines.BASELINES]
     if isinstance(recipe.model, str) and recipe.model not in known:
+        near = similar_variants(recipe.model, known)
+        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
         raise RunError(
-            f"There is no model {recipe.model!r}: choose one of {', '.join(known)}."
+            f"There is no model {recipe.model!r}: {hint} one of {', '.join(known)}."
         )
     try:
         return keras_vit.VisionTransformer(

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 
-from train import recipes
 from train.common.errors import RunError
 from train.common.files import whole_file, write_text
 from train.data import pipeline
@@ -11,7 +10,7 @@ from train.engine import loop
 from train.engine.losses import count_correct
 from train.engine.metrics import MetricLog
 from train.inference.keras_files import load_model
-from train.recipes import pretraining
+from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
 from train.reports.report import write_report
@@ -27,11 +26,11 @@ class FineTuning(Task):
     """Trains a classifier, from released weights or from scratch.
 
     Example:
-        >>> FineTuning.find_recipe("cifar100").steps
-        10000
+        >>> from train import recipes
+        >>> FineTuning(recipes.for_dataset("cifar100")).evaluated
+        ('test',)
     """
 
-    find_recipe = staticmethod(recipes.for_dataset)
     accuracy = staticmethod(count_correct)
 
     def check_devices(self, devices):
@@ -61,6 +60,7 @@ class FineTuning(Task):
         recipe = self.recipe
         self.source = source
         self.model = self.network = building.model(recipe, len(source.class_names))
+        self.model.layers[-1].class_names = source.class_names
         choose_trainable(self.model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
         self.loss = building.loss(recipe, source)
         if recipe.layer_decay < 1:
@@ -140,6 +140,7 @@ class FineTuning(Task):
             summary=summary,
             results=results,
             history=log,
+            answers=answers_of(source.test, labels, probabilities, source.class_names),
         )
         everything = "all " if self.recipe.test_examples is None else ""
         return {
@@ -147,6 +148,7 @@ class FineTuning(Task):
             "test_examples": len(labels),
             "tested": f"{everything}{len(labels):,}",
             **results,
+            "page": str(directory.page),
             "report": str(directory.report),
             "model": str(directory.model),
             "weights": str(directory.weights) if directory.weights.exists() else None,
@@ -155,8 +157,8 @@ class FineTuning(Task):
     @staticmethod
     def summary(results):
         """Returns accuracy and paths."""
-        names = ("report", "model", "weights")
-        paths = {name: results[name] for name in names if results[name] is not None}
+        names = {"report": "page", "model": "model", "weights": "weights"}
+        paths = {name: results[key] for name, key in names.items() if results[key]}
         width = max(map(len, paths))
         return "\n".join(
             [
@@ -169,8 +171,6 @@ class FineTuning(Task):
 
 class PreTraining(FineTuning):
     """Trains a classifier, and writes its weights in the released naming too."""
-
-    find_recipe = staticmethod(pretraining.for_dataset)
 
     def save(self, directory):
         """Writes `weights.npz` besides, where the model has a released naming."""

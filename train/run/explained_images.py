@@ -3,7 +3,8 @@
 import numpy as np
 
 from keras_vit import AddPositionEmbs, AddPositionEmbs2D, explain
-from keras_vit.structure import grid_size, layers_of, pooling_of
+from keras_vit.explain.one_pass import inspect
+from keras_vit.structure import grid_size, layers_of
 from train.common.errors import RunError
 from train.data import pipeline
 
@@ -33,19 +34,19 @@ def pictures(model, images, step):
     from keras_vit.explain import figures
 
     title = f"{model.name}, step {step:,}"
-    rollout = explain.patch_map(
-        explain.attention_rollout(model, images), grid_size(model), pooling_of(model)
-    )
+    found = inspect(model, images)
     numbers = [f"image {number}" for number in range(1, len(images) + 1)]
     similarity = None
     if layers_of(model, AddPositionEmbs, AddPositionEmbs2D):
         similarity = explain.position_embedding_similarity(model)
     drawn = {
-        "attention rollout": figures.draw_attention(images, rollout, numbers, title),
+        "attention rollout": figures.draw_attention(
+            images, found.rollout, numbers, title
+        ),
         "figure 7": figures.draw_figure_7(
             explain.embedding_filters(model),
             similarity,
-            explain.attention_distance(model, images),
+            found.distance,
             title,
         ),
     }
@@ -55,6 +56,9 @@ def pictures(model, images, step):
 def _pixels(figure):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    from keras_vit.explain.figures import fit_alphabets
+
+    fit_alphabets(figure)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3]

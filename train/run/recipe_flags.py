@@ -1,6 +1,7 @@
 """The flags of a run, one for each setting of a recipe that people change."""
 
 import dataclasses
+import functools
 import math
 import pkgutil
 import sys
@@ -8,8 +9,11 @@ import sys
 from absl import app, flags
 
 from train.common import command_line
+from train.common.errors import RunError
 from train.data import data_flags, registry
+from train.data.registry import CROPS
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titles
+from train.run import config_file, help_text, settings
 
 # The flags are those of the command that asks for them, in its --help too.
 flags.disclaim_key_flags()
@@ -22,6 +26,35 @@ CLASSIFIER_PACKAGES = (*PACKAGES, "scipy", "sklearn")
 # What is left after Ctrl-C.
 INTERRUPTED = "what the run directory holds is whole"
 
+
+class _NumberOrAuto(flags.IntegerParser):
+    syntactic_help = "an integer, or auto"
+
+    def parse(self, argument):
+        return argument if argument == "auto" else super().parse(argument)
+
+
+class _OnOrOff(flags.BooleanParser):
+    syntactic_help = "yes or no"
+
+    def parse(self, argument):
+        words = {"yes": True, "on": True, "no": False, "off": False}
+        return words[argument] if argument in words else super().parse(argument)
+
+
+def _define_on_or_off(name, default, text):
+    """Defines a flag that takes --name, --noname and --name=no."""
+    flags.DEFINE_flag(
+        flags.Flag(
+            _OnOrOff(), flags.ArgumentSerializer(), name, default, text, boolean=True
+        )
+    )
+
+
+def _define_number_or_auto(name, default, text):
+    flags.DEFINE(_NumberOrAuto(), name, default, text, flags.FLAGS)
+
+
 # Help by name; `train.recipes.Recipe` checks the values.
 _FLAGS = {
     flags.DEFINE_string: {
@@ -30,16 +63,15 @@ _FLAGS = {
         "weights": "A release such as imagenet21k or augreg-imagenet21k, the path or "
         "URL of a released .npz, or none for random weights.",
     },
-    flags.DEFINE_boolean: {
+    _define_on_or_off: {
         "frozen": "Train the head alone: a linear probe.",
         "remat": "Recompute the blocks' activations for the gradient, to need less "
         "memory.",
+        "flip": "Mirror half of the training images; --flip=no where left and right "
+        "differ, as in text.",
     },
     flags.DEFINE_integer: {
         "steps": "Training steps.",
-        "batch_size": "Images per step.",
-        "micro_batches": "Parts in which the batch of a step is computed: more need "
-        "less memory. Follows batch_size if not given.",
         "warmup_steps": "Steps of rising learning rate. Keeps its share of the steps "
         "if not given.",
         "lora_rank": "Train the head and products of this rank added to queries and "
@@ -52,6 +84,11 @@ _FLAGS = {
         "checkpoint_every": "Steps between checkpoints.",
         "explained_images": "Show the model's attention for so many held out images "
         "in TensorBoard at each validation.",
+    },
+    _define_number_or_auto: {
+        "batch_size": "Images per step. auto: the recipe's, with --micro_batches=auto.",
+        "micro_batches": "Parts in which the batch of a step is computed: more need "
+        "less memory. auto: as few as fit in it. Follows batch_size if not given.",
     },
     flags.DEFINE_float: {
         "dropout_rate": "Dropout.",
@@ -83,13 +120,31 @@ _ENUMS = {
     ),
     "loss": (LOSSES, f"The loss. {titles(LOSSES)}."),
     "precision": (PRECISIONS, "What the model computes in."),
+    "crop": (CROPS, f"What of a training image is seen. {titles(CROPS)}."),
 }
 SETTINGS = {*_ENUMS, *registry.augmentations()}.union(*_FLAGS.values())
 
 
 def define(recipes, otherwise):
     """Defines the flags; `recipes` and `otherwise` complete the help of `--recipe`."""
-    data_flags.define_data()
+    data_flags.define_data("that of --config")
+    flags.DEFINE_string(
+        "config",
+        None,
+        "A file of settings, .yaml or .json, such as the config.json of a run, whose "
+        "values override the recipe's. Flags override both.",
+    )
+    flags.register_multi_flags_validator(
+        ["dataset", "config"],
+        lambda given: given["dataset"] or given["config"],
+        "--dataset must have a value, or --config name a file that has it.",
+    )
+    flags.DEFINE_boolean(
+        "print_config",
+        False,
+        "Show all settings with where each comes from, and do nothing else. What is "
+        "shown is a file for --config.",
+    )
     flags.DEFINE_string(
         "recipe",
         None,
@@ -104,6 +159,20 @@ def define(recipes, otherwise):
     )
     flags.DEFINE_string(
         "run_dir", None, "Directory of the run; runs/DATASET-MODEL if not given."
+    )
+    flags.DEFINE_boolean(
+        "extend",
+        False,
+        "Train on from the end of a finished run, with more --steps: its weights, "
+        "optimizer and order of images go on. The learning rate of each further step "
+        "is that of a run of the new --steps: after a decay to zero it rises at once.",
+    )
+    flags.DEFINE_boolean(
+        "find_learning_rate",
+        False,
+        "Do not train, but find a learning rate in a hundred steps: the curve and a "
+        "suggestion are in learning_rate/report.md of the run directory, and in "
+        "TensorBoard.",
     )
     flags.DEFINE_enum(
         "strategy",
@@ -123,23 +192,46 @@ def define(recipes, otherwise):
     data_flags.define_augmentation()
 
 
-def perform(argv, command, packages, task):
+def perform(argv, command, recipes, packages, task, next_steps):
     """Runs a task as the command line says, and prints what came out of it.
 
-    `argv` are the arguments that are not flags, `packages` what the command imports.
+    `argv` are the arguments that are not flags, `recipes` is the package of the recipes
+    with its `for_dataset`, `packages` are what the command imports.
     `task` is module and name of a subclass of `train.run.task.Task`, imported once the
-    packages are known to be installed.
+    packages are known to be installed. `next_steps` takes recipe and results, and
+    returns what `train.common.command_line.say_next` prints.
     """
     check(argv, command, packages)
-    task = pkgutil.resolve_name(task)
-    from train.run import training
-
     with command_line.exit_on_errors(INTERRUPTED):
-        recipe, settings = read(command, task.find_recipe)
-        results = training.run(task(recipe), **settings)
+        recipe, keywords = read(command, pkgutil.resolve_name(f"{recipes}:for_dataset"))
+        task = pkgutil.resolve_name(task)
+        from train.run import learning_rate, training
+
+        if flags.FLAGS.find_learning_rate:
+            refuse("extend", "--find_learning_rate leaves no run")
+            if found := learning_rate.find(task(recipe), **keywords):
+                print(learning_rate.summary(found))
+            return
+        results = training.run(task(recipe), extend=flags.FLAGS.extend, **keywords)
         # The first worker prints for all.
         if results is not None:
             print(task.summary(results))
+            command_line.say_next(*next_steps(recipe, results))
+
+
+def show_values(recipes):
+    """Makes --help show what a recipe of the package sets, before flags are parsed."""
+    find_recipe = pkgutil.resolve_name(f"{recipes}:for_dataset")
+    help_text.add_values(sys.argv[1:], find_recipe)
+
+
+def to_fine_tune(recipe, results):
+    """Returns the next step after training weights: to fine-tune them."""
+    if results["weights"] is None:
+        return []
+    given = {"weights": results["weights"], "model": recipe.model}
+    words = [f"--{name}={value}" for name, value in given.items()]
+    return [("finetune", "--dataset=photos/", *words)]
 
 
 def check(argv, command, packages):
@@ -150,34 +242,58 @@ def check(argv, command, packages):
     command_line.need_tensorflow_or_jax(
         "The trainer", hint=" The model it saves runs on every backend."
     )
-    command_line.quiet_data()
 
 
-def read(command, find_recipe):
+def refuse(name, reason):
+    """Raises a `RunError` where a flag is given that does nothing here."""
+    if flags.FLAGS[name].value:
+        raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
+
+
+def read(command, find_recipe, kind=""):
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
-    `find_recipe` takes a data set, and the name of a recipe or None.
+    `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
+    whose directory has another name. With `--print_config` it prints the settings, and
+    ends the command.
     """
-    from train.engine import devices
-
     given = flags.FLAGS.flag_values_dict()
+    names = ("dataset", "recipe", "config", "smoke")
     try:
-        recipe = find_recipe(given["dataset"], given["recipe"])
-        values = overrides(given, type(recipe))
-        name = recipe.override(model=values.get("model", recipe.model)).run_name
-        recipe = (recipe.smoke() if given["smoke"] else recipe).override(**values)
+        found = settings.settle(
+            find_recipe,
+            flags=functools.partial(overrides, given),
+            **{name: given[name] for name in names},
+        )
     except ValueError as error:
         sys.exit(f"error: {error}")
-    command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
+    recipe = found.recipe
     # Another directory for every kind of run.
     parts = ["" if command == "finetune" else f"-{command}", given["smoke"] * "-smoke"]
+    parts.append(kind and f"-{kind}")
+    run_dir = given["run_dir"] or f"runs/{found.run_name}{''.join(parts)}"
+    if given["print_config"]:
+        others = {
+            name: (given[name], _origin(name))
+            for name in ("data_dir", "skip_corrupt", "strategy", "extend")
+        }
+        others["run_dir"] = (run_dir, _origin("run_dir"))
+        print(settings.page(found, others))
+        sys.exit()
+    command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
+    from train.engine import devices
+
     return recipe, {
-        "run_dir": given["run_dir"] or f"runs/{name}{''.join(parts)}",
+        "run_dir": run_dir,
         "data_dir": given["data_dir"],
         "skip_corrupt": given["skip_corrupt"],
         "devices": devices.start(given["strategy"]),
         "command": command_line.as_typed(command),
     }
+
+
+def _origin(name):
+    return settings.OF_FLAG if flags.FLAGS[name].present else settings.DEFAULT
 
 
 def overrides(given, recipe_class):
@@ -186,11 +302,12 @@ def overrides(given, recipe_class):
     A `ValueError` names a flag whose value is not written as it should be.
     """
     names = {field.name for field in dataclasses.fields(recipe_class)} - {"dataset"}
-    return {
+    found = {
         name: _parsed(name, value)
         for name, value in given.items()
         if name in names and value is not None
     }
+    return config_file.without_auto_batch(found, "--")
 
 
 def _parsed(name, given):
@@ -214,6 +331,8 @@ def _image_size(given):
 
 
 def _rand_augment(given):
+    if given == ["none"]:
+        return None
     layers, magnitude = given
     found = int(layers), float(magnitude)
     if min(found) < 0:
@@ -246,7 +365,7 @@ _PARSERS = {
     ),
     "rand_augment": (
         _rand_augment,
-        "is not LAYERS,MAGNITUDE ({error}): pass two numbers such as 2,15.",
+        "is not LAYERS,MAGNITUDE ({error}): pass two numbers such as 2,15, or none.",
     ),
     "learning_rates": (
         _learning_rates,

@@ -18,8 +18,6 @@ class Task:
         recipe: `train.recipes.Recipe`.
 
     Attributes:
-        find_recipe: function of a data set and the name of a recipe, or None, to the
-            recipe.
         evaluated: names of the splits that are evaluated at the end.
         finish: None, or the `finish` of `train.data.pipeline.training_batches`.
         loss: function of logits and labels to the losses of single examples.
@@ -96,10 +94,12 @@ class Task:
         if recipe.early_stopping:
             # The weights are those of the best validation.
             steps, _ = MetricLog(directory.metrics).best_validation()
+        extensions = directory.extensions(recipe.steps)
         return {
             **about_loss(recipe),
             "train_examples": self.source.train.num_examples,
             "steps": steps,
+            **({"extended_after": extensions} if extensions else {}),
             "parameters": count_parameters(self.network.weights),
         }
 

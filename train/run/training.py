@@ -3,24 +3,34 @@
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import pathlib
 
 from train.common.files import write_text
 from train.common.progress import progress_bar
 from train.data import pipeline, sources
-from train.data.sources.subset import limited
 from train.engine import reproducibility
 from train.engine.devices import alone
 from train.engine.loop import TrainingLoop, check_finite, explained_device_errors
+from train.inference import run_data
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe, is_own
-from train.run import building, explained_images
+from train.run import building, explained_images, micro_batches
 from train.run.classification import FineTuning
 
 
-def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""):
+def run(
+    task,
+    *,
+    run_dir,
+    data_dir=None,
+    skip_corrupt=False,
+    devices=None,
+    command="",
+    extend=False,
+):
     """Trains a model, or goes on where a killed run left off.
+
+    With `extend` a finished run of fewer steps goes on, too, on the rates that a run of
+    the recipe's steps has from there on.
 
     With several hosts each of them calls it, and the first writes the files, which
     all of them must be able to read. Keras's precision and the random numbers of Python
@@ -44,27 +54,17 @@ def run(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comma
     if isinstance(task, Recipe):
         task = FineTuning(task)
     recipe, devices = task.recipe, devices or alone()
-    with begun(recipe, run_dir, devices) as directory:
-        micro_batches = devices.micro_batches(recipe.batch_size, recipe.micro_batches)
-        task.check_devices(devices)
-        source = load_source(recipe, data_dir, skip_corrupt, devices.print)
-        task.check_data(source)
+    with begun(recipe, run_dir, devices, extend) as directory:
+        source = suitable_source(task, devices, data_dir, skip_corrupt)
         check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
-        with devices.strategy.scope():
-            task.build(source)
-            trainer = devices.trainer(
-                task.model,
-                building.optimizer(recipe),
-                micro_batches=micro_batches,
-                clip_norm=recipe.clip_norm,
-                loss=task.loss,
-                accuracy=task.accuracy,
-                rate_scales=task.rate_scales,
-                average_decay=recipe.average_decay,
-            )
-        this = Run(task, trainer, directory, devices)
+        this = built(task, source, directory, devices)
+        if devices.is_chief:
+            directory.extend(recipe.deciding)
+            if directory.extensions(recipe.steps):
+                # Not a run of the recipe, whose rates were others.
+                task.recipe = dataclasses.replace(task.recipe, published="")
         TrainingLoop(this).train()
-        with trainer.averaged():
+        with this.trainer.averaged():
             found = this.evaluate_at_the_end()
             if not devices.is_chief:
                 return None
@@ -126,6 +126,7 @@ class Run:
             if (split := getattr(self.source, name)) is not None
         }
         bar = progress_bar(
+            first="compiling",
             total=sum(split.num_examples for split in splits.values()),
             unit="image",
             desc="testing",
@@ -161,6 +162,25 @@ class Run:
         return pipeline.explained(self.devices.batches(make), split)
 
 
+def suitable_source(task, devices, data_dir, skip_corrupt):
+    """Returns the data of a task, or raises a `RunError` where they do not suit it."""
+    micro_batches.check(task.recipe, devices)
+    task.check_devices(devices)
+    source = load_source(task.recipe, data_dir, skip_corrupt, devices.print)
+    task.check_data(source)
+    return source
+
+
+def built(task, source, directory, devices, schedule=None):
+    """Returns the `Run` of a task, which is built; `schedule` replaces the recipe's."""
+    settings = training_settings(task.recipe)
+    with devices.strategy.scope():
+        task.build(source)
+        parts = micro_batches.settle(task, devices, directory, settings)
+        trainer = building.trainer(task, devices, parts, schedule)
+    return Run(task, trainer, directory, devices)
+
+
 def training_settings(recipe):
     """Returns the recipe's arguments of `train.data.pipeline.training_batches`."""
     return {
@@ -172,7 +192,7 @@ def training_settings(recipe):
 
 
 @contextlib.contextmanager
-def begun(recipe, run_dir, devices):
+def begun(recipe, run_dir, devices, extend=False):
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
     Raises a `RunError` where it cannot be written, holds another run, or is in use.
@@ -181,7 +201,7 @@ def begun(recipe, run_dir, devices):
     with contextlib.ExitStack() as stack:
         if devices.is_chief:
             stack.enter_context(directory.locked())
-            directory.claim(recipe.deciding)
+            directory.claim(recipe.deciding, extend=extend)
         stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
         yield directory
 
@@ -195,13 +215,7 @@ def load_source(recipe, data_dir, skip_corrupt, log=print):
         skip_corrupt=skip_corrupt,
         log=log,
     )
-    validation, count = source.validation, recipe.test_examples
-    return dataclasses.replace(
-        source,
-        train=limited(source.train, recipe.train_examples),
-        validation=validation and limited(validation, count),
-        test=limited(source.test, count),
-    )
+    return run_data.limit(source, recipe.train_examples, recipe.test_examples)
 
 
 def check_source(recipe, source, directory, devices, *, is_decoded):
@@ -212,32 +226,9 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     """
     if not devices.is_chief:
         return
-    facts = {
-        "training images": source.train.num_examples,
-        "validation images": source.validation.num_examples if source.validation else 0,
-        "classes": source.class_names,
-    }
-    if source.train.num_examples == recipe.train_examples:
-        # Runs from before this was written had others, and cannot go on with these.
-        facts["choice of training images"] = "by class"
-    directory.claim_data(facts, since=_file_facts(source))
+    directory.claim_data(*run_data.facts_of(source, recipe.train_examples))
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
     is_new = not any(directory.checkpoints.glob("step-*.npz"))
     if is_new and is_own(recipe.dataset) and not is_decoded:
         pipeline.check_readable(source.validation, source.test)
-
-
-def _file_facts(source):
-    """Returns the number of test images, and a hash of the file names of each split."""
-    facts = {"test images": source.test.num_examples}
-    for part in ("train", "validation", "test"):
-        split = getattr(source, part)
-        records = split.arrays[0] if split and split.arrays else ()
-        if not len(records) or not isinstance(records[0], str):
-            continue
-        # A folder may be moved, and its classes stay with their files.
-        names = ("/".join(pathlib.Path(path).parts[-2:]) for path in records)
-        text = "\n".join(names).encode("utf-8", "surrogateescape")
-        facts[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
-    return facts

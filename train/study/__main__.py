@@ -22,6 +22,7 @@ import functools
 from absl import flags
 
 from train.common import command_line
+from train.common.errors import RunError
 from train.run import recipe_flags
 from train.study import kinds
 
@@ -94,11 +95,17 @@ def main(argv):
     names = (field.name for field in dataclasses.fields(studies.Options))
     options = studies.Options(**command_line.values(" ".join(names)))
     with command_line.exit_on_errors(recipe_flags.INTERRUPTED):
-        recipe, settings = recipe_flags.read(
-            "study", functools.partial(studies.recipe_for, given.study)
+        if given.find_learning_rate:
+            raise RunError(
+                "--find_learning_rate is of single runs, such as keras-vit finetune: "
+                "leave it out, or compare rates with --study=learning_rates."
+            )
+        recipe_flags.refuse(
+            "extend", "it is of single runs, such as keras-vit finetune"
         )
-        if given.run_dir is None:
-            settings["run_dir"] += f"-{given.study}"
+        recipe, settings = recipe_flags.read(
+            "study", functools.partial(studies.recipe_for, given.study), given.study
+        )
         results = studies.run(given.study, recipe, options, **settings)
         tables = kinds.named(given.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))

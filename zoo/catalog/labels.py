@@ -1,6 +1,12 @@
-"""Class names of the released heads, in the order of their outputs."""
+"""Class names of the released heads, in the order of their outputs.
 
-import json
+Those of ImageNet-1k are in `imagenet2012.csv`: WordNet ids in the order of the heads,
+and the names that `keras.applications` has for them. Two names, crane and maillot,
+are of two classes each.
+"""
+
+import csv
+import pathlib
 
 from zoo.catalog.cards import CLASSES
 from zoo.catalog.model_card import CatalogError
@@ -10,10 +16,6 @@ from zoo.text import is_safe
 
 _WORDNET = "https://storage.googleapis.com/bit_models/imagenet21k_wordnet"
 LABEL_FILES = {
-    "imagenet2012": (
-        "https://storage.googleapis.com/download.tensorflow.org/data/"
-        "imagenet_class_index.json"
-    ),
     "imagenet21k_ids": f"{_WORDNET}_ids.txt",
     "imagenet21k_lemmas": f"{_WORDNET}_lemmas.txt",
 }
@@ -22,21 +24,22 @@ _MOST_BYTES = 10**7
 
 
 def class_names(data_set: str) -> list[tuple[str, str]]:
-    """Returns the classes of a data set, downloading their list the first time.
+    """Returns the classes of a data set.
 
     Args:
         data_set: `"imagenet2012"` (1000 classes, names as `keras.applications` has
-            them) or `"imagenet21k"` (21843 classes, WordNet lemmas).
+            them), whose list is in this package, or `"imagenet21k"` (21843 classes,
+            WordNet lemmas), whose list is downloaded the first time.
 
     Returns:
         A list of (WordNet id, name), in the order of the released heads.
 
     Raises:
         CatalogError: another data set.
-        StoreError: the list is not available, or has other content.
+        StoreError: the list cannot be downloaded, or has other content.
 
     Example:
-        >>> zoo.class_names("imagenet2012")[0]  # doctest: +SKIP
+        >>> zoo.class_names("imagenet2012")[0]
         ('n01440764', 'tench')
     """
     if data_set not in _DATA_SETS:
@@ -44,19 +47,18 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             f"No class names are known for {data_set!r}: choose from "
             f"{', '.join(_DATA_SETS)}."
         )
-    urls = [LABEL_FILES[name] for name in LABEL_FILES if name.startswith(data_set)]
-    paths = [fetch(url, most_bytes=_MOST_BYTES) for url in urls]
+    if data_set == "imagenet2012":
+        path = pathlib.Path(__file__).with_name("imagenet2012.csv")
+        with open(path, encoding="utf-8", newline="") as file:
+            return [(wordnet_id, name) for wordnet_id, name in csv.reader(file)]
+    paths = [fetch(url, most_bytes=_MOST_BYTES) for url in LABEL_FILES.values()]
     try:
-        texts = [path.read_text(encoding="utf-8") for path in paths]
-        if data_set == "imagenet2012":
-            table = json.loads(texts[0])
-            names = [tuple(table[str(index)]) for index in range(len(table))]
-        else:
-            names = list(zip(*(text.splitlines() for text in texts), strict=True))
+        lines = [path.read_text(encoding="utf-8").splitlines() for path in paths]
+        names = list(zip(*lines, strict=True))
         if len(names) != CLASSES[data_set]:
             raise ValueError(f"it has {len(names)} lines")
         for name in names:
-            if len(name) != 2 or name[0][:1] != "n" or not all(map(is_safe, name)):
+            if name[0][:1] != "n" or not all(map(is_safe, name)):
                 raise ValueError("it has other entries")
     except MALFORMED as error:
         files = " and ".join(map(str, paths))

@@ -9,6 +9,7 @@ The releases are those of `released.csv`, their papers those of `citations.csv`.
 recommend.
 """
 
+import contextlib
 import difflib
 import fnmatch
 import os
@@ -19,6 +20,7 @@ from zoo.catalog import augreg, registry
 from zoo.catalog.cards import CARDS
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
+from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.opening import EXTENSIONS
 from zoo.store import hub
 
@@ -150,6 +152,11 @@ def get(handle: str) -> ModelCard | PublishedModel:
     slug = handle.partition("/")[0]
     near = [name for name in CARDS if slug in _slugs(CARDS[name])]
     near = near or [name for name in CARDS if CARDS[name].release == handle][:3]
+    if not near and (variants := similar_variants(handle, _VARIANTS)[:1]):
+        of_variant = [name for name in CARDS if CARDS[name].variant in variants]
+        releases_of = {CARDS[name].release: name for name in reversed(of_variant)}
+        same = similar_releases(handle, releases_of)
+        near = [releases_of[release] for release in same] or of_variant
     if not near:
         names = {name.lower(): name for name in [*CARDS, *published]}
         found = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
@@ -159,6 +166,18 @@ def get(handle: str) -> ModelCard | PublishedModel:
         f"No model is called {handle!r}.{hint} zoo.list_models() lists every handle, "
         f"those in {registry.VARIABLE} too."
     )
+
+
+def published(source: str | os.PathLike) -> PublishedModel | None:
+    """Returns the card of a published model by what `locate` takes, None for others."""
+    card = named(source) if isinstance(source, str) else None
+    folder = pathlib.Path(source).expanduser()
+    with contextlib.suppress(CatalogError):
+        if hub.is_handle(source):
+            card = get(source)
+        elif card is None and (folder / registry.CARD).is_file():
+            card = registry.read(folder)
+    return card if isinstance(card, PublishedModel) else None
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -210,8 +229,10 @@ def find(variant: str, release: str) -> ModelCard:
         return card
     card = _BY_RELEASE.get((variant, release))
     if card is None:
+        near = similar_releases(release, names)
+        hint = f" Did you mean {either(near)}?" if near else ""
         raise CatalogError(
-            f"{variant} was not released as {release!r}: choose {either(names)}."
+            f"{variant} was not released as {release!r}.{hint} Choose {either(names)}."
         )
     return card
 
@@ -241,7 +262,7 @@ def releases(variant: str) -> tuple[str, ...]:
         ('imagenet21k',)
     """
     if variant not in _VARIANTS:
-        near = difflib.get_close_matches(variant, _VARIANTS, n=3, cutoff=0.5)
+        near = similar_variants(variant, _VARIANTS)
         raise CatalogError(
             f"No released variant is called {variant!r}: choose "
             f"{either(near or _VARIANTS)}."

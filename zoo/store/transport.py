@@ -16,11 +16,11 @@ import urllib.parse
 import zlib
 
 import requests
-import tqdm
 import urllib3
 import urllib3.exceptions
 
 from zoo.store.part import Part, TransferError, content_length
+from zoo.store.progress import progress_bar
 
 # Attempts after the first; the pauses between them double.
 RETRIES = 4
@@ -116,7 +116,7 @@ def _resume(part, label, most_bytes):
 
 def _append(part, blocks, label, most_bytes):
     size = part.size
-    bar = tqdm.tqdm(
+    bar = progress_bar(
         total=part.length,
         initial=size,
         unit="B",

@@ -9,6 +9,8 @@ import numpy as np
 SMALL, TINY = 8, 6
 # The narrowest figure in inches, for the title's sake.
 NARROWEST = 4.5
+# The width of a letter of the usual font, of its size.
+_LETTER = 0.6
 
 
 def new_figure(width, height, title, layout="compressed"):
@@ -27,7 +29,10 @@ def new_figure(width, height, title, layout="compressed"):
 
     width = max(width, NARROWEST)
     figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
-    figure.suptitle(wrap(title, width, 12), fontsize=12, parse_math=False)
+    # A name without blanks would be broken anywhere.
+    longest = max(map(len, title.split()), default=1)
+    points = max(8, min(12, int(width * 72 / (_LETTER * longest))))
+    figure.suptitle(wrap(title, width, points), fontsize=points, parse_math=False)
     return figure
 
 
@@ -36,8 +41,7 @@ def wrap(text, inches, points):
 
     matplotlib's own `wrap=True` reads what stands between dollars as mathematics.
     """
-    # A letter of the usual font is some 0.6 of its size wide.
-    letters = int(inches * 72 / (0.6 * points))
+    letters = int(inches * 72 / (_LETTER * points))
     lines = [
         textwrap.fill(line, letters, break_on_hyphens=False)
         for line in text.split("\n")

@@ -12,13 +12,18 @@ PAIR, PHOTO = 4.2, 1.4
 # Perceptually uniform, lighter step by step also for the colour-blind, and saturated
 # from blue to yellow: neither end can be taken for the black, grey or white of a photo.
 COLORS = "plasma"
+# Of a map's maximum over its photo.
+OPACITY = 0.8
+# The width of a colour bar beside pairs, in inches.
+BAR = 1.0
 
 
 def draw_attention(images, maps, titles, title):
     """Draws photos beside what the model attends to in them, as the paper's Figure 6.
 
-    The second photo is the first times its map, which is divided by its maximum and
-    stretched over the photo smoothly: pixels without attention are black.
+    The second photo is the first under its map, which is divided by its maximum and
+    stretched over the photo smoothly. Colours are those of `draw_overlay`: where there
+    is no attention, the photo is as it is.
 
     Args:
         images: sequence of arrays (height, width, 1 or 3), uint8 or float in [-1, 1];
@@ -44,11 +49,16 @@ def draw_attention(images, maps, titles, title):
         >>> figure = draw_attention(images, maps, ["cat", "dog"], "ViT-B/16, rollout")
     """
     canvas.check_count(len(images), maps, "maps", "images")
-    photos, pictures = [as_photo(image) for image in images], []
-    for photo, grid in zip(photos, maps, strict=True):
-        grid = relative(_check_maps(grid, "A map", "rows, columns"))
-        pictures.append(photo * stretch(grid, *photo.shape[:2])[..., None])
-    return _draw_pairs(photos, pictures, ("Input", "Attention"), titles, title)
+    photos = [as_photo(image) for image in images]
+    maps = [relative(_check_maps(grid, "A map", "rows, columns")) for grid in maps]
+
+    def show(cell, photo, heat, extent):
+        return _show_heat(cell, photo, heat, 1, extent)
+
+    headings = ("Input", "Attention")
+    figure, shown = _draw_pairs(photos, maps, headings, titles, title, show, BAR)
+    canvas.add_color_bar(figure, figure.axes, shown, "Share of the\nmap's maximum")
+    return figure
 
 
 def draw_features(images, colors, titles, title):
@@ -85,17 +95,23 @@ def draw_features(images, colors, titles, title):
         )
     canvas.check_count(len(images), colors, "Colours", "images")
     photos = [as_photo(image) for image in images]
-    return _draw_pairs(photos, colors, ("Input", "Patch features"), titles, title)
+
+    def show(cell, photo, picture, extent):
+        return cell.imshow(picture, extent=extent, interpolation="nearest")
+
+    headings = ("Input", "Patch features")
+    return _draw_pairs(photos, colors, headings, titles, title, show)[0]
 
 
-def _draw_pairs(photos, pictures, headings, titles, title):
+def _draw_pairs(photos, pictures, headings, titles, title, show, room=0):
+    """Returns a figure of photos, each beside its picture, and the last AxesImage."""
     canvas.check_count(len(photos), titles, "titles", "images")
     if not photos:
         raise ValueError("There is no image to draw: pass one or more.")
     rows = math.ceil(len(photos) / PAIRS_A_ROW)
     columns = math.ceil(len(photos) / rows)
     mean_height = np.mean([2 * len(photo) / photo.shape[1] for photo in photos])
-    size = PAIR * columns, (mean_height + 0.35) * rows + 0.7
+    size = PAIR * columns + room, (mean_height + 0.35) * rows + 0.7
     figure = canvas.new_figure(*size, title, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12)
     cells = canvas.tile_axes(figure, len(photos), rows, columns)
@@ -106,9 +122,7 @@ def _draw_pairs(photos, pictures, headings, titles, title):
         height, width = photo.shape[:2]
         right = width + math.ceil(width / 60)
         cell.imshow(photo, extent=(0, width, height, 0))
-        cell.imshow(
-            picture, extent=(right, right + width, height, 0), interpolation="nearest"
-        )
+        shown = show(cell, photo, picture, (right, right + width, height, 0))
         cell.set_xlim(0, right + width)
         cell.spines[:].set_visible(False)
         cell.set_anchor("N")
@@ -118,15 +132,15 @@ def _draw_pairs(photos, pictures, headings, titles, title):
         cell.tick_params(length=0, labeltop=True, labelbottom=False)
         caption = canvas.wrap(name, PAIR - 0.4, canvas.SMALL + 1)
         cell.set_xlabel(caption, fontsize=canvas.SMALL + 1, parse_math=False)
-    return figure
+    return figure, shown
 
 
 def draw_overlay(image, map, title, label):
     """Draws a photo, and a heat map over it.
 
-    The photo below the map is grey, so that all colour is the map's: plasma, which
-    is perceptually uniform and as clear to the colour-blind. Zero has no colour. The
-    bar shows the colours as they are over mid-grey.
+    The map's colours are those of plasma, which is perceptually uniform and as clear
+    to the colour-blind. They are the more transparent the lower the value: at zero the
+    photo is as it is. The bar shows them as they are over mid-grey.
 
     Args:
         image: array (height, width, 1 or 3), uint8 or float in [-1, 1].
@@ -201,21 +215,23 @@ def draw_layers(image, maps, title):
     return figure
 
 
-def _show_heat(axes, photo, heat, largest):
-    """Shows a map over the grey photo, transparent at zero; returns its AxesImage."""
+def _show_heat(axes, photo, heat, largest, extent=None):
+    """Shows a map over its photo, transparent at zero; returns its AxesImage."""
+    axes.imshow(photo, extent=extent)
+    stretched = stretch(heat, *photo.shape[:2])
+    style = {"cmap": heat_colors(), "vmin": 0, "vmax": largest or 1}
+    return axes.imshow(stretched, **style, extent=extent)
+
+
+def heat_colors():
+    """Returns the colour map of maps over photos, 256 colours, the first clear."""
     import matplotlib
     from matplotlib.colors import ListedColormap
 
-    # Weighted as in ITU-R BT.601.
-    grey = photo @ np.float32([[0.299], [0.587], [0.114]])
-    axes.imshow(np.repeat(grey, 3, axis=2))
     levels = np.linspace(0, 1, 256)
     colors = matplotlib.colormaps[COLORS](levels)
-    colors[:, 3] = 0.75 * np.sqrt(levels)
-    stretched = stretch(heat, *photo.shape[:2])
-    return axes.imshow(
-        stretched, cmap=ListedColormap(colors), vmin=0, vmax=largest or 1
-    )
+    colors[:, 3] = OPACITY * levels
+    return ListedColormap(colors)
 
 
 def draw_heads(image, maps, title):

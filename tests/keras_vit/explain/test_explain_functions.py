@@ -702,3 +702,23 @@ def test_maps_of_a_model_that_averages_patches_beside_a_class_token():
         explain.gradient_attention(headless, images)
     with pytest.raises(ValueError, match="pooling must be .* got 'token' for 4"):
         explain.patch_map(np.eye(4), (2, 2), "token")
+
+
+def test_attention_sinks_are_at_the_border_and_ten_times_an_even_share():
+    received = np.full((2, 6, 8), 0.01)
+    # A sink, one a little below ten forty-eighths, and one inside the picture.
+    received[0, 0, 7] = received[1, 2, 3] = 10 / 48 + 1e-6
+    received[1, 5, 0] = 10 / 48 - 1e-6
+    assert np.argwhere(explain.attention_sinks(received)).tolist() == [[0, 0, 7]]
+
+
+def test_received_attention_is_the_mean_over_heads_and_queries():
+    weights = np.random.default_rng(0).random((2, 3, 7, 7))
+    found = explain.received_attention(weights, (2, 3))
+    for row, column in np.ndindex(2, 3):
+        keys = weights[..., 1 + 3 * row + column]
+        expected = [keys[image].sum() / 21 for image in range(2)]
+        np.testing.assert_allclose(found[:, row, column], expected)
+    # Without a class token, all keys are patches.
+    even = explain.received_attention(np.full((1, 1, 6, 6), 1 / 6), (2, 3))
+    np.testing.assert_allclose(even, 1 / 6)

@@ -37,6 +37,16 @@ LAYERS = {
     ),
     "ClassToken": ({}, (2, 6, 24), (2, 7, 24), {"num_weights": 1}),
     "ClassTokenPooling": ({}, (2, 7, 24), (2, 24), {"num_weights": 0}),
+    "ClassificationHead": (
+        {
+            "units": 2,
+            "class_names": ["Käfer", "crane"],
+            "preparation": "central crop",
+        },
+        (2, 24),
+        (2, 2),
+        {"num_weights": 2},
+    ),
     "PatchPooling": (
         {"num_prefix_tokens": 2},
         (2, 7, 24),

@@ -15,7 +15,7 @@ from keras_vit import (
     save_released_weights,
 )
 from keras_vit.layers import StdConv2D
-from keras_vit.layers.int8 import Int8Dense, Int8StdConv2D
+from keras_vit.layers.int8 import Int8ClassificationHead, Int8Dense, Int8StdConv2D
 from keras_vit.weights.quantization import int8_and_scale, is_quantized
 from train import baselines
 from train.baselines import BiTConfig, BiTResNet
@@ -308,9 +308,14 @@ def test_released_files_hold_float_weights(tmp_path):
         baselines.save_bit_weights(quantize_weights(made("bit")), tmp_path / "int8.npz")
 
 
-def test_heads_of_a_model_stay_dense():
-    head = quantize_weights(shared("token")).get_layer("head")
-    assert type(head) is Int8Dense
+def test_heads_of_a_model_stay_heads():
+    model = shared("token")
+    dense = quantize_weights(
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    )
+    assert type(dense.layers[-1]) is Int8Dense
+    head = quantize_weights(model).get_layer("head")
+    assert type(head) is Int8ClassificationHead
     assert head.compute_dtype == "float32"
 
 

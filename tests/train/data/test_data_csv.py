@@ -200,3 +200,22 @@ def test_names_with_control_characters_are_refused(folder, row):
     assert str(raised.value).startswith(f"{dataset} line ")
     assert "has line breaks or other control characters" in str(raised.value)
     assert str(raised.value).isprintable()
+
+
+def test_a_whole_file_needs_no_parts(folder):
+    rows = [("images/3.png", "b"), ("images/1.png", "a")]
+    dataset = write(folder / "photos.csv", rows, "path,label")
+    whole = load(dataset, validation_fraction=None)
+    assert examples(whole.all) == [(3, 1), (1, 0)] and whole.total == 2
+    assert whole.train is whole.validation is whole.test is None
+    # With parts it is all of them, in any column split.
+    whole = load(write(folder / "all.csv", ROWS), validation_fraction=None)
+    assert examples(whole.all) == [(0, 1), (1, 0), (2, 1), (3, 0), (4, 0)]
+    rows = [("images/0.png", "a", ""), ("images/2.png", "b", "later")]
+    whole = load(write(folder / "any.csv", rows), validation_fraction=None)
+    assert examples(whole.all) == [(0, 0), (2, 1)]
+    write(folder / "train.csv", [("images/0.png", "a")], "path,label")
+    write(folder / "test.csv", [("images/1.png", "new")], "path,label")
+    whole = load(str(folder / "train.csv"), validation_fraction=None)
+    assert examples(whole.all) == [(0, 0), (1, 1)]
+    assert whole.class_names == ("a", "new")

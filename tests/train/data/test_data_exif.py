@@ -203,7 +203,7 @@ def test_training_and_evaluation_see_a_turned_photo_as_the_upright_one(tmp_path)
     stored.save(tmp_path / "turned.png", exif=turned)
     paths = [str(tmp_path / name) for name in ("upright.png", "turned.png")]
     both = file_split("photos", np.array(paths, object), np.zeros(2, int))
-    for crop in (preprocessing.TRAIN_CROPS["inception"], preprocessing.random_shift):
+    for crop in (preprocessing.inception_crop, preprocessing.random_shift):
         wanted, found = (
             crop(functools.partial(both.decode, record), (24, 24), (3, 1))
             for record, _ in both.records()

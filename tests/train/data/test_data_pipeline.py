@@ -37,7 +37,7 @@ def numbered_split(num_examples):
         num_examples=num_examples,
         records=records,
         read=tf.identity,
-        locate=lambda index, record: f"example {index}",
+        locate=lambda index: f"example {index}",
     )
 
 

@@ -171,7 +171,7 @@ def test_shift_moves_by_up_to_an_eighth():
 def test_resize_only_is_squash():
     image = np.random.RandomState(0).randint(0, 256, (5, 6, 3), np.uint8)
     np.testing.assert_array_equal(
-        preprocessing.TRAIN_CROPS["resize"](decoder(image), (4, 4), [0, 0]),
+        preprocessing.whole_image(decoder(image), (4, 4), [0, 0]),
         preprocessing.squash(image, (4, 4)),
     )
 

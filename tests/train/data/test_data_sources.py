@@ -227,11 +227,9 @@ def test_corrupt_images_are_left_out_when_asked(folder, capsys):
     before = load(str(folder), validation_fraction=0.4)
     every = {part: names_and_labels(getattr(before, part)) for part in PARTS}
     bad = [
-        before.train.locate(1, next(iter(before.train.records().skip(1)))[0].numpy()),
+        before.train.locate(1),
         str(folder / "test" / "tulip" / "1.png"),
-        before.validation.locate(
-            2, next(iter(before.validation.records().skip(2)))[0].numpy()
-        ),
+        before.validation.locate(2),
     ]
     Path(bad[0]).write_text("not an image")
     Path(bad[1]).write_bytes(Path(bad[1]).read_bytes()[:40])
@@ -248,9 +246,7 @@ def test_corrupt_images_are_left_out_when_asked(folder, capsys):
         assert all(
             split.decode(record).shape == (4, 6, 3) for record, _ in split.records()
         )
-        last = len(rest) - 1
-        record, _ = list(split.records())[last]
-        assert split.locate(last, record.numpy()) == rest[last][0]
+        assert split.names() == [name for name, _ in rest]
     out = capsys.readouterr().out
     assert out.startswith(f"{folder}: left out 3 images that cannot be read: ")
     assert all(name in out for name in bad)
@@ -770,7 +766,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     write_image(photos / "daisy" / "older" / "1.png")
     (photos / "daisy" / "gone.png").symlink_to("nowhere")
     lines = []
-    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: False)
+    monkeypatch.setattr("zoo.photos.reads_heic", lambda: False)
     source = load(str(photos), log=lines.append)
     names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
     assert source.ignored == names
@@ -780,7 +776,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
         "pillow-heif"
     ]
     assert source.train.num_examples + source.test.num_examples == 6
-    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: True)
+    monkeypatch.setattr("zoo.photos.reads_heic", lambda: True)
     assert load(str(photos), log=str).ignored == names[:-1]
 
 
@@ -790,7 +786,7 @@ def test_nothing_ignored_is_nothing_said(photos, capsys):
 
 
 def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("train.data.sources.folder_source.reads_heic", lambda: False)
+    monkeypatch.setattr("zoo.photos.reads_heic", lambda: False)
     (tmp_path / "daisy").mkdir()
     (tmp_path / "daisy" / "1.HEIC").write_bytes(b"")
     with pytest.raises(DataError, match="no images: .*pip install pillow-heif"):
@@ -861,3 +857,57 @@ def test_ignored_names_are_printable(photos):
     shown = load(str(photos)).ignored
     assert set(shown) == {*NAMES.values(), *MARKED}
     assert all(printable(name) == name for name in shown)
+
+
+# Data that are not divided
+
+
+def test_a_whole_folder(folder):
+    """Classes may be in one part only, and have one image."""
+    write_image(folder / "val" / "rose" / "0.png")
+    whole = load(str(folder), validation_fraction=None)
+    assert whole.class_names == ("daisy", "rose", "tulip")
+    assert labels_of(whole.all) == [0] * 7 + [1] + [2] * 7
+    assert whole.total == 15 and whole.train is whole.validation is whole.test is None
+    parts = {Path(name).parts[-3] for name, _ in names_and_labels(whole.all)}
+    assert parts == {"train", "test", "val"}
+    shutil.rmtree(folder / "train")
+    assert load(str(folder), validation_fraction=None).total == 5
+    divided = load(str(folder / "test"), validation_fraction=0.5)
+    assert divided.total == 4 and divided.test.num_examples == 2
+
+
+def test_a_whole_folder_with_a_class_called_train(tmp_path):
+    for name in ("train", "plane"):
+        write_image(tmp_path / name / "0.png")
+    whole = load(str(tmp_path), validation_fraction=None)
+    assert whole.class_names == ("plane", "train") and labels_of(whole.all) == [0, 1]
+
+
+def test_whole_digits():
+    whole, parts = load("digits", validation_fraction=None), load("digits")
+    assert whole.all.num_examples == whole.total == parts.total == 1797
+    assert sorted(labels_of(whole.all)) == sorted(
+        labels_of(parts.train) + labels_of(parts.test)
+    )
+
+
+@pytest.mark.usefixtures("png_only")
+def test_corrupt_images_of_a_whole_folder(folder):
+    (folder / "train" / "daisy" / "0.png").write_bytes(b"\x89PNG")
+    whole = load(str(folder), validation_fraction=None, skip_corrupt=True)
+    assert whole.all.num_examples == 13 and len(whole.skipped) == 1
+
+
+def test_whole_tfds_data(tmp_path):
+    """All labelled splits, without any for training too."""
+    write_tfds(tmp_path, {"train": [0, 1], "test": [-1, -1], "extra": [1, 0, 1]})
+    whole = load("tiny_images", tmp_path, validation_fraction=None)
+    assert set(whole.all.name.split()[1].split("+")) == {"extra", "train"}
+    assert sorted(labels_of(whole.all)) == [0, 0, 1, 1, 1] and whole.total == 5
+
+
+def test_whole_tfds_data_without_labels(tmp_path):
+    write_tfds(tmp_path, {"test": [-1, -1]})
+    with pytest.raises(DataError, match="has no labels"):
+        load("tiny_images", tmp_path, validation_fraction=None)

@@ -37,9 +37,8 @@ def test_a_part_knows_its_size_labels_and_names(train):
     assert part.num_examples == 50 and part.name.endswith("(50 of 1,293)")
     np.testing.assert_array_equal(part.labels(), [label for _, label in examples(part)])
     assert part.class_counts(10).sum() == 50
-    record, _ = next(part.records().as_numpy_iterator())
     place = examples(train).index(examples(part)[0])
-    assert part.locate(0, record) == train.locate(place, record)
+    assert part.locate(0) == train.locate(place)
 
 
 def test_more_than_all_is_all(train):

@@ -69,8 +69,7 @@ def test_files_of_a_folder_in_order(folder):
     assert source.train.num_examples == 5
     assert source.train.class_counts(3).tolist() == [2, 2, 1]
     assert source.validation is None
-    record, _ = next(iter(source.test.records()))
-    where = source.train.locate(3, record.numpy())
+    where = source.train.locate(3)
     assert where == f"{folder / 'train-00001-of-00002.tfrecord'} record 1"
 
 
@@ -282,3 +281,11 @@ def test_photos_in_records_stand_upright(tmp_path):
         write(tmp_path / f"{part}.tfrecord", [example(0, 0, **photo)])
     [(record, _)] = load(str(tmp_path)).train.records()
     assert load(str(tmp_path)).train.decode(record).shape == (9, 4, 3)
+
+
+def test_whole_files_need_no_parts(folder):
+    whole = load(str(folder), validation_fraction=None)
+    files = [(5, 2), (0, 0), (1, 1), (2, 2), (3, 1), (4, 0)]
+    assert sorted(examples(whole.all)) == sorted(files) and whole.total == 6
+    only = load(str(folder / "test-*"), validation_fraction=None)
+    assert examples(only.all) == [(5, 2)]

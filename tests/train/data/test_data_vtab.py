@@ -398,3 +398,14 @@ def test_means():
         mean_by_group(accuracies)
     with pytest.raises(DataError, match=r"1 are unknown \(imagenet\)"):
         mean_by_group({**accuracies, "imagenet": 0.5})
+
+
+def test_a_whole_task(instead):
+    parts = load("vtab/resisc45", instead, validation_fraction=0.5)
+    whole = load("vtab/resisc45", instead, validation_fraction=None)
+    numbers = [
+        numbers_and_labels(part)[0]
+        for part in (parts.train, parts.validation, parts.test)
+    ]
+    assert sorted(numbers_and_labels(whole.all)[0]) == sorted(sum(numbers, []))
+    assert whole.total == parts.total == whole.all.num_examples

@@ -11,6 +11,7 @@ import io
 import pathlib
 import shutil
 import sys
+import tempfile
 
 import keras
 import numpy as np
@@ -23,10 +24,14 @@ from in_process import run_command  # noqa: E402
 from jax_steps import save_steps  # noqa: E402
 
 import keras_vit  # noqa: E402
+from train import recipes  # noqa: E402
 from train.common.errors import RunError  # noqa: E402
 from train.engine import devices, loop  # noqa: E402
 from train.engine.jax_backend import JaxTrainer  # noqa: E402
 from train.engine.optimizers import MomentumSGD  # noqa: E402
+from train.inference.run_directory import RunDirectory  # noqa: E402
+from train.run import micro_batches, training  # noqa: E402
+from train.run.classification import FineTuning  # noqa: E402
 
 DEVICES = devices.start()
 ONE = devices.start("one")
@@ -190,6 +195,35 @@ def what_cannot_be_is_told():
             raise error
 
 
+def full_memory_leaves_the_model_to_fewer_images():
+    def step(self, inputs, labels):
+        if self.micro_batches < 4:
+            # What it held of the model is given up before it fails.
+            state = [[one.value for one in group] for group in self._groups]
+            self._compiled_step(state, inputs, labels)
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory.")
+        return usual_step(self, inputs, labels)
+
+    usual_step = JaxTrainer.step
+    recipe = recipes.for_dataset("digits").smoke().override(micro_batches="auto")
+    task = FineTuning(recipe)
+    source = training.load_source(recipe, None, False)
+    with DEVICES.strategy.scope():
+        task.build(source)
+    before = [keras.ops.convert_to_numpy(one) for one in task.model.variables]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        directory = RunDirectory(folder)
+        patch.setattr(JaxTrainer, "step", step)
+        patch.setattr(type(DEVICES), "is_cpu", False)
+        settings = training.training_settings(recipe)
+        with contextlib.redirect_stdout(io.StringIO()):
+            parts = micro_batches.settle(task, DEVICES, directory, settings)
+    # One image on each of four devices.
+    assert (parts, task.recipe.micro_batches) == (4, 16)
+    for value, variable in zip(before, task.model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable, err_msg=variable.path)
+
+
 def steps_and_runs_are_saved(folder):
     for given, names in (
         (ONE, ("whole", "dropout", "adam")),
@@ -217,6 +251,7 @@ if __name__ == "__main__":
         a_smaller_last_batch_is_whole,
         averages_take_the_place_of_weights_and_leave_it,
         what_cannot_be_is_told,
+        full_memory_leaves_the_model_to_fewer_images,
     ):
         check()
         print(check.__name__, flush=True)

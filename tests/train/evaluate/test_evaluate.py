@@ -1,7 +1,6 @@
 """The evaluation of models that are named in all possible ways."""
 
 import dataclasses
-import functools
 import hashlib
 import inspect
 import json
@@ -14,6 +13,7 @@ import types
 import keras
 import numpy as np
 import pytest
+from evaluated import COLOURS, CONFIG, report_of, tiny
 from in_process import run_command
 from PIL import Image
 from scipy.special import log_softmax, softmax
@@ -27,8 +27,7 @@ from train.evaluate import evaluation, real_labels
 from train.inference import evaluation_data, loaded_model
 from train.inference.classes import match_classes
 from train.inference.run_directory import RunDirectory
-from train.reports import figures
-from train.run import classification, training
+from train.run import training
 from zoo.catalog import registry
 
 tf = pytest.importorskip("tensorflow")
@@ -36,47 +35,16 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
 )
 
-CONFIG = keras_vit.ViTConfig(
-    hidden_size=16, num_layers=1, num_heads=2, mlp_dim=16, patch_size=8
-)
 WRITTEN = {
     "confusion_matrix.png",
-    "predictions.png",
+    "label_errors.csv",
+    "mistakes.csv",
+    "mistakes.png",
     "reliability.png",
+    "report.html",
     "report.json",
     "report.md",
 }
-COLOURS = {"blue": (20, 20, 220), "green": (20, 220, 20), "Red_Hot": (220, 20, 20)}
-
-
-def tiny(classes, seed=0, **options):
-    """A small model whose answers differ from image to image."""
-    keras.utils.set_random_seed(seed)
-    model = keras_vit.VisionTransformer(
-        CONFIG, image_size=32, classes=classes, **options
-    )
-    head = model.get_layer("head")
-    head.kernel.assign(np.random.default_rng(seed).normal(size=head.kernel.shape))
-    return model
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_short():
-    """Figures are not drawn, and the throughput is that of three batches."""
-    shortly = functools.partial(loaded_model.images_per_second, seconds=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loaded_model, "images_per_second", shortly)
-        for module, names in (
-            (figures, ("draw_confusion_matrix", "draw_learning_curve")),
-            (figures, ("draw_reliability",)),
-            (evaluation, ("write_predictions_picture",)),
-            (classification, ("write_predictions_picture", "draw_batch")),
-        ):
-            for name in names:
-                patch.setattr(
-                    module, name, lambda path, *args, **settings: path.touch()
-                )
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -96,25 +64,6 @@ def weights(tmp_path_factory):
     keras_vit.save_released_weights(tiny(10), path)
     (path.parent / "class_names.txt").write_text("\n".join("0123456789"))
     return path
-
-
-@pytest.fixture
-def photos(tmp_path):
-    """Photos of odd sizes in three classes."""
-    rng = np.random.default_rng(0)
-    for part, count in (("train", 3), ("test", 5)):
-        for name, colour in COLOURS.items():
-            folder = tmp_path / "photos" / part / name
-            folder.mkdir(parents=True)
-            for index in range(count):
-                noise = rng.integers(-20, 20, (30 + index, 61, 3))
-                image = Image.fromarray((noise + colour).astype("uint8"))
-                image.save(folder / f"{index}.png")
-    return tmp_path / "photos"
-
-
-def report_of(folder):
-    return json.loads((folder / "report.json").read_text())
 
 
 def test_a_run_on_its_own_data(run_dir, tmp_path):
@@ -283,38 +232,6 @@ def test_classes_are_matched_by_name(photos, tmp_path):
     assert found["test_accuracy"] == np.mean(guesses == places)
 
 
-def test_imagenet_classes_by_id_and_by_name(monkeypatch):
-    names = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
-    names += [("n00000998", "crane"), ("n00000999", "crane")]
-    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
-    shown, places = match_classes(1000, None, ["n00000998", "Thing 7", "n00000003"])
-    assert places.tolist() == [998, 7, 3] and shown[7] == "thing_7"
-    with pytest.raises(RunError, match="1 of the data set's 2 classes.*crane;"):
-        match_classes(1000, None, ["crane", "thing_1"])
-    many = [f"n{index:08d}" for index in range(1000)]
-    assert match_classes(1000, None, many)[1].tolist() == list(range(1000))
-
-    def offline(data_set):
-        raise zoo.StoreError("no network")
-
-    monkeypatch.setattr(zoo, "class_names", offline)
-    with pytest.raises(RunError, match="no network"):
-        match_classes(1000, None, ["tench"])
-
-
-def test_as_many_classes_are_not_the_same_classes(monkeypatch):
-    """In the order of the data set, ImageNet's would be taken for others."""
-    names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
-    monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
-    turned = [f"thing {index}" for index in reversed(range(1000))]
-    shown, places = match_classes(1000, None, turned)
-    assert places.tolist() == list(reversed(range(1000))) and shown[3] == "thing_3"
-    with pytest.raises(RunError, match="1000 of the data set's 1000 classes are not"):
-        match_classes(1000, None, [f"bird {index}" for index in range(1000)])
-    with pytest.raises(RunError, match="class_names.txt beside the model's"):
-        match_classes(2, None, ["ant", "bee"])
-
-
 def test_names_beside_a_model_of_ones_own(photos, tmp_path):
     model = tiny(3)
     paths = [tmp_path / f"own{suffix}" for suffix in (".keras", ".npz", ".safetensors")]
@@ -365,13 +282,6 @@ def test_a_folder_has_one_validation_however_it_is_written(
         for part in (learnt, held)
     )
     assert len(held) == 3 and len(learnt) == 6 and not held & learnt
-
-
-def test_classes_that_do_not_match():
-    with pytest.raises(RunError, match="has 7 classes.*data set has 10"):
-        match_classes(7, None, list("0123456789"))
-    with pytest.raises(RunError, match="2 of the data set's 3 classes.*cow, emu;.*ant"):
-        match_classes(2, ["ant", "bee"], ["ant", "cow", "emu"])
 
 
 def test_a_central_crop(tmp_path):
@@ -595,11 +505,11 @@ def test_memory_that_is_full(weights, tmp_path, monkeypatch):
 def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_command("evaluate", run_dir)
-    page = pathlib.Path("runs/evaluations/digits-digits-test/report.md")
+    page = pathlib.Path("runs/evaluations/digits-digits-test/report.html")
     own = report_of(run_dir)["test_accuracy"]
     assert re.fullmatch(
-        rf"test accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on all 360 images, "
-        rf"report {page}\n",
+        rf"accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on the test part, 360 of 1,797 "
+        rf"images of digits, report {page}\n",
         capsys.readouterr().out,
     )
     assert {path.name for path in (tmp_path / page).parent.iterdir()} == WRITTEN
@@ -627,6 +537,8 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
 def test_mistakes_at_the_command_line(weights, tmp_path, monkeypatch):
     for arguments, message in (
         (["--dataset=digits"], "one model"),
+        ([weights, "digits", "--dataset=digits"], "one data set"),
+        ([weights, "digits", "more"], "one data set"),
         ([weights], "^error: .*--dataset"),
         ([weights, "--dataset=digits", "--split=dev"], "test|validation|train"),
     ):

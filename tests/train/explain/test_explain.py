@@ -6,6 +6,7 @@ import dataclasses
 import html.parser
 import inspect
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -25,7 +26,7 @@ from keras_vit import explain
 from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import DataError
-from train.explain import figures, page
+from train.explain import figures, inspection, page
 from train.explain.photos import LONGER_SIDE, Photos
 from train.explain.report import explain as write_report
 from train.inference import loaded_model
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 NAMES = ("cat", "dog", "red fox", "<b>owl</b> & co", "crow")
 OF_PHOTOS = ("rollout", "gradient", "layers", "features", "heads")
+OF_ALL = ("answers", "attention")
 OF_MODEL = ("figure_7", "filters", "position_similarity", "attention_distance")
 ALL_KINDS = dict(figures.KINDS)
 # What a file of each format begins with.
@@ -119,7 +121,7 @@ def quick(monkeypatch, whole_photos):
     monkeypatch.setattr(explain, "embedding_filters", filters)
 
     def only(*names):
-        kinds = {name: ALL_KINDS[name] for name in ("attention", *names)}
+        kinds = {name: ALL_KINDS[name] for name in (*OF_ALL, *names)}
         for module in (figures, page):
             monkeypatch.setattr(module, "KINDS", kinds)
 
@@ -133,6 +135,7 @@ def explain_model(quick, monkeypatch):
     def report_of(loaded, images, out, **options):
         with monkeypatch.context() as patched:
             patched.setattr(loaded_model, "load", lambda *args, **kwargs: loaded)
+            options.setdefault("overwrite", True)
             return write_report("tiny", images, out, **options)
 
     return report_of
@@ -188,8 +191,9 @@ def report(model_file, photos, tmp_path_factory):
                 ["--model=m.keras", "--images", "no.jpg", "--out=out"],
                 "error: There is no image no.jpg: check the path.",
             ),
-            ([model, "--out=out"], "Give a model, images and a folder"),
-            ([*images, "--out=out"], "Give a model, images and a folder"),
+            ([model, "--out=out"], "Give a model and photos"),
+            (["m.keras", "--out=out"], "Give a model and photos"),
+            (["--out=out"], "Give a model and photos"),
         ):
             printed = contextlib.redirect_stdout(io.StringIO())
             with printed as output, pytest.raises(SystemExit) as end:
@@ -198,7 +202,12 @@ def report(model_file, photos, tmp_path_factory):
         with contextlib.redirect_stdout(io.StringIO()) as output:
             run_command("explain", model, *images, "--shown=2", "--out=new/report")
     ignored = f"ignored, no images by their names (1): {photos / 'notes.txt'}"
-    assert output.getvalue() == f"{ignored}\nreport new/report/report.html\n"
+    first, *answers, last = output.getvalue().splitlines()
+    assert (first, last) == (ignored, "report new/report/report.html")
+    assert len(answers) == len(SEEN)
+    for answer, name in zip(answers, SEEN, strict=True):
+        classes = "|".join(map(re.escape, NAMES))
+        assert re.fullmatch(rf"{re.escape(name)}: ({classes}) \d+\.\d%", answer)
     assert [path.name for path in folder.iterdir()] == ["new"]
     assert [path.name for path in (folder / "new").iterdir()] == ["report"]
     return folder / "new" / "report"
@@ -212,7 +221,7 @@ SHOWN = {"01-wide": "wide.png", "02-square": "deep/square.gif"}
 @pytest.mark.slow
 def test_files_of_the_command(report):
     figures = {f"{photo}-{kind}" for photo in SHOWN for kind in OF_PHOTOS}
-    figures |= {"attention", *OF_MODEL}
+    figures |= {*OF_ALL, *OF_MODEL}
     drawn = {path.stem for path in (report / "figures").iterdir()}
     assert drawn == figures
     for name in figures:
@@ -248,7 +257,7 @@ def test_numbers_of_the_command(report, model_file, photos):
         assert (int(row["class_number"]), row["class"]) == (best, NAMES[best])
         assert float(row["probability"]) == pytest.approx(expected[image, best], 1e-4)
 
-    maps = []
+    maps, for_classes = [], []
     for photo, name in SHOWN.items():
         image = every[SEEN.index(name)][None]
         attention = explain.attention_maps(model, image)[:, 0]
@@ -267,6 +276,7 @@ def test_numbers_of_the_command(report, model_file, photos):
             np.testing.assert_allclose(found[key], expected, **close)
         assert numbers(report, f"{photo}-gradient")["class_name"] == NAMES[best]
         maps.append(numbers(report, f"{photo}-rollout")["map"])
+        for_classes.append(numbers(report, f"{photo}-gradient")["map"])
         found = numbers(report, f"{photo}-features")
         for key, expected in {
             "patches": features.patches[0],
@@ -276,6 +286,8 @@ def test_numbers_of_the_command(report, model_file, photos):
             np.testing.assert_allclose(found[key], expected, rtol=1e-3, atol=1e-3)
     found = numbers(report, "attention")
     np.testing.assert_array_equal(found["maps"], maps)
+    answers = numbers(report, "answers")
+    np.testing.assert_array_equal(answers["maps"], for_classes)
     assert list(found["photos"]) == list(SHOWN.values())
 
     filters = explain.embedding_filters(model)
@@ -305,7 +317,7 @@ def test_page_needs_nothing_else(report):
     text = (report / "report.html").read_text()
     assert not re.search(r"url\(|@import", text)
     assert not {"link", "iframe", "object", "base"} & set(page.tags)
-    assert page.tags.count("img") == len(page.alts) == 2 + 2 * 5 + 1 + 4
+    assert page.tags.count("img") == len(page.alts) == 2 + 2 * 5 + 2 + 4
     assert all(page.alts)
     # What people name is text, not markup.
     assert not {"i", "b"} & set(page.tags)
@@ -359,12 +371,13 @@ def test_page_in_a_browser(report, chromium, tmp_path):
     # The script ran, which the policy allows by its hash.
     assert dom.count("<canvas") == 2 and '<div class="controls">' in dom
 
-    # A layer is chosen: the photo gets darker.
+    # A layer is chosen: another map is over the photo than that of the answer.
     text = page.read_text()
+    [main] = re.findall("<main .*?>", text)
     first = re.search(r'(<article.*?)class="answer"', text, re.DOTALL).start(1)
     only = tmp_path / "chosen.html"
     start, end = text.index('<nav id="contents"'), first
-    short = text[:start] + "<main><section>" + text[end:]
+    short = text[:start] + main + "<section>" + text[end:]
     only.write_text(short)
     photo, _ = without_errors(only)
     slider = re.compile(r'(<input class="layer"[^>]*) value="0"')
@@ -373,13 +386,15 @@ def test_page_in_a_browser(report, chromium, tmp_path):
     chosen = slider.sub(r'\1 value="1"', short)
     only.write_text(chosen.replace("</body>", "<script>document.title=1</script>"))
     pixels, _, printed = chromium(only)
-    assert pixels.mean() < photo.mean() - 1
+    changed = np.abs(pixels - photo).max(axis=2) > 8
+    assert 0.005 < changed.mean() < 0.5
     assert "Content Security Policy" in printed
 
 
+NO_HEAD = dict.fromkeys(("answers", "gradient"), "has no head")
 BIT = baselines.BiTConfig(depths=(1, 1), width_factor=1)
 NO_ATTENTION = dict.fromkeys(
-    ("attention", *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
+    (*OF_ALL, *OF_PHOTOS, "attention_distance"), "no TransformerBlock|PatchEncoder"
 )
 
 
@@ -400,11 +415,11 @@ def bit():
         ),
         (
             lambda: small_models.made(include_top=False),
-            {"gradient": "has no head", "predictions": "has no head for classes"},
+            NO_HEAD | {"predictions": "has no head for classes"},
         ),
         (
             lambda: small_models.made(pooling=None),
-            {"gradient": "no head", "predictions": "a head for each token"},
+            NO_HEAD | {"predictions": "a head for each token"},
         ),
         (
             lambda: small_models.made(
@@ -431,7 +446,7 @@ def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
         assert re.search(reason, why[kind]), why[kind]
         assert why[kind] in page.text
     drawn = {re.sub(r"^01-wide-", "", p.stem) for p in (out / "figures").iterdir()}
-    assert drawn == {"attention", *OF_PHOTOS, *OF_MODEL} - set(missing)
+    assert drawn == {*OF_ALL, *OF_PHOTOS, *OF_MODEL} - set(missing)
     # The rest is right.
     image = prepared(photos / "wide.png", model.input_shape[-1])
     if "predictions" not in missing:
@@ -459,11 +474,70 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
         raise RunError("enough")
 
     monkeypatch.setattr("train.explain.report.explain", explain)
-    with pytest.raises(SystemExit, match="enough"):
-        run_command("explain", "--model=m", "--images", "a", "--out=out", "b")
-    assert given.pop("positional") == ("m", ["a", "b"], "out")
+    for words, positional in (
+        (("--model=m", "--images", "a", "--out=out", "b"), ("m", ["a", "b"], "out")),
+        (("m", "a", "b", "--images=c"), ("m", ["c", "a", "b"], "explanation")),
+    ):
+        with pytest.raises(SystemExit, match="enough"):
+            run_command("explain", *words)
+        assert given.pop("positional") == positional
     parameters = list(inspect.signature(write_report).parameters.values())
     assert given == {one.name: one.default for one in parameters[3:-1]}
+
+
+def test_one_forward_pass_shows_all_but_gradients(
+    explain_model, quick, tiny, photos, tmp_path, monkeypatch
+):
+    quick("rollout", "layers", "heads", "features", "attention_distance")
+    calls, call = [], keras.Model.__call__
+
+    def counted(model, images, **options):
+        if model is tiny.model and not isinstance(images, keras.KerasTensor):
+            calls.append(len(images))
+        return call(model, images, **options)
+
+    monkeypatch.setattr(keras.Model, "__call__", counted)
+    monkeypatch.setattr(explain, "gradient_attention", no_gradient)
+    facts = explain_model(tiny, [photos], tmp_path / "out")
+    assert calls == [len(facts["photos"])]
+
+
+def no_gradient(model, images, number):
+    raise ValueError("not this time")
+
+
+def sinks_of(counts, shares, photos):
+    found = inspection.find_sinks(np.array(counts), np.array(shares), photos)
+    return found, inspection.describe_sinks(found, np.shape(counts)[1:])
+
+
+def test_attention_sinks_are_named():
+    counts, shares = np.zeros((2, 6, 8), int), np.zeros((2, 6, 8))
+    assert sinks_of(counts, shares, 4) == ([], None)
+    # In half of the photos, and in fewer.
+    counts[1, 0, 0], counts[1, 5, 7], counts[0, 0, 3] = 4, 2, 1
+    shares[1, 0, 0], shares[1, 5, 7] = 0.31, 0.2
+    rows, sentence = sinks_of(counts, shares, 4)
+    assert rows == [
+        {"layer": 2, "row": 1, "column": 1, "share": 0.31, "photos": 4},
+        {"layer": 2, "row": 6, "column": 8, "share": 0.2, "photos": 2},
+    ]
+    assert sentence.count(".") == 1
+    assert "2 patches at the border (row 1 column 1, row 6 column 8)" in sentence
+    assert "shows, in layer 2 with 51% of all attention" in sentence
+
+
+def test_sinks_at_all_corners_and_in_several_layers():
+    counts, shares = np.zeros((3, 6, 8), int), np.zeros((3, 6, 8))
+    for layer, share in ((1, 0.1), (2, 0.05)):
+        for row, column in itertools.product((0, -1), repeat=2):
+            counts[layer, row, column], shares[layer, row, column] = 4, share
+    _, sentence = sinks_of(counts, shares, 4)
+    assert "the patches at the four corners (row 1 column 1, row 1 column 8" in sentence
+    assert "in layers 2, 3, most in layer 2 with 40% of all attention" in sentence
+    # Four patches that are not at the corners.
+    _, sentence = sinks_of(np.roll(counts, 1, axis=2), shares, 4)
+    assert "4 patches at the border" in sentence
 
 
 def test_a_new_head_and_outputs_that_are_not_finite(
@@ -477,7 +551,7 @@ def test_a_new_head_and_outputs_that_are_not_finite(
     out = tmp_path / "out"
     facts = explain_model(loaded, [photos / "wide.png"], out)
     assert "the head is new" in facts["why_no_predictions"]
-    assert set(facts["missing"]) == {"gradient"}
+    assert set(facts["missing"]) == {"answers", "gradient"}
     assert not (out / "predictions.csv").exists()
     quick()
     model.get_layer("head").bias.assign([np.nan, 0, 0, 0, 0])
@@ -511,14 +585,14 @@ def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypat
     with pytest.raises(RunError, match="'cat' is not one .*give a number from 0 to 4"):
         explain_model(loaded, [photos], tmp_path / "other", class_name="cat")
 
-    # As many as ImageNet has: its names, if they are available.
+    # As many as ImageNet has: its names, which need no network.
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=1000
     )
     loaded = loaded_model.LoadedModel("tiny", model)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    assert "KERAS_VIT_OFFLINE is set" in classes_of(loaded).why_no_names
+    assert classes_of(loaded).why_no_names is None
     names = [(f"n{n:08}", f"a_bird_{n}") for n in range(1000)]
     monkeypatch.setattr("zoo.class_names", lambda data_set: names)
     found = classes_of(loaded)
@@ -627,6 +701,11 @@ def test_only_an_earlier_report_is_replaced(
             explain_model(tiny, [photos / "wide.png"], out)
     assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
     assert {path.name for path in tmp_path.iterdir()} == {"out", "red.png"}
+
+    # Not unless that is asked for.
+    with pytest.raises(RunError, match="holds an earlier report: pass --overwrite"):
+        explain_model(tiny, [photos], out, overwrite=False)
+    assert {p: p.read_bytes() for p in out.rglob("*.*")} == before
 
     (out / "notes.txt").write_text("mine")
     with pytest.raises(RunError, match="an earlier report, and notes.txt besides"):

@@ -30,7 +30,7 @@ from train.export import (
     sample_images,
     tflite,
 )
-from train.inference import loaded_model, saved_model
+from train.inference import exported_model, loaded_model, saved_model
 from train.reports.classification import interval
 
 tf = pytest.importorskip("tensorflow")
@@ -66,7 +66,7 @@ def eager(path, threads):
 
 def run_here(monkeypatch):
     """Runs models in this process: those of their own are for test_parity."""
-    monkeypatch.setattr(runtimes, "_tensorflow", lambda threads: tf)
+    monkeypatch.setattr(exported_model, "tensorflow_on", lambda threads: tf)
 
     def run(name, runtime, path, images, *, threads, count):
         run, facts = getattr(runtimes, runtime)(str(path), threads)

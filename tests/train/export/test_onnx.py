@@ -168,6 +168,8 @@ def test_opset_and_metadata(plain, precision, tmp_path):
         "opset": "20",
         "precision": precision,
         "input_range": "[-1, 1]",
+        "activation": "linear",
+        "preparation": "squash",
     }
 
 

@@ -11,6 +11,7 @@ from scipy.spatial.distance import cosine
 
 from train.common.errors import RunError
 from train.export import formats, parity, runtimes
+from train.inference import exported_model
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -99,7 +100,7 @@ def test_uint8_in_and_out(tmp_path):
 
 def test_a_saved_model_and_its_signature(tmp_path, monkeypatch):
     # Here it has begun, and its threads are set.
-    monkeypatch.setattr(runtimes, "_tensorflow", lambda threads: tf)
+    monkeypatch.setattr(exported_model, "tensorflow_on", lambda threads: tf)
     module = tf.Module()
     module.kernel = tf.Variable(KERNEL)
     module.serve = tf.function(

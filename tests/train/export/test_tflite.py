@@ -1,6 +1,7 @@
 import collections
 import dataclasses
 import importlib.util
+import json
 import zipfile
 
 import flatbuffers
@@ -281,6 +282,8 @@ def metadata(model, converted, tmp_path_factory):
         write_tflite(model, path, class_names=names)
     with zipfile.ZipFile(path) as archive:
         assert archive.read("labels.txt").decode().split("\n")[:-1] == names
+        facts = json.loads(archive.read("keras_vit.json"))
+    assert facts == {"activation": "linear", "preparation": "squash"}
     from ai_edge_litert.tools import flatbuffer_utils
 
     content = flatbuffer_utils.read_model(str(path))
@@ -437,7 +440,7 @@ def test_a_failed_write_leaves_the_old_file(model, converted, tmp_path, monkeypa
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tflite, "append_labels", full)
+    monkeypatch.setattr(tflite, "append_files", full)
     with pytest.raises(RunError, match="No space left"):
         write_tflite(model, path, class_names=list("abcde"))
     assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1

@@ -470,10 +470,11 @@ def test_a_run_its_resume_and_fine_tuning(runs):
 
 ON_TWO_DEVICES = """
 from train.engine import devices
+from train.masked_patches import recipes
 from train.masked_patches.task import MaskedPatches
 from train.run import training
 
-recipe = MaskedPatches.find_recipe("digits").smoke()
+recipe = recipes.for_dataset("digits").smoke()
 devices = devices.start("mirrored")
 training.run(MaskedPatches(recipe), run_dir=sys.argv[1], devices=devices)
 """
@@ -496,3 +497,18 @@ def test_the_command_says_what_is_wrong(forks, tmp_path):
     assert code == 1 and "Traceback" not in output, output
     last = output.splitlines()[-1]
     assert last.startswith("error: corrupted_fraction must be above 0"), last
+
+
+def test_settings_in_a_file_and_in_help(forks, tmp_path):
+    (tmp_path / "a.yaml").write_text("dataset: digits\ncorrupted_fraction: 0.25\n")
+    flags = ["--config=a.yaml", "--recipe=paper", "--steps=20000", "--print_config"]
+    code, shown = forks.run(["train.masked_patches", *flags], tmp_path, {})
+    assert code == 0, shown
+    assert re.search("(?m)^corrupted_fraction: 0.25 +# config file$", shown)
+    assert re.search("(?m)^warmup_steps: 200 +# follows flag$", shown)
+    words = ["--help", "--dataset=imagenet2012"]
+    _, shown = forks.run(["train.masked_patches", *words], tmp_path, {})
+    assert "--steps: Training steps. [imagenet2012: 100000]" in shown
+    # A setting that others have not is named by their commands.
+    code, told = forks.run(["train.finetune", "--config=a.yaml"], tmp_path, {})
+    assert code == 1 and "no setting 'corrupted_fraction'" in told

@@ -173,7 +173,15 @@ def test_loads_by_path_and_by_handle(registry, trained, monkeypatch):
         keras_vit.load_model("digits")
     monkeypatch.setenv("KERAS_VIT_REGISTRY", str(registry))
     assert_same(keras_vit.load_model("digits"), trained)
+    for source in ("digits", registry / "digits", str(registry / "digits")):
+        head = keras_vit.load_model(source).get_layer("head")
+        assert head.class_names == tuple("0123456789")
     bigger = keras_vit.load_model("digits", image_size=64, classes=3)
+    assert bigger.get_layer("head").class_names is None
+    new = keras_vit.load_model("digits", new_head=True).get_layer("head")
+    assert new.class_names is None
+    renamed = keras_vit.load_model("digits", class_names=["a"] * 10)
+    assert renamed.get_layer("head").class_names == ("a",) * 10
     assert bigger.output_shape == (None, 3)
 
 

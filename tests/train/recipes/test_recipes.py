@@ -150,7 +150,7 @@ def test_override_leaves_the_rest_and_the_original():
         ({"batch_size": 6, "micro_batches": 4}, "batch_size=6 .*micro_batches=4"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"micro_batches": 0}, "micro_batches must be at least 1, got 0"),
+        ({"micro_batches": 0}, "micro_batches must be at least 1, or auto, got 0"),
         ({"steps": 10, "warmup_steps": 10}, "warmup_steps=10 .*steps=10"),
         ({"warmup_steps": -1}, "warmup_steps=-1"),
         ({"validation_fraction": 1.0}, r"validation_fraction .*got 1\.0"),

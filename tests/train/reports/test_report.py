@@ -233,6 +233,7 @@ def test_report_of_many_sizes(tmp_path, rendered, classes):
         "confusion_matrix.png",
         "learning_curve.png",
         "metrics.jsonl",
+        "report.html",
         "report.json",
         "report.md",
     ]

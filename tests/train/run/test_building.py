@@ -29,7 +29,7 @@ def source():
         num_examples=len(LABELS),
         records=lambda: tf.data.Dataset.from_tensor_slices((LABELS, LABELS)),
         read=lambda record: record,
-        locate=lambda index, record: str(index),
+        locate=str,
     )
     return Source("made", ("a", "b", "c"), split, None, split)
 

@@ -541,6 +541,8 @@ def test_the_command_reads_its_flags(monkeypatch, tmp_path, capsys):
     assert "| dtd | natural | 50.00% |" in output and output.endswith("page study.md\n")
     with pytest.raises(SystemExit, match="compute|examples|learning_rates"):
         run_command("study", "--study=nix", "--dataset=vtab")
+    with pytest.raises(SystemExit, match="leave it out, or .*--study=learning_rates"):
+        run_command("study", "--study=vtab", "--dataset=vtab", "--find_learning_rate")
 
 
 @pytest.mark.parametrize(

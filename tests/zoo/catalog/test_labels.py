@@ -1,4 +1,7 @@
+import hashlib
+import importlib.util
 import json
+import pathlib
 
 import pytest
 
@@ -21,13 +24,24 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
 
 
-def test_imagenet2012_is_in_the_order_of_its_numbers():
-    table = {str(i): [IDS[i], f"name_{i}"] for i in reversed(range(1000))}
-    put("imagenet2012", json.dumps(table))
+def test_imagenet2012_is_in_the_package():
+    """Written as `keras.applications` downloads it, it has the checksum there."""
     names = zoo.class_names("imagenet2012")
-    assert len(names) == 1000
-    assert names[0] == (IDS[0], "name_0")
-    assert names[999] == (IDS[999], "name_999")
+    assert all(type(row) is tuple for row in names)
+    text = json.dumps({str(index): list(row) for index, row in enumerate(names)})
+    assert hashlib.md5(text.encode()).hexdigest() == "c2c37ea517e94d9795004a39431a14cb"
+    assert names[207] == ("n02099601", "golden_retriever")
+
+
+def test_imagenet2012_in_the_order_of_the_reference(shared):
+    ids = (shared / "labels" / "imagenet_synsets.txt").read_text().split()
+    assert [wordnet_id for wordnet_id, _ in zoo.class_names("imagenet2012")] == ids
+
+
+def test_the_checksum_is_that_of_keras():
+    keras = pathlib.Path(importlib.util.find_spec("keras").origin).parent
+    text = (keras / "src" / "applications" / "imagenet_utils.py").read_text()
+    assert "c2c37ea517e94d9795004a39431a14cb" in text
 
 
 def test_imagenet21k_pairs_ids_with_lemmas():
@@ -42,26 +56,24 @@ def test_imagenet21k_pairs_ids_with_lemmas():
 
 
 @pytest.mark.parametrize(
-    "text",
+    "ids",
     [
-        "not json",
-        "[]",
-        "{}",
-        json.dumps({"0": ["n01440764", "tench"]}),
-        json.dumps({str(i): ["tench"] for i in range(1000)}),
-        json.dumps({str(i): i for i in range(1000)}),
-        json.dumps({str(i + 1): ["n01440764", "tench"] for i in range(1000)}),
-        json.dumps({str(i): [1, 2] for i in range(1000)}),
+        ["organism"] * 21843,
+        ["n00000001\x1b[2J"] * 21843,
+        IDS[:-1],
+        [*IDS, "n99999999"],
+        [],
     ],
 )
-def test_a_file_that_is_no_list_of_names(text):
-    path = put("imagenet2012", text)
-    with pytest.raises(zoo.StoreError, match=f"{path} should list the 1000 classes"):
-        zoo.class_names("imagenet2012")
+def test_a_file_that_is_no_list_of_ids(ids):
+    path = put("imagenet21k_ids", "\n".join(ids) + "\n")
+    put("imagenet21k_lemmas", "\n".join(IDS) + "\n")
+    with pytest.raises(zoo.StoreError, match=f"{path} and .* list the 21843 classes"):
+        zoo.class_names("imagenet21k")
 
 
 def test_what_cannot_be_had():
-    with pytest.raises(zoo.StoreError, match="imagenet_class_index.json"):
-        zoo.class_names("imagenet2012")
+    with pytest.raises(zoo.StoreError, match="imagenet21k_wordnet_ids.txt"):
+        zoo.class_names("imagenet21k")
     with pytest.raises(zoo.CatalogError, match="'cifar10'.*imagenet2012, imagenet21k"):
         zoo.class_names("cifar10")

@@ -260,7 +260,10 @@ def test_a_slow_server(server, offer, cache, monkeypatch):
     assert len(server.log) == 1
 
 
-def test_a_later_fetch_goes_on_and_the_bar_with_it(server, offer, cache, capsys):
+def test_a_later_fetch_goes_on_and_the_bar_with_it(
+    server, offer, cache, capsys, monkeypatch
+):
+    monkeypatch.setattr("zoo.store.progress._LOG_SECONDS", 0)
     url = offer(moods=["cut", 404])
     with pytest.raises(zoo.StoreError, match="404.*no such file"):
         zoo.fetch(url)

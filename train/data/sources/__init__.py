@@ -17,7 +17,7 @@ def load(
     dataset: str,
     data_dir: str | Path | None = None,
     *,
-    validation_fraction: float = 0.0,
+    validation_fraction: float | None = 0.0,
     skip_corrupt: bool = False,
     log: Callable[[str], None] = print,
 ) -> Source:
@@ -26,7 +26,9 @@ def load(
     The arguments are the flags of `python -m train.finetune`, where docs/data.md says
     what a `dataset` may be; `log` is called with a line that names what is not used, or
     left out, if any is. The papers hold out 0.1 of Pets and Flowers, 0.02 of CIFAR and
-    0.01 of ImageNet. `validation` is None exactly when the fraction is 0.
+    0.01 of ImageNet. `validation` is None exactly when the fraction is 0. A fraction of
+    None does not divide the data, which then need nothing for training or for testing:
+    `Source.all` has every labelled example.
 
     Raises:
         DataError: when the data set is unknown, unusable or not available.

@@ -25,7 +25,7 @@ def without_corrupt(source):
     """Leaves out what cannot be decoded, which `skipped` names; decodes all images."""
     parts = {}
     skipped = []
-    for part in PARTS:
+    for part in (*PARTS, "all"):
         split = getattr(source, part)
         corrupt = _corrupt(split) if split is not None else []
         if not corrupt:
@@ -77,13 +77,12 @@ def _corrupt(split):
     if not corrupt.size:
         return []
     try:
-        records = list(pick(split, corrupt).records().as_numpy_iterator())
+        # Of a damaged file no single image could be left out.
+        for _ in pick(split, corrupt).records():
+            pass
     except tf.errors.DataLossError as error:
         raise DataError(
             f"the files of {split.name} are damaged ({error.message}): prepare or copy "
             "them again"
         ) from error
-    return [
-        (int(index), split.locate(int(index), record))
-        for index, (record, _) in zip(corrupt, records, strict=True)
-    ]
+    return [(int(index), split.locate(int(index))) for index in corrupt]

@@ -31,8 +31,11 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
     """
     path = Path(dataset).expanduser()
-    parts = _parts(path)
+    is_whole = validation_fraction is None
+    parts = _parts(path, is_whole)
     rows = list(itertools.chain.from_iterable(parts.values()))
+    if is_whole:
+        parts = {"all": rows}
     _check_duplicates(rows)
     names = _class_names(parts, rows)
     needed = [] if skip_corrupt else [row.path for row in rows]
@@ -50,18 +53,22 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     return divide(str(path), names, splits, validation_fraction, LAYOUT)
 
 
-def _parts(path):
-    """Returns the rows of each part that has any."""
+def _parts(path, is_whole):
+    """Returns the rows of each part that has any; whole, any column split will do."""
     rows, has_split = _read(path)
     if not has_split:
         beside = {part: path.with_name(f"{part}.csv") for part in PARTS[1:]}
         if path.name != "train.csv" or not beside["test"].exists():
+            if is_whole:
+                return {"all": rows}
             raise DataError(
                 f"{path} does not say which images are for training and which for "
                 f"testing: {LAYOUT}"
             )
         parts = {part: _read(file)[0] for part, file in beside.items() if file.exists()}
         return {"train": rows} | parts
+    if is_whole:
+        return {"all": rows}
     parts = {}
     for row in rows:
         part = row.split.lower()

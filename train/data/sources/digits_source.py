@@ -20,12 +20,15 @@ def load_digits(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     def split(part, indices):
         name = f"{dataset} {part}"
 
-        def locate(index, record):
+        def locate(index):
             return f"example {index} of {name}"
 
         return in_memory(name, images[indices], labels[indices], tf.identity, locate)
 
-    train, test = hold_out(labels, _TEST_EXAMPLES)
-    parts = {"train": split("train", train), "test": split("test", test)}
+    if validation_fraction is None:
+        parts = {"all": split("all", np.arange(len(labels)))}
+    else:
+        train, test = hold_out(labels, _TEST_EXAMPLES)
+        parts = {"train": split("train", train), "test": split("test", test)}
     names = map(str, digits.target_names)
     return divide(dataset, names, parts, validation_fraction)

@@ -8,17 +8,15 @@ import tensorflow as tf
 from train.data.registry import PARTS
 from train.data.sources.splits import DataError, Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
-from train.data.transforms.decoding import reads_heic
+from zoo import photos
 from zoo.text import printable
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
-HEIC_ENDINGS = (".heic", ".heif", ".hif")
 # Files of operating systems, which need no mention.
 _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 # Names of subfolders, and the part that each is.
 _PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
-    f"expected one folder per class, class/*{{{','.join(IMAGE_ENDINGS)}}}, such as "
+    f"expected one folder per class, class/*{{{','.join(photos.ENDINGS)}}}, such as "
     "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and test/daisy/2.jpg"
 )
 
@@ -35,17 +33,22 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
             "class/*.jpg or {train,test}/class/*.jpg"
         )
     check_name(str(folder), str(folder))
-    parts = _parts(folder)
+    is_whole = validation_fraction is None
+    parts = _whole_parts(folder) if is_whole else _parts(folder)
     ignored = []
     if parts:
         ignored += [path for path in entries(folder) if path not in parts.values()]
         files = {part: _list_images(path, ignored) for part, path in parts.items()}
-        _check_classes(parts, files)
+        if not is_whole:
+            _check_classes(parts, files)
         names = {part: str(path) for part, path in parts.items()}
     else:
-        files = _held_out(folder, _list_images(folder, ignored))
+        found = _list_images(folder, ignored)
+        files = {"all": found} if is_whole else _held_out(folder, found)
         names = {"train": str(folder), "test": f"the test part of {folder}"}
-    classes = sorted(files["train"])
+    if is_whole:
+        files, names = {"all": _joined(files.values())}, {"all": f"all of {folder}"}
+    classes = sorted(files["all" if is_whole else "train"])
     splits = {}
     for part, of_class in files.items():
         counts = [len(of_class[name]) for name in classes]
@@ -73,15 +76,10 @@ def ignored_names(folder, paths):
     )
 
 
-def image_endings():
-    """Returns the endings of files that can be decoded, in lower case."""
-    return IMAGE_ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
-
-
 def heic_remedy(names):
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
-    is_heic = any(str(name).lower().endswith(HEIC_ENDINGS) for name in names)
-    if is_heic and not reads_heic():
+    is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
+    if is_heic and not photos.reads_heic():
         return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
     return ""
 
@@ -105,6 +103,26 @@ def _parts(folder):
             f"{folder / 'train'} held out for the test, pass that folder"
         )
     return parts
+
+
+def _whole_parts(folder):
+    """Returns the folders of any parts that hold class folders."""
+    parts = {name: folder / name for name in _PARTS if (folder / name).is_dir()}
+    return {
+        name: path
+        for name, path in parts.items()
+        # A class may be called train, too.
+        if any(entry.is_dir() for entry in entries(path))
+    }
+
+
+def _joined(parts):
+    """Returns the image paths of each class of several parts."""
+    classes = {}
+    for files in parts:
+        for name, paths in files.items():
+            classes.setdefault(name, []).extend(paths)
+    return classes
 
 
 def _check_classes(parts, files):
@@ -134,7 +152,7 @@ def _held_out(folder, files):
 
 def _list_images(folder, ignored):
     """Returns `{class name: sorted image paths}`; appends the rest to `ignored`."""
-    endings = image_endings()
+    endings = photos.endings()
     files = {}
     for entry in entries(folder):
         if not entry.is_dir():
@@ -159,6 +177,4 @@ def _list_images(folder, ignored):
 def file_split(name, paths, labels) -> Split:
     """Makes a `Split` of image files, whose records are their paths."""
     paths, labels = np.array(paths, object), np.asarray(labels, np.int32)
-    return in_memory(
-        name, paths, labels, tf.io.read_file, lambda index, path: path.decode()
-    )
+    return in_memory(name, paths, labels, tf.io.read_file, lambda index: paths[index])

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +10,7 @@ import tensorflow as tf
 from train.common.errors import RunError
 from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
+from zoo.text import named as named
 
 CORES = os.cpu_count()
 
@@ -31,7 +31,7 @@ class Split:
         read: Turns one record tensor into an encoded image, a scalar string, or into
             uint8 pixels, `(height, width, 1)` or `(height, width, 3)`; works inside
             `tf.data` maps.
-        locate: Names a record for a person, from its index and its NumPy value.
+        locate: Names an example for a person, from its index in the split.
         known_labels: The labels in the order of `records`, where they are known.
         arrays: The records and the labels as arrays, where they are in memory.
         ranges: Returns the number of parts of `records` that can be read in any order,
@@ -45,7 +45,7 @@ class Split:
     num_examples: int
     records: Callable[[], tf.data.Dataset]
     read: Callable[[tf.Tensor], tf.Tensor]
-    locate: Callable[[int, Any], str]
+    locate: Callable[[int], str]
     known_labels: np.ndarray | None = None
     arrays: tuple[np.ndarray, np.ndarray] | None = None
     ranges: Callable[[], tuple[int, Callable]] | None = None
@@ -58,6 +58,10 @@ class Split:
             found = [np.zeros(0, np.int64), *batches.as_numpy_iterator()]
             object.__setattr__(self, "known_labels", np.concatenate(found))
         return self.known_labels
+
+    def names(self) -> list[str]:
+        """Names every example for a person, in order, such as files; reads nothing."""
+        return list(map(self.locate, range(self.num_examples)))
 
     def class_counts(self, classes: int) -> np.ndarray:
         """Counts the examples of each of so many classes: integers `(classes,)`."""
@@ -77,16 +81,20 @@ class Split:
 class Source:
     """A data set ready to train on.
 
-    `validation` is the part of the training set held out, or None. `skipped` names the
-    images that were left out because they cannot be read; `ignored` what else is in the
-    folders of the data, and is not used.
+    `validation` is the part of the training set held out, or None. Where the data set
+    was not divided, `all` has every example and the three parts are None. `total` is
+    the number of examples of the data set, with parts that are not used. `skipped`
+    names the images that were left out because they cannot be read; `ignored` what else
+    is in the folders of the data, and is not used.
     """
 
     name: str
     class_names: tuple[str, ...]
-    train: Split
-    validation: Split | None
-    test: Split
+    train: Split | None = None
+    validation: Split | None = None
+    test: Split | None = None
+    all: Split | None = None
+    total: int = 0
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
@@ -108,8 +116,8 @@ def pick(split: Split, indices) -> Split:
     """Returns a split of the examples at some indices, distinct and ascending."""
     indices = np.asarray(indices, np.int64)
 
-    def locate(index, record):
-        return split.locate(int(indices[index]), record)
+    def locate(index):
+        return split.locate(int(indices[index]))
 
     if split.arrays is not None:
         records, labels = (values[indices] for values in split.arrays)
@@ -171,9 +179,3 @@ def check_name(name, place):
             f"{printable(place)} has line breaks or other control characters in its "
             "name, or is not UTF-8: rename it"
         )
-
-
-def named(names):
-    """Joins the first ten names and counts the others."""
-    shown = ", ".join(names[:10])
-    return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown

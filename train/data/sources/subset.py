@@ -16,8 +16,13 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
 
     "validation" is the test where there is no other, as in ImageNet. The validation
     split is then a fixed part of "train", stratified by class. `layout` says in
-    messages what the data should look like.
+    messages what the data should look like. With a fraction of None the one part is
+    "all".
     """
+    total = sum(part.num_examples for part in parts.values())
+    own = {"ignored": ignored, "total": total}
+    if fraction is None:
+        return Source(name, tuple(class_names), all=parts["all"], **own)
     if "train" not in parts or len(parts) == 1:
         lacking = "test" if "train" in parts else "train"
         raise DataError(f"{name} has nothing for {lacking}: {layout}")
@@ -30,7 +35,7 @@ def divide(name, class_names, parts, fraction, layout="", ignored=()) -> Source:
         validation = replace(part, name=f"the validation part of {train.name}")
         train = pick(train, kept)
     test = parts.get("test") or parts["validation"]
-    return Source(name, tuple(class_names), train, validation, test, ignored=ignored)
+    return Source(name, tuple(class_names), train, validation, test, **own)
 
 
 def validation_size(name, num_examples, fraction):

@@ -4,11 +4,13 @@ import difflib
 import functools
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from train.data.registry import PARTS
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import DataError, Source, Split
 from train.data.sources.subset import validation_size
@@ -27,19 +29,26 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     """
     builder = open_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
+
+    def split(instruction):
+        return tfds_split(builder, dataset, instruction, image, label)
+
     splits = builder.info.splits
+    names = tuple(builder.info.features[label].names)
+    if validation_fraction is None:
+        found = [part for part in splits if _is_labelled(split(part))]
+        if not found:
+            raise DataError(f"{dataset} has no labels: choose a data set that has some")
+        whole = split("+".join(found))
+        return Source(dataset, names, all=whole, total=whole.num_examples)
     if "train" not in splits:
         raise DataError(
             f"{dataset} has no train split, only {sorted(splits)}: "
             "choose a data set to train on"
         )
 
-    def split(instruction):
-        return tfds_split(builder, dataset, instruction, image, label)
-
     for test in (split(part) for part in ("test", "validation") if part in splits):
-        _, first_label = next(iter(test.records().take(1)))
-        if int(first_label) != _UNLABELLED:
+        if _is_labelled(test):
             break
     else:
         raise DataError(
@@ -50,11 +59,17 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     count = validation_size(f"{dataset} train", total, validation_fraction)
     return Source(
         name=dataset,
-        class_names=tuple(builder.info.features[label].names),
+        class_names=names,
         train=split(f"train[:{total - count}]" if count else "train"),
         validation=split(f"train[{total - count}:]") if count else None,
         test=test,
+        total=sum(splits[part].num_examples for part in PARTS if part in splits),
     )
+
+
+def _is_labelled(split):
+    _, label = next(iter(split.records().take(1)))
+    return int(label) != _UNLABELLED
 
 
 def open_builder(dataset: str, data_dir: str | Path | None):
@@ -82,6 +97,8 @@ def open_builder(dataset: str, data_dir: str | Path | None):
         ) from error
     if builder.is_prepared():
         return builder
+    if sys.stderr is None or not sys.stderr.isatty():
+        tfds.disable_progress_bar()  # which would flood a log file
     try:
         builder.download_and_prepare()
     except Exception as error:
@@ -171,7 +188,7 @@ def tfds_split(
         num_examples=builder.info.splits[instruction].num_examples,
         records=records,
         read=read,
-        locate=lambda index, record: f"example {index} of {name}",
+        locate=lambda index: f"example {index} of {name}",
         ranges=ranges if is_tfrecord else None,
         # As TFDS itself decodes, and so as published.
         honour_exif=False,

@@ -42,6 +42,8 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
         raise DataError(f"there are no TFRecord files {dataset}: {LAYOUT}")
     paths = [path for part in files.values() for path in part]
     contents = _read(paths)
+    if validation_fraction is None:
+        files = {"all": paths}
     splits = {}
     for part, own in files.items():
         splits[part] = _split(f"{dataset} {part}", [contents[path] for path in own])
@@ -205,7 +207,7 @@ def _split(name, contents):
 
     starts = np.cumsum([0, *(file.take for file in files)])
 
-    def locate(index, record):
+    def locate(index):
         number = int(np.searchsorted(starts, index, side="right")) - 1
         return f"{files[number].path} record {index - starts[number] + 1}"
 

@@ -150,12 +150,17 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
             builder, task.dataset, instruction, "image", task.feature, task.label, read
         )
 
+    test = _instruction(builder, task, "test", None)
+    if validation_fraction is None:
+        whole = split(f"{train}+{validation}+{test}")
+        return Source(dataset, names, all=whole, total=whole.num_examples)
     return Source(
         name=dataset,
         class_names=names,
         train=split(train if validation_fraction else f"{train}+{validation}"),
         validation=split(validation) if validation_fraction else None,
-        test=split(_instruction(builder, task, "test", None)),
+        test=split(test),
+        total=split(f"{train}+{validation}+{test}").num_examples,
     )
 
 

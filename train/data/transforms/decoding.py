@@ -1,12 +1,10 @@
 """Encoded images to upright pixels: the whole image, or a window of it."""
 
-import importlib.util
-import io
-
 import numpy as np
 import tensorflow as tf
 
 from train.data.transforms import exif
+from zoo import photos
 
 
 def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
@@ -59,11 +57,6 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
 
 
-def reads_heic() -> bool:
-    """Whether pillow-heif is installed, which decodes the photos of iPhones."""
-    return importlib.util.find_spec("pillow_heif") is not None
-
-
 def _decode_whole(encoded, channels=3):
     pixels = tf.io.decode_image(encoded, channels, expand_animations=False)
     pixels.set_shape((None, None, channels))
@@ -100,21 +93,10 @@ def _decode_with_pillow(encoded):
 
 
 def _pillow_pixels(encoded):
-    from PIL import Image, ImageOps
-
-    formats = ["BMP", "WEBP"]
-    if reads_heic():
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
-        formats.append("HEIF")
     # Bytes in graphs, otherwise an array of them.
-    file = io.BytesIO(np.asarray(encoded, object).item())
+    file = np.asarray(encoded, object).item()
     try:
-        with Image.open(file, formats=formats) as image:
-            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-    # Pillow's decoders raise what damaged bytes lead their code into: OSError,
-    # SyntaxError, struct.error, DecompressionBombError and more. All mean no image, and
-    # leaving here they would be other errors in graphs than in eager code.
-    except Exception:
+        return photos.decode(file)
+    # Leaving here it would be another error in graphs than in eager code.
+    except ValueError:
         return np.zeros((0, 0, 3), np.uint8)

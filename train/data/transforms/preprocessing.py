@@ -6,6 +6,8 @@ Convolutions, section 6.
 
 import tensorflow as tf
 
+from train.data.registry import CROPS
+
 
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     """Resizes the whole image without keeping its aspect: the released evaluation.
@@ -64,12 +66,16 @@ def random_shift(decode, size, seed):
     return tf.image.stateless_random_crop(padded, image.shape, seed)
 
 
-TRAIN_CROPS = {
-    "inception": inception_crop,
-    "shift": random_shift,
-    # As evaluation does.
-    "resize": lambda decode, size, seed: squash(decode(None), size),
-}
+def whole_image(decode, size, seed):
+    """Resizes the image, as evaluation does."""
+    return squash(decode(None), size)
+
+
+def train_crop(name: str):
+    """Returns the function of a crop in `train.data.registry.CROPS`."""
+    if name not in CROPS:
+        raise ValueError(f'unknown crop "{name}": choose one of {", ".join(CROPS)}')
+    return globals()[CROPS[name].function]
 
 
 def to_model_range(image: tf.Tensor) -> tf.Tensor:

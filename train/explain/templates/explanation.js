@@ -1,10 +1,12 @@
 "use strict";
-// Lays the attention of a layer and head over its photo: dark where it is little.
+// Lays the attention for the answer, or of a layer and head, over its photo.
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const colors = bytes(document.querySelector("main").dataset.colors);
 for (const viewer of document.querySelectorAll(".viewer[data-maps]")) {
   const [layers, heads, rows, columns] = ["layers", "heads", "rows", "columns"].map(
     (name) => Number(viewer.dataset[name]),
   );
-  const maps = Uint8Array.from(atob(viewer.dataset.maps), (c) => c.charCodeAt(0));
+  const [answer, maps] = [viewer.dataset.answer, viewer.dataset.maps].map(bytes);
   const canvas = document.createElement("canvas");
   canvas.width = columns;
   canvas.height = rows;
@@ -15,16 +17,19 @@ for (const viewer of document.querySelectorAll(".viewer[data-maps]")) {
   }));
   const show = () => {
     const [l, h] = [layer, head].map(({ slider }) => Number(slider.value));
-    canvas.hidden = !l;
+    canvas.hidden = !l && !answer.length;
     head.slider.disabled = !l;
-    layer.output.value = l ? `${l} of ${layers}` : "none";
-    head.output.value = h ? `${h} of ${heads}` : `mean of all ${heads}`;
-    if (!l) return;
+    const none = answer.length ? "for the class" : "none";
+    layer.output.value = l ? `${l} of ${layers}` : none;
+    head.output.value = l && h ? `${h} of ${heads}` : `mean of all ${heads}`;
+    if (canvas.hidden) return;
     // The mean over the heads comes before them.
-    const start = ((l - 1) * (heads + 1) + h) * rows * columns;
+    const start = l ? ((l - 1) * (heads + 1) + h) * rows * columns : 0;
+    const map = l ? maps : answer;
     const image = new ImageData(columns, rows);
     for (let place = 0; place < rows * columns; place++) {
-      image.data[4 * place + 3] = 0.9 * (255 - maps[start + place]);
+      const color = 4 * map[start + place];
+      image.data.set(colors.subarray(color, color + 4), 4 * place);
     }
     canvas.getContext("2d").putImageData(image, 0, 0);
   };

@@ -18,7 +18,7 @@ from train.common import packages
 from train.common.files import whole_file
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
-from train.inference.model_writing import check_class_names, has_head
+from train.inference.model_writing import check_class_names, facts_of, has_head
 
 # The first opset with a GELU operator, of October 2023.
 OPSET = 20
@@ -39,7 +39,8 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
     device. Input and output, the statistics of norms, the softmax, and means over
     tokens or positions stay float32.
 
-    The metadata are `opset`, `precision`, `input_range` and, where there are any,
+    The metadata are `opset`, `precision`, `input_range`, the head's `activation`, the
+    `preparation` of photos (one of `zoo.photos.PREPARATIONS`) and, where there are any,
     `class_names`, a JSON list. Weights of 2 GB and more are in a second file with
     `.data` appended to the name; both must stay together under their names.
 
@@ -83,6 +84,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         producer_version=importlib.metadata.version("keras_vit"),
     )
     metadata = {"opset": str(OPSET), "precision": precision, "input_range": "[-1, 1]"}
+    metadata |= facts_of(model)
     if class_names is not None:
         metadata["class_names"] = json.dumps(list(class_names), ensure_ascii=False)
     onnx.helper.set_model_props(proto, metadata)

@@ -11,7 +11,7 @@ from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import whole_file
 from train.export.formats import TFLITE
-from train.export.tflite.metadata import add_metadata, append_labels
+from train.export.tflite.metadata import add_metadata, append_files
 from train.export.tflite.quantization import products, quantize
 from train.inference import model_writing
 from train.inference.model_writing import body_and_head, has_head
@@ -99,8 +99,7 @@ def write_tflite(
     content = add_metadata(content, model, precision, kinds, output, has_names)
     with whole_file(path, "--out") as temporary:
         temporary.write_bytes(content)
-        if has_names:
-            append_labels(temporary, class_names)
+        append_files(temporary, model_writing.facts_of(model), class_names)
     return kinds
 
 

@@ -4,12 +4,14 @@ No required package has the generated classes of its schema, so tables are dicts
 schema's field numbers here, and integers have the type of their field.
 """
 
+import json
 import zipfile
 
 import flatbuffers
 import numpy as np
 
-LABELS = "labels.txt"
+from train.inference.exported_model import FACTS, LABELS
+
 _NAME = b"TFLITE_METADATA"
 # Members of the schema's unions and enumerations.
 _FEATURE_PROPERTIES, _IMAGE_PROPERTIES = np.uint8(1), np.uint8(2)
@@ -22,7 +24,7 @@ def add_metadata(content, model, precision, kinds, output, labels):
     """Returns the bytes of a TFLite file with metadata, earlier ones replaced.
 
     `kinds` has the number of products of each kind; `labels` says whether
-    `append_labels` will append class names.
+    `append_files` will append class names.
 
     Source:
         https://ai.google.dev/edge/litert/conversion/tensorflow/metadata and
@@ -78,10 +80,15 @@ def add_metadata(content, model, precision, kinds, output, labels):
     return flatbuffer_utils.convert_object_to_bytearray(contents)
 
 
-def append_labels(path, class_names):
-    """Packs class names into a TFLite file, which then is also a zip archive."""
+def append_files(path, facts, class_names=None):
+    """Packs facts and class names into a TFLite file, then a zip archive as well.
+
+    `facts` are those of `train.inference.model_writing.facts_of`.
+    """
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(LABELS, "".join(f"{name}\n" for name in class_names))
+        if class_names is not None:
+            archive.writestr(LABELS, "".join(f"{name}\n" for name in class_names))
+        archive.writestr(FACTS, json.dumps(facts))
 
 
 def _write(builder, value):

@@ -1,0 +1,81 @@
+"""What one forward pass of some images shows: outputs, attention and features."""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_vit.explain.attention import ByLayer, Rollout, distance_of, patch_map
+from keras_vit.explain.features import Features, features_of
+from keras_vit.explain.running import check_images, run
+from keras_vit.explain.sinks import received_attention
+from keras_vit.structure import grid_size, num_layers, pooling_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What a model computes for images, by one forward pass.
+
+    `outputs` are the model's, `rollout` is float32 (images, rows, columns), `maps`
+    float32 (layers, images, heads, rows, columns), `distance` float32 (layers, images,
+    heads) in pixels, `received` float32 (layers, images, rows, columns).
+    """
+
+    outputs: np.ndarray
+    rollout: np.ndarray
+    maps: np.ndarray
+    distance: np.ndarray
+    received: np.ndarray
+    features: Features
+
+    def of_image(self, index):
+        """Returns one image's, without the axis of images; features keep theirs."""
+        token, patches = self.features.class_token, self.features.patches
+        token = None if token is None else token[index : index + 1]
+        return Inspection(
+            self.outputs[index],
+            self.rollout[index],
+            self.maps[:, index],
+            self.distance[:, index],
+            self.received[:, index],
+            Features(token, patches[index : index + 1]),
+        )
+
+
+def inspect(model, images):
+    """Returns the `Inspection` of float images (images, height, width, channels).
+
+    The numbers are those of `attention_rollout` and of all maps by `patch_map`, of
+    `attention_distance`, `received_attention` and `token_features`. Raises a ValueError
+    as `attention_maps` does.
+    """
+    images = check_images(model, images)
+    grid = grid_size(model, images.shape[1:3])
+    pooling, last = pooling_of(model), num_layers(model) - 1
+
+    def collected(function):
+        return ByLayer(function, list(range(last + 1)), len(images))
+
+    rollout, tokens = Rollout(len(images)), []
+    maps = collected(lambda weights: patch_map(weights, grid, pooling))
+    distance = collected(distance_of(model, images.shape[1:3]))
+    received = collected(lambda weights: received_attention(weights, grid))
+
+    def see_weights(layer, part, weights):
+        weights = ops.convert_to_numpy(weights)
+        for collector in (rollout, maps, distance, received):
+            collector(layer, part, weights)
+
+    def see_tokens(layer, part, values):
+        if layer == last:
+            tokens.append(values)
+
+    outputs = run(model, images, see_weights, see_tokens)
+    return Inspection(
+        np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
+        patch_map(rollout.found, grid, pooling),
+        maps.found,
+        distance.found,
+        received.found,
+        features_of(model, tokens, images.shape[1:3]),
+    )

@@ -1,0 +1,259 @@
+"""Photos in, answers out: classes or features of photos of any size and kind."""
+
+import collections
+import concurrent.futures
+import itertools
+import os
+
+import keras
+import numpy as np
+
+from keras_vit.layers import ClassificationHead, ClassTokenPooling, PatchPooling
+from keras_vit.layers.classification_head import checked_names
+from keras_vit.predictor import Predictor
+from keras_vit.preprocessing import decode_predictions, names_of_classes
+from keras_vit.structure import layer_of_pixels, layers_of
+from zoo.photos import prepare
+
+# Photos that are prepared while the model computes, in batches.
+_AHEAD = 2
+_POOLINGS = (ClassTokenPooling, PatchPooling, keras.layers.GlobalAveragePooling1D)
+_PROBABILITIES = ("softmax", "sigmoid")
+
+
+def classify(model, photos, top=5, *, class_names=None, batch_size=32):
+    """Returns the most likely classes of photos, with their probabilities.
+
+    Photos are decoded upright and brought to the model's size as evaluation does it,
+    by its head's `preparation`, in threads beside the model. `preprocess_input` is part
+    of that. The model is compiled at the first call, and the next ones use it.
+
+    Args:
+        model: `keras.Model` that ends in a head for classes: from `keras_vit`, a run's
+            `model.keras` by `keras.saving.load_model`, or one around these.
+        photos: a photo or an iterable of photos, of one kind or several: paths of JPEG,
+            PNG, GIF, BMP, WebP or (with pillow-heif) HEIC files, their bytes,
+            `PIL.Image.Image`, or arrays (height, width) or (height, width, channels) in
+            [0, 255]; or an array (photos, height, width, channels). A few batches of
+            them are in memory at a time.
+        top: int, how many classes per photo.
+        class_names: sequence of str, one per class; by default the names in the model's
+            head, else those of ImageNet for 1000 or 21843 classes.
+        batch_size: int, photos computed at a time.
+
+    Returns:
+        A list per photo of (class id, class name, probability), the best first, as
+        `decode_predictions` and `keras.applications` have it, also of a single photo.
+        Probabilities are the softmax of logits; those of a head with a softmax or
+        sigmoid of its own are its outputs, with a sigmoid each class for itself.
+
+    Raises:
+        ValueError: the model has no such head, its names are not known, it is new and
+            answers nothing, or a photo cannot be decoded.
+        OSError: the file of a photo cannot be read.
+        zoo.StoreError: the names of ImageNet-21k cannot be fetched.
+
+    Source:
+        `keras.applications.imagenet_utils.decode_predictions`.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32,
+        ...                           class_names=("cat", "dog"))
+        >>> model.get_layer("head").set_weights([np.zeros((192, 2)), np.array([0, 2])])
+        >>> [[best, other]] = classify(model, np.zeros((48, 64, 3), "uint8"))
+        >>> number, name, probability = best
+        >>> number, name, round(probability, 2)
+        (1, 'dog', 0.88)
+    """
+    activation = _activation(model)
+    names = getattr(_head(model), "class_names", None)
+    if class_names is not None:
+        names = checked_names(class_names)
+    # Before the first photo is read.
+    names_of_classes(model.output_shape[-1], names)
+    predictor = _predictor(model, "classes", batch_size, lambda: model)
+    answers = []
+    for outputs in _outputs(model, predictor, photos):
+        if activation == "linear":
+            outputs = _softmax(outputs)
+        if not np.isfinite(outputs).all():
+            raise ValueError(
+                f"The outputs of {model.name} are not finite: load weights that are."
+            )
+        answers += decode_predictions(outputs, top, names)
+    return answers
+
+
+def embed(model, photos, *, batch_size=32):
+    """Returns the features of photos, which the head of a model computes with.
+
+    Args:
+        model: `keras.Model` that ends in a head or, with `include_top=False`, in a
+            pooling or `pre_logits`, whose outputs are then the features.
+        photos: see `classify`.
+        batch_size: int, photos computed at a time.
+
+    Returns:
+        float32 array (photos, features), in the order of the photos. Features are as
+        many as the hidden size, or `representation_size` of a model with `pre_logits`.
+
+    Raises:
+        ValueError: the model has no such features, or a photo cannot be decoded.
+        OSError: the file of a photo cannot be read.
+
+    Source:
+        Paper section 3.1: what the classification head is attached to.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> embed(model, [np.zeros((48, 64, 3), "uint8")] * 2).shape
+        (2, 192)
+    """
+    last = model.layers[-1]
+    has_head = isinstance(last, keras.layers.Dense) and last.name != "pre_logits"
+    features = last.input if has_head else model.outputs[0]
+    known = has_head or last.name == "pre_logits" or isinstance(last, _POOLINGS)
+    if not known or len(features.shape) != 2:
+        raise ValueError(
+            f"{model.name} ends in the layer {last.name}, and embed takes models that "
+            "end in a head, a pooling or pre_logits: pass keras.Model(model.input, "
+            'features), or build it with include_top=False and pooling="token".'
+        )
+
+    def make():
+        return keras.Model(model.inputs[0], features, name=model.name)
+
+    predictor = _predictor(model, "features", batch_size, make)
+    found = [np.zeros((0, features.shape[1]), "float32")]
+    found += [
+        outputs.astype("float32") for outputs in _outputs(model, predictor, photos)
+    ]
+    return np.concatenate(found)
+
+
+def _head(model):
+    """Returns a model's `ClassificationHead`, None without one of its own classes."""
+    heads = layers_of(model, ClassificationHead)
+    fitting = [head for head in heads if head.units == model.output_shape[-1]]
+    return fitting[-1] if fitting else None
+
+
+def _activation(model):
+    """Returns "linear" for logits, else what makes a model's outputs probabilities."""
+    last = model
+    while isinstance(last, keras.Model):
+        last = last.layers[-1]
+    found = "softmax" if isinstance(last, keras.layers.Softmax) else None
+    if hasattr(last, "activation") and last.name != "pre_logits":
+        found = last.activation.__name__
+    if len(model.output_shape) != 2 or found not in ("linear", *_PROBABILITIES):
+        raise ValueError(
+            f"{model.name} ends in the layer {last.name} of outputs "
+            f"{model.output_shape}, and not in a head for the classes of an image: for "
+            "features call keras_vit.embed, else build it with classes=K and "
+            "classifier_activation=None."
+        )
+    return found
+
+
+def _softmax(logits):
+    logits = logits.astype("float64")
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+class _Compiled:
+    """A predictor, and what of a model it was made for."""
+
+    def __init__(self, predictor, model):
+        self.predictor = predictor
+        self.state = self._state(model)
+
+    def fits(self, model, batch_size):
+        state = self._state(model)
+        return (
+            self.predictor.batch_size == batch_size
+            and len(state) == len(self.state)
+            and all(now is then for now, then in zip(state, self.state, strict=True))
+        )
+
+    @staticmethod
+    def _state(model):
+        # LoRA and quantisation of Keras change the variables in place.
+        return [*model.variables, getattr(model.layers[-1], "activation", None)]
+
+
+def _predictor(model, kind, batch_size, make):
+    """Returns the predictor of a model that `make` gives, kept with `model`."""
+    # Beside the model, as `keras.Model.predict` keeps its function: it goes with it.
+    name = f"_keras_vit_{kind}"
+    compiled = getattr(model, name, None)
+    if compiled is None or not compiled.fits(model, batch_size):
+        compiled = _Compiled(Predictor(make(), batch_size), model)
+        setattr(model, name, compiled)
+    return compiled.predictor
+
+
+def _outputs(model, predictor, photos):
+    """Yields a model's outputs for batches of photos."""
+    _, *size, channels = model.input_shape
+    if len(size) != 2 or None in size or channels not in (1, 3):
+        raise ValueError(
+            f"{model.name} takes inputs of shape {model.input_shape}, and photos have "
+            "a fixed height and width and 1 or 3 channels: build it with image_size "
+            "and channels=3."
+        )
+    # A model around ours may begin with a layer for pixels.
+    takes_pixels = layer_of_pixels(model) is not None
+    preparation = getattr(_head(model), "preparation", "squash")
+
+    def prepared(number, photo):
+        try:
+            image = prepare(photo, size, preparation, channels)
+        except ValueError as error:
+            raise ValueError(f"photos[{number}]: {error}") from error
+        except OSError as error:
+            if not os.path.isdir(photo):
+                raise
+            raise ValueError(
+                f"photos[{number}]: {photo} is a folder: pass its files, "
+                f'sorted(pathlib.Path({str(photo)!r}).glob("*.jpg")).'
+            ) from error
+        return image * 127.5 + 127.5 if takes_pixels else image
+
+    for batch in _batches(_each(photos), prepared, predictor.batch_size):
+        yield predictor(batch)
+
+
+def _batches(photos, prepared, batch_size):
+    """Yields arrays of prepared photos, while threads prepare those that follow."""
+    photos, waiting = enumerate(photos), collections.deque()
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
+    try:
+        while True:
+            free = (1 + _AHEAD) * batch_size - len(waiting)
+            for number, photo in itertools.islice(photos, free):
+                waiting.append(pool.submit(prepared, number, photo))
+            if not waiting:
+                return
+            count = min(batch_size, len(waiting))
+            yield np.stack([waiting.popleft().result() for _ in range(count)])
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _each(photos):
+    """Returns an iterator of single photos."""
+    if isinstance(photos, (str, os.PathLike, bytes, bytearray, memoryview)):
+        return iter([photos])
+    # Arrays and tensors have shapes; images of Pillow cannot be iterated.
+    is_pillow = not hasattr(photos, "shape") and hasattr(photos, "__array_interface__")
+    if is_pillow or len(getattr(photos, "shape", ())) in (2, 3):
+        return iter([photos])
+    try:
+        return iter(photos)
+    except TypeError as error:
+        raise ValueError(
+            "photos are paths, bytes, arrays or images of Pillow, or an iterable of "
+            f"them, got {type(photos).__name__}."
+        ) from error

@@ -1,0 +1,166 @@
+"""The names of classes and the preparation of photos stay with a model's head."""
+
+import keras
+import numpy as np
+import pytest
+from harness import normal, numpy, randomize
+
+import keras_vit
+from keras_vit import ClassificationHead, VisionTransformer, ViTConfig
+from train.inference.model_writing import in_float32
+
+PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
+# Of two alphabets; a name twice, as ImageNet has; one without letters.
+NAMES = ("crane", "crane", "Käfer", "猫", "")
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = VisionTransformer(
+        PLAIN, image_size=16, class_names=list(NAMES), preparation="central crop"
+    )
+    randomize(model)
+    return model
+
+
+def test_it_is_a_dense_layer_to_the_last_bit():
+    features = normal((4, 24))
+    head, dense = ClassificationHead(5, name="head"), keras.layers.Dense(5, name="head")
+    head.build((None, 24))
+    dense.build((None, 24))
+    randomize(head)
+    dense.set_weights(head.get_weights())
+    np.testing.assert_array_equal(numpy(head(features)), numpy(dense(features)))
+    assert [one.path for one in head.weights] == [one.path for one in dense.weights]
+    assert (head.class_names, head.preparation) == (None, "squash")
+
+
+def loaded(model, folder):
+    model.save(folder / "moved.keras")
+    return keras.saving.load_model(folder / "moved.keras")
+
+
+COPIES = {
+    "saved": loaded,
+    "cloned": lambda model, _: keras.models.clone_model(model),
+    "resized": lambda model, _: keras_vit.at_image_size(model, 24),
+    "int8": lambda model, _: keras_vit.quantize_weights(model),
+    "int8, saved": lambda model, folder: loaded(
+        keras_vit.quantize_weights(model), folder
+    ),
+    "in a model": lambda model, folder: loaded(
+        keras.Model(model.input, model(model.input)).layers[-1], folder
+    ),
+    "float16": lambda model, folder: loaded(
+        keras.models.clone_model(
+            model,
+            clone_function=lambda layer: type(layer).from_config(
+                {**layer.get_config(), "dtype": "float16"}
+            ),
+        ),
+        folder,
+    ),
+    "float32": lambda model, _: in_float32(
+        VisionTransformer(
+            PLAIN,
+            image_size=16,
+            class_names=NAMES,
+            preparation="central crop",
+            dtype="bfloat16",
+        )
+    ),
+    "another body": lambda model, _: keras.Model(
+        model.input, model.get_layer("head")(model.get_layer("pooling").output * 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_copies_of_a_model_keep_them(kind, model, tmp_path):
+    head = COPIES[kind](model, tmp_path).layers[-1]
+    assert isinstance(head, ClassificationHead) and head.name == "head"
+    assert (head.class_names, head.preparation) == (NAMES, "central crop")
+    assert type(head.class_names) is tuple
+
+
+def test_they_can_be_set_and_taken_away(tmp_path):
+    model = VisionTransformer(PLAIN, image_size=16, classes=2)
+    head = model.get_layer("head")
+    for names in (["a", "b"], np.array(["a", "b"]), (name for name in "ab")):
+        head.class_names = None
+        head.class_names = names
+        assert head.class_names == ("a", "b") and type(head.class_names[0]) is str
+    head.preparation = "central crop"
+    again = loaded(model, tmp_path).get_layer("head")
+    assert (again.class_names, again.preparation) == (("a", "b"), "central crop")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a"], "has 1 names for 2 classes: pass one name per class"),
+        (["a", "b", "c"], "has 3 names for 2 classes"),
+        ("ab", "must be a sequence of str, got 'ab'"),
+        (2, "must be a sequence of str, got 2"),
+        (["a", 7], r"class_names\[1\] is 7: names are texts"),
+        (["a", None], r"class_names\[1\] is None"),
+        (["a\nb", "c"], r"class_names\[0\] is 'a\\nb': names are texts without line"),
+        (["a", "\x1b[2J"], r"class_names\[1\] is '\\x1b\[2J'"),
+        (["a", "\ud800"], r"class_names\[1\] is '\\ud800'"),
+    ],
+)
+def test_names_that_are_refused(names, message):
+    for make in (
+        lambda: ClassificationHead(2, class_names=names),
+        lambda: VisionTransformer(PLAIN, image_size=16, classes=2, class_names=names),
+        lambda: setattr(ClassificationHead(2), "class_names", names),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def test_preparations_that_are_refused():
+    for make in (
+        lambda: ClassificationHead(2, preparation="crop"),
+        lambda: VisionTransformer(PLAIN, preparation="crop"),
+        lambda: setattr(ClassificationHead(2), "preparation", "crop"),
+    ):
+        with pytest.raises(ValueError, match="squash, central crop, got 'crop'"):
+            make()
+
+
+def test_names_alone_are_the_number_of_classes():
+    assert VisionTransformer(PLAIN, class_names=["a", "b"]).output_shape == (None, 2)
+    model = keras_vit.ViT_Ti16(weights=None, class_names=["a", "b"], image_size=16)
+    assert model.output_shape == (None, 2)
+    with pytest.raises(ValueError, match="class_names=.* needs the head"):
+        VisionTransformer(PLAIN, include_top=False, class_names=["a", "b"])
+    with pytest.raises(ValueError, match="preparation='central crop' needs the head"):
+        VisionTransformer(PLAIN, include_top=False, preparation="central crop")
+
+
+def test_released_files_keep_their_head_with_as_many_names(model, tmp_path):
+    path = keras_vit.save_released_weights(model, tmp_path / "five.npz")
+    again = keras_vit.load_model(path, class_names=NAMES)
+    np.testing.assert_array_equal(
+        numpy(again.get_layer("head").kernel), numpy(model.get_layer("head").kernel)
+    )
+    other = keras_vit.load_model(path, class_names=["a", "b"])
+    assert not numpy(other.get_layer("head").kernel).any()
+
+
+def test_keras_quantises_it_as_a_dense_layer(tmp_path):
+    features = normal((4, 24))
+    outputs = []
+    for kind in (keras.layers.Dense, ClassificationHead):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((24,)), kind(5, name="head")])
+        model.quantize("int8")
+        outputs.append(numpy(loaded(model, tmp_path)(features)))
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_lora_goes_with_it(model, tmp_path):
+    copy = loaded(model, tmp_path)
+    copy.get_layer("head").enable_lora(2)
+    assert loaded(copy, tmp_path).get_layer("head").class_names == NAMES

@@ -1,0 +1,348 @@
+"""Photos of any size and kind through a model: `classify` and `embed`."""
+
+import io
+import pathlib
+import threading
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from harness import numpy, randomize
+from PIL import Image
+
+import keras_vit
+from keras_vit import Predictor, VisionTransformer, ViTConfig, classify, embed
+from keras_vit.inference import _batches
+from zoo import photos
+
+PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
+NAMES = ("cat", "dog", "elk", "emu", "fox")
+SIZE = (16, 24)
+
+
+def made(**options):
+    model = VisionTransformer(PLAIN, image_size=SIZE, **{"classes": 5} | options)
+    randomize(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return made(class_names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    """Photos of several sizes, one of them gray."""
+    random = np.random.RandomState(0)
+    shapes = [(40, 30, 3), (16, 24, 3), (9, 50, 3), (33, 33), (100, 20, 3)]
+    return [random.randint(0, 256, shape, np.uint8) for shape in shapes]
+
+
+def expected_of(model, arrays, preparation="squash"):
+    """Probabilities by the model itself."""
+    inputs = [photos.prepare(array, SIZE, preparation) for array in arrays]
+    logits = numpy(model(np.stack(inputs))).astype("float64")
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def check(answers, probabilities, names=NAMES, top=5):
+    assert len(answers) == len(probabilities)
+    for answer, row in zip(answers, probabilities, strict=True):
+        numbers = [number for number, _, _ in answer]
+        assert numbers == np.argsort(-row, kind="stable")[:top].tolist()
+        assert [name for _, name, _ in answer] == [names[number] for number in numbers]
+        found = [probability for *_, probability in answer]
+        np.testing.assert_allclose(found, row[numbers], atol=1e-5)
+        assert all(type(one) is float for one in found)
+
+
+def test_photos_of_every_kind(model, arrays, tmp_path):
+    for number, array in enumerate(arrays):
+        Image.fromarray(array).save(tmp_path / f"{number}.png")
+    paths = sorted(tmp_path.glob("*.png"))
+    contents = [path.read_bytes() for path in paths]
+    kinds = [
+        arrays,
+        tuple(arrays),
+        paths,
+        [str(path) for path in paths],
+        np.array([str(path) for path in paths]),
+        contents,
+        [bytearray(content) for content in contents],
+        [Image.open(path) for path in paths],
+        [keras.ops.convert_to_tensor(array) for array in arrays],
+        [array.astype("float32") for array in arrays],
+        [arrays[0], paths[1], contents[2], Image.open(paths[3]), str(paths[4])],
+        iter(arrays),
+        (path for path in paths),
+    ]
+    probabilities = expected_of(model, arrays)
+    for photos_of_a_kind in kinds:
+        check(classify(model, photos_of_a_kind, batch_size=2), probabilities)
+    features = embed(model, paths, batch_size=2)
+    body = keras.Model(model.input, model.get_layer("pooling").output)
+    inputs = np.stack([photos.prepare(array, SIZE) for array in arrays])
+    assert (features.shape, features.dtype) == ((5, 24), "float32")
+    np.testing.assert_allclose(features, numpy(body(inputs)), atol=1e-5)
+
+
+def test_one_photo_is_a_list_of_one(model, arrays, tmp_path):
+    path = tmp_path / "a photo"
+    stream = io.BytesIO()
+    Image.fromarray(arrays[0]).save(stream, "PNG")
+    path.write_bytes(stream.getvalue())
+    probabilities = expected_of(model, arrays[:1])
+    opened = Image.open(path)
+    for photo in (
+        arrays[0],
+        path,
+        str(path),
+        stream.getvalue(),
+        opened,
+        arrays[0][None],
+    ):
+        check(classify(model, photo, top=2), probabilities, top=2)
+        assert embed(model, photo).shape == (1, 24)
+    gray = classify(model, arrays[3])
+    check(gray, expected_of(model, arrays[3:4]))
+
+
+def test_no_photos(model):
+    assert classify(model, []) == []
+    assert embed(model, iter(())).shape == (0, 24)
+
+
+def test_the_preparation_is_that_of_the_head(arrays):
+    model = made(class_names=NAMES, preparation="central crop")
+    check(classify(model, arrays), expected_of(model, arrays, "central crop"))
+    model.get_layer("head").preparation = "squash"
+    check(classify(model, arrays), expected_of(model, arrays))
+
+
+def test_a_file_that_was_moved_knows_its_classes(model, arrays, tmp_path):
+    model.save(tmp_path / "a.keras")
+    (tmp_path / "elsewhere").mkdir()
+    path = (tmp_path / "a.keras").rename(tmp_path / "elsewhere" / "b.keras")
+    again = keras.saving.load_model(path)
+    assert classify(again, arrays) == classify(model, arrays)
+    # What was compiled beside the model is not saved with it.
+    classify(model, arrays[0])
+    model.save(tmp_path / "c.keras")
+    again = keras.saving.load_model(tmp_path / "c.keras")
+    check(classify(again, arrays), expected_of(model, arrays))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid", "softmax layer"])
+def test_probabilities_of_a_head_stay(kind, arrays):
+    activation = kind if kind in ("softmax", "sigmoid") else None
+    model = made(class_names=NAMES, classifier_activation=activation)
+    if activation is None:
+        model = keras.Model(model.input, keras.layers.Softmax()(model.output))
+    inputs = [photos.prepare(array, SIZE) for array in arrays]
+    check(classify(model, arrays), numpy(model(np.stack(inputs))))
+
+
+def test_heads_of_earlier_files_take_their_names_from_the_call(arrays):
+    images = keras.Input((*SIZE, 3))
+    features = made(include_top=False, classes=None)(images)
+    model = keras.Model(images, keras.layers.Dense(5, name="head")(features))
+    randomize(model)
+    with pytest.raises(
+        ValueError, match="No class names are known for 5 classes: pass"
+    ):
+        classify(model, arrays)
+    names = ["a", "b", "c", "d", "e"]
+    probabilities = expected_of(model, arrays)
+    check(classify(model, arrays, class_names=names), probabilities, names)
+    with pytest.raises(ValueError, match="4 class names for predictions of 5"):
+        classify(model, arrays, class_names=names[1:])
+    with pytest.raises(ValueError, match="must be a sequence of str, got 'abcde'"):
+        classify(model, arrays, class_names="abcde")
+    assert embed(model, arrays).shape == (5, 24)
+
+
+def test_a_thousand_classes_are_those_of_imagenet(arrays, monkeypatch):
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    model = made(classes=1000)
+    [[(wordnet_id, name, _)]] = classify(model, arrays[0], top=1)
+    best = expected_of(model, arrays[:1]).argmax()
+    assert (wordnet_id, name) == keras_vit.inference.names_of_classes(1000)[best]
+    model.get_layer("head").class_names = [f"my {number}" for number in range(1000)]
+    assert classify(model, arrays[0], top=1)[0][0][:2] == (best, f"my {best}")
+
+
+def test_models_around_ours(model, arrays):
+    inside = keras.Sequential([keras.Input((*SIZE, 3)), model])
+    probabilities = expected_of(model, arrays)
+    check(classify(inside, arrays), probabilities)
+    # One that takes pixels.
+    scale = keras.layers.Rescaling(1 / 127.5, -1.0)
+    pixels = keras.Sequential([keras.Input((*SIZE, 3)), scale, model])
+    check(classify(pixels, arrays), probabilities)
+    # Another head on ours, whose names are of other classes.
+    other = keras.Sequential([keras.Input((*SIZE, 3)), model, keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="No class names are known for 2 classes"):
+        classify(other, arrays)
+
+
+def test_gray_models(arrays):
+    model = made(class_names=NAMES, channels=1)
+    inputs = [photos.prepare(array, SIZE, channels=1) for array in arrays]
+    features = keras.Model(model.input, model.get_layer("pooling").output)
+    np.testing.assert_allclose(
+        embed(model, arrays), numpy(features(np.stack(inputs))), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "width"),
+    [
+        ({"include_top": False, "classes": None}, 24),
+        ({"include_top": False, "classes": None, "pooling": "gap"}, 24),
+        ({"representation_size": 7}, 7),
+        ({"include_top": False, "classes": None, "representation_size": 7}, 7),
+        ({"dtype": "mixed_bfloat16"}, 24),
+    ],
+)
+def test_features_of_every_kind_of_model(options, width, arrays):
+    model = made(**options)
+    found = embed(model, arrays)
+    assert (found.shape, found.dtype) == ((5, width), "float32")
+    if not options.get("include_top", True):
+        inputs = np.stack([photos.prepare(array, SIZE) for array in arrays])
+        np.testing.assert_allclose(found, numpy(model(inputs)), atol=1e-5)
+        with pytest.raises(ValueError, match="for features call keras_vit.embed"):
+            classify(model, arrays)
+
+
+def test_models_that_are_refused(model, arrays):
+    tokens = made(pooling=None, class_names=NAMES)
+    for function in (classify, embed):
+        with pytest.raises(ValueError, match="vision_transformer ends in the layer"):
+            function(tokens, arrays)
+    with pytest.raises(ValueError, match="ends in the layer relu.*end in a head"):
+        embed(
+            keras.Model(model.input, keras.layers.ReLU(name="relu")(model.output)), []
+        )
+    with pytest.raises(ValueError, match="classifier_activation=None"):
+        classify(made(class_names=NAMES, classifier_activation="relu"), arrays)
+    with pytest.raises(ValueError, match="Every class has the same score: the head is"):
+        classify(VisionTransformer(PLAIN, image_size=SIZE, class_names=NAMES), arrays)
+    broken = made(class_names=NAMES)
+    broken.get_layer("head").bias.assign([np.nan] * 5)
+    with pytest.raises(ValueError, match="outputs of .* are not finite"):
+        classify(broken, arrays)
+    many = keras.Sequential(
+        [keras.Input((*SIZE, 4)), keras.layers.Flatten(), keras.layers.Dense(5)]
+    )
+    with pytest.raises(ValueError, match="photos have a fixed height and width and 1"):
+        classify(many, arrays, class_names=NAMES)
+
+
+def test_photos_that_are_refused(model, arrays, tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for given in (folder, [arrays[0], str(folder)]):
+        with pytest.raises(
+            ValueError, match=r"photos\[.\]: .* is a folder: pass its fi"
+        ):
+            classify(model, given)
+    with pytest.raises(FileNotFoundError, match="gone.jpg"):
+        classify(model, [arrays[0], tmp_path / "gone.jpg"])
+    with pytest.raises(ValueError, match=r"photos\[2\]: 8 bytes cannot be read as an"):
+        classify(model, [arrays[0], arrays[1], b"no image"])
+    ready = keras_vit.preprocess_input(arrays[0])
+    with pytest.raises(ValueError, match=r"photos\[0\]: .*leave preprocess_input out"):
+        classify(model, ready)
+    with pytest.raises(ValueError, match="or an iterable of them, got int"):
+        classify(model, 7)
+    with pytest.raises(ValueError, match="batch_size must be a positive int, got 0"):
+        classify(model, arrays, batch_size=0)
+
+
+def test_the_model_is_compiled_once(arrays, monkeypatch):
+    model, compiled = made(class_names=NAMES), []
+    original = Predictor.__init__
+
+    def counted(self, *args, **kwargs):
+        compiled.append(self)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Predictor, "__init__", counted)
+    for _ in range(2):
+        check(classify(model, arrays), expected_of(model, arrays))
+        embed(model, arrays)
+    assert len(compiled) == 2
+    # Weights are read anew, and what was changed in place is compiled anew.
+    model.get_layer("head").kernel.assign(np.eye(24, 5))
+    check(classify(model, arrays), expected_of(model, arrays))
+    assert len(compiled) == 2
+    head = model.get_layer("head")
+    head.enable_lora(1)
+    head.lora_kernel_b.assign(np.ones((1, 5)))
+    check(classify(model, arrays), expected_of(model, arrays))
+    head.activation = keras.activations.sigmoid
+    inputs = [photos.prepare(array, SIZE) for array in arrays]
+    check(classify(model, arrays), numpy(model(np.stack(inputs))))
+
+
+def test_photos_are_prepared_in_threads_a_few_batches_ahead():
+    threads, asked = set(), []
+
+    def each():
+        for number in range(100):
+            asked.append(number)
+            yield number
+
+    def prepared(number, photo):
+        threads.add(threading.current_thread().name)
+        return np.full((1, 1), photo)
+
+    seen = []
+    for batch in _batches(each(), prepared, 4):
+        seen += batch.ravel().tolist()
+        assert len(asked) <= len(seen) + 8
+    assert seen == list(range(100))
+    assert threading.current_thread().name not in threads
+    # One that is left early stops its threads.
+    batches = _batches(each(), prepared, 4)
+    next(batches)
+    batches.close()
+    assert not any(name in map(str, threading.enumerate()) for name in threads)
+
+
+def test_a_forgotten_preprocess_input_is_warned_of_once(model, arrays):
+    images = np.stack([photos.resize(array, SIZE) for array in arrays[:3]])
+    inside = keras.Sequential([keras.Input((*SIZE, 3)), model])
+    for one in (model, inside):
+        predictor = Predictor(one)
+        with pytest.warns(
+            UserWarning, match=r"takes images in \[-1, 1\].*preproc"
+        ) as w:
+            predictor(images)
+            predictor(images)
+        assert len(w) == 1 and pathlib.Path(w[0].filename) == pathlib.Path(__file__)
+    # A dark photo first.
+    with pytest.warns(UserWarning, match="these go up to 2"):
+        Predictor(model)(np.stack([np.zeros_like(images[0]), images[0]]))
+    with pytest.warns(UserWarning, match="preprocess_input"):
+        keras_vit.explain.attention_maps(model, images)
+
+
+def test_what_is_right_is_not_warned_of(model, arrays):
+    images = np.stack([photos.resize(array, SIZE) for array in arrays[:3]])
+    ready = keras_vit.preprocess_input(images)
+    pixels = keras.Sequential(
+        [keras.Input((*SIZE, 3)), keras.layers.Rescaling(1 / 127.5, -1.0), model]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Predictor(model)(ready)
+        # Another mean and deviation, as hybrids of other libraries take them.
+        Predictor(model)(ready * 2.7)
+        Predictor(pixels)(images)
+        classify(model, arrays)
+        embed(model, arrays)

@@ -1,0 +1,219 @@
+"""What libraries write to file descriptor 2 of a command: notices go, errors stay.
+
+No test here imports TensorFlow: small programs write what it writes.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from train.common.library_messages import NOISE
+
+ROOT = pathlib.Path(__file__).parent.parent.parent.parent
+posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is hidden here")
+# As TensorFlow 2.15 to 2.21, TFLite, JAX and absl print them.
+NOTICES = [
+    "WARNING: All log messages before absl::InitializeLog() is called are written to "
+    "STDERR",
+    "I0000 00:00:1795424867.654655   17339 port.cc:153] oneDNN custom operations are "
+    "on. To turn them off, set the environment variable `TF_ENABLE_ONEDNN_OPTS=0`.",
+    "I0000 00:00:1795424867.655102   17339 cudart_stub.cc:31] Could not find cuda "
+    "drivers on your machine, GPU will not be used.",
+    "To enable the following instructions: AVX2 FMA, in other operations, rebuild "
+    "TensorFlow with the appropriate compiler flags.",
+    "E0000 00:00:1795424868.711139   17339 cuda_platform.cc:52] failed call to cuInit: "
+    "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "E0000 00:00:1733 1 cuda_driver.cc:51] failed call to cuInit: "
+    "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+    "2024-05-01 10:00:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom",
+    "2024-05-01 10:00:00.123456: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:"
+    "38] TF-TRT Warning: Could not find TensorRT",
+    "2024-05-01 10:00:00.123456: E external/local_xla/xla/stream_executor/cuda/"
+    "cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register",
+    "E0000 00:00:1733.1 1 cuda_blas.cc:1418] Unable to register cuBLAS factory: twice",
+    "W0000 00:00:1733.1 1 computation_placer.cc:177] computation placer already "
+    "registered.",
+    "I0000 00:00:1733.123 77 service.cc:148] XLA service 0x5 initialized for platform",
+    "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.",
+    "I1123 09:07:13.123456 140123456 dataset_info.py:12] Load dataset info from /x",
+]
+# What must be seen.
+ERRORS = [
+    "E0000 00:00:1795424868.711139   17339 cuda_platform.cc:52] failed call to cuInit: "
+    "CUDA_ERROR_UNKNOWN: unknown error",
+    "F0000 00:00:1733.1 17339 tensor.cc:7] Check failed: 1 == 2",
+    "2024-05-01 10:00:00.123456: E tensorflow/core/framework/op.cc:1] out of memory",
+    "2024-05-01 10:00:00.123456: F tensorflow/core/platform/env.cc:1] Check failed",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "Illegal instruction",
+    "ImportError: libcudart.so.12: cannot open shared object file",
+    "I have no idea what this is",
+    "WARNING: the disk is nearly full",
+]
+
+
+@pytest.mark.parametrize("line", NOTICES)
+def test_notices_are_known(line):
+    assert NOISE.match(line.encode())
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_errors_and_unknown_lines_are_no_noise(line):
+    assert not NOISE.match(line.encode())
+
+
+PROGRAM = """
+import ctypes, os, subprocess, sys, threading, warnings
+from train.common import library_messages
+
+NOTICE = sys.argv[1].encode() + b"\\n"
+libc = ctypes.CDLL(None)
+
+with library_messages.hidden():
+    os.write(2, NOTICE)
+    libc.write(2, NOTICE, len(NOTICE))
+    {}
+"""
+
+
+def run(program, *, notice=NOTICES[1], python=(), **options):
+    return subprocess.run(
+        [sys.executable, *python, "-c", PROGRAM.format(program), notice],
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        **{"stderr": subprocess.PIPE, "stdout": subprocess.PIPE} | options,
+    )
+
+
+@posix
+def test_notices_do_not_appear_and_all_else_does():
+    done = run(
+        "os.write(2, b'an err'); os.write(2, b'or\\n')\n"
+        "    print('of Python', file=sys.stderr)\n"
+        "    child = ['sh', '-c', 'echo of a child >&2; echo INFO: none >&2']\n"
+        "    subprocess.run(child)\n"
+        "    warnings.warn('our own')\n"
+        "    threads = [threading.Thread(target=os.write, args=(2, b'of threads\\n'))"
+        " for _ in range(50)]\n"
+        "    [thread.start() for thread in threads]\n"
+        "    [thread.join() for thread in threads]\n"
+        "    os.write(2, b'no end')"
+    )
+    assert done.returncode == 0
+    shown = sorted(done.stderr.removesuffix("no end\n").splitlines())
+    others = ["an error", "of Python", "of a child", "warning: our own"]
+    assert shown == sorted(others + ["of threads"] * 50)
+    assert done.stderr.endswith("no end\n")
+
+
+@posix
+def test_an_error_shows_what_was_hidden_and_then_the_traceback():
+    done = run("import no_such_module")
+    assert done.returncode == 1
+    title, *lines = done.stderr.splitlines()
+    assert title.startswith("libraries had printed")
+    assert lines[:2] == [NOTICES[1]] * 2
+    assert lines[2].startswith("Traceback")
+    assert lines[-1] == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+@posix
+@pytest.mark.parametrize(
+    ("end", "number"),
+    [
+        ("libc.write(2, b'Check failed', 12); os.abort()", signal.SIGABRT),
+        ("os.kill(os.getpid(), 11)", signal.SIGSEGV),
+        ("os.kill(os.getpid(), 9)", signal.SIGKILL),
+    ],
+)
+def test_a_crash_shows_what_was_hidden(end, number):
+    done = run(end)
+    assert done.returncode == -number
+    *before, first, second = done.stderr.splitlines()
+    assert [first, second] == [NOTICES[1]] * 2
+    assert before[-1].startswith("libraries had printed")
+    assert before[:-1] == ["Check failed"] * (number == signal.SIGABRT)
+
+
+@posix
+@pytest.mark.parametrize("end", ["sys.exit(3)", "sys.exit('error: no')", "os._exit(3)"])
+def test_exits(end):
+    done = run(end)
+    if "os._exit" in end:  # no Python code runs any more
+        assert NOTICES[1] in done.stderr
+    else:
+        assert done.stderr == ("error: no\n" if "error" in end else "")
+    assert done.returncode == (1 if "error" in end else 3)
+
+
+@posix
+def test_without_a_standard_error_nothing_breaks():
+    program = "with library_messages.hidden():\n    print(sys.stderr)\n"
+    code = f"import sys\nfrom train.common import library_messages\n{program}"
+    command = f"exec {sys.executable} -c '{code}' 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", command], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout) == (0, "None\n")
+
+
+@posix
+def test_python_keeps_its_terminal():
+    import pty
+
+    ours, theirs = pty.openpty()
+    done = run(
+        "print(sys.stderr.isatty(), os.isatty(2), sys.stderr.encoding)", stderr=theirs
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.stdout == "True False utf-8\n"
+
+
+@posix
+def test_a_process_that_has_a_backend_is_left_alone():
+    code = (
+        "import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow')"
+        f"\n{PROGRAM.format('pass')}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, NOTICES[1]],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stderr.splitlines() == [NOTICES[1]] * 2
+
+
+def test_warnings_and_records_of_libraries():
+    program = """
+    import logging
+    def warn_as(name):
+        exec("import warnings; warnings.warn('of ' + __name__)", {{"__name__": name}})
+    for name in ("keras.src.layers", "jax._src", "train.data.load", "absl.app"):
+        warn_as(name)
+    logging.getLogger("huggingface_hub").warning("unauthenticated")
+    logging.getLogger("tensorflow").error("an error")
+    """
+    done = run(program.format(), notice=NOTICES[0])
+    assert (
+        done.stderr == "warning: of train.data.load\nwarning: of absl.app\nan error\n"
+    )
+    done = run(program.format(), notice=NOTICES[0], python=["-W", "always"])
+    assert "UserWarning: of keras.src.layers" in done.stderr
+
+
+def test_the_library_is_left_as_it_is():
+    code = (
+        "import logging, os, sys, warnings, zoo; before = list(warnings.filters); "
+        "import train.common.command_line; "
+        "assert logging.root.manager.disable == 0 and before == warnings.filters; "
+        "assert sys.stderr.fileno() == 2"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, b"")

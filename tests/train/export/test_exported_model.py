@@ -1,0 +1,152 @@
+"""Exported files with what they say of their model, run without Keras."""
+
+import pkgutil
+
+import keras
+import numpy as np
+import pytest
+from small_models import made, shared
+
+from train.common.errors import RunError
+from train.export.formats import FORMATS
+from train.inference import exported_model, model_writing
+
+tf = pytest.importorskip("tensorflow")
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="an export needs TensorFlow"
+)
+NAMES = ("cat", "été", "white shark", "4", "")
+KINDS = ("saved_model", "tflite", "onnx")
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (3, 32, 48, 3)).astype("float32")
+
+
+def write(kind, model, folder, names=NAMES):
+    """Writes an export as train.export does, and returns its folder."""
+    row = FORMATS[kind]
+    folder.mkdir(exist_ok=True)
+    (folder / row.file).parent.mkdir(exist_ok=True)
+    options = {"precision": row.precision} if "precision" in row.takes else {}
+    writer = pkgutil.resolve_name(row.runtime.writer)
+    writer(model, folder / row.file, class_names=names, **options)
+    return folder
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def sigmoid(request, tmp_path_factory):
+    """A kind, an export with a sigmoid and central crop, and its model."""
+    model = made(classifier_activation="sigmoid")
+    model.layers[-1].preparation = "central crop"
+    folder = tmp_path_factory.mktemp("exports") / request.param
+    return request.param, write(request.param, model, folder), model
+
+
+def test_an_export_says_all_that_answers_need(sigmoid):
+    kind, folder, model = sigmoid
+    path = exported_model.find(str(folder))
+    assert path == folder / FORMATS[kind].file == exported_model.find(path)
+    found = exported_model.load(path)
+    assert found.image_shape == (32, 48, 3) and found.size == 5
+    assert found.class_names == NAMES
+    assert (found.activation, found.preparation) == ("sigmoid", "central crop")
+    outputs = found.run(IMAGES)
+    if found.output == "logits":
+        outputs = 1 / (1 + np.exp(-outputs))
+    else:
+        assert (kind, found.output) == ("onnx", "probabilities")
+    np.testing.assert_allclose(outputs, model(IMAGES), atol=2e-5)
+    assert found.one_by_one == (kind == "tflite")
+    if kind == "saved_model":
+        body, _ = model_writing.body_and_head(model)
+        np.testing.assert_allclose(found.features(IMAGES), body(IMAGES), atol=2e-5)
+    else:
+        assert found.features is None
+
+
+def test_the_digest_is_of_the_bytes(sigmoid, tmp_path):
+    kind, folder, _ = sigmoid
+    path = exported_model.find(folder)
+    known = exported_model.digest_of(path)
+    assert known == exported_model.digest_of(path)
+    some = exported_model.files_of(path)[-1]
+    content = some.read_bytes()
+    some.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert exported_model.digest_of(path) != known
+    some.write_bytes(content)
+
+
+@pytest.fixture
+def onnx_file(tmp_path):
+    folder = write("onnx", shared(), tmp_path / "plain", names=None)
+    return folder / FORMATS["onnx"].file
+
+
+def test_names_beside_the_file(onnx_file):
+    assert exported_model.load(onnx_file).class_names is None
+    (onnx_file.parent / "class_names.txt").write_text("a\nb\nc\nd\ne\n")
+    assert exported_model.load(onnx_file).class_names == tuple("abcde")
+    (onnx_file.parent / "class_names.txt").write_text("a\nb\n")
+    with pytest.raises(RunError, match="has 5 classes and 2 class names"):
+        exported_model.load(onnx_file)
+
+
+def test_features_have_no_classes(tmp_path):
+    model = shared("without head")
+    folder = write("onnx", model, tmp_path / "features", names=None)
+    (folder / "class_names.txt").write_text("a\n")
+    found = exported_model.load(exported_model.find(folder))
+    assert (found.output, found.size, found.class_names) == ("features", 24, None)
+
+
+def test_folders_of_several_exports_and_of_others(onnx_file, tmp_path):
+    assert exported_model.find("vit-ti16/augreg-imagenet21k") is None
+    assert exported_model.find(tmp_path) is None
+    second = onnx_file.with_name("model-float16.onnx")
+    second.write_bytes(onnx_file.read_bytes())
+    with pytest.raises(
+        RunError, match=r"has several exports, model-float16\.onnx, model\.onnx: give"
+    ):
+        exported_model.find(onnx_file.parent)
+    # A run, whose model is meant.
+    (onnx_file.parent / "model.keras").touch()
+    assert exported_model.find(onnx_file.parent) is None
+    with pytest.raises(RunError, match="There is no file .*none.tflite"):
+        exported_model.find("none.tflite")
+
+
+def test_the_newest_version_that_is_served(tmp_path):
+    for version in ("2", "10", "not"):
+        folder = tmp_path / "saved_model" / version
+        folder.mkdir(parents=True)
+        (folder / "saved_model.pb").touch()
+    assert exported_model.find(tmp_path).name == "10"
+    assert exported_model.find(tmp_path / "saved_model").name == "10"
+
+
+@pytest.mark.parametrize("ending", [".tflite", ".onnx"])
+def test_damaged_files(ending, tmp_path):
+    path = tmp_path / f"model{ending}"
+    path.write_bytes(b"damaged " * 100)
+    with pytest.raises(RunError, match=rf"model{ending} cannot be used \("):
+        exported_model.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("preparation", "new"), ("activation", "tanh")]
+)
+def test_facts_that_are_not_known(name, value, onnx_file):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(onnx_file)
+    for entry in model.metadata_props:
+        if entry.key == name:
+            entry.value = value
+    onnx.save(model, onnx_file)
+    with pytest.raises(RunError, match=f"not as keras-vit export writes it.*{value}"):
+        exported_model.load(onnx_file)
+
+
+def test_a_missing_runtime_is_named(onnx_file, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RunError, match="needs onnxruntime, which is not installed"):
+        exported_model.load(onnx_file)

@@ -1,0 +1,101 @@
+"""Files of answers: hostile names, kills in a line, settings."""
+
+import csv
+import json
+import os
+
+import pytest
+
+from train.common.errors import RunError
+from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
+
+SETTINGS = {"weights": "1f", "image_size": [8, 8]}
+# Line breaks, what CSV needs, another coding, and a formula.
+NAMES = ["a,b.jpg", 'quote".jpg', "two\nlines\r.jpg", "café.jpg", "=1+1.jpg", " .jpg"]
+PATHS = [*NAMES, os.fsdecode(b"caf\xe9\n.jpg"), "\u2028\x85\x0c.jpg"]
+ANSWERS = [
+    Answer(spelled(path), (("müßig, 'a'", 0.5), ('"b"\r\n', 0.25), ("c", 1e-7)))
+    for path in PATHS
+]
+
+
+@pytest.fixture(params=FORMATS)
+def path(request, tmp_path):
+    return tmp_path / f"answers{request.param}"
+
+
+def write(path, answers, resume=False, settings=SETTINGS):
+    file = AnswerFile(path, resume)
+    file.open(settings)
+    file.append(answers)
+    file.close()
+    return file
+
+
+def test_other_readers_find_the_names(path):
+    write(path, ANSWERS)
+    with path.open(newline="", encoding="utf-8") as file:
+        if path.suffix == ".csv":
+            rows = list(csv.DictReader(file))
+        else:
+            rows = [json.loads(line) for line in file]
+    assert [row["file"] for row in rows] == [spelled(path) for path in PATHS]
+    assert {row["label"] for row in rows} == {"müßig, 'a'"}
+    assert [float(row["probability"]) for row in rows] == [0.5] * len(PATHS)
+    if path.suffix == ".csv":
+        assert rows[0]["label_2"] == '"b"\r\n' and rows[0]["probability_3"] == "1e-07"
+        assert rows[0]["label_4"] == rows[0]["probability_5"] == ""
+    else:
+        assert rows[0]["top"][2] == {"label": "c", "probability": 1e-7}
+    assert list(AnswerFile(path, resume=True)) == ANSWERS
+
+
+def test_a_kill_at_any_byte_is_gone_on_with(path):
+    write(path, ANSWERS)
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        file = AnswerFile(path, resume=True)
+        assert file.count <= len(ANSWERS)
+        done = [file.has(one) for one in PATHS]
+        assert done == [True] * file.count + [False] * (len(PATHS) - file.count)
+        file.open(SETTINGS)
+        file.append(ANSWERS[file.count :])
+        file.close()
+        assert path.read_bytes() == whole
+
+
+def test_many_photos_are_known(path):
+    count = 3000
+    write(path, [Answer(f"{n}.jpg", (("a", 1.0),)) for n in range(count)])
+    file = AnswerFile(path, resume=True)
+    assert file.count == count and not file.has(f"{count}.jpg")
+    assert all(file.has(f"{n}.jpg") for n in range(count))
+
+
+def test_an_existing_file_is_refused_by_name(path):
+    write(path, ANSWERS)
+    with pytest.raises(RunError, match=rf"{path.name} exists: pass --resume"):
+        AnswerFile(path)
+    file = AnswerFile(path, resume=True)
+    with pytest.raises(RunError, match=r"weights '1f' \(now '2e'\)"):
+        file.open(SETTINGS | {"weights": "2e"})
+    path.with_name(f"{path.name}.settings.json").unlink()
+    with pytest.raises(RunError, match="its settings are not known"):
+        file.open(SETTINGS)
+
+
+@pytest.mark.parametrize("content", ["a;b\n1;2\n", '{"file": 1}\n', "x\n" * 40])
+def test_a_file_of_others_is_refused(path, content):
+    path.write_text(content)
+    with pytest.raises(RunError, match="was changed"):
+        AnswerFile(path, resume=True)
+
+
+def test_a_quotation_mark_without_end(tmp_path):
+    path = tmp_path / "answers.csv"
+    write(path, ANSWERS)
+    with path.open("a") as file:
+        file.write('"' + "no end\n" * 200_000)
+    with pytest.raises(RunError, match="a quotation mark has no end"):
+        AnswerFile(path, resume=True)

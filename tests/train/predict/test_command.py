@@ -1,0 +1,115 @@
+"""The command in a process of its own: what it imports, prints and leaves."""
+
+import csv
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from photo_folder import NAMES, paths
+
+import keras_vit_start
+
+# Says at its end which libraries a command has imported.
+WATCHED = """
+import runpy, sys
+sys.argv[0] = "keras-vit"
+try:
+    runpy.run_module("train.predict", run_name="__main__", alter_sys=True)
+finally:
+    heavy = {"tensorflow", "keras", "keras_vit", "jax", "torch", "scipy"}
+    print(*sorted(heavy & {*sys.modules}), file=sys.stderr)
+"""
+
+
+def command(*words, program=None, **options):
+    start = (
+        [sys.executable, "-c", program]
+        if program
+        else keras_vit_start.python("train.predict")
+    )
+    return subprocess.Popen(
+        [*start, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": keras_vit_start.HERE},
+        **options,
+    )
+
+
+def test_an_export_is_answered_without_tensorflow_and_keras(folder, files):
+    pytest.importorskip("onnxruntime")
+    process = command(files / "model.onnx", "photos", "--top", program=WATCHED)
+    output, errors = process.communicate()
+    assert process.returncode == 3
+    rows = [line.split("\t") for line in output.splitlines()]
+    assert [row[0] for row in rows] == paths()
+    assert all(len(row) == 11 and set(row[1::2]) == set(NAMES) for row in rows)
+    assert errors.splitlines() == [
+        "1 photo could not be read:",
+        "  photos/5bad.jpg cannot be read as an image (UnidentifiedImageError): save "
+        "it as JPEG or PNG.",
+        "",
+    ]
+
+
+def test_a_keras_file_by_the_command(folder, files, forks):
+    words = [files / "model.keras", *paths(3, 4), "--out=out.csv", "--batch_size=1"]
+    environment = {}
+    code, output, errors = forks.streams(["train.predict", *words], folder, environment)
+    assert (code, output) == (0, ""), errors
+    assert "2 photos answered: " in errors and "written: out.csv" in errors
+    assert len(pathlib.Path("out.csv").read_text("utf-8").splitlines()) == 3
+    code, output, errors = forks.streams(
+        ["train.predict", files / "model.keras", *paths(3)], folder, environment
+    )
+    assert code == 0, errors
+    assert output.startswith("photos/3.png\t") and output.endswith("%\n")
+
+
+def test_a_reader_that_has_enough(folder, files):
+    pytest.importorskip("onnxruntime")
+    process = command(files / "model.onnx", *paths() * 200)
+    assert process.stdout.readline().startswith("photos/0.png\t")
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert (process.wait(), errors) == (141, "")
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_command_that_is_stopped_goes_on(by, folder, files):
+    pytest.importorskip("onnxruntime")
+    os.remove("photos/5bad.jpg")
+    for number in range(10, 400):
+        os.link("photos/0.png", f"photos/{number}.png")
+    # It waits for more names, so that it has not ended before the signal.
+    words = [files / "model.onnx", "photos", "-", "--out=out.csv"]
+    process = command(*words, stdin=subprocess.PIPE)
+    while not (os.path.exists("out.csv") and os.path.getsize("out.csv") > 500):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.002)
+    process.send_signal(by)
+    _, errors = process.communicate()
+    if by == signal.SIGINT:
+        assert errors.endswith(
+            "error: Interrupted; --resume goes on with what out.csv has.\n"
+        )
+        assert process.returncode == 1
+    assert pathlib.Path("out.csv").read_text("utf-8").endswith("\n")
+    process = command(*words, "--resume", stdin=subprocess.DEVNULL)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    with open("out.csv", newline="") as file:
+        names = [row["file"] for row in csv.DictReader(file)]
+    assert names == sorted(names) and len(names) == len(set(names)) == 400
+
+
+def test_words_that_are_missing(folder):
+    process = command("model.onnx")
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "Give a model and photos, files or folders: keras-vit predict" in errors

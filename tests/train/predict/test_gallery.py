@@ -1,0 +1,90 @@
+"""The page of photos: one file, nothing of a name runs in it, bounded."""
+
+import html.parser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from train.predict import gallery
+from train.predict.answers import Answer
+from train.predict.gallery import Gallery, Spread
+
+HOSTILE = "<script>alert(1)</script>{{ 7 }}\n.jpg"
+
+
+class Page(html.parser.HTMLParser):
+    """The tags with their attributes, and the text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def save(path, seed=0, size=(30, 40), **options):
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), "uint8")
+    Image.fromarray(pixels).save(path, **options)
+    return str(path)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 9, 1000])
+def test_spread_is_even_and_bounded(count):
+    spread = Spread(4)
+    for number in range(count):
+        spread.add(number)
+    kept = spread.kept
+    assert spread.count == count and len(kept) == len(set(kept)) <= 4
+    assert len(kept) >= min(count, 2) and kept[:1] == [0][:count]
+    assert len({after - one for one, after in zip(kept, kept[1:], strict=False)}) <= 1
+
+
+def test_a_page_that_needs_nothing_else(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photos = [
+        save(tmp_path / "turned.jpg", size=(300, 600), exif=exif),
+        save(tmp_path / "plain.png"),
+        str(tmp_path / HOSTILE),
+    ]
+    page = Gallery(tmp_path / "pages" / "gallery.html")
+    for number, photo in enumerate(photos):
+        top = ((f"<b>{number % 2}", 0.9 - 0.1 * number), ("other", 0.05))
+        page.add(photo, Answer(photo, top))
+    page.write("a <model>", threads=2)
+    found = Page(page.path.read_text("utf-8"))
+    kinds = {tag for tag, _ in found.tags}
+    assert not kinds & {"script", "link", "iframe", "object", "b", "model"}
+    links = [at[key] for _, at in found.tags for key in ("src", "href") if key in at]
+    assert all(
+        link.startswith(("data:image/webp;base64,", "#class-")) for link in links
+    )
+    pictures = [at for tag, at in found.tags if tag == "img"]
+    # Upright, and at most so large.
+    assert [(at["width"], at["height"]) for at in pictures] == [
+        ("120", "240"),
+        ("40", "30"),
+    ]
+    assert "no longer there" in found.text and "<b>0 2" in found.text
+    assert HOSTILE in found.text
+    assert found.text.index("90.0%") < found.text.index("70.0%")
+    assert "3 photos, answered by a <model>" in found.text
+
+
+def test_many_photos_are_counted_and_some_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "_thumbnail", lambda photo: None)
+    monkeypatch.setattr(gallery, "SHOWN", 10)
+    page = Gallery(tmp_path / "gallery.html")
+    for number in range(2000):
+        page.add("x.jpg", Answer(f"{number}.jpg", ((f"class {number % 7}", 0.5),)))
+    page.write("model", threads=1)
+    found = Page(page.path.read_text("utf-8"))
+    assert "2,000 photos, answered by model" in found.text
+    shown = sum(tag == "figure" for tag, _ in found.tags)
+    assert 5 <= shown <= 10 and f"{shown} photos are shown" in found.text

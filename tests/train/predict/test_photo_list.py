@@ -1,0 +1,114 @@
+"""The photos that a command line names, and threads that read ahead."""
+
+import io
+import os
+import threading
+import types
+
+import pytest
+
+from train.common.errors import RunError
+from train.predict import photos
+from train.predict.photos import Photos, read_ahead
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.jpg", "a.JPG", "c[1].png", "notes.txt", ".hidden.jpg", "Thumbs.db"):
+        touch(f"photos/{name}")
+    touch("photos/cat/1.webp")
+    touch("photos/cat/deep/2.bmp")
+    touch("photos/.trash/3.jpg")
+    touch("photos/sorted/cat/b.jpg")
+    touch("alone.dat")
+    return tmp_path
+
+
+def touch(path):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    open(path, "w").close()
+
+
+def test_folders_and_files(folder):
+    found = Photos(["photos", "alone.dat"], without=["photos/sorted"])
+    names = [
+        "photos/a.JPG",
+        "photos/b.jpg",
+        "photos/c[1].png",
+        "photos/cat/1.webp",
+        "photos/cat/deep/2.bmp",
+        "alone.dat",
+    ]
+    assert list(found) == names and list(found) == names
+    assert found.count() == 6 and found.count(lambda path: "cat" in path) == 4
+    assert found.others == {".txt": 1, ".db": 1}
+    assert found.note() == "left out 2 files with the endings of no photo (.db, .txt)"
+
+
+def test_patterns_that_the_shell_has_left(folder):
+    assert list(Photos(["photos/*.jpg"])) == ["photos/b.jpg"]
+    assert list(Photos(["photos/c[1].png"])) == ["photos/c[1].png"]
+    assert list(Photos(["photos/c*"])) == [
+        "photos/c[1].png",
+        "photos/cat/1.webp",
+        "photos/cat/deep/2.bmp",
+    ]
+    assert list(Photos(["photos/**/*.bmp"])) == ["photos/cat/deep/2.bmp"]
+    deep = list(Photos(["photos/cat/**"]))
+    assert deep == ["photos/cat/1.webp", "photos/cat/deep/2.bmp"]
+
+
+@pytest.mark.parametrize("place", ["none.jpg", "photos/none", "photos/*.tif", ""])
+def test_nothing_there(folder, place):
+    with pytest.raises(RunError, match="check the"):
+        Photos(["photos", place])
+
+
+def test_a_list_on_standard_input(folder, monkeypatch):
+    lines = b"photos/b.jpg\n\nnone \xe9.jpg\r\nphotos/cat"
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(lines)))
+    found = Photos(["alone.dat", "-"])
+    assert found.count() is None
+    assert list(map(os.fsencode, found)) == [
+        b"alone.dat",
+        b"photos/b.jpg",
+        b"none \xe9.jpg",
+        b"photos/cat/1.webp",
+        b"photos/cat/deep/2.bmp",
+    ]
+
+
+def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
+    touch("photos/1.HEIC")
+    monkeypatch.setattr(photos.photos, "reads_heic", lambda: False)
+    found = Photos(["photos"])
+    assert "photos/1.HEIC" not in list(found)
+    assert found.note().endswith(
+        "(.db, .heic, .txt); pip install pillow-heif reads HEIC photos"
+    )
+
+
+def test_reading_ahead_keeps_the_order_and_the_bound():
+    taken, most = [], []
+
+    def items():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    found = []
+    for number, square in read_ahead(items(), lambda n: n * n, threads=3, ahead=5):
+        found.append((number, square))
+        most.append(len(taken) - len(found))
+    assert found == [(n, n * n) for n in range(100)]
+    assert max(most) == 5
+
+
+def test_reading_ahead_ends_with_its_reader():
+    threads = threading.active_count()
+    started = []
+    reading = read_ahead(range(1000), started.append, threads=2, ahead=10)
+    next(reading)
+    reading.close()
+    assert len(started) <= 12 and threading.active_count() == threads

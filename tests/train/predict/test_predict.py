@@ -1,0 +1,314 @@
+"""Predictions of a stub and of small models."""
+
+import collections
+import csv
+import filecmp
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from photo_folder import NAMES, paths
+from scipy.special import softmax
+from small_models import SIZE, made, shared
+
+from train.common.errors import RunError
+from train.predict import classifiers, prediction
+from train.predict.classifiers import Classifier
+from train.predict.prediction import predict
+from zoo.photos import prepare
+
+
+def stub(monkeypatch, compute=None, **changes):
+    """A model of three classes that answers by the mean of a photo."""
+
+    def by_mean(images):
+        means = images.mean(axis=(1, 2))
+        return softmax(20 * means, axis=1), means
+
+    settings = {
+        "name": "stub",
+        "image_shape": (8, 8, 3),
+        "preparation": "squash",
+        "batch_size": 4,
+        "compute": compute or by_mean,
+        "class_names": ("red", "green", "blue"),
+        "num_features": 3,
+        "notes": ("a note",),
+        "digest": lambda: "1f",
+    }
+    classifier = Classifier(**{**settings, **changes})
+    monkeypatch.setattr(classifiers, "load", lambda *_, **__: classifier)
+
+
+def expected():
+    images = np.stack([prepare(path, 8) for path in paths()])
+    means = images.mean(axis=(1, 2))
+    return means, softmax(20 * means.astype("float64"), axis=1)
+
+
+def test_all_that_comes_out(folder, monkeypatch):
+    stub(monkeypatch)
+    answers = []
+    found = predict(
+        "stub",
+        ["photos"],
+        out="out.csv",
+        features="x.npz",
+        sort_into="sorted",
+        gallery="page.html",
+        answer=answers.append,
+    )
+    means, probabilities = expected()
+    assert [answer.file for answer in answers] == paths()
+    names = np.array(["red", "green", "blue"])
+    for answer, row in zip(answers, probabilities, strict=True):
+        order = np.argsort(-row)
+        assert [name for name, _ in answer.top] == list(names[order])
+        np.testing.assert_allclose([p for _, p in answer.top], row[order], rtol=1e-4)
+    with open("out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["file"], row["label"]) for row in rows] == [
+        (answer.file, answer.top[0][0]) for answer in answers
+    ]
+    with np.load("x.npz") as arrays:
+        np.testing.assert_allclose(arrays["features"], means, rtol=1e-5)
+        assert arrays["files"].tolist() == paths()
+    for row in rows:
+        copy = os.path.join("sorted", row["label"], os.path.basename(row["file"]))
+        assert filecmp.cmp(copy, row["file"], shallow=False)
+    assert "10 photos, answered by stub" in pathlib.Path("page.html").read_text("utf-8")
+    assert (found.answered, found.unreadable) == (10, 1)
+    assert found.counts == collections.Counter(row["label"] for row in rows)
+    [reason] = found.reasons
+    assert reason.startswith("photos/5bad.jpg cannot be read as an image")
+    assert found.notes == ["a note"]
+    assert sorted(os.listdir(folder)) == [
+        "out.csv",
+        "out.csv.settings.json",
+        "page.html",
+        "photos",
+        "sorted",
+        "x.npz",
+    ]
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_an_interruption_is_gone_on_with(after, folder, monkeypatch):
+    stub(monkeypatch)
+    given = {"out": "out.jsonl", "features": "x.npz", "sort_into": "sorted"}
+    predict("stub", ["photos"], out="whole.jsonl", features="whole.npz")
+    calls = []
+
+    def interrupted(images):
+        if len(calls) == after:
+            raise KeyboardInterrupt
+        calls.append(images)
+        means = images.mean(axis=(1, 2))
+        return softmax(20 * means, axis=1), means
+
+    stub(monkeypatch, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], **given)
+    with open("out.jsonl") as file:
+        assert file.read().count("\n") == 4 * after
+    stub(monkeypatch)
+    found = predict("stub", ["photos"], resume=True, gallery="page.html", **given)
+    assert found.answered == 10 - 4 * after
+    assert pathlib.Path("out.jsonl").read_text("utf-8") == pathlib.Path(
+        "whole.jsonl"
+    ).read_text("utf-8")
+    with np.load("x.npz") as some, np.load("whole.npz") as whole:
+        np.testing.assert_array_equal(some["features"], whole["features"])
+        np.testing.assert_array_equal(some["files"], whole["files"])
+    assert sum(len(files) for _, _, files in os.walk("sorted")) == 10
+    # Those of the first start, too.
+    assert "10 photos, answered by stub" in pathlib.Path("page.html").read_text("utf-8")
+    again = predict("stub", ["photos"], resume=True, **given)
+    assert (again.answered, again.unreadable) == (0, 1)
+
+
+def test_new_photos_are_added(folder, monkeypatch):
+    stub(monkeypatch)
+    given = {"out": "out.csv", "features": "x.npz"}
+    predict("stub", paths(1, 2), **given)
+    found = predict("stub", ["photos/*.png"], resume=True, **given)
+    assert found.answered == 8
+    with np.load("x.npz") as arrays:
+        assert sorted(arrays["files"]) == paths()
+        assert arrays["files"][:2].tolist() == paths(1, 2)
+
+
+def test_nothing_is_left_of_features_without_out(folder, monkeypatch):
+    def interrupted(images):
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], features="x.npz")
+    assert os.listdir(folder) == ["photos"]
+
+
+def test_memory_does_not_grow_with_the_photos(folder, monkeypatch):
+    """At most a batch and one photo per thread are read ahead."""
+    read, answered = [], []
+
+    def counted(*arguments):
+        read.append(arguments[0])
+        return prepare(*arguments)
+
+    def compute(images):
+        answered.extend(images)
+        assert len(read) - len(answered) <= 4 + 2 + 1
+        return np.eye(3, dtype="float32")[[0] * len(images)], None
+
+    monkeypatch.setattr(prediction, "prepare", counted)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    stub(monkeypatch, compute)
+    found = predict("stub", paths() * 20)
+    assert found.answered == 200
+
+
+def test_many_unreadable_photos(folder, monkeypatch):
+    stub(monkeypatch)
+    for number in range(30):
+        open(f"photos/{number}.jpg", "w").close()
+    found = predict("stub", ["photos", "-"][:1])
+    assert (found.answered, found.unreadable, len(found.reasons)) == (10, 31, 10)
+    # None of them can be read: there is nothing to say of the classes.
+    found = predict("stub", ["photos/*.jpg"], out="out.csv")
+    assert (found.answered, found.unreadable) == (0, 31)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"out": "out.txt"}, "--out is a file NAME.csv or NAME.jsonl, got out.txt"),
+        ({"features": "x.npy"}, "--features is a file NAME.npz"),
+        ({"gallery": "page"}, "--gallery is a file NAME.html"),
+        ({"resume": True}, "--resume goes on with the answers in --out"),
+        ({"gallery": "there.html"}, "there.html exists: pass another --gallery"),
+        ({"features": "there.npz"}, "there.npz exists: pass another --features"),
+        ({"out": "there.csv"}, "there.csv exists: pass --resume"),
+    ],
+)
+def test_names_are_checked_before_the_model_is_loaded(
+    given, message, folder, monkeypatch
+):
+    monkeypatch.setattr(classifiers, "load", None)
+    for name in ("there.html", "there.npz", "there.csv"):
+        open(name, "w").close()
+    with pytest.raises(RunError, match=message):
+        predict("stub", ["photos"], **given)
+
+
+def test_no_photo_at_all(folder, monkeypatch):
+    monkeypatch.setattr(classifiers, "load", None)
+    os.mkdir("empty")
+    open("empty/1.txt", "w").close()
+    with pytest.raises(RunError, match=r"no photo in empty: give .* left out 1 file"):
+        predict("stub", ["empty"])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ([np.nan, 1, 1], "photos/0.png are not finite"),
+        ([0.2, 0.2, 0.2], "every class the same probability"),
+    ],
+)
+def test_answers_that_mean_nothing(outputs, message, folder, monkeypatch):
+    stub(monkeypatch, lambda images: (np.float32([outputs] * len(images)), None))
+    with pytest.raises(RunError, match=message):
+        predict("stub", ["photos"])
+
+
+def test_features_alone(folder, monkeypatch):
+    means = expected()[0]
+    stub(
+        monkeypatch,
+        lambda images: (None, images.mean(axis=(1, 2))),
+        class_names=(),
+    )
+    found = predict("stub", ["photos"], features="x.npz")
+    assert (found.answered, found.counts) == (10, {})
+    np.testing.assert_allclose(np.load("x.npz")["features"], means, rtol=1e-5)
+    with pytest.raises(RunError, match="has features, but no classes"):
+        predict("stub", ["photos"], features="y.npz", out="out.csv")
+    assert not os.path.exists("out.csv")
+
+
+@pytest.mark.parametrize("central_crop", [None, True, False])
+def test_keras_models_and_exports_answer_alike(central_crop, folder, files):
+    pytest.importorskip("onnxruntime")
+    preparation = "central crop" if central_crop else "squash"
+    images = np.stack([prepare(path, SIZE, preparation) for path in paths()])
+    outputs = keras.ops.convert_to_numpy(shared()(images))
+    for name, batch_size in (("model.keras", 3), ("model.onnx", None)):
+        answers = []
+        predict(
+            str(files / name),
+            paths(),
+            central_crop=central_crop,
+            batch_size=batch_size,
+            answer=answers.append,
+        )
+        probabilities = softmax(outputs, axis=1)
+        for answer, row in zip(answers, probabilities, strict=True):
+            order = np.argsort(-row)
+            assert [label for label, _ in answer.top] == [NAMES[at] for at in order]
+            np.testing.assert_allclose(
+                [p for _, p in answer.top], row[order], rtol=1e-3, atol=1e-6
+            )
+
+
+def test_features_of_a_keras_model_beside_its_answers(folder, files):
+    answers, plain = [], []
+    model = str(files / "model.keras")
+    predict(model, paths(), features="x.npz", answer=answers.append)
+    predict(model, paths(), answer=plain.append)
+    body = keras.Model(shared().input, shared().layers[-1].input)
+    images = np.stack([prepare(path, SIZE) for path in paths()])
+    np.testing.assert_allclose(
+        np.load("x.npz")["features"],
+        keras.ops.convert_to_numpy(body(images)),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    for one, other in zip(answers, plain, strict=True):
+        np.testing.assert_allclose(
+            [p for _, p in one.top], [p for _, p in other.top], rtol=1e-3
+        )
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "without head", "gray, softmax"])
+def test_other_heads(kind, folder, tmp_path):
+    model = made(classifier_activation="sigmoid") if kind == "sigmoid" else shared(kind)
+    model.save("model.keras")
+    answers = []
+    if kind == "without head":
+        with pytest.raises(RunError, match="no head for classes.* Pass --features"):
+            predict("model.keras", paths())
+        found = predict("model.keras", paths(), features="x.npz")
+        assert (found.answered, np.load("x.npz")["features"].shape) == (10, (10, 24))
+        return
+    found = predict("model.keras", paths(), answer=answers.append)
+    channels = model.input_shape[-1]
+    images = np.stack([prepare(path, SIZE, channels=channels) for path in paths()])
+    largest = keras.ops.convert_to_numpy(model(images)).max(axis=1)
+    top = [answer.top[0][1] for answer in answers]
+    np.testing.assert_allclose(top, largest, rtol=1e-3)
+    is_said = any("a probability of its own" in note for note in found.notes)
+    assert is_said == (kind == "sigmoid")
+    # They have no names.
+    assert answers[0].top[0][0].startswith("class ")
+
+
+def test_what_exports_cannot_do(folder, files):
+    model = str(files / "model.onnx")
+    with pytest.raises(RunError, match="exported for images of one size"):
+        predict(model, paths(), image_size=64)
+    with pytest.raises(RunError, match="gives classes, not features"):
+        predict(model, paths(), features="x.npz")
+    assert os.listdir(folder) == ["photos"]

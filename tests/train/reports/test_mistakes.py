@@ -1,0 +1,162 @@
+"""The answers of a classifier: order, mistakes.csv, suspected label errors."""
+
+import csv
+import types
+
+import numpy as np
+import pytest
+
+from train.reports import answers as module
+from train.reports.answers import (
+    answers_of,
+    label_errors,
+    write_label_errors,
+    write_mistakes,
+)
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+PROBABILITIES = np.array(
+    [
+        [0.5, 0.3, 0.2],  # right
+        [0.6, 0.3, 0.1],  # wrong
+        [0.1, 0.1, 0.8],  # right
+        [0.05, 0.9, 0.05],  # wrong, the most confident
+        [0.2, 0.45, 0.35],  # right, the least certain
+        [0.6, 0.2, 0.2],  # wrong, as confident as the second
+    ]
+)
+
+
+def test_confident_mistakes_come_first_then_uncertain_answers():
+    answers = answers_of(None, LABELS, PROBABILITIES, "abc")
+    assert answers.order.tolist() == [3, 1, 5, 4, 0, 2]
+    assert answers.mistakes.tolist() == [3, 1, 5]
+    assert answers.correct.tolist() == [4, 0, 2]
+    assert answers.predicted.tolist() == [0, 0, 2, 1, 1, 0]
+    np.testing.assert_allclose(answers.margin, [0.2, 0.3, 0.7, 0.85, 0.1, 0.4])
+    np.testing.assert_array_equal(answers.of_truth, [0.5, 0.3, 0.8, 0.05, 0.45, 0.2])
+
+
+def test_parts_of_the_arrays_make_no_difference(monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 103)
+    probabilities = rng.dirichlet(np.ones(4), 103)
+    whole = answers_of(None, labels, probabilities, "abcd")
+    suspected = label_errors(whole)
+    assert len(suspected.places) > 5
+    monkeypatch.setattr(module, "_CHUNK", 10)
+    parts = answers_of(None, labels, probabilities, "abcd")
+    np.testing.assert_array_equal(parts.margin, whole.margin)
+    ordered = np.sort(probabilities, axis=1)
+    np.testing.assert_array_equal(parts.margin, ordered[:, -1] - ordered[:, -2])
+    again = label_errors(parts)
+    np.testing.assert_array_equal(again.places, suspected.places)
+    np.testing.assert_array_equal(again.suggested, suspected.suggested)
+
+
+def test_a_model_of_one_class():
+    answers = answers_of(None, np.zeros(3, int), np.ones((3, 1)), "a")
+    assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
+    assert label_errors(answers) is None
+
+
+def test_every_image_is_in_the_file(tmp_path):
+    names = ['a, "quoted".jpg', "größe.jpg", "=x", "bytes\udcff.jpg", "5.jpg", "6.jpg"]
+    answers = answers_of(None, LABELS, PROBABILITIES, ["a,b", "猫", "c"])
+    write_mistakes(tmp_path / "mistakes.csv", answers, names)
+    rows = read(tmp_path / "mistakes.csv")
+    assert rows[0] == {
+        "file": "bytes\\udcff.jpg",
+        "truth": "a,b",
+        "answer": "猫",
+        "probability": "0.9",
+        "probability_of_truth": "0.05",
+        "margin": "0.85",
+        "correct": "no",
+    }
+    assert [row["file"] for row in rows[1:]] == [names[n] for n in (1, 5, 4, 0, 2)]
+    assert [row["correct"] for row in rows] == ["no"] * 3 + ["yes"] * 3
+    assert "\r" not in (tmp_path / "mistakes.csv").read_text()
+
+
+def test_label_errors_by_hand(tmp_path):
+    # Of five images labelled 0, the mean of class 0 is 0.6, of class 1 it is 0.58. The
+    # class 2 has one image: whatever it shows, it is never suggested.
+    rows = [
+        (0, [0.9, 0.05, 0.05]),
+        (0, [0.8, 0.1, 0.1]),
+        (0, [0.7, 0.2, 0.1]),
+        (0, [0.5, 0.45, 0.05]),
+        (0, [0.1, 0.85, 0.05]),  # 1 reaches its threshold: suspected
+        (1, [0.05, 0.9, 0.05]),
+        (1, [0.1, 0.8, 0.1]),
+        (1, [0.3, 0.65, 0.05]),
+        (1, [0.55, 0.4, 0.05]),  # wrong, but 0 is below its threshold
+        (1, [0.65, 0.15, 0.2]),  # suspected, less clearly
+        (2, [0.3, 0.3, 0.4]),
+        (0, [0.2, 0.1, 0.7]),
+    ]
+    labels = np.array([label for label, _ in rows])[:11]
+    probabilities = np.array([chances for _, chances in rows])[:11]
+    found = label_errors(answers_of(None, labels, probabilities, "abc"))
+    assert found.places.tolist() == [4, 9] and found.suggested.tolist() == [1, 0]
+    np.testing.assert_allclose(found.thresholds, [0.58, 0.6])
+
+    answers = answers_of(None, labels, probabilities, "abc")
+    names = [f"{index}.jpg" for index in range(11)]
+    write_label_errors(tmp_path / "errors.csv", answers, found, names)
+    first, second = read(tmp_path / "errors.csv")
+    assert first == {
+        "file": "4.jpg",
+        "truth": "a",
+        "suggested": "b",
+        "probability": "0.85",
+        "probability_of_truth": "0.1",
+        "threshold": "0.58",
+    }
+    assert (second["file"], second["suggested"]) == ("9.jpg", "a")
+
+    # One more image labelled 0: it looks like class 2, which cannot be judged.
+    labels = np.array([label for label, _ in rows])
+    probabilities = np.array([chances for _, chances in rows])
+    found = label_errors(answers_of(None, labels, probabilities, "abc"))
+    assert 11 not in found.places.tolist()
+
+
+def test_switched_labels_are_found():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 50)
+    logits = rng.normal(size=(200, 4))
+    logits[np.arange(200), truth] += 6
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels, switched = truth.copy(), rng.choice(200, 12, replace=False)
+    labels[switched] = (labels[switched] + 1) % 4
+    found = label_errors(answers_of(None, labels, chances, "abcd"))
+    # One of them, of which the model is less sure, is missed.
+    assert len(found.places) == 11 and set(found.places) < set(switched)
+    np.testing.assert_array_equal(found.suggested, truth[found.places])
+
+
+def test_classes_that_do_not_occur():
+    # A head of 1,000 classes, of which two occur.
+    labels = np.repeat([3, 7], 5)
+    chances = np.full((10, 1000), 1e-6)
+    chances[np.arange(10), labels] = 0.5
+    chances[0, [3, 900]] = 0.1, 0.8
+    chances[1, [3, 7]] = 0.1, 0.8
+    names = [f"c{index}" for index in range(1000)]
+    found = label_errors(answers_of(None, labels, chances, names))
+    assert found.places.tolist() == [1] and found.suggested.tolist() == [7]
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_too_few_images_to_judge_by(count):
+    labels = np.repeat([0, 1], [20, count])
+    answers = answers_of(types.SimpleNamespace(), labels, np.eye(2)[labels], "ab")
+    assert label_errors(answers) is None

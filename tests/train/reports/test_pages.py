@@ -1,0 +1,251 @@
+"""report.html beside report.md: photos, figures, and the page in a browser."""
+
+import csv
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from train.reports import gallery
+from train.reports.answers import answers_of
+from train.reports.classification import calibration, classification_summary
+from train.reports.report import write_report
+
+pytest.importorskip("tensorflow")
+
+NAMES = ("<b>cat</b> & co", "dog", "a rather long name of a class")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request, monkeypatch):
+    """Leaves figures empty, unless a test asks for them."""
+    if "drawn" not in request.fixturenames:
+        for name in ("confusion_matrix", "learning_curve", "reliability", "mistakes"):
+            monkeypatch.setattr(
+                f"train.reports.figures.draw_{name}",
+                lambda path, *settings: path.touch(),
+            )
+
+
+@pytest.fixture
+def drawn():
+    """Asks for the figures."""
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A split of 36 image files, and their labels."""
+    from train.data.sources.folder_source import file_split
+
+    rng = np.random.default_rng(0)
+    paths = []
+    for number in range(36):
+        path = tmp_path / "photos" / "abc"[number % 3] / f"<i>&{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 255, (400 + number, 200, 3)).astype("uint8")
+        Image.fromarray(pixels).save(path)
+        paths.append(str(path))
+    return file_split("photos", paths, np.arange(36) % 3)
+
+
+def written(out, split, *, mistakes=30, names=NAMES, part="test"):
+    """Writes the report of answers of which the first ones are wrong."""
+    labels = split.labels()
+    guesses = (labels + (np.arange(len(labels)) < mistakes)) % 3
+    chances = np.full((len(labels), len(names)), 0.1 / (len(names) - 1))
+    chances[np.arange(len(labels)), guesses] = np.linspace(0.5, 0.9, len(labels))
+    chances /= chances.sum(axis=1, keepdims=True)
+    summary = classification_summary(labels, chances, names)
+    summary["calibration"] = calibration(labels, chances)
+    results = write_report(
+        out,
+        config={"model": "<script>alert(1)</script>"},
+        summary=summary,
+        results={"command": "keras-vit evaluate x"},
+        split=part,
+        answers=answers_of(split, labels, chances, names),
+    )
+    return results, (out / "report.html").read_text(), (out / "report.md").read_text()
+
+
+def files_in(page):
+    found = re.findall(r"<code>(.*?)</code>\n</figcaption>", page)
+    return [html.unescape(re.sub("</?bdi>", "", name)) for name in found]
+
+
+def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
+    results, page, text = written(tmp_path / "out", photos)
+    with (tmp_path / "out" / "mistakes.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 36
+    # Of 30 mistakes the most confident, then 6 correct answers, the least certain.
+    expected = [row["file"] for row in (*rows[:24], *rows[30:])]
+    inside = [os.path.relpath(name, tmp_path / "photos") for name in expected]
+    shown = files_in(page)
+    assert shown[:30] == inside
+    cells = re.findall(r"^\| (.*?\.png) \|", text, re.MULTILINE)
+    assert [re.sub(r"\\(.)", r"\1", cell) for cell in cells] == shown
+    for both in (page, text):
+        assert "24 of 30: more would be too many for this page." in both
+        assert f"Files are in {tmp_path}/photos." in both.replace("\\", "")
+        assert "30 of 36 answers are mistakes." in both
+    assert page.count('<li class="mistake">') == len(shown) - 6
+    assert (
+        results["test_suspected_label_errors"]
+        == len((tmp_path / "out" / "label_errors.csv").read_text().splitlines()) - 1
+    )
+    # No markup of others, no address, and all pictures described.
+    assert "<i>" not in page and "<b>" not in page and "alert(1)</script>" not in page
+    assert not re.search(r"(src|href)=\"(?!data:image/|#)|url\(|@import", page)
+    assert page.count("<img ") == page.count(' alt="') and 'alt=""' not in page
+    assert json.loads((tmp_path / "out" / "report.json").read_text()).keys() >= {
+        "config",
+        "per_class",
+        "calibration",
+        "test_accuracy",
+    }
+
+
+def test_photos_are_whole_and_small(tmp_path, photos):
+    labels = photos.labels()
+    answers = answers_of(photos, labels, np.eye(3)[labels], NAMES)
+    found = gallery.Gallery(answers, photos.names(), [35, 0, 0])
+    assert found.pixels[0].shape == (320, 160, 3) and not found.missing
+    assert list(found.pixels) == [0, 35]
+    (photo,) = found.group("Title", np.array([35]), 3).photos
+    assert not photo.is_tiny and photo.is_correct
+    assert photo.file == "c/<i>&35.png" and len(photo.uri) < 60_000
+
+
+def test_a_photo_that_is_left_out_says_why(tmp_path, photos, drawn):
+    # The most confident mistake is 29, the next one 28.
+    names = photos.names()
+    os.remove(names[29])
+    with open(names[28], "wb") as file:
+        file.write(b"no image")
+    _, page, text = written(tmp_path / "out", photos)
+    assert files_in(page)[:2] == ["c/<i>&29.png", "b/<i>&28.png"]
+    assert page.index("no longer there") < page.index("no longer be decoded")
+    assert "mistakes.png" in text
+    for name in names:
+        if os.path.exists(name):
+            os.remove(name)
+    _, page, text = written(tmp_path / "out", photos)
+    assert page.count("no longer there") >= 30
+    assert "mistakes.png" not in text
+    assert not (tmp_path / "out" / "mistakes.png").exists()
+
+
+def test_label_errors_are_not_sought_in_training_images(tmp_path, photos):
+    written(tmp_path, photos)
+    assert (tmp_path / "label_errors.csv").exists()
+    results, page, text = written(tmp_path, photos, part="train")
+    assert not (tmp_path / "label_errors.csv").exists()
+    assert "train_suspected_label_errors" not in results
+    for both in (page, text):
+        assert "Not sought: the model may have been trained on these images" in both
+
+
+def test_without_mistakes(tmp_path, photos):
+    _, page, text = written(tmp_path, photos, mistakes=0)
+    for both in (page, text):
+        assert "0 of 36 answers are mistakes." in both
+        assert "Most confident mistakes" not in both
+        assert "Least certain correct answers" in both
+        assert "None. The model contradicts" in both
+
+
+def test_examples_that_are_no_files(tmp_path, photos):
+    from train.data import sources
+
+    digits = sources.load("digits").test
+    labels = digits.labels()
+    answers = answers_of(digits, labels, np.eye(10)[labels], "0123456789")
+    found = gallery.Gallery(answers, digits.names(), [3])
+    assert found.folder is None
+    (photo,) = found.group("Title", np.array([3]), 1).photos
+    assert photo.file == "example 3 of digits test" and photo.is_tiny
+
+
+def test_other_pictures_are_shown_or_named(tmp_path, photos):
+    Image.new("RGB", (4000, 20)).save(tmp_path / "wide one.png")
+    (tmp_path / "damaged.png").write_bytes(b"no image")
+    for number in range(30):
+        (tmp_path / f"z{number:02}.png").touch()
+    _, page, text = written(tmp_path, photos)
+    assert re.search(r'width="1280" height="6" alt="Wide one"', page)
+    assert "damaged.png cannot be decoded." in page
+    assert "![wide one](wide%20one.png)" in text
+    for both in (page, text):
+        assert "And 8 more, too many for this page." in both
+
+
+def test_only_classes_that_occur(tmp_path, photos, drawn, monkeypatch):
+    figures = []
+    monkeypatch.setattr(
+        "train.reports.figures.save",
+        lambda figure, path: (figures.append(figure), path.touch()),
+    )
+    names = (*NAMES, *(f"absent {number}" for number in range(997)))
+    written(tmp_path, photos, names=names)
+    labels = [text.get_text() for text in figures[0].axes[0].get_yticklabels()]
+    assert labels == ["<b>cat</b> & co", "dog", "a rather long name of a…"]
+    assert figures[0].get_suptitle() == "Examples by true and predicted class"
+
+
+def in_chromium(page, folder, width):
+    """Opens a page so wide, sorts its classes by name; returns what is then there."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(names)} is installed")
+    inner = html.escape(page, quote=True)
+    (folder / "outer.html").write_text(
+        f'<iframe style="width:{width}px; height:900px; border:0" srcdoc="{inner}">'
+        "</iframe><script>onload = () => {"
+        "const d = document.querySelector('iframe').contentDocument;"
+        "const rows = () => [...d.querySelectorAll('.sortable tbody tr')]"
+        "  .map((row) => row.cells[0].textContent);"
+        "const button = d.querySelector('.sortable button'), found = {};"
+        "found.first = rows(); button.click(); found.up = rows();"
+        "button.click(); found.down = rows();"
+        "found.sorted = button.parentNode.getAttribute('aria-sort');"
+        "found.width = d.documentElement.scrollWidth;"
+        "document.body.innerHTML = '<pre id=found></pre>';"
+        "document.querySelector('pre').textContent = JSON.stringify(found); };"
+        "</script>"
+    )
+    done = subprocess.run(
+        [
+            browser,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+            "--enable-logging=stderr",
+            *(f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"),
+            "--dump-dom",
+            (folder / "outer.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout)[1]
+    return json.loads(html.unescape(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_in_a_browser(tmp_path, photos, drawn, width):
+    names = ("dog", "cat", "a_" + 60 * "very_" + "long_name")
+    _, page, _ = written(tmp_path, photos, names=names)
+    found = in_chromium(page, tmp_path, width)
+    assert found["width"] == width
+    assert found["up"] == sorted(found["first"])
+    assert found["down"] == found["up"][::-1] and found["sorted"] == "descending"

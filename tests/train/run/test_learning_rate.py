@@ -1,0 +1,164 @@
+"""The learning rate range test."""
+
+import json
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from train import recipes
+from train.common.errors import RunError
+from train.engine.schedules import ExponentialRise
+from train.run import learning_rate, training
+from train.run.classification import FineTuning
+from train.run.learning_rate import suggest
+
+RATES = np.geomspace(1e-4, 1e2, 100)
+STEP = RATES[1] / RATES[0]
+
+
+def fall(at, width=0.3):
+    """Losses that fall from 2.3 to 1.3, fastest at a rate, by a logistic curve."""
+    return 2.3 - 1.0 / (1.0 + np.exp(-(np.log10(RATES) - np.log10(at)) / width))
+
+
+@pytest.mark.parametrize("at", [1e-3, 0.03, 0.5])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_the_steepest_fall_is_found(at, noise):
+    losses = fall(at) + np.random.default_rng(0).normal(0, noise, len(RATES))
+    found = suggest(RATES, losses)
+    # Within a step; noise moves the steepest point within the flank.
+    off = STEP * 1.01 if not noise else 3.0
+    assert at / off <= found["suggested"] <= at * off
+    assert found["diverged"] is None
+    assert len(found["smoothed"]) == len(RATES)
+
+
+def test_a_tenth_of_where_it_diverges_is_the_most():
+    losses = fall(0.5)
+    end = int(np.searchsorted(RATES, 2.0))
+    losses[end] = np.inf
+    found = suggest(RATES[: end + 1], losses[: end + 1], diverged=True)
+    assert found["diverged"] == RATES[end]
+    assert found["suggested"] == pytest.approx(RATES[end] / 10, rel=0.05)
+    assert len(found["smoothed"]) == end
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        np.full(100, 2.3),
+        2.3 + np.random.default_rng(1).normal(0, 0.1, 100),
+        np.linspace(2.3, 4.0, 100),
+    ],
+    ids=["constant", "noise", "rising"],
+)
+def test_no_fall_is_no_suggestion(losses):
+    assert suggest(RATES, losses)["suggested"] is None
+
+
+def test_too_few_steps_are_no_suggestion():
+    for count in (0, 1, 6):
+        losses = [2.3] * count
+        found = suggest(RATES[:count].tolist(), losses, diverged=True)
+        assert found["suggested"] is None
+        assert found["smoothed"] == losses
+
+
+@pytest.mark.parametrize("curvature", [0.2, 1.0, 20.0])
+def test_on_a_quadratic_it_is_stable_and_not_slow(curvature):
+    """Gradient descent diverges above 2 / curvature."""
+    weight, losses = 1.0, []
+    for rate in RATES:
+        weight -= rate * curvature * weight
+        losses.append(0.5 * curvature * weight**2)
+        if losses[-1] > 4 * losses[0]:
+            break
+    count = len(losses)
+    found = suggest(RATES[:count], losses, diverged=count < len(RATES))
+    assert 0.02 / curvature < found["suggested"] < 1.0 / curvature
+
+
+def test_rates_rise_by_the_same_factor():
+    rise = ExponentialRise(1e-4, 1e2, steps=100)
+    got = [float(rise(step)) for step in range(100)]
+    np.testing.assert_allclose(got, RATES, rtol=2e-5)
+    again = ExponentialRise.from_config(rise.get_config())
+    assert float(again(17)) == got[17]
+
+
+def test_a_later_run_is_as_without_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(learning_rate, "STEPS", 16)
+    recipe = recipes.for_dataset("digits").smoke()
+    recipe = recipe.override(steps=2, checkpoint_every=2, average_decay=0.9)
+    command = "keras-vit finetune --dataset=digits --find_learning_rate"
+    rate = 300.0
+    again = f"{command} --learning_rate={rate:g}"
+    found = learning_rate.find(
+        FineTuning(recipe.override(learning_rate=rate)),
+        run_dir=tmp_path / "both",
+        command=again,
+    )
+    # Up to 300,000: it diverges in time.
+    folder = tmp_path / "both" / "learning_rate"
+    assert found["learning_rates"][0] == pytest.approx(0.3)
+    assert len(found["losses"]) < 16
+    assert found["diverged"] == found["learning_rates"][-1]
+    files = {path.name for path in folder.iterdir()}
+    assert files == {
+        *("report.md", "report.json", "loss.png", "metrics.jsonl"),
+        *("tensorboard", "training_batch.png"),
+    }
+    written = json.loads((folder / "report.json").read_text())
+    assert written["suggested"] == found["suggested"]
+    assert written["sentence"] in (folder / "report.md").read_text()
+    events = EventAccumulator(str(folder / "tensorboard")).Reload().Tags()
+    assert "loss over learning rate" in events["tensors"]
+
+    training.run(recipe, run_dir=tmp_path / "both")
+    training.run(recipe, run_dir=tmp_path / "one")
+    both, one = (
+        np.load(tmp_path / name / "checkpoints" / "step-00000002.npz")
+        for name in ("both", "one")
+    )
+    assert both.files == one.files
+    for key in one.files:
+        np.testing.assert_array_equal(both[key], one[key], err_msg=key)
+
+    # Beside a finished run of other settings, too.
+    capsys.readouterr()
+    found = learning_rate.find(
+        FineTuning(recipe.override(learning_rate=0.05, lora_rank=2)),
+        run_dir=tmp_path / "both",
+        command=f"{command} --find_learning_rate=true --learning_rate=0.05",
+    )
+    assert "at most 16 steps of 16 images" in capsys.readouterr().out
+    assert len(found["losses"]) <= 16
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) <= 16
+    assert not (folder / "checkpoints").exists()
+
+
+def test_the_command_to_go_on():
+    typed = "keras-vit finetune '--dataset=my photos/' --learning_rate=3 "
+    for flag in ("--find_learning_rate", "-find_learning_rate=true"):
+        assert learning_rate._command(typed + flag, 0.061) == (
+            "keras-vit finetune '--dataset=my photos/' --learning_rate=0.061"
+        )
+    assert learning_rate._command(typed, None) == ""
+    assert learning_rate._command("", 0.1) == ""
+
+
+def test_no_suggestion_has_a_remedy():
+    recipe = recipes.for_dataset("digits")
+    found = {"suggested": None, "diverged": None}
+    text = learning_rate._sentence(found, recipe)
+    assert "did not fall at any rate from 0.0001 to 100 " in text
+    assert "Pass another --learning_rate" in text
+
+
+def test_it_is_in_a_folder_of_its_own(tmp_path):
+    recipe = recipes.for_dataset("digits").smoke().override(model="ViT-X")
+    with pytest.raises(RunError, match="ViT-X"):
+        learning_rate.find(FineTuning(recipe), run_dir=tmp_path / "run")
+    assert not (tmp_path / "run" / "config.json").exists()

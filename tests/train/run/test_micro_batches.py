@@ -1,0 +1,211 @@
+"""--batch_size=auto: as few micro-batches as fit in memory."""
+
+import json
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from train import recipes
+from train.common import hardware
+from train.common.errors import RunError
+from train.engine.tensorflow_backend import Devices
+from train.engine.trainer import Trainer
+from train.recipes.recipe import AUTO
+from train.run import micro_batches, recipe_flags, training
+from train.run.classification import FineTuning
+
+MB = 2**20
+
+
+def recipe(**values):
+    smoke = recipes.for_dataset("digits").smoke()
+    return smoke.override(steps=2, checkpoint_every=2, eval_every=2, **values)
+
+
+def arrays(run_dir):
+    return np.load(run_dir / "checkpoints" / "step-00000002.npz")
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        (1, [1]),
+        (7, [7, 1]),
+        (24, [24, 12, 6, 3, 1]),
+        (512, [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]),
+    ],
+)
+def test_sizes_cut_the_images_equally(images, expected):
+    assert micro_batches.sizes(images) == expected
+
+
+def filled_above(monkeypatch, images):
+    """Pretends that an accelerator computes, which has memory for so many images."""
+    accumulate = Trainer._accumulate
+
+    def checked(self, inputs, labels, batch_size):
+        if inputs.shape[0] // self.micro_batches > images:
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+        return accumulate(self, inputs, labels, batch_size)
+
+    monkeypatch.setattr(Devices, "is_cpu", False)
+    monkeypatch.setattr(Trainer, "_accumulate", checked)
+
+
+def test_an_accelerator_is_tried_and_the_run_is_as_if_the_number_was_given(
+    monkeypatch, tmp_path, capsys
+):
+    assert recipe().batch_size == 16
+    training.run(recipe(micro_batches=4), run_dir=tmp_path / "given")
+    capsys.readouterr()
+
+    filled_above(monkeypatch, 6)
+    auto = recipe(micro_batches=AUTO)
+    found = training.run(auto, run_dir=tmp_path / "auto")
+    assert "\n4 micro-batches of 4 images\n" in capsys.readouterr().out
+    given, chosen = arrays(tmp_path / "given"), arrays(tmp_path / "auto")
+    assert given.files == chosen.files
+    for key in given.files:
+        np.testing.assert_array_equal(given[key], chosen[key], err_msg=key)
+
+    file = tmp_path / "auto" / "micro_batches.json"
+    written = {"micro_batches": 4, "batch_size": 16, "devices": 1}
+    assert json.loads(file.read_text()) == written
+    config = json.loads((tmp_path / "auto" / "config.json").read_text())
+    assert config["micro_batches"] == AUTO
+    report = json.loads((tmp_path / "auto" / "report.json").read_text())
+    assert report["config"]["micro_batches"] == 4
+    assert found["steps"] == 2
+
+    # The same number again, without a trial.
+    monkeypatch.setattr(micro_batches, "_search", None)
+    file.write_text(json.dumps(written | {"micro_batches": 8}))
+    task = FineTuning(auto)
+    training.run(task, run_dir=tmp_path / "auto")
+    assert task.recipe.micro_batches == 8
+    assert "all steps were taken before" in capsys.readouterr().out
+    # Where it no longer fits, another number is allowed.
+    training.run(recipe(micro_batches=16), run_dir=tmp_path / "auto")
+    with pytest.raises(RunError, match="micro_batches 4 .now 'auto'"):
+        training.run(auto, run_dir=tmp_path / "given")
+    file.write_text("{}")
+    with pytest.raises(RunError, match="micro_batches.json is damaged .*as a number"):
+        training.run(auto, run_dir=tmp_path / "auto")
+
+
+def test_not_even_one_image_fits(monkeypatch, tmp_path):
+    filled_above(monkeypatch, 0)
+    task = FineTuning(recipe(micro_batches=AUTO))
+    with pytest.raises(RunError, match="Not even one image .*memory: pass --remat, "):
+        training.run(task, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run" / "micro_batches.json").exists()
+    # Failed trials leave the model as it was, too.
+    after = [keras.ops.convert_to_numpy(one) for one in task.model.variables]
+    monkeypatch.undo()
+    again = FineTuning(recipe(micro_batches=2))
+    with pytest.raises(KeyboardInterrupt):
+        monkeypatch.setattr(training, "TrainingLoop", interrupted)
+        training.run(again, run_dir=tmp_path / "run")
+    for value, variable in zip(after, again.model.variables, strict=True):
+        np.testing.assert_array_equal(value, variable, err_msg=variable.path)
+
+
+def interrupted(run):
+    raise KeyboardInterrupt
+
+
+class Simulated:
+    """A model of 100 MB beside 30 MB an image; two micro-batches also need 50 MB."""
+
+    def __init__(self, trained_bytes=10 * MB):
+        self.trained_bytes, self.batch_bytes = trained_bytes, 20 * MB
+        self.tried = []
+
+    def peak(self, size):
+        self.tried.append(size)
+        return (1000 + 100 + 30 * size + 50 * (size < 256)) * MB
+
+
+@pytest.mark.parametrize(
+    ("available", "expected"),
+    [(250, 1), (400, 1), (1000, 16), (2000, 32), (5100, 128), (20_000, 256)],
+)
+def test_the_memory_of_a_processor_is_never_exceeded(monkeypatch, available, expected):
+    monkeypatch.setattr(hardware, "resident_bytes", lambda: 1000 * MB)
+    monkeypatch.setattr(hardware, "available_bytes", lambda: available * MB)
+    trials = Simulated()
+    size, facts = micro_batches._measured(trials, micro_batches.sizes(256))
+    most = 0.8 * available - trials.batch_bytes / MB
+    # Exact where more than one size was measured; 400 MB have room for 4 images.
+    assert size == expected
+    assert 150 + 30 * size <= facts["needed_bytes"] / MB <= most
+    assert facts["available_bytes"] == available * MB
+    assert all(150 + 30 * tried <= most for tried in trials.tried)
+    assert len(trials.tried) <= 4
+
+
+def test_a_processor_without_memory(monkeypatch):
+    monkeypatch.setattr(hardware, "resident_bytes", lambda: 1000 * MB)
+    monkeypatch.setattr(hardware, "available_bytes", lambda: 200 * MB)
+    trials = Simulated()
+    assert micro_batches._measured(trials, [2, 1])[0] is None
+    # What is sure to be too much is not tried.
+    large = Simulated(trained_bytes=100 * MB)
+    assert micro_batches._measured(large, [2, 1])[0] is None
+    assert (trials.tried, large.tried) == ([1], [])
+    monkeypatch.setattr(hardware, "available_bytes", lambda: 0)
+    with pytest.raises(RunError, match="not Linux: pass --micro_batches as a number"):
+        micro_batches._measured(trials, [2, 1])
+
+
+def test_a_command_measures(forks, tmp_path):
+    flags = ["--dataset=digits", "--smoke", "--batch_size=auto", "--run_dir=run"]
+    code, output = forks.run(["train.finetune", *flags, "--steps=2"], tmp_path, {})
+    assert code == 0, output
+    # A tiny model, of which the whole batch fits.
+    assert "\n1 micro-batch of 16 images, which needs " in output
+    found = json.loads((tmp_path / "run" / "micro_batches.json").read_text())
+    assert 0 < found["needed_bytes"] <= 0.8 * found["available_bytes"]
+
+
+def test_flags():
+    def overrides(**given):
+        return recipe_flags.overrides(given, recipes.Recipe)
+
+    assert overrides(batch_size="auto") == {"micro_batches": "auto"}
+    assert overrides(batch_size="auto", micro_batches="auto") == {
+        "micro_batches": "auto"
+    }
+    assert overrides(batch_size=64, micro_batches="auto") == {
+        "batch_size": 64,
+        "micro_batches": "auto",
+    }
+    with pytest.raises(ValueError, match="auto chooses .*leave out --micro_batches=4"):
+        overrides(batch_size="auto", micro_batches=4)
+    parser = recipe_flags._NumberOrAuto()
+    assert (parser.parse("auto"), parser.parse("12")) == ("auto", 12)
+    with pytest.raises(ValueError):
+        parser.parse("much")
+
+
+def test_recipes():
+    base = recipes.for_dataset("cifar10")
+    auto = base.override(micro_batches=AUTO)
+    assert auto.published == base.published
+    assert auto.override(batch_size=24).micro_batches == AUTO
+    assert base.override(batch_size=24, micro_batches=AUTO).micro_batches == AUTO
+    with pytest.raises(ValueError, match="at least 1, or auto, got many"):
+        base.override(micro_batches="many")
+
+
+def test_several_machines_and_devices():
+    one = types.SimpleNamespace(has_hosts=True, count=4)
+    with pytest.raises(RunError, match="one machine, .*--micro_batches as a number"):
+        micro_batches.check(recipe(micro_batches=AUTO), one)
+    # A batch that devices cannot share is refused before the data are loaded.
+    devices = Devices(types.SimpleNamespace(num_replicas_in_sync=3))
+    with pytest.raises(RunError, match="batch of 16 cannot be shared equally by 3"):
+        micro_batches.check(recipe(micro_batches=AUTO), devices)

@@ -1,0 +1,226 @@
+"""Hides what libraries print as they start; errors and what is unknown stay.
+
+TensorFlow's C++ writes its notices to file descriptor 2, past `sys.stderr`, whatever
+TF_CPP_MIN_LOG_LEVEL says. So the descriptor becomes a pipe to a small process, which
+passes on all lines but those of `NOISE`, and shows these too if the command dies.
+"""
+
+import atexit
+import collections
+import contextlib
+import io
+import logging
+import os
+import re
+import select
+import signal
+import sys
+import time
+import warnings
+
+from keras_vit_start import BACKENDS, styled
+
+# What is not shown, at the start of a line: notices and warnings of C++ and of absl,
+# and errors that only say that the machine has no GPU.
+NOISE = re.compile(
+    rb"""
+    [IW]\d{4}\ \d\d:\d\d:\d+\.\d+\ +\d+\ \S+:\d+\]          # absl
+    | \d{4}-\d\d-\d\d\ \d\d:\d\d:\d\d\.\d+:\ [IW]\ \S+:\d+\]  # TensorFlow before it
+    | INFO:\                                                # TFLite, also JAX's Python
+    | WARNING:\ All\ log\ messages\ before\ absl::InitializeLog
+    | WARNING:\ Attempting\ to\ use\ a\ delegate\ that\ only\ supports
+    | To\ enable\ the\ following\ instructions:
+    | E\d{4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
+    | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
+    | .*\bE\d{0,4}\ .*computation_placer.*\ already\ registered
+    """,
+    re.VERBOSE,
+)
+# Warnings of Python that are ours are shown at the line of whoever called us.
+_OURS = r"(keras_vit|keras_vit_start|train|zoo|__main__|absl|runpy)\b"
+TITLE = b"libraries had printed, which is hidden otherwise:\n"
+# Lines that are kept for a command that dies.
+_KEPT = 50
+_PATIENCE_SECONDS = 0.2
+_FAREWELL_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def hidden():
+    """Hides messages of libraries until the process ends; an error shows them.
+
+    Nothing is hidden from the C++ of a process that has imported a backend before, on
+    Windows, or where the standard error is closed.
+    """
+    _hide_those_of_python()
+    watcher = Watcher() if _can_watch() else None
+    if watcher is None:
+        yield
+        return
+    atexit.register(watcher.end)
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:
+        watcher.end(well=False)
+        raise
+
+
+class Watcher:
+    """A process that reads what is written to file descriptor 2, and passes it on.
+
+    A process rather than a thread, as it outlives a crash in C++. Python's own
+    `sys.stderr` goes directly to where the descriptor led before.
+    """
+
+    def __init__(self):
+        self.before = os.dup(2)
+        self._pid = 0
+        source, sink = os.pipe()
+        # Gets one byte if the command ends well.
+        told, self._tell = os.pipe()
+        sys.stderr.flush()
+        try:
+            self._pid = _fork()
+        except OSError:  # no more processes: everything is shown
+            for descriptor in (source, sink, told, self._tell, self.before):
+                os.close(descriptor)
+            return
+        if not self._pid:
+            _watch(source, told, self.before, not_mine=(sink, self._tell))
+        self._owner = os.getpid()
+        os.close(source)
+        os.close(told)
+        os.dup2(sink, 2)
+        os.close(sink)
+        _lead_python_to(self.before)
+
+    def end(self, well=True):
+        """Gives the descriptor back; shows what was hidden unless all went `well`."""
+        if not self._pid or os.getpid() != self._owner:
+            return
+        if well:
+            with contextlib.suppress(OSError):
+                os.write(self._tell, b".")
+        os.close(self._tell)
+        os.dup2(self.before, 2)
+        # Processes that the command has left may hold the pipe open.
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        with contextlib.suppress(ChildProcessError):
+            while not os.waitpid(self._pid, os.WNOHANG)[0]:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.001)
+        self._pid = 0
+
+
+def _can_watch():
+    if not hasattr(os, "fork") or {*BACKENDS} & sys.modules.keys():
+        return False
+    try:
+        os.fstat(2)
+    except OSError:
+        return False
+    return sys.stderr is not None
+
+
+def _fork():
+    with warnings.catch_warnings():
+        # Threads of NumPy, of which the child needs none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _lead_python_to(descriptor):
+    try:
+        if sys.stderr.fileno() != 2:
+            return
+    except (OSError, ValueError, io.UnsupportedOperation):
+        return  # of a notebook or a test
+    sys.stderr = sys.__stderr__ = os.fdopen(
+        descriptor,
+        "w",
+        buffering=1,
+        encoding=sys.stderr.encoding,
+        errors=sys.stderr.errors,
+        closefd=False,
+    )
+
+
+def _watch(source, told, sink, not_mine):
+    """What the watcher does: never returns."""
+    status = 1
+    try:
+        # It ends when the last who writes does; Ctrl-C goes to the whole group.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        for descriptor in not_mine:
+            os.close(descriptor)
+        hidden_lines = _pass_on(source, sink)
+        if hidden_lines and not os.read(told, 1):
+            _write(sink, TITLE + b"".join(hidden_lines))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _pass_on(source, sink):
+    """Copies all lines but noise until the source ends; returns the last of these."""
+    hidden_lines = collections.deque(maxlen=_KEPT)
+
+    def show(line):
+        if NOISE.match(line):
+            hidden_lines.append(line)
+        else:
+            _write(sink, line)
+
+    rest = b""
+    while True:
+        # A line without an end, as of a bar, waits for it only so long.
+        waits = _PATIENCE_SECONDS if rest else None
+        if not select.select([source], [], [], waits)[0]:
+            show(rest)
+            rest = b""
+            continue
+        block = os.read(source, 1 << 16)
+        if not block:
+            break
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            show(line + b"\n")
+    if rest:
+        show(rest + b"\n")
+    return hidden_lines
+
+
+def _write(sink, content):
+    while content:
+        try:
+            content = content[os.write(sink, content) :]
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            return  # nobody reads it any more
+
+
+def _hide_those_of_python():
+    """Hides log records up to warnings; Python's warnings of libraries; ours are plain.
+
+    What the user asks for by `-W` or PYTHONWARNINGS holds.
+    """
+    # None of our own are log records.
+    logging.disable(logging.WARNING)
+    if sys.warnoptions:
+        return
+    warnings.filterwarnings("ignore", module=rf"(?!{_OURS})")
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    stream = file or sys.stderr
+    if stream is not None:
+        print(f"{styled('warning:', 'warning', stream)} {message}", file=stream)

@@ -1,0 +1,93 @@
+"""Which of the evaluated images a model was trained on, and whether they changed."""
+
+import pathlib
+
+import numpy as np
+
+from train.common.errors import RunError
+from train.data import sources
+from train.inference import run_data
+from train.inference.evaluation_data import is_of_run
+from train.inference.run_directory import RunDirectory
+from train.recipes import is_own
+from train.reports.classification import share
+
+
+def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
+    """Returns which images of a part the model's run was trained on, and warnings.
+
+    Those are None where no image is known to be, or their number, int, or bools
+    (examples,). The warnings, a list of str, say what is not known, and whether the
+    data of the run have changed. `part` is the `Split` of the source that is called
+    `split`, as the run divided it if it is the run's data set; `model` is what the
+    model was loaded from.
+    """
+    own = loaded.config.get("dataset")
+    if own is None:
+        return None, []
+    is_same = is_of_run(loaded, source.name)
+    if not is_same and not (is_own(own) and is_own(source.name)):
+        return None, []
+    divided = source
+    if source.all is not None or not is_same:
+        try:
+            divided = sources.load(
+                source.name if is_same else own,
+                data_dir,
+                validation_fraction=loaded.config["validation_fraction"],
+                log=lambda line: None,
+            )
+        except RunError as error:
+            told = f"Which of the images the model was trained on is not known: {error}"
+            return None, [told]
+    most = loaded.config.get("train_examples") or divided.train.num_examples
+    if not is_own(source.name):
+        count = min(most, divided.train.num_examples)
+        return (count if split in ("all", "train") else None), []
+    limited = run_data.limit(divided, most, loaded.config.get("test_examples"))
+    mask = run_data.seen(part, limited.train)
+    if mask is None and is_same and split in ("all", "train"):
+        mask = limited.train.num_examples
+    has_corrupt = RunDirectory(model).skipped.exists()
+    # Which images were left out is known where they were left out again.
+    if not is_same or (has_corrupt and not (skip_corrupt and divided is source)):
+        return mask, []
+    facts = run_data.facts_of(limited, loaded.config.get("train_examples"))
+    return mask, _changes(model, source.name, facts)
+
+
+def _changes(model, name, facts):
+    """Returns a warning if the data are not those of the run's directory."""
+    differences = RunDirectory(model).changed_data(*facts)
+    if not differences:
+        return []
+    # Hashes of the names of files, and long lists, say nothing to a person.
+    shown = [text for text in differences if len(text) < 100 and "files of" not in text]
+    if any("files of" in text for text in differences):
+        shown.append("the names of the files")
+    what = ", ".join(shown or ["the classes"])
+    return [
+        f"Warning: {name} is not as it was when {pathlib.Path(model).name} was "
+        f"trained on it ({what}): the test part may have images of the training."
+    ]
+
+
+def accuracies(mask, hits, split):
+    """Returns a note about images of the training, and results, a dict.
+
+    `mask` is what `in_training` returns, `hits` are bools (examples,), the correct
+    answers.
+    """
+    if mask is None or not np.any(mask):
+        return None, {}
+    count = int(np.sum(mask))
+    results = {f"{split}_examples_in_training": count}
+    if count == len(hits):
+        return "The model was trained on all of these images.", results
+    note = f"The model was trained on {count:,} of these {len(hits):,} images."
+    if isinstance(mask, int):
+        return note, results
+    for name, chosen in (("in_training", mask), ("not_in_training", ~mask)):
+        results |= share(f"{split}_accuracy_{name}", hits[chosen])
+    on, off = (hits[chosen].mean() for chosen in (mask, ~mask))
+    return f"{note} Its accuracy is {on:.2%} on them, {off:.2%} on the others.", results

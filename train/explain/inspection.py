@@ -1,0 +1,112 @@
+"""Runs the model on all photos, once: outputs, attention and attention sinks."""
+
+import dataclasses
+
+import numpy as np
+
+import keras_vit
+from keras_vit.explain import attention_sinks
+from keras_vit.explain.one_pass import inspect
+from train.common.progress import progress_bar
+
+_BATCH_SIZE = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspected:
+    """What the model computes for the photos.
+
+    `outputs` are those for all photos, `distance` float32 (layers, photos, heads) or
+    the reason why there is none, a str; `chosen` has the `Inspection` of each photo
+    shown by its place, or that reason, and `sinks` the rows of `find_sinks`.
+    """
+
+    outputs: np.ndarray
+    distance: np.ndarray | str
+    chosen: dict
+    sinks: list
+
+
+def run(model, photos, places):
+    """Returns what a model computes for `Photos`; those at `places` are shown."""
+    outputs, distances, chosen, why_none = [], [], {}, None
+    predictor, seen, counts, shares = None, 0, 0, 0
+    with progress_bar(total=len(photos), unit="photo", desc="predicting") as bar:
+        for batch in photos.batches(_BATCH_SIZE):
+            if why_none is None:
+                try:
+                    found = inspect(model, batch)
+                except ValueError as error:
+                    why_none = str(error)
+                    predictor = keras_vit.Predictor(model, _BATCH_SIZE)
+            if why_none is None:
+                outputs.append(found.outputs)
+                distances.append(found.distance)
+                for place in range(seen, seen + len(batch)):
+                    if place in places:
+                        chosen[place] = found.of_image(place - seen)
+                counts += attention_sinks(found.received).sum(axis=1)
+                shares += found.received.sum(axis=1, dtype="float64")
+            else:
+                outputs.append(predictor(batch))
+            seen += len(batch)
+            bar.update(len(batch))
+    if why_none is not None:
+        chosen = dict.fromkeys(places, why_none)
+        return Inspected(np.concatenate(outputs), why_none, chosen, [])
+    sinks = find_sinks(counts, shares / seen, seen)
+    distance = np.concatenate(distances, axis=1)
+    return Inspected(np.concatenate(outputs), distance, chosen, sinks)
+
+
+def find_sinks(counts, shares, photos):
+    """Returns the patches that are attention sinks in at least half of the photos.
+
+    `counts`, ints (layers, rows, columns), has in how many photos each patch is one,
+    and `shares` its mean share of the attention. The result is a list of dicts, where
+    layer, row and column count from 1.
+    """
+    return [
+        {
+            "layer": int(layer) + 1,
+            "row": int(row) + 1,
+            "column": int(column) + 1,
+            "share": round(float(shares[layer, row, column]), 4),
+            "photos": int(counts[layer, row, column]),
+        }
+        for layer, row, column in np.argwhere(2 * counts >= max(photos, 1))
+    ]
+
+
+def describe_sinks(sinks, grid):
+    """Returns one sentence about the rows of `find_sinks`, None without any.
+
+    `grid` is (rows, columns) of the patches.
+    """
+    if not sinks:
+        return None
+    layers = sorted({sink["layer"] for sink in sinks})
+    shares = dict.fromkeys(layers, 0)
+    for sink in sinks:
+        shares[sink["layer"]] += sink["share"]
+    most = max(layers, key=shares.get)
+    places = sorted({(sink["row"], sink["column"]) for sink in sinks})
+    named = ", ".join(f"row {row} column {column}" for row, column in places[:8])
+    named += f" and {len(places) - 8} more" * (len(places) > 8)
+    one = len(places) == 1
+    patches = f"{'a patch' if one else f'{len(places)} patches'} at the border"
+    if places == [(row, column) for row in (1, grid[0]) for column in (1, grid[1])]:
+        patches = "the patches at the four corners"
+    in_layers, peak = f"layer {layers[0]}", ""
+    if layers[1:]:
+        gapless = layers == list(range(layers[0], layers[-1] + 1))
+        in_layers = "layers " + ", ".join(map(str, layers))
+        if gapless and layers[2:]:
+            in_layers = f"layers {layers[0]} to {layers[-1]}"
+        peak = f", most in layer {most}"
+    return (
+        f"Attention sinks: {patches} ({named}) {'attracts' if one else 'attract'} "
+        f"attention whatever the photo shows, in {in_layers}{peak} "
+        f"with {shares[most]:.0%} of all attention; bright spots there are no part of "
+        "the answer."
+    )

@@ -1,0 +1,313 @@
+"""Exported files, each run by its own runtime; Keras is never imported.
+
+TensorFlow is imported for a SavedModel alone. What the file says of its model, besides
+the shapes, is in its metadata: the class names, how photos come to its size, and the
+activation of the head. Files of earlier versions have the class names alone.
+"""
+
+import dataclasses
+import importlib.metadata
+import json
+import pathlib
+import zipfile
+from collections.abc import Callable
+
+import numpy as np
+
+from train.common import packages
+from train.common.errors import RunError, first_line
+from train.inference.run_directory import RunDirectory
+from zoo.catalog import registry
+from zoo.photos import PREPARATIONS
+from zoo.store import digest
+from zoo.text import named
+
+# In the zip archive that a TFLite file is as well. The facts are in `assets.extra` of a
+# SavedModel, too, and the metadata of an ONNX file have their keys.
+FACTS, LABELS = "keras_vit.json", "labels.txt"
+_SAVED_MODEL = "saved_model.pb"
+_OUTPUTS = ("logits", "probabilities", "features")
+_ACTIVATIONS = ("linear", "softmax", "sigmoid")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+    """A model in the runtime of its format.
+
+    Args:
+        run: function from float32 images (batch, height, width, channels) in [-1, 1]
+            to float32 outputs (batch, ...).
+        version: str, of the runtime.
+        image_shape: (height, width, channels).
+        size: int, the length of an output.
+        output: str, what the outputs are called: by our writers "logits",
+            "probabilities" or "features".
+        one_by_one: bool, whether it takes no batches, so that 8 images are 8 calls.
+        class_names: tuple of str in the order of the outputs, None where unknown.
+        activation: str, of the head: "linear", "softmax" or "sigmoid".
+        preparation: str, one of `zoo.photos.PREPARATIONS`.
+        features: function like `run` to the input of the head, None without one.
+    """
+
+    run: Callable
+    version: str
+    image_shape: tuple[int, ...]
+    size: int
+    output: str
+    one_by_one: bool = False
+    class_names: tuple[str, ...] | None = None
+    activation: str = "linear"
+    preparation: str = PREPARATIONS[0]
+    features: Callable | None = None
+
+
+def find(source):
+    """Returns the path of the exported file that is meant, None for other models.
+
+    Args:
+        source: str or path: of a `.tflite` or `.onnx` file, the folder of a SavedModel,
+            or a folder that holds a single one of these, as `train.export` writes it.
+
+    Raises:
+        RunError: there is no such file, or the folder holds several.
+    """
+    path = pathlib.Path(source).expanduser()
+    if path.suffix and path.suffix in _LOADERS and not path.is_dir():
+        if not path.is_file():
+            raise RunError(f"There is no file {path}: check the path.")
+        return path
+    if not path.is_dir():
+        return None
+    if (path / _SAVED_MODEL).is_file():
+        return path
+    run = RunDirectory(path)
+    if any(one.exists() for one in (run.model, run.checkpoints, path / registry.CARD)):
+        return None
+    found = [one for ending in _LOADERS if ending for one in path.glob(f"*{ending}")]
+    for folder in (path, path / "saved_model"):
+        # TensorFlow Serving loads the folder with the highest number.
+        versions = [
+            one.parent
+            for one in folder.glob(f"*/{_SAVED_MODEL}")
+            if one.parent.name.isdecimal()
+        ]
+        found += sorted(versions, key=lambda version: int(version.name))[-1:]
+    if len(found) > 1:
+        names = named(sorted(one.relative_to(path).as_posix() for one in found))
+        raise RunError(f"{path} has several exports, {names}: give one of them.")
+    return found[0] if found else None
+
+
+def load(path, threads=None):
+    """Loads an exported file that our writers have written.
+
+    Args:
+        path: what `find` returns.
+        threads: int, of the runtime; by default what it chooses itself.
+
+    Returns:
+        `ExportedModel`.
+
+    Raises:
+        RunError: the file is damaged or of another kind, or its runtime is missing.
+    """
+    loader, needed = _LOADERS[path.suffix if path.is_file() else ""]
+    packages.need(f"The model {path}", (needed,), extra="export")
+    try:
+        model = loader(str(path), threads)
+        _check(model, path)
+    except RunError:
+        raise
+    # The runtimes raise errors of any kind at damaged files.
+    except Exception as error:
+        raise RunError(
+            f"The model {path} cannot be used ({type(error).__name__}: "
+            f"{first_line(error)}): copy or export it again."
+        ) from error
+    names = RunDirectory(path.parent)
+    if model.class_names is None and names.class_names.is_file():
+        model = dataclasses.replace(model, class_names=names.read_class_names())
+    if model.output == "features":
+        return dataclasses.replace(model, class_names=None)
+    if model.class_names is not None and len(model.class_names) != model.size:
+        raise RunError(
+            f"The model {path} has {model.size} classes and {len(model.class_names)} "
+            "class names: export it again."
+        )
+    return model
+
+
+def files_of(path):
+    """Returns the paths of the files that make up an export, sorted."""
+    if path.is_dir():
+        return sorted(one for one in path.rglob("*") if one.is_file())
+    beside = path.with_name(f"{path.name}.data")
+    return [path, beside] if beside.is_file() else [path]
+
+
+def digest_of(path):
+    """Returns a str that two exports share if all their bytes are the same."""
+    return "-".join(digest(one, "sha256")[:16] for one in files_of(path))
+
+
+def saved_model(path, threads=None):
+    """Loads a SavedModel."""
+    tensorflow = tensorflow_on(threads)
+    loaded = tensorflow.saved_model.load(path)
+
+    def function(name):
+        signature = loaded.signatures[name]
+        [argument] = signature.structured_input_signature[1]
+
+        def run(images):
+            given = {argument: tensorflow.constant(images)}
+            [answers] = signature(**given).values()
+            return answers.numpy()
+
+        run.model = loaded  # the signature alone does not keep it alive
+        return run
+
+    signature = loaded.signatures["serving_default"]
+    [source] = signature.structured_input_signature[1].values()
+    [(output, target)] = signature.structured_outputs.items()
+    has_features = output != "features" and "features" in loaded.signatures
+    names = pathlib.Path(path, "assets", "class_names.txt")
+    return ExportedModel(
+        function("serving_default"),
+        f"TensorFlow {tensorflow.__version__}",
+        tuple(source.shape[1:]),
+        target.shape[-1],
+        output,
+        class_names=_lines(names.read_bytes()) if names.is_file() else None,
+        features=function("features") if has_features else None,
+        **_facts(pathlib.Path(path, "assets.extra", FACTS)),
+    )
+
+
+def tflite(path, threads=None):
+    """Loads a TFLite file; one of a fixed batch size gets the images one by one."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=path, num_threads=threads)
+    interpreter.allocate_tensors()
+    [source] = interpreter.get_input_details()
+    [target] = interpreter.get_output_details()
+    one_by_one = int(source["shape_signature"][0]) != -1
+
+    def of_batch(images):
+        if tuple(interpreter.get_input_details()[0]["shape"]) != images.shape:
+            interpreter.resize_tensor_input(source["index"], images.shape)
+            interpreter.allocate_tensors()
+        if source["dtype"] == np.uint8:
+            scale, zero = source["quantization"]
+            images = np.clip(np.round(images / scale) + zero, 0, 255).astype("uint8")
+        interpreter.set_tensor(source["index"], images)
+        interpreter.invoke()
+        answers = interpreter.get_tensor(target["index"])
+        if target["dtype"] == np.uint8:
+            scale, zero = map(np.float32, target["quantization"])
+            answers = (answers.astype("float32") - zero) * scale
+        return answers
+
+    def run(images):
+        if not one_by_one:
+            return of_batch(images)
+        return np.concatenate([of_batch(image[None]) for image in images])
+
+    [signature] = interpreter.get_signature_list().values() or [{"outputs": [""]}]
+    names, facts = None, {}
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if LABELS in archive.namelist():
+                names = _lines(archive.read(LABELS))
+            facts = _facts(zipfile.Path(archive, FACTS))
+    version = importlib.metadata.version("ai-edge-litert")
+    return ExportedModel(
+        run,
+        f"LiteRT {version}",
+        tuple(map(int, source["shape"][1:])),
+        int(target["shape"][-1]),
+        signature["outputs"][0],
+        one_by_one,
+        names,
+        **facts,
+    )
+
+
+def onnx(path, threads=None):
+    """Loads an ONNX file."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or 0
+    session = onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"]
+    )
+    [source], [target] = session.get_inputs(), session.get_outputs()
+    metadata = session.get_modelmeta().custom_metadata_map
+
+    def run(images):
+        [answers] = session.run(None, {source.name: images})
+        return answers
+
+    names = metadata.get("class_names")
+    return ExportedModel(
+        run,
+        f"ONNX Runtime {onnxruntime.__version__}",
+        tuple(source.shape[1:]),
+        target.shape[-1],
+        target.name,
+        class_names=None if names is None else tuple(json.loads(names)),
+        **_known(metadata),
+    )
+
+
+# The function that loads files of each ending, folders having none, and its package.
+_LOADERS = {
+    ".tflite": (tflite, "ai_edge_litert"),
+    ".onnx": (onnx, "onnxruntime"),
+    "": (saved_model, "tensorflow"),
+}
+
+
+def tensorflow_on(threads):
+    """Imports TensorFlow, and sets its threads unless they are None."""
+    import tensorflow
+
+    if threads is not None:
+        tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(threads)
+    return tensorflow
+
+
+def _lines(content):
+    # An editor may drop the last line break, or add a byte order mark.
+    return tuple(content.decode("utf-8-sig").removesuffix("\n").split("\n"))
+
+
+def _facts(path):
+    """Returns the facts in a JSON file, none of earlier versions."""
+    return _known(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+
+
+def _known(facts):
+    return {key: facts[key] for key in ("activation", "preparation") if key in facts}
+
+
+def _check(model, path):
+    """Refuses files of others, whose images may have another range."""
+    shape = model.image_shape
+    is_ours = (
+        model.output in _OUTPUTS
+        and len(shape) == 3
+        and all(isinstance(side, int) for side in (*shape, model.size))
+        and shape[2] in (1, 3)
+        and model.activation in _ACTIVATIONS
+        and model.preparation in PREPARATIONS
+    )
+    if not is_ours:
+        raise RunError(
+            f"The model {path} is not as keras-vit export writes it (images {shape}, "
+            f"output {model.output!r}, {model.activation!r}, {model.preparation!r}): "
+            "export it again, or call its own runtime."
+        )

@@ -1,0 +1,63 @@
+"""The data that a run was trained on: whether they have changed, what it has seen."""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+
+import numpy as np
+
+from train.data.sources.subset import limited
+
+
+def limit(source, train_examples, test_examples):
+    """Returns a source cut down to the examples that a recipe asks for."""
+    validation = source.validation
+    return dataclasses.replace(
+        source,
+        train=limited(source.train, train_examples),
+        validation=validation and limited(validation, test_examples),
+        test=limited(source.test, test_examples),
+    )
+
+
+def facts_of(source, train_examples):
+    """Returns the facts of a limited source that the `data.json` of a run has.
+
+    Those of the second dict were not written by earlier versions: the number of test
+    images, and a hash of the file names of each split.
+    """
+    facts = {
+        "training images": source.train.num_examples,
+        "validation images": source.validation.num_examples if source.validation else 0,
+        "classes": source.class_names,
+    }
+    if source.train.num_examples == train_examples:
+        # Runs from before this was written had others, and cannot go on with these.
+        facts["choice of training images"] = "by class"
+    since = {"test images": source.test.num_examples}
+    for part in ("train", "validation", "test"):
+        if (paths := _files(getattr(source, part))) is not None:
+            # A folder may be moved, and its classes stay with their files.
+            names = ("/".join(pathlib.Path(path).parts[-2:]) for path in paths)
+            text = "\n".join(names).encode("utf-8", "surrogateescape")
+            since[f"files of {part}"] = hashlib.sha256(text).hexdigest()[:16]
+    return facts, since
+
+
+def seen(split, trained):
+    """Returns bools (examples,), whether a model was trained on each image of a split.
+
+    `trained` is the split that it was trained on. None where the images are not files.
+    """
+    files, known = _files(split), _files(trained)
+    if files is None or known is None:
+        return None
+    known = set(map(os.path.realpath, known))
+    return np.array([os.path.realpath(path) in known for path in files])
+
+
+def _files(split):
+    """Returns the paths of a split's files, None where they are something else."""
+    paths = split.arrays[0] if split and split.arrays else ()
+    return paths if len(paths) and isinstance(paths[0], str) else None

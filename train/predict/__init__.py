@@ -1,0 +1,1 @@
+"""Predictions of a model for photos, as many as there are."""

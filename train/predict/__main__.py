@@ -1,0 +1,163 @@
+r"""Predicts the classes of photos.
+
+  keras-vit predict runs/digits digit.png
+  keras-vit predict vit-ti16/augreg-imagenet21k+imagenet2012 photo.jpg holiday/ --top
+  keras-vit predict exported/model.tflite photos/ --out=predictions.csv
+  find photos -newer last | keras-vit predict runs/digits - --out=new.jsonl
+
+The model is the first word: the directory of a finished run, a .keras file, whatever
+keras_vit.load_model takes (a released or published model's name, a path, a URL,
+hf://org/name), or what keras-vit export has written: a .tflite or .onnx file, for which
+neither TensorFlow nor Keras is started, a SavedModel, or a folder with one of these.
+
+The photos are files, folders with all below them, quoted patterns ('photos/*.jpg'), and
+- for a list of paths on standard input, one per line.
+
+Each photo is a line of its file, class and probability, with tabs between, on the
+terminal or in --out. Photos that cannot be read are left out, and listed at the end:
+the exit status is then 3, it is 1 for an error, and 0 if all were answered.
+"""
+
+import os
+import sys
+
+from absl import app, flags
+
+from train.common import command_line
+from train.data import data_flags
+from zoo.text import named, printable
+
+# Checked for before anything heavy is imported, by the names that Python has.
+PACKAGES = ("PIL",)
+UNREADABLE = 3
+_BROKEN_PIPE = 141
+# No path is longer.
+_MOST_OF_CELL = 4096
+flags.DEFINE_bool("top", False, "Print the five most likely classes of each photo.")
+flags.DEFINE_string(
+    "out",
+    None,
+    "A .csv or .jsonl file for the answers instead of the terminal: file, label and "
+    "probability, then the four next labels. Lines are added as photos are answered.",
+)
+flags.DEFINE_string(
+    "features",
+    None,
+    "An .npz file for the features of the photos (features, float32) and the names of "
+    "the files (files).",
+)
+flags.DEFINE_string(
+    "sort_into",
+    None,
+    "A folder to copy the photos into, each to the folder of its class. No file is "
+    "overwritten.",
+)
+flags.DEFINE_string(
+    "gallery",
+    None,
+    "An .html file for the photos by class, one page that needs no network; of many "
+    "photos it shows 500.",
+)
+flags.DEFINE_bool(
+    "resume",
+    False,
+    "Go on with the file of --out: photos that it has an answer for are left out.",
+)
+data_flags.define_image_size()
+flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Images at a time; 32 if not given, 8 for exports, and 1 for those that take no "
+    "batches.",
+    lower_bound=1,
+)
+
+
+def main(argv):
+    """Reads the flags, predicts, and prints the answers."""
+    values = flags.FLAGS.flag_values_dict()
+    if len(argv) < 3:
+        raise app.UsageError(
+            "Give a model and photos, files or folders: "
+            f"{command_line.typed('predict')} MODEL photo.jpg folder/"
+        )
+    command_line.need_packages("predict", PACKAGES)
+    from train.predict import prediction
+
+    out = values["out"]
+    prints = out is None
+    kept = "the photos above were answered"
+    if out:
+        kept = f"--resume goes on with what {out} has"
+    with command_line.exit_on_errors(kept):
+        try:
+            predictions = prediction.predict(
+                argv[1],
+                argv[2:],
+                central_crop=(
+                    values["central_crop"]
+                    if flags.FLAGS["central_crop"].present
+                    else None
+                ),
+                answer=_printer(values["top"]) if prints else None,
+                # On a terminal the answers themselves show how far it is.
+                show_progress=not (prints and sys.stdout.isatty()),
+                **command_line.values(
+                    "out features sort_into gallery resume image_size batch_size"
+                ),
+            )
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever reads has enough. What is left to flush has no place to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_BROKEN_PIPE)
+    sys.exit(_report(predictions, values))
+
+
+def _printer(top):
+    """Returns a function that prints an answer as a line."""
+    sys.stdout.reconfigure(errors="backslashreplace")
+    most = None if top else 1
+
+    def show(answer):
+        cells = [answer.file]
+        for name, probability in answer.top[:most]:
+            cells += [name, f"{probability:.1%}"]
+        print(*(printable(cell, _MOST_OF_CELL) for cell in cells), sep="\t", flush=True)
+
+    return show
+
+
+def _report(predictions, values):
+    """Prints what was done besides the answers; returns the exit status."""
+    written = [values[name] for name in ("out", "features", "sort_into", "gallery")]
+    if any(written):
+        classes = predictions.counts.most_common()
+        common = [f"{printable(name)} {count:,}" for name, count in classes]
+        count, earlier = predictions.answered, predictions.earlier
+        print(
+            f"{count:,} {'photo' if count == 1 else 'photos'} answered"
+            f"{f', {earlier:,} were before' if earlier else ''}"
+            f"{': ' if common else ''}{named(common)}",
+            f"written: {', '.join(filter(None, written))}",
+            sep="\n",
+            file=sys.stderr,
+        )
+    for note in predictions.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if not predictions.unreadable:
+        return 0
+    count = predictions.unreadable
+    print(
+        f"{count:,} {'photo' if count == 1 else 'photos'} could not be read:",
+        *predictions.reasons,
+        sep="\n  ",
+        file=sys.stderr,
+    )
+    if count > len(predictions.reasons):
+        print(f"  and {count - len(predictions.reasons):,} more", file=sys.stderr)
+    return UNREADABLE
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,231 @@
+"""Answers for photos, and the CSV and JSON Lines files that they are appended to."""
+
+import csv
+import dataclasses
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+
+from train.common.errors import RunError
+from train.common.files import make_folder, read_json, write_json
+
+TOP = 5
+# Of a record in a file, which no path and five names of classes exceed.
+_MOST_BYTES = 2**16
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a model answers to a photo.
+
+    Args:
+        file: str, the path of the photo as `spelled`.
+        top: tuple of (class name, probability) of the most likely classes, the best
+            first: `TOP` of them, or as many as the model has.
+    """
+
+    file: str
+    top: tuple[tuple[str, float], ...]
+
+
+def spelled(path):
+    r"""Returns a path as text of UTF-8; other bytes become `\udc80` to `\udcff`.
+
+    >>> spelled("caf\udce9.jpg")
+    'caf\\udce9.jpg'
+    """
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class AnswerFile:
+    """A file that answers are appended to, in whole lines.
+
+    A kill leaves at most the last line unfinished, and an interruption none. Beside it
+    `NAME.settings.json` has the settings that the answers depend on.
+
+    Args:
+        path: str or path, which ends in one of `FORMATS`.
+        resume: bool, whether the file may exist.
+
+    Attributes:
+        count: int, how many answers the file has.
+
+    Raises:
+        RunError: the file exists and is not to be resumed, or was changed.
+    """
+
+    def __init__(self, path, resume=False):
+        self.path = pathlib.Path(path).expanduser()
+        self._settings = self.path.with_name(f"{self.path.name}.settings.json")
+        self._format = FORMATS[self.path.suffix]
+        self._file, self._end, self.count = None, 0, 0
+        self._known = np.zeros(0, "uint64")
+        if not self.path.exists():
+            return
+        if not resume:
+            raise RunError(
+                f"{self.path} exists: pass --resume to go on with it, another --out, "
+                "or remove it."
+            )
+        self._read_known()
+
+    def has(self, path):
+        """Returns whether the file had an answer for a photo when it was opened."""
+        if not len(self._known):
+            return False
+        key = _hash(spelled(path))
+        place = np.searchsorted(self._known, key)
+        return bool(place < len(self._known) and self._known[place] == key)
+
+    def open(self, settings):
+        """Makes the file, or checks its settings and drops an unfinished last line.
+
+        `settings` are a dict for JSON. A RunError says which of them differ.
+        """
+        if self.path.exists():
+            self._check(json.loads(json.dumps(settings)))
+        else:
+            make_folder(self.path.parent, "--out")
+            write_json(self._settings, settings, "--out")
+        # Not buffered, so that lines are one write.
+        self._file = self.path.open("ab", buffering=0)
+        self._file.truncate(self._end)
+        if not self._end:
+            self._write(self._format.header)
+
+    def append(self, answers):
+        """Appends answers."""
+        self._write("".join(map(self._format.line, answers)))
+        self.count += len(answers)
+
+    def close(self):
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def __iter__(self):
+        """Yields the answers in the file."""
+        for answer, _ in self._records():
+            yield answer
+
+    def _write(self, text):
+        content = memoryview(text.encode("utf-8"))
+        while content:
+            content = content[self._file.write(content) :]
+
+    def _records(self):
+        """Yields the answers of whole records, and the place in the file after each."""
+        header = self._format.header.encode()
+        with self.path.open("rb") as file:
+            start = file.read(len(header))
+            if start != header[: len(start)]:
+                raise ValueError(f"it begins with {start[:40]!r}")
+            end, record, quotes = len(start), b"", 0
+            for line in file:
+                record += line
+                if not line.endswith(b"\n"):
+                    return
+                quotes += line.count(b'"')
+                # In a cell that is not closed the line breaks, and the record goes on.
+                if quotes % 2 == 0 or not self._format.has_breaks:
+                    end += len(record)
+                    yield self._format.answer(record.decode("utf-8")), end
+                    record, quotes = b"", 0
+                elif len(record) > _MOST_BYTES:
+                    raise ValueError("a quotation mark has no end")
+
+    def _read_known(self):
+        hashes = np.zeros(1024, "uint64")
+        header = self._format.header.encode()
+        try:
+            if self.path.stat().st_size >= len(header):
+                self._end = len(header)
+            for answer, end in self._records():
+                if self.count == len(hashes):
+                    hashes = np.resize(hashes, 2 * self.count)
+                hashes[self.count] = _hash(answer.file)
+                self.count, self._end = self.count + 1, end
+        except (ValueError, LookupError, TypeError, csv.Error) as error:
+            raise RunError(
+                f"{self.path} was changed (after answer {self.count:,}: {error}), so "
+                "nothing can be added: remove it, or pass another --out."
+            ) from error
+        self._known = np.sort(hashes[: self.count])
+
+    def _check(self, settings):
+        if not self._settings.is_file():
+            raise RunError(
+                f"{self.path} has no {self._settings.name} beside it, so its settings "
+                "are not known: remove it, or pass another --out."
+            )
+        remedy = f"remove it and {self.path.name}, or pass another --out"
+        earlier = read_json(self._settings, remedy)
+        differences = [
+            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
+            for name in sorted(earlier.keys() | settings.keys())
+            if earlier.get(name) != settings.get(name)
+        ]
+        if differences:
+            raise RunError(
+                f"{self.path} has answers of other settings: {', '.join(differences)}. "
+                "Pass the same, or another --out."
+            )
+
+
+class _Csv:
+    """A row per photo: file, then label and probability of each class, best first."""
+
+    columns = ("file", "label", "probability") + tuple(
+        f"{name}_{place}"
+        for place in range(2, TOP + 1)
+        for name in ("label", "probability")
+    )
+    header, has_breaks = ",".join(columns) + "\n", True
+
+    def line(self, answer):
+        cells = [answer.file]
+        for name, probability in answer.top:
+            cells += [name, str(probability)]
+        cells += [""] * (len(self.columns) - len(cells))
+        return ",".join(map(_cell, cells)) + "\n"
+
+    def answer(self, record):
+        [cells] = csv.reader([record])
+        file, *rest = cells
+        pairs = zip(rest[::2], rest[1::2], strict=True)
+        return Answer(
+            file, tuple((name, float(value)) for name, value in pairs if value)
+        )
+
+
+class _JsonLines:
+    """An object per photo: file, label, probability, and top, a list of these two."""
+
+    header, has_breaks = "", False
+
+    def line(self, answer):
+        top = [{"label": name, "probability": value} for name, value in answer.top]
+        found = {"file": answer.file, **top[0], "top": top}
+        return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def answer(self, record):
+        found = json.loads(record)
+        top = tuple((one["label"], float(one["probability"])) for one in found["top"])
+        return Answer(found["file"], top)
+
+
+FORMATS = {".csv": _Csv(), ".jsonl": _JsonLines()}
+
+
+def _cell(text):
+    # The csv module of some versions of Python leaves carriage returns as they are.
+    if not any(character in text for character in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _hash(text):
+    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
+    return np.frombuffer(digest, "uint64")[0]

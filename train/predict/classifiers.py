@@ -1,0 +1,217 @@
+"""One interface to Keras models and to exported files, which need no Keras."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from train.common import packages
+from train.common.errors import RunError
+from train.inference import exported_model
+from zoo.photos import PREPARATIONS
+
+# What the loading of Keras models imports besides NumPy and the backend.
+_KERAS_PACKAGES = ("scipy",)
+_BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+    """A model as predictions need it.
+
+    Args:
+        name: str, of the model.
+        image_shape: (height, width, channels) of its images.
+        preparation: str, one of `zoo.photos.PREPARATIONS`.
+        batch_size: int, the most images that `compute` takes.
+        compute: function from float32 images (batch, height, width, channels) in
+            [-1, 1] to probabilities (batch, classes), or None without classes, and
+            features (batch, size), or None unless they were asked for.
+        class_names: tuple of str, empty without classes.
+        num_features: int, the size of the features, None unless they were asked for.
+        notes: tuple of str, what users should know of the answers.
+        digest: function without arguments to a str, which other weights change.
+    """
+
+    name: str
+    image_shape: tuple[int, int, int]
+    preparation: str
+    batch_size: int
+    compute: Callable
+    class_names: tuple[str, ...]
+    num_features: int | None
+    notes: tuple[str, ...]
+    digest: Callable
+
+
+def load(
+    source, *, image_size=None, central_crop=None, batch_size=None, features=False
+):
+    """Loads a model for predictions.
+
+    Args:
+        source: str: the path of an exported file, see
+            `train.inference.exported_model.find`, or whatever
+            `train.inference.loaded_model.load` takes.
+        image_size: int, to which a Keras model is resized; by default its own.
+        central_crop: bool, None for what the model was trained or saved with.
+        batch_size: int, images at a time.
+        features: bool, whether features are wanted.
+
+    Returns:
+        `Classifier`.
+
+    Raises:
+        RunError: the model cannot be used, or has neither classes nor features.
+    """
+    path = exported_model.find(source)
+    if path is not None:
+        if image_size is not None:
+            raise RunError(
+                f"The model {source} is exported for images of one size: leave "
+                "--image_size out, or export it again with --image_size."
+            )
+        classifier = _of_export(path, batch_size, features)
+    else:
+        classifier = _of_keras_model(source, image_size, batch_size, features)
+    if central_crop is None:
+        return classifier
+    preparation = PREPARATIONS[1] if central_crop else PREPARATIONS[0]
+    return dataclasses.replace(classifier, preparation=preparation)
+
+
+def _of_export(path, batch_size, with_features):
+    model = exported_model.load(path)
+    is_features = model.output == "features"
+    features = model.run if is_features else model.features
+    if with_features and features is None:
+        raise RunError(
+            f"The model {path} gives classes, not features: export it with --features, "
+            "as a SavedModel, or pass the model that it was exported from."
+        )
+    if is_features and not with_features:
+        raise RunError(
+            f"The model {path} gives features, not classes: pass --features=x.npz for "
+            "them, or export it without --features."
+        )
+    names, notes = _named(model.class_names, 0 if is_features else model.size)
+    is_logits = model.output == "logits"
+
+    def compute(images):
+        found = features(images) if with_features else None
+        if is_features:
+            return None, found
+        outputs = model.run(images)
+        if is_logits and model.activation != "sigmoid":
+            outputs = _softmax(outputs)
+        elif is_logits:
+            outputs = 1 / (1 + np.exp(-outputs))
+        return outputs, found
+
+    most = 1 if model.one_by_one else _EXPORT_BATCH_SIZE
+    return Classifier(
+        "/".join(path.resolve().parts[-2:]),
+        model.image_shape,
+        model.preparation,
+        batch_size or most,
+        compute,
+        names,
+        _length(features, model) if with_features else None,
+        (*notes, *_note_on(model.activation)),
+        lambda: exported_model.digest_of(path),
+    )
+
+
+def _length(features, model):
+    images = np.zeros((1, *model.image_shape), "float32")
+    return features(images).shape[-1]
+
+
+def _of_keras_model(source, image_size, batch_size, with_features):
+    packages.need(f"The model {source}", _KERAS_PACKAGES)
+    import keras
+
+    import keras_vit
+    from train.inference import loaded_model
+    from train.inference.classes import classes_of
+    from train.inference.model_writing import body_and_head
+
+    loaded = loaded_model.load(source, image_size=image_size)
+    shape = loaded_model.image_shape_of(loaded, channels=(1, 3))
+    classes, model = classes_of(loaded), loaded.model
+    if classes.why_none is not None and not with_features:
+        raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
+    names = () if classes.why_none is not None else classes.names
+    head = None
+    if with_features:
+        model, head = body_and_head(model)
+        if len(model.output_shape) != 2:
+            raise RunError(
+                f"The model {loaded.name} has features of shape "
+                f"{model.output_shape[1:]} per image: pass one that pools them."
+            )
+    batch_size = batch_size or _BATCH_SIZE
+    predictor = keras_vit.Predictor(model, batch_size)
+    # JAX compiles for each number of images: the last and smaller batch is filled up.
+    pads, has_full_batch = keras.backend.backend() == "jax", False
+
+    def compute(images):
+        nonlocal has_full_batch
+        count = len(images)
+        if pads and has_full_batch:
+            rest = [(0, batch_size - count)] + [(0, 0)] * (images.ndim - 1)
+            images = np.pad(images, rest)
+        has_full_batch = has_full_batch or count == batch_size
+        outputs = predictor(images)[:count]
+        if not with_features:
+            return probabilities(outputs), None
+        if head is None or not names:
+            return None, outputs
+        return probabilities(keras.ops.convert_to_numpy(head(outputs))), outputs
+
+    def probabilities(outputs):
+        outputs = np.asarray(outputs, "float32")
+        return _softmax(outputs) if classes.activation == "linear" else outputs
+
+    no_names = classes.why_no_names
+    return Classifier(
+        loaded.name,
+        shape,
+        getattr(loaded.model.layers[-1], "preparation", None) or PREPARATIONS[0],
+        batch_size,
+        compute,
+        tuple(names),
+        model.output_shape[-1] if with_features else None,
+        (*((no_names,) if no_names else ()), *_note_on(classes.activation)),
+        lambda: _digest(loaded.model),
+    )
+
+
+def _named(names, count):
+    """Returns names of classes, numbers where they are unknown, and a note on that."""
+    if names is not None or not count:
+        return names or (), ()
+    note = (
+        "the names of the classes are not known: write them to class_names.txt beside "
+        "the model, one per line in the order of its outputs"
+    )
+    return tuple(f"class {number}" for number in range(count)), (note,)
+
+
+def _note_on(activation):
+    if activation != "sigmoid":
+        return ()
+    return ("the model ends in a sigmoid: each class has a probability of its own",)
+
+
+def _softmax(logits):
+    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponents / exponents.sum(axis=1, keepdims=True)
+
+
+def _digest(model):
+    found = hashlib.blake2b(digest_size=16)
+    for weight in model.get_weights():
+        found.update(np.ascontiguousarray(weight).view("uint8").data)
+    return found.hexdigest()

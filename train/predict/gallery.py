@@ -1,0 +1,96 @@
+"""A page of photos with their answers, one HTML file that needs no network."""
+
+import collections
+import pathlib
+
+from train.common.files import make_folder, write_text
+from train.predict.photos import read_ahead
+from train.reports import html
+from zoo.photos import decode
+
+# How many photos are shown of more, and the longer side of each, in pixels.
+SHOWN, LONGER_SIDE = 500, 240
+
+
+class Spread:
+    """Keeps at most `most` items of any number, evenly spread.
+
+    >>> spread = Spread(4)
+    >>> for number in range(10):
+    ...     spread.add(number)
+    >>> spread.kept
+    [0, 4, 8]
+    """
+
+    def __init__(self, most):
+        self.most, self.kept = most, []
+        self.count, self._step = 0, 1
+
+    def add(self, item):
+        """Counts an item, and keeps it if its turn has come."""
+        if self.count % self._step == 0:
+            if len(self.kept) == self.most:
+                self.kept = self.kept[::2]
+                self._step *= 2
+            if self.count % self._step == 0:
+                self.kept.append(item)
+        self.count += 1
+
+
+class Gallery:
+    """The page. Of many photos it shows `SHOWN`, evenly spread, and counts all.
+
+    Args:
+        path: str or path of the page.
+    """
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path).expanduser()
+        self._shown = Spread(SHOWN)
+        self._counts = collections.Counter()
+        make_folder(self.path.parent, "--gallery")
+
+    def add(self, photo, answer):
+        """Adds a photo, a path, and its `train.predict.answers.Answer`."""
+        self._shown.add((photo, answer))
+        self._counts[answer.top[0][0]] += 1
+
+    def write(self, model, threads):
+        """Writes the page; `model` is the name of the model."""
+        shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
+        by_class = collections.defaultdict(list)
+        found = read_ahead(
+            shown, lambda item: _thumbnail(item[0]), threads=threads, ahead=2 * threads
+        )
+        for (_, answer), picture in found:
+            by_class[answer.top[0][0]].append((answer, picture))
+        page = html.render(
+            "train.predict",
+            "gallery",
+            model=model,
+            classes=[
+                {"name": name, "count": count, "photos": by_class.get(name, [])}
+                for name, count in self._counts.most_common()
+            ],
+            count=self._shown.count,
+            shown=len(shown),
+        )
+        write_text(self.path, page, "--gallery")
+
+
+def _thumbnail(photo):
+    """Returns a small photo for a page, None if it is no longer there."""
+    from PIL import Image, ImageOps
+
+    try:
+        try:
+            with Image.open(photo, formats=("JPEG",)) as image:
+                # Decodes a large photo at an eighth of its size.
+                image.draft("RGB", (2 * LONGER_SIDE,) * 2)
+                small = ImageOps.exif_transpose(image).convert("RGB")
+        except (OSError, ValueError, SyntaxError):
+            small = Image.fromarray(decode(photo))
+    except (OSError, ValueError):
+        return None
+    small.thumbnail((LONGER_SIDE, LONGER_SIDE))
+    return {"uri": html.uri(small), "width": small.width, "height": small.height}

@@ -1,0 +1,143 @@
+"""The photos that a command line names, found as they are needed."""
+
+import collections
+import concurrent.futures
+import glob
+import os
+import sys
+
+from train.common.errors import RunError
+from zoo import photos
+from zoo.text import named, printable
+
+STDIN = "-"
+
+
+class Photos:
+    """Photos by files, folders, patterns, and a list on standard input.
+
+    Iterating yields paths, one after another: of a folder first its own photos, sorted,
+    then those of its folders. Files and folders whose names begin with a dot are left
+    out, and files without the ending of a photo; a file that is named itself may have
+    any name.
+
+    Args:
+        places: list of str: paths, patterns such as `photos/*.jpg` that the shell has
+            left as they are, or `-` for paths on standard input, one per line.
+        without: list of paths of folders that are left out of the others.
+
+    Attributes:
+        others: `collections.Counter` of the files without the ending of a photo, by
+            ending, that the last iteration has found.
+
+    Raises:
+        RunError: there is no such file, or nothing that fits a pattern.
+    """
+
+    def __init__(self, places, without=()):
+        self.places = list(places)
+        self.others = collections.Counter()
+        self._without = {os.path.realpath(folder) for folder in without}
+        self._endings = photos.endings()
+        self._found = {
+            place: _expanded(place) for place in self.places if place != STDIN
+        }
+
+    def count(self, is_known=None):
+        """Returns how many photos there are, None if they are on standard input.
+
+        Photos for which the function `is_known` is true are not counted.
+        """
+        if STDIN in self.places:
+            return None
+        return sum(1 for path in self if not (is_known and is_known(path)))
+
+    def __iter__(self):
+        self.others.clear()
+        for place in self.places:
+            if place == STDIN:
+                for path in _lines(sys.stdin.buffer):
+                    yield from self._files(path)
+            else:
+                for path in self._found[place]:
+                    yield from self._files(path)
+
+    def _files(self, path):
+        if not os.path.isdir(path):
+            yield path
+        elif os.path.realpath(path) not in self._without:
+            yield from self._below(path)
+
+    def _below(self, folder):
+        files, folders = [], []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                elif entry.name.lower().endswith(self._endings):
+                    files.append(entry.name)
+                else:
+                    self.others[os.path.splitext(entry.name)[1].lower()] += 1
+        for name in sorted(files):
+            yield os.path.join(folder, name)
+        del files
+        for name in sorted(folders):
+            yield from self._files(os.path.join(folder, name))
+
+    def note(self):
+        """Returns a sentence on the files that were left out, empty without any."""
+        if not self.others:
+            return ""
+        kinds = named(
+            [printable(end, 20) or "no ending" for end in sorted(self.others)]
+        )
+        heic = any(ending in photos.HEIC_ENDINGS for ending in self.others)
+        remedy = "; pip install pillow-heif reads HEIC photos" if heic else ""
+        count = sum(self.others.values())
+        files = "1 file" if count == 1 else f"{count:,} files"
+        return f"left out {files} with the endings of no photo ({kinds}){remedy}"
+
+
+def read_ahead(items, read, *, threads, ahead):
+    """Yields each item with what a function returns for it, in order.
+
+    Threads call the function, on at most `ahead` items more than have been yielded.
+    """
+    waiting = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(read, item)))
+                if len(waiting) > ahead:
+                    item, future = waiting.popleft()
+                    yield item, future.result()
+            while waiting:
+                item, future = waiting.popleft()
+                yield item, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+def _expanded(place):
+    """Returns the paths that a word of the command line means."""
+    path = os.path.expanduser(place)
+    if os.path.exists(path):
+        return [path]
+    if not glob.has_magic(path):
+        raise RunError(f"There is no photo or folder {place}: check the path.")
+    found = sorted(glob.glob(path, recursive=True))
+    if "**" in path:
+        # Folders come with all that is in them, which is in the list, too.
+        found = [one for one in found if not os.path.isdir(one)]
+    if not found:
+        raise RunError(f"No photo fits {place}: check the pattern.")
+    return found
+
+
+def _lines(file):
+    for line in file:
+        if path := os.fsdecode(line.rstrip(b"\r\n")):
+            yield path

@@ -1,0 +1,322 @@
+"""Predictions for any number of photos, written as they are made."""
+
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from train.common import packages
+from train.common.errors import RunError, explaining_full_memory
+from train.common.progress import progress_bar
+from train.predict import classifiers
+from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
+from train.predict.features import FeatureFile
+from train.predict.gallery import Gallery
+from train.predict.photos import STDIN, Photos, read_ahead
+from train.predict.sorting import SortedCopies
+from zoo.photos import prepare
+from zoo.text import printable
+
+# Of the photos that could not be read, how many are named.
+NAMED = 10
+_MOST_THREADS = 16
+# A bar before that would only flicker.
+_BAR_SECONDS = 3
+
+
+@dataclasses.dataclass
+class Predictions:
+    """What became of the photos.
+
+    Attributes:
+        model: str, the name of the model.
+        answered: int, the photos that were answered.
+        earlier: int, those that `out` had before.
+        counts: `collections.Counter` of their most likely classes.
+        unreadable: int, the photos that could not be read.
+        reasons: list of str, why, of the first `NAMED`.
+        notes: list of str, what users should know.
+    """
+
+    model: str
+    answered: int = 0
+    earlier: int = 0
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    unreadable: int = 0
+    reasons: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+def predict(
+    model,
+    photos,
+    *,
+    out=None,
+    features=None,
+    sort_into=None,
+    gallery=None,
+    resume=False,
+    image_size=None,
+    central_crop=None,
+    batch_size=None,
+    answer: Callable[[Answer], None] | None = None,
+    show_progress=True,
+):
+    """Predicts the classes of photos, and writes them as they are answered.
+
+    Photos are read by threads while the model computes, a few batches ahead at most, so
+    that memory does not grow with their number. One that cannot be read is counted.
+
+    Args:
+        model: str: a run, a `.keras` file, a name or path that `keras_vit.load_model`
+            takes, or the path of an exported file.
+        photos: sequence of str: files, folders, patterns, or `"-"` for a list on
+            standard input.
+        out: path of a `.csv` or `.jsonl` file of the answers.
+        features: path of an `.npz` file, of the features and the names of the files.
+        sort_into: path of a folder, in which photos are copied to folders by class.
+        gallery: path of an HTML page, of the photos with their answers.
+        resume: bool, whether to go on with `out`, whose photos are not read again.
+        image_size: int, pixels per side, to which a Keras model is resized.
+        central_crop: bool, None for what the model says.
+        batch_size: int, images at a time.
+        answer: function that is called with each `Answer`.
+        show_progress: bool, whether a progress bar appears after some seconds.
+
+    Returns:
+        `Predictions`.
+
+    Raises:
+        RunError: the model, a file or a folder cannot be used, or there is no photo.
+
+    Example:
+        >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
+    """
+    _check(out, features, gallery, resume)
+    found = Photos(photos, [] if sort_into is None else [sort_into])
+    file = None if out is None else AnswerFile(out, resume)
+    total = found.count(file and file.has)
+    if total == 0 and not (file and file.count):
+        raise RunError(
+            f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: give "
+            f"files, folders or {STDIN}.{' ' if found.others else ''}{found.note()}"
+        )
+    with explaining_full_memory("lower --batch_size or --image_size."):
+        classifier = classifiers.load(
+            model,
+            image_size=image_size,
+            central_crop=central_crop,
+            batch_size=batch_size,
+            features=features is not None,
+        )
+        job = _Job(classifier, found, file, answer)
+        return job.run(total, features, sort_into, gallery, show_progress)
+
+
+class _Job:
+    """What one call of `predict` does with its photos."""
+
+    def __init__(self, classifier, photos, file, answer):
+        self.classifier, self.photos = classifier, photos
+        self.file, self.answer = file, answer
+        self.features = self.copies = self.gallery = None
+        self.threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
+
+    def run(self, total, features, sort_into, gallery, show_progress):
+        """Answers all photos; returns `Predictions`."""
+        classifier, file = self.classifier, self.file
+        if not classifier.class_names and (file or sort_into or gallery):
+            raise RunError(
+                f"The model {classifier.name} has features, but no classes: leave out "
+                "--out, --sort_into and --gallery."
+            )
+        is_done = False
+        with contextlib.ExitStack() as stack:
+            if file is not None:
+                self.predictions.earlier = file.count
+                file.open(self._settings(features is not None))
+                stack.callback(file.close)
+            if features is not None:
+                count = file.count if file else 0
+                self.features = FeatureFile(features, classifier.num_features, count)
+                # Those of an interrupted run are gone on with by what it has answered.
+                stack.callback(lambda: self.features.close(not is_done and bool(file)))
+            if sort_into is not None:
+                self.copies = SortedCopies(sort_into, classifier.class_names)
+            if gallery is not None:
+                self.gallery = Gallery(gallery)
+                for answer in file or ():
+                    self.gallery.add(answer.file, answer)
+            self._answer_all(total, show_progress)
+            if self.features is not None:
+                self.features.finish()
+            if self.gallery is not None:
+                self.gallery.write(classifier.name, self.threads)
+            is_done = True
+        predictions = self.predictions
+        if not (predictions.answered or predictions.unreadable or total == 0):
+            raise RunError("There is no photo in the list on standard input.")
+        if note := self.photos.note():
+            predictions.notes.append(note)
+        return predictions
+
+    def _settings(self, with_features):
+        classifier = self.classifier
+        height, width, _ = classifier.image_shape
+        return {
+            "weights": classifier.digest(),
+            "classes": len(classifier.class_names),
+            "image_size": [height, width],
+            "preparation": classifier.preparation,
+            "features": with_features,
+        }
+
+    def _answer_all(self, total, show_progress):
+        classifier, has = self.classifier, self.file.has if self.file else None
+        photos = (photo for photo in self.photos if not (has and has(photo)))
+        with (
+            warnings.catch_warnings(),
+            contextlib.closing(_Progress(total, show_progress)) as progress,
+            contextlib.closing(
+                read_ahead(
+                    photos,
+                    self._read,
+                    threads=self.threads,
+                    ahead=classifier.batch_size + self.threads,
+                )
+            ) as read,
+        ):
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+            batch = []
+            for photo, image in read:
+                if isinstance(image, str):
+                    self._count_unreadable(photo, image)
+                    progress.update(1)
+                    continue
+                batch.append((photo, image))
+                if len(batch) == classifier.batch_size:
+                    self._answer(batch)
+                    progress.update(len(batch))
+                    batch = []
+            if batch:
+                self._answer(batch)
+                progress.update(len(batch))
+
+    def _read(self, photo):
+        """Returns a photo as the model takes it, or a str: why it cannot be read."""
+        height, width, channels = self.classifier.image_shape
+        try:
+            return prepare(
+                photo, (height, width), self.classifier.preparation, channels
+            )
+        except (OSError, ValueError, MemoryError) as error:
+            return str(error) or type(error).__name__
+
+    def _count_unreadable(self, photo, reason):
+        self.predictions.unreadable += 1
+        if self.predictions.unreadable <= NAMED:
+            text = reason if photo in reason else f"{photo}: {reason}"
+            self.predictions.reasons.append(printable(text))
+
+    def _answer(self, batch):
+        photos, images = zip(*batch, strict=True)
+        probabilities, features = self.classifier.compute(np.stack(images))
+        answers = []
+        if probabilities is not None:
+            answers = self._answers(photos, probabilities)
+        # First what an interruption may repeat, and last what says that it is done.
+        if self.features is not None:
+            _check_finite(features, photos)
+            self.features.append([spelled(photo) for photo in photos], features)
+        for photo, answer in zip(photos, answers, strict=False):
+            if self.copies is not None:
+                self.copies.add(photo, answer.top[0][0])
+            if self.gallery is not None:
+                self.gallery.add(photo, answer)
+            self.predictions.counts[answer.top[0][0]] += 1
+        if self.file is not None:
+            self.file.append(answers)
+        self.predictions.answered += len(photos)
+        if self.answer is not None:
+            for answer in answers:
+                self.answer(answer)
+
+    def _answers(self, photos, probabilities):
+        names = self.classifier.class_names
+        _check_finite(probabilities, photos)
+        if len(names) > 1 and (np.ptp(probabilities, axis=1) == 0).any():
+            raise RunError(
+                f"The model {self.classifier.name} gives every class the same "
+                "probability, as a new head does: fine-tune it first, or pass a model "
+                "with a trained head."
+            )
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP]
+        return [
+            Answer(
+                spelled(photo),
+                tuple((spelled(names[at]), float(f"{row[at]:.6g}")) for at in places),
+            )
+            for photo, row, places in zip(photos, probabilities, best, strict=True)
+        ]
+
+
+class _Progress:
+    """A progress bar that appears after some seconds."""
+
+    def __init__(self, total, shown):
+        self.total, self.shown = total, shown
+        self.done, self.bar, self.begun = 0, None, time.monotonic()
+
+    def update(self, count):
+        self.done += count
+        if self.bar is not None:
+            self.bar.update(count)
+        elif self.shown and time.monotonic() - self.begun > _BAR_SECONDS:
+            self.bar = progress_bar(
+                total=self.total, initial=self.done, unit="photo", desc="predicting"
+            )
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _check(out, features, gallery, resume):
+    """Refuses names of files by their endings, and files that are there."""
+    endings = {
+        "out": (out, tuple(FORMATS)),
+        "features": (features, (".npz",)),
+        "gallery": (gallery, (".html",)),
+    }
+    for flag, (path, allowed) in endings.items():
+        if path is None:
+            continue
+        path = pathlib.Path(path).expanduser()
+        if path.suffix not in allowed:
+            raise RunError(
+                f"--{flag} is a file {' or '.join(f'NAME{end}' for end in allowed)}, "
+                f"got {path}."
+            )
+        if path.exists() and not resume and flag != "out":
+            raise RunError(f"{path} exists: pass another --{flag}, or remove it.")
+    if gallery is not None:
+        packages.need("--gallery", ("jinja2",))
+    if resume and out is None:
+        raise RunError("--resume goes on with the answers in --out: pass it.")
+
+
+def _check_finite(outputs, photos):
+    finite = np.isfinite(outputs).all(axis=1)
+    if not finite.all():
+        raise RunError(
+            f"The model's outputs for {photos[int(finite.argmin())]} are not finite: "
+            "it has diverged in training, or its precision is too small for it. Pass "
+            "another model."
+        )

@@ -1,0 +1,204 @@
+"""The answers of a classifier to each image: mistakes, and suspected label errors."""
+
+import csv
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.common.files import whole_file
+
+# Below it, the mean probability of a class is too uncertain to judge labels by.
+LEAST_EXAMPLES = 5
+# Images at once: arrays of (images, classes) are large.
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a classifier to all images of a split.
+
+    Attributes:
+        split: `train.data.sources.splits.Split` of the images.
+        class_names: tuple of str, the classes of the model.
+        labels: integers (images,), the true classes.
+        predicted: integers (images,), the classes with the largest probability.
+        probabilities: floats (images, classes).
+        probability: floats (images,), that of the answer.
+        of_truth: floats (images,), the probability of the true class.
+        margin: floats (images,), the probability of the answer minus the next one.
+        order: integers (images,), places of the images in the split: mistakes, the
+            most confident first, then correct answers, the least certain first.
+    """
+
+    split: Any
+    class_names: tuple
+    labels: np.ndarray
+    predicted: np.ndarray
+    probabilities: np.ndarray
+    probability: np.ndarray
+    of_truth: np.ndarray
+    margin: np.ndarray
+    order: np.ndarray
+
+    @property
+    def is_mistake(self):
+        """Bools (images,): whether the answer is not the true class."""
+        return self.predicted != self.labels
+
+    @property
+    def mistakes(self):
+        """The part of `order` that has the mistakes."""
+        return self.order[: np.count_nonzero(self.is_mistake)]
+
+    @property
+    def correct(self):
+        """The part of `order` that has the correct answers."""
+        return self.order[np.count_nonzero(self.is_mistake) :]
+
+
+def answers_of(split, labels, probabilities, class_names):
+    """Returns the `Answers` to a split, from labels (n,) and floats (n, classes).
+
+    Example:
+        >>> import numpy as np
+        >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+        >>> answers_of(None, np.array([0, 1, 0]), probabilities, "ab").order
+        array([2, 1, 0])
+    """
+    margin = np.empty(len(labels), probabilities.dtype)
+    for start in range(0, len(labels), _CHUNK):
+        # A model of one class has no second one.
+        rows = np.pad(probabilities[start : start + _CHUNK], ((0, 0), (1, 0)))
+        second, first = np.partition(rows, -2, axis=1)[:, -2:].T
+        margin[start : start + _CHUNK] = first - second
+    places = np.arange(len(labels))
+    predicted = probabilities.argmax(axis=1)
+    probability = probabilities[places, predicted]
+    is_correct = predicted == labels
+    confidence = np.where(is_correct, probability, -probability)
+    return Answers(
+        split=split,
+        class_names=tuple(map(str, class_names)),
+        labels=labels,
+        predicted=predicted,
+        probabilities=probabilities,
+        probability=probability,
+        of_truth=probabilities[places, labels],
+        margin=margin,
+        order=np.lexsort((places, confidence, is_correct)),
+    )
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """Images whose labels may be wrong, the clearest disagreement first.
+
+    Attributes:
+        places: integers (found,), the places of the images in the split.
+        suggested: integers (found,), the class that each may be instead.
+        thresholds: floats (found,), the probability from which on the model is as sure
+            of that class as on average of images with its label.
+    """
+
+    places: np.ndarray
+    suggested: np.ndarray
+    thresholds: np.ndarray
+
+
+def label_errors(answers):
+    """Finds `LabelErrors` by confident learning, None where no class can be judged.
+
+    A class's threshold is the mean of its probability over the images labelled so. An
+    image is counted for the most probable of the classes whose threshold it reaches; if
+    that is not its label, and the model's answer is not its label either, the label is
+    suspected. The probabilities must be of images that the model was not trained on.
+    Classes of fewer than `LEAST_EXAMPLES` images are not suggested.
+
+    Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
+    https://arxiv.org/abs/1911.00068.
+    """
+    labels, probabilities = answers.labels, answers.probabilities
+    classes = probabilities.shape[1]
+    counts = np.bincount(labels, minlength=classes)
+    sums = np.bincount(labels, answers.of_truth, minlength=classes)
+    is_judged = counts >= LEAST_EXAMPLES
+    if np.count_nonzero(is_judged) < 2:
+        return None
+    thresholds = np.full(classes, np.inf)
+    thresholds[is_judged] = sums[is_judged] / counts[is_judged]
+    suggested = np.array(labels)
+    for start in range(0, len(labels), _CHUNK):
+        rows = probabilities[start : start + _CHUNK]
+        reached = np.where(rows >= thresholds, rows, -1)
+        is_counted = reached.max(axis=1) >= 0
+        part = suggested[start : start + _CHUNK]
+        part[is_counted] = reached.argmax(axis=1)[is_counted]
+    places = np.flatnonzero((suggested != labels) & answers.is_mistake)
+    suggested = suggested[places]
+    gaps = probabilities[places, suggested] - answers.of_truth[places]
+    order = np.argsort(-gaps, kind="stable")
+    places, suggested = places[order], suggested[order]
+    return LabelErrors(places, suggested, thresholds[suggested])
+
+
+def write_mistakes(path, answers, names):
+    """Writes every image with its answer as CSV; `names` are those of its images."""
+    header = ("file", "truth", "answer", "probability", "probability_of_truth")
+    labels, predicted, *numbers = (
+        values.tolist()
+        for values in (
+            answers.labels,
+            answers.predicted,
+            answers.probability,
+            answers.of_truth,
+            answers.margin,
+        )
+    )
+    rows = (
+        (
+            names[place],
+            answers.class_names[labels[place]],
+            answers.class_names[predicted[place]],
+            *(_text(values[place]) for values in numbers),
+            "yes" if predicted[place] == labels[place] else "no",
+        )
+        for place in answers.order.tolist()
+    )
+    _write_csv(path, (*header, "margin", "correct"), rows)
+
+
+def write_label_errors(path, answers, found, names):
+    """Writes `LabelErrors` as CSV; `names` are those of all images of the answers."""
+    header = ("file", "truth", "suggested", "probability", "probability_of_truth")
+    rows = (
+        (
+            names[place],
+            answers.class_names[answers.labels[place]],
+            answers.class_names[suggested],
+            _text(answers.probabilities[place, suggested]),
+            _text(answers.of_truth[place]),
+            _text(threshold),
+        )
+        for place, suggested, threshold in zip(
+            found.places, found.suggested, found.thresholds, strict=True
+        )
+    )
+    _write_csv(path, (*header, "threshold"), rows)
+
+
+def _text(number):
+    return f"{number:.6g}"
+
+
+def _write_csv(path, header, rows):
+    with (
+        whole_file(path) as temporary,
+        # Bytes of a file name that are not UTF-8 are written as \\udcff.
+        temporary.open(
+            "w", encoding="utf-8", errors="backslashreplace", newline=""
+        ) as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

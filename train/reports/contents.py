@@ -1,0 +1,271 @@
+"""What a report says, once: `report.md` and `report.html` are made of it."""
+
+import statistics
+from dataclasses import dataclass
+
+from train.reports import gallery
+from train.reports.answers import LEAST_EXAMPLES
+from train.reports.figures import (
+    CONFUSION_MATRIX,
+    LEARNING_CURVE,
+    MISTAKES,
+    RELIABILITY,
+)
+from train.reports.markdown import TABLE_ROWS, flat, result_text
+
+# Figures that have sections of their own.
+_FIGURES = {CONFUSION_MATRIX, LEARNING_CURVE, MISTAKES, RELIABILITY}
+# Of other pictures in the folder.
+_MOST_PICTURES = 24
+_RATIOS = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text; the first `words` columns are words, the others numbers."""
+
+    header: tuple
+    rows: list
+    words: int = 1
+    is_sortable: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: paragraphs, photos, a table, notes about it, figures.
+
+    `groups` are those of `train.reports.gallery`, and `sheet` a figure of their first
+    photos, for pages that cannot show photos themselves; `figures` are files in the
+    folder of the report, as `sheet` is.
+    """
+
+    title: str
+    text: tuple = ()
+    groups: tuple = ()
+    table: Table | None = None
+    notes: tuple = ()
+    figures: tuple = ()
+    sheet: str | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A report: `accuracy` and what follows it in the first sentence, and sections.
+
+    `notes` are sentences on what the numbers are of.
+    """
+
+    title: str
+    accuracy: str
+    about: str
+    notes: tuple
+    command: str | None
+    sections: list
+
+
+def contents(folder, *, config, summary, results, split, about_images=()):
+    """Returns the `Contents` of the report in a folder with all its figures.
+
+    `about_images` are what `mistakes_section` and `label_errors_section` return, if
+    single images are known; the rest is as in `train.reports.report.write_report`.
+    """
+    named = [config.get(key) for key in ("model", "dataset")]
+    title = " on ".join(name for name in named if isinstance(name, str))
+    settings = Table(("Setting", "Value"), _texts(flat(config)), words=2)
+    found = [
+        *about_images,
+        *_learning_curve(folder, results),
+        _classes(summary),
+        _confusions(summary),
+        *_calibration(summary),
+        _results(results),
+        Section("Settings", table=settings),
+        *_pictures(folder),
+    ]
+    return Contents(
+        title=title or folder.resolve().name,
+        accuracy=f"{summary['accuracy']:.2%} accuracy",
+        about=_about(summary, results, split),
+        notes=tuple(summary.get("notes", ())),
+        command=results.get("command"),
+        sections=found,
+    )
+
+
+def _about(summary, results, split):
+    low, high = summary["accuracy_low"], summary["accuracy_high"]
+    count = f"{summary['examples']:,}"
+    examples = f"all {count}" if split == "all" else f"{count} {split}"
+    text = f"(95% interval {low:.2%} to {high:.2%}) on {examples} examples"
+    if "top5_accuracy" in summary:
+        text += f" ({summary['top5_accuracy']:.2%} among the first five guesses)"
+    if "steps" in results:
+        text += f", after {results['steps']:,} steps"
+    if "seconds" in results:
+        text += f" in {result_text('seconds', results['seconds'])} seconds"
+    return f"{text}."
+
+
+def mistakes_section(photos):
+    """Returns the section of mistakes, with photos of a `train.reports.gallery`."""
+    answers = photos.answers
+    mistakes, correct = answers.mistakes, answers.correct
+    text = [f"{len(mistakes):,} of {len(answers.order):,} answers are mistakes."]
+    if photos.folder is not None:
+        text.append(f"Files are in {photos.folder}.")
+    text.append("mistakes.csv has every image with its answer, in the same order.")
+    groups = (
+        photos.group("Most confident mistakes", mistakes, gallery.MISTAKES),
+        photos.group("Least certain correct answers", correct, gallery.UNCERTAIN),
+    )
+    return Section(
+        "Mistakes",
+        (" ".join(text),),
+        tuple(group for group in groups if group.photos),
+        sheet=MISTAKES if photos.pixels else None,
+    )
+
+
+def label_errors_section(found, why_not, photos):
+    """Returns the section of suspected `LabelErrors`, or of why they are not sought.
+
+    `photos` are those of a `train.reports.gallery`.
+    """
+    title = "Suspected label errors"
+    if why_not is not None:
+        return Section(title, (f"Not sought: {why_not}",))
+    about = (
+        "The model contradicts these labels, and is as sure of the other class as it "
+        "is on average of images with its label (confident learning, "
+        "https://arxiv.org/abs/1911.00068). Check them first: some are labelled "
+        "wrongly, some show both classes, the others are mistakes of the model; the "
+        "lower its accuracy, the more. A class of fewer than "
+        f"{LEAST_EXAMPLES} images is never suggested."
+    )
+    if not len(found.places):
+        return Section(title, (f"None. {about}",))
+    about = f"{about} label_errors.csv has all {len(found.places):,}."
+    shown = photos.group("Suspected", found.places, gallery.SUSPECTED, found.suggested)
+    return Section(title, (about,), (shown,))
+
+
+def _learning_curve(folder, results):
+    # The curve may be of a training that other results are of.
+    if (folder / LEARNING_CURVE).exists():
+        text = (about_curve(results),) if "training_only" in results else ()
+        yield Section("Learning curve", text, figures=(LEARNING_CURVE,))
+
+
+def about_curve(results):
+    """Returns what the curves of training and validation loss show, in two sentences.
+
+    The results have those of `train.run.task.about_loss`.
+    """
+    return (
+        f"The loss is the one that was optimized, {results['loss_function']}, in "
+        "training and validation alike. Only training has: "
+        f"{results['training_only']}."
+    )
+
+
+def _classes(summary):
+    tested = [row for row in summary["per_class"] if row["examples"]]
+    worst = sorted(tested, key=lambda row: row["f1"])[:TABLE_ROWS]
+    counts, text, notes = {"examples": "Examples"}, [], []
+    if "train_examples" in tested[0]:
+        counts["train_examples"] = "In training"
+        text.append(_balance(summary["per_class"]))
+    if len(worst) < len(tested):
+        notes.append(
+            f"The {len(worst)} worst of {len(tested):,} classes; report.json has all."
+        )
+    if absent := summary["absent_classes"]:
+        names = ", ".join(absent[:20])
+        if len(absent) > 20:
+            names += f" and {len(absent) - 20:,} more"
+        notes.append(
+            "Without examples, so in neither the table nor the macro averages: "
+            f"{names}."
+        )
+    return Section(
+        "Classes, the worst first",
+        tuple(text),
+        table=class_table(worst, counts),
+        notes=tuple(notes),
+    )
+
+
+def class_table(classes, counts):
+    """Returns the `Table` of some classes; `counts` are the titles of their counts."""
+    rows = [
+        (
+            row["name"],
+            *(f"{row[key]:.2%}" for key in _RATIOS),
+            *(f"{row[key]:,}" for key in counts),
+        )
+        for row in classes
+    ]
+    header = ("Class", *_RATIOS.values(), *counts.values())
+    return Table(header, rows, is_sortable=True)
+
+
+def _balance(classes):
+    def examples(row):
+        return row["train_examples"]
+
+    fewest, most = min(classes, key=examples), max(classes, key=examples)
+    if examples(fewest) == examples(most):
+        return f"In training every class has {examples(most):,} examples."
+    median = statistics.median(map(examples, classes))
+    return (
+        f"In training a class has {examples(fewest):,} ({fewest['name']}) to "
+        f"{examples(most):,} ({most['name']}) examples, in the median {median:,.6g}."
+    )
+
+
+def _confusions(summary):
+    rows = [
+        (row["true"], row["predicted"], f"{row['count']:,}", f"{row['share']:.2%}")
+        for row in summary["confusions"]
+    ]
+    header = ("True class", "Predicted", "Count", "Share of the true class")
+    return Section(
+        "Most frequent confusions",
+        () if rows else ("No example was taken for another class.",),
+        table=Table(header, rows, words=2) if rows else None,
+        figures=(CONFUSION_MATRIX,),
+    )
+
+
+def _calibration(summary):
+    if "calibration" in summary:
+        found = summary["calibration"]
+        text = (
+            f"The expected calibration error is {found['error']:.2%}: the mean over "
+            "the examples of the difference between accuracy and mean confidence (the "
+            f"largest probability) in their bin, of {len(found['bins'])} bins of equal "
+            "width."
+        )
+        yield Section("Calibration", (text,), figures=(RELIABILITY,))
+
+
+def _results(results):
+    rows = [
+        (key, result_text(key, value))
+        for key, value in results.items()
+        if key != "command"
+    ]
+    return Section("Results", table=Table(("Result", "Value"), rows, words=2))
+
+
+def _pictures(folder):
+    found = sorted({path.name for path in folder.glob("[!.]*.png")} - _FIGURES)
+    shown, notes = found[:_MOST_PICTURES], ()
+    if len(found) > len(shown):
+        notes = (f"And {len(found) - len(shown):,} more, too many for this page.",)
+    if shown:
+        yield Section("Pictures", notes=notes, figures=tuple(shown))
+
+
+def _texts(rows):
+    return [tuple(map(str, row)) for row in rows]

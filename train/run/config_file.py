@@ -1,0 +1,156 @@
+"""The settings of a run in a file: --config."""
+
+import dataclasses
+import difflib
+import json
+import pathlib
+import types
+import typing
+
+from train.common import packages
+from train.common.errors import RunError, first_line
+from train.recipes.recipe import AUTO
+from zoo import ViTConfig
+
+# Fields of a recipe that a file cannot claim.
+NOT_IN_FILES = {"published"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of numbers such as [2, 15]",
+    ViTConfig: "the sizes of a ViTConfig",
+    types.NoneType: "null",
+}
+
+
+def read(path):
+    """Returns the content of a YAML or JSON file of settings, a dict.
+
+    Raises a `RunError` where it cannot be read, or is something else.
+    """
+    file = pathlib.Path(path).expanduser()
+    if file.is_dir():
+        raise RunError(f"--config={path} is a folder: pass its config.json.")
+    is_yaml = file.suffix.lower() in (".yaml", ".yml")
+    if not is_yaml and file.suffix.lower() != ".json":
+        raise RunError(f"--config={path} must end in .yaml, .yml or .json.")
+    example = "steps: 500" if is_yaml else '{"steps": 500}'
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        found = _yaml(text) if is_yaml else json.loads(text)
+    except FileNotFoundError as error:
+        raise RunError(f"--config={path} is not there: check the path.") from error
+    except (ValueError, OSError, RecursionError) as error:
+        kind = "YAML" if is_yaml else "JSON"
+        raise RunError(
+            f"--config={path} cannot be read as {kind} ({first_line(error)}): write "
+            f"settings such as {example}."
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise RunError(
+            f"--config={path} has no settings by name: write them such as {example}."
+        )
+    return found
+
+
+def _yaml(text):
+    packages.need("--config with YAML", ["yaml"])
+    import yaml
+
+    try:
+        # Makes plain values alone, whatever the file says.
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def text_of(found, name, path):
+    """Returns a setting that chooses the recipe, a str, or None."""
+    value = found.get(name)
+    if value is not None and not isinstance(value, str):
+        raise RunError(f"--config={path}: {name} must be a text, got {value!r}.")
+    return value
+
+
+def values(found, recipe_class, path):
+    """Returns what `override` of a class of recipes takes, of the content of a file.
+
+    Raises a `RunError` that names what no recipe of this class has, and values of
+    another type. Texts of numbers are numbers, as YAML takes 1e-3 for a text.
+    """
+    hints = typing.get_type_hints(recipe_class)
+    known = {field.name for field in dataclasses.fields(recipe_class)} - NOT_IN_FILES
+    known.add("recipe")
+    for name in sorted(found.keys() - known):
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f"did you mean {near[0]}?" if near else "--print_config shows all."
+        if name in ("run_dir", "data_dir"):
+            hint = f"pass --{name}, which is of this run and machine."
+        raise RunError(f"--config={path}: there is no setting {name[:80]!r}: {hint}")
+    try:
+        found = without_auto_batch(found)
+    except ValueError as error:
+        raise RunError(f"--config={path}: {error}") from error
+    settings = {}
+    # These two chose the recipe.
+    for name in found.keys() - {"recipe", "dataset"}:
+        kinds = _kinds(hints[name])
+        try:
+            settings[name] = _fitted(found[name], kinds)
+        except (ValueError, TypeError) as error:
+            words = " or ".join(
+                _WORDS[typing.get_origin(kind) or kind] for kind in kinds
+            )
+            raise RunError(
+                f"--config={path}: {name} must be {words}, got {found[name]!r}."
+            ) from error
+    return settings
+
+
+def without_auto_batch(found, dashes=""):
+    """Returns settings with `micro_batches` for a `batch_size` of auto.
+
+    Raises a `ValueError` where they have another number; `dashes` begin their names.
+    """
+    if found.get("batch_size") != AUTO:
+        return found
+    found = {name: value for name, value in found.items() if name != "batch_size"}
+    if found.setdefault("micro_batches", AUTO) != AUTO:
+        raise ValueError(
+            f"{dashes}batch_size=auto chooses the number of micro-batches: leave out "
+            f"{dashes}micro_batches={found['micro_batches']}, or give a "
+            f"{dashes}batch_size."
+        )
+    return found
+
+
+def _kinds(hint):
+    is_union = isinstance(hint, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def _fitted(value, kinds):
+    """Returns a value of the first of several types that it fits."""
+    if types.NoneType in kinds and (value is None or value == "none"):
+        return None
+    for kind in kinds:
+        if kind is float and isinstance(value, str) and str not in kinds:
+            return float(value)
+        if kind is float and isinstance(value, (int, float)):
+            if not isinstance(value, bool):
+                return float(value)
+        elif kind is ViTConfig and isinstance(value, dict):
+            return ViTConfig(**value)
+        elif typing.get_origin(kind) is tuple and isinstance(value, list):
+            return _tuple(value, typing.get_args(kind))
+        elif type(value) is kind:
+            return value
+    raise ValueError(value)
+
+
+def _tuple(value, kinds):
+    if kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(value)
+    return tuple(_fitted(one, (kind,)) for one, kind in zip(value, kinds, strict=True))

@@ -1,0 +1,70 @@
+"""What `--help` says of settings: the values of the recipe that is named with it."""
+
+import argparse
+import dataclasses
+import sys
+
+from absl import flags
+
+from train.common.errors import RunError
+from train.run import settings
+from zoo import ViTConfig
+
+_ASKING = {
+    f"{dashes}{name}" for dashes in ("-", "--") for name in ("help", "helpshort")
+}
+_ASKING |= {"-?", "--helpfull", "-helpfull"}
+
+
+def add_values(arguments, find_recipe):
+    """Adds what the recipe sets to the help of each setting, if help is asked for.
+
+    The recipe is that of `--dataset`, `--recipe` and `--config` in the arguments, or
+    without them that of the user's own data; `find_recipe` is as in
+    `train.run.settings.settle`. An unknown recipe, or a file that cannot be read, ends
+    the command.
+    """
+    if not _ASKING & {*arguments}:
+        return
+    named = _named(arguments)
+    label = named["recipe"] or named["dataset"] or named["config"] or "your own data"
+    if not named["config"]:
+        named["dataset"] = named["dataset"] or ""
+    try:
+        found = settings.settle(find_recipe, **named, flags=lambda recipe_class: {})
+    except (ValueError, RunError) as error:
+        sys.exit(f"error: {error}")
+    label += ", smoke" * named["smoke"]
+    for field in dataclasses.fields(found.recipe):
+        if field.name in flags.FLAGS and field.name != "dataset":
+            flag = flags.FLAGS[field.name]
+            flag.help = f"{flag.help} [{label}: {_value(found.recipe, field.name)}]"
+
+
+def _value(recipe, name):
+    """Returns the value of a setting as a flag takes it."""
+    value = getattr(recipe, name)
+    if value is None:
+        value = settings.in_use(recipe).get(name)
+    if isinstance(value, ViTConfig):
+        sizes = ("hidden_size", "num_layers", "num_heads", "mlp_dim", "patch_size")
+        return ", ".join(f"{name} {getattr(value, name)}" for name in sizes)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    words = {None: "none", True: "yes", False: "no"}
+    # 1 and 0 are equal to them.
+    return words[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _named(arguments):
+    # Before absl reads them, which prints the help as soon as it is asked for.
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    for name in ("dataset", "recipe", "config"):
+        parser.add_argument(f"--{name}", f"-{name}")
+    parser.add_argument("--smoke", "-smoke", action="store_true")
+    try:
+        return vars(parser.parse_known_args(arguments)[0])
+    except argparse.ArgumentError:
+        return {"dataset": None, "recipe": None, "config": None, "smoke": False}

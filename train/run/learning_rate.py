@@ -1,0 +1,239 @@
+"""The learning rate range test: --find_learning_rate.
+
+Source:
+    Cyclical Learning Rates for Training Neural Networks, arXiv 1506.01186, section 3.3.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import math
+import pathlib
+import re
+import shlex
+import shutil
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from train.common.files import write_json, write_text
+from train.engine import reproducibility
+from train.engine.callbacks import NullLog, RunLog
+from train.engine.devices import alone
+from train.engine.loop import explained_device_errors
+from train.engine.metrics import MetricLog
+from train.engine.schedules import ExponentialRise
+from train.inference.run_directory import RunDirectory
+from train.reports import figures, markdown
+from train.run import training
+from train.run.task import written_settings
+
+STEPS = 100
+# Rates are tried from the recipe's divided by this to the recipe's times this.
+RANGE = 1000.0
+# Steps whose mean loss is a point of the curve.
+WINDOW = 7
+# The test ends where the loss is above that of the start, and so many times the lowest.
+DIVERGED = 4.0
+
+RULE = (
+    "The rate at which the loss falls fastest as the rate rises, and at most a tenth "
+    "of the rate at which it diverges."
+)
+_TEMPLATE = pathlib.Path(__file__).with_name("learning_rate.md.jinja")
+
+
+def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, command=""):
+    """Trains with a rising learning rate, and suggests one from the losses.
+
+    Writes `report.md`, `report.json`, `loss.png` and TensorBoard logs into the folder
+    `learning_rate` of the run directory, and nothing that a run would go on from. The
+    arguments are those of `train.run.training.run`, and so are optimizer, micro-batches
+    and the clip of gradients; there is no warm-up and no average of weights.
+
+    Returns a dict, as in `report.json`, where `suggested` is None if the loss did not
+    fall; None on all hosts but the first.
+
+    Example:
+        >>> from train import recipes
+        >>> from train.run.classification import FineTuning
+        >>> recipe = recipes.for_dataset("digits").smoke()
+        >>> find(FineTuning(recipe), run_dir="runs/digits")["suggested"]
+        ... # doctest: +SKIP
+    """
+    devices = devices or alone()
+    recipe = task.recipe = dataclasses.replace(task.recipe, average_decay=0.0)
+    directory = RunDirectory(pathlib.Path(run_dir).expanduser() / "learning_rate")
+    low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE
+    with contextlib.ExitStack() as stack:
+        if devices.is_chief:
+            stack.enter_context(directory.locked())
+        stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
+        source = training.suitable_source(task, devices, data_dir, skip_corrupt)
+        rise = ExponentialRise(low, high, steps=STEPS)
+        run = training.built(task, source, directory, devices, rise)
+        devices.print(
+            f"{source.name}: at most {STEPS} steps of {recipe.batch_size} images, "
+            f"with learning rates from {low:g} to {high:g}"
+        )
+        with explained_device_errors(devices):
+            measured = _range_test(run, devices)
+        if not devices.is_chief:
+            return None
+        return _report(directory, task.recipe, measured, command)
+
+
+def _range_test(run, devices):
+    """Returns the arguments of `suggest`."""
+    trainer, directory, log = run.trainer, run.directory, NullLog()
+    if devices.is_chief:
+        # Of an earlier test.
+        shutil.rmtree(directory.tensorboard, ignore_errors=True)
+        metric_log = MetricLog(directory.metrics)
+        metric_log.rewind(0)
+        log = RunLog(
+            metric_log,
+            directory.tensorboard,
+            steps=STEPS,
+            start_step=0,
+            batch_size=run.recipe.batch_size,
+        )
+    rates, losses, lowest, diverged = [], [], math.inf, False
+    trainer.spread_seeds()
+    before = time.perf_counter()
+    # The last step only shows what the one before it did.
+    batches = itertools.islice(run.batches(0), STEPS + 1)
+    for step, batch in enumerate(batches):
+        rate = float(trainer.optimizer.learning_rate)
+        metrics = {name: float(one) for name, one in trainer.step(*batch).items()}
+        losses.append(metrics["loss"])
+        if diverged := not all(map(math.isfinite, metrics.values())):
+            losses[-1] = math.inf
+            break
+        if step:
+            seconds = time.perf_counter() - before
+            log(step, {**metrics, "learning_rate": rates[-1], "seconds": seconds})
+        before = time.perf_counter()
+        recent = float(np.mean(losses[-3:]))
+        lowest = min(lowest, recent)
+        if diverged := recent > max(DIVERGED * lowest, losses[0]):
+            break
+        rates.append(rate)
+    log.close()
+    return rates[: len(losses) - 1], losses[1:], diverged
+
+
+def suggest(rates, losses, diverged=False):
+    """Returns what a range test shows, a dict.
+
+    `suggested` is the rate by `RULE`, None where the loss did not fall by more than it
+    varies; `diverged` the rate from which on it diverged, or None; `smoothed` the means
+    of `WINDOW` losses, the steps in their middle.
+
+    Args:
+        rates: rising learning rates of the steps, floats.
+        losses: losses after each of these steps; the last may be infinite.
+        diverged: whether the test ended for that.
+    """
+    rates, losses = np.array(rates, "float64"), np.array(losses, "float64")
+    diverged = float(rates[-1]) if diverged and len(rates) else None
+    finite = np.isfinite(losses)
+    rates, losses = rates[finite], losses[finite]
+    found = {"suggested": None, "diverged": diverged, "smoothed": losses.tolist()}
+    if len(losses) < WINDOW:
+        return found
+    smoothed = _smoothed(losses)
+    found["smoothed"] = smoothed.tolist()
+    bottom = int(smoothed.argmin())
+    noise = (losses - smoothed)[: bottom + 1].std()
+    if bottom < 1 or smoothed[0] - smoothed[bottom] <= 3 * noise:
+        return found
+    slopes = np.gradient(smoothed, np.log10(rates))
+    rate = rates[slopes[: bottom + 1].argmin()]
+    if diverged is not None:
+        rate = min(rate, diverged / 10)
+    return found | {"suggested": float(f"{rate:.2g}")}
+
+
+def _smoothed(losses):
+    kernel = np.ones(WINDOW)
+    counts = np.convolve(np.ones(len(losses)), kernel, mode="same")
+    return np.convolve(losses, kernel, mode="same") / counts
+
+
+def _report(directory, recipe, measured, command):
+    rates, losses, _ = measured
+    found = suggest(*measured)
+    text = _sentence(found, recipe)
+    again = _command(command, found["suggested"])
+    results = {
+        "suggested": found["suggested"],
+        "diverged": found["diverged"],
+        "sentence": text,
+        "command_to_go_on": again,
+        "learning_rates": rates,
+        "losses": [loss if math.isfinite(loss) else None for loss in losses],
+        "smoothed_losses": found["smoothed"],
+        "command": command,
+        "config": written_settings(recipe),
+    }
+    picture = directory.path / "loss.png"
+    figures.draw_range_test(picture, rates, losses, found)
+    writer = tf.summary.create_file_writer(str(directory.tensorboard))
+    with writer.as_default(len(rates)):
+        image = tf.io.decode_png(picture.read_bytes(), channels=3)
+        tf.summary.image("loss over learning rate", image[None])
+    writer.close()
+    page = markdown.render(
+        _TEMPLATE,
+        title=f"The learning rate of {recipe.run_name}",
+        sentence=text,
+        rule=RULE,
+        steps=len(rates),
+        window=WINDOW,
+        picture=picture.name,
+        command=command,
+        again=again,
+        config=results["config"],
+    )
+    write_text(directory.report, page)
+    write_json(directory.results, results)
+    return results | {"report": str(directory.report)}
+
+
+def _sentence(found, recipe):
+    low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE
+    if found["suggested"] is None:
+        return (
+            f"No suggestion: the loss did not fall at any rate from {low:g} to "
+            f"{high:g} by more than it varies. Pass another --learning_rate to look "
+            "around, or a larger --batch_size."
+        )
+    ended = f"The loss diverged at no rate up to {high:g}."
+    if found["diverged"] is not None:
+        ended = f"The loss diverged at {found['diverged']:.2g}."
+    return (
+        f"Suggested learning rate: {found['suggested']:g}, instead of "
+        f"{recipe.learning_rate:g}. {ended}"
+    )
+
+
+def _command(command, rate):
+    """Returns the command that trains with a rate, "" without one or a command."""
+    if rate is None or not command:
+        return ""
+    kept = [
+        word
+        for word in shlex.split(command)
+        if not re.match(r"--?(find_learning_rate\b|learning_rate=)", word)
+    ]
+    return shlex.join([*kept, f"--learning_rate={rate:g}"])
+
+
+def summary(results):
+    """Returns what the command prints at its end."""
+    lines = [results["sentence"]]
+    if results["command_to_go_on"]:
+        lines.append(results["command_to_go_on"])
+    return "\n".join([*lines, f"report  {results['report']}"])

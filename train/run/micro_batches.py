@@ -1,0 +1,275 @@
+"""As few micro-batches as fit in memory: --batch_size=auto.
+
+On accelerators a step is tried, in twice as many micro-batches each time that their
+memory is full. A process that takes all memory of its machine is killed instead: on
+processors the peak memory of small micro-batches is measured, which grows by the same
+for each image, and what larger ones need is computed from that.
+"""
+
+import dataclasses
+import functools
+import gc
+import math
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from train.common import hardware
+from train.common.errors import FullMemoryError, RunError, explaining_full_memory
+from train.common.files import read_json, write_json
+from train.data import pipeline
+from train.recipes.recipe import AUTO
+from train.run import building
+
+# Of the memory that is left; the rest is for reading images, validation, checkpoints.
+SHARE = 0.8
+# Growth of the peak that shows how much an image needs; less may be by chance.
+CONCLUSIVE_BYTES = 256 * 2**20
+_LEAST_GROWTH = 64 * 2**20
+_ALONE = pipeline.Share()
+
+
+def check(recipe, devices):
+    """Raises a `RunError` where the devices cannot share a batch of the recipe."""
+    is_auto = recipe.micro_batches == AUTO
+    if is_auto and devices.has_hosts:
+        raise RunError(
+            "--batch_size=auto and --micro_batches=auto measure the memory of one "
+            "machine, and this run has several: pass --micro_batches as a number."
+        )
+    parts = devices.count if is_auto else recipe.micro_batches
+    devices.micro_batches(recipe.batch_size, parts)
+
+
+def settle(task, devices, directory, settings):
+    """Gives the recipe of a task that is built its number of micro-batches.
+
+    What is chosen for `"auto"` is printed and written to `micro_batches.json` of the
+    `RunDirectory`, from where a run that goes on takes it. The model stays as it was.
+    `settings` are those of `train.data.pipeline.training_batches`.
+
+    Returns the number of each device, an int. Raises a `RunError` where not even one
+    image per device fits.
+    """
+    recipe = task.recipe
+    if recipe.micro_batches == AUTO:
+        number = _chosen(task, devices, directory, settings)
+        task.recipe = recipe = dataclasses.replace(recipe, micro_batches=number)
+    return devices.micro_batches(recipe.batch_size, recipe.micro_batches)
+
+
+def _chosen(task, devices, directory, settings):
+    file = directory.micro_batches
+    if directory.is_begun() and file.is_file():
+        remedy = "copy it from a backup, or pass --micro_batches as a number"
+        return read_json(file, remedy, lambda found: int(found["micro_batches"]))
+    print("finding out how many images fit in memory", flush=True)
+    # Of this run's first step, too: the trials were meant.
+    tf.get_logger().addFilter(_is_no_retracing)
+    found = _search(_Trials(task, devices, settings))
+    # The trainers of the trials, which compiled steps keep in circles.
+    gc.collect()
+    write_json(file, found)
+    print(_announcement(found))
+    return found["micro_batches"]
+
+
+def _is_no_retracing(record):
+    return "triggered tf.function retracing" not in record.getMessage()
+
+
+def sizes(images):
+    """Returns sizes of micro-batches that cut a device's images equally, as ints.
+
+    The first has them all, each other one at most half of those before it.
+
+    Example:
+        >>> sizes(24)
+        [24, 12, 6, 3, 1]
+    """
+    found = [images]
+    while found[-1] > 1:
+        halves = range(found[-1] // 2, 0, -1)
+        found.append(next(size for size in halves if images % size == 0))
+    return found
+
+
+def _search(trials):
+    """Returns what is written: the number of micro-batches, and what it rests on."""
+    devices, batch_size = trials.devices, trials.task.recipe.batch_size
+    images = batch_size // devices.count
+    find = _measured if devices.is_cpu else _tried
+    size, facts = find(trials, sizes(images))
+    if size is None:
+        raise RunError(
+            "Not even one image per device fits in memory"
+            f"{_memory(facts)}: pass --remat, --precision=mixed_bfloat16, a smaller "
+            "--image_size or a smaller --model."
+        )
+    return {
+        "micro_batches": batch_size // size,
+        "batch_size": batch_size,
+        "devices": devices.count,
+        **facts,
+    }
+
+
+def _announcement(found):
+    parts, size = found["micro_batches"], found["batch_size"] // found["micro_batches"]
+    return (
+        f"{parts} micro-batch{'es' * (parts > 1)} of {size} "
+        f"image{'s' * (size > 1)}{_memory(found)}"
+    )
+
+
+def _memory(facts):
+    if "needed_bytes" not in facts:
+        return ""
+    needed, available = (facts[f"{name}_bytes"] for name in ("needed", "available"))
+    return f", which needs {needed / 1e9:.1f} GB of the {available / 1e9:.1f} GB left"
+
+
+def _tried(trials, candidates):
+    """Returns the first size whose step does not fill the memory, and no facts."""
+    for size in candidates:
+        try:
+            trials.step(size)
+        except FullMemoryError:
+            continue
+        return size, {}
+    return None, {}
+
+
+def _measured(trials, candidates):
+    """Returns the largest size whose computed peak fits, and both memories."""
+    before, available = hardware.resident_bytes(), hardware.available_bytes()
+    if not available:
+        raise RunError(
+            "How much memory is left cannot be read on this system, which is not "
+            "Linux: pass --micro_batches as a number."
+        )
+    # Gradients, their sum over micro-batches and the optimizer's means at least.
+    needed = 3 * trials.trained_bytes
+    most = SHARE * available - trials.batch_bytes
+    facts = {"needed_bytes": needed, "available_bytes": available}
+    if needed > most:
+        return None, facts
+    found = _Peaks(before)
+    size = candidates[-1]
+    while size:
+        found.add(size, trials.peak(size))
+        # Each size is compiled anew: few of them.
+        larger = [
+            one
+            for one in candidates
+            if size < one <= 4 * size and found.expected(one) <= most
+        ]
+        size = larger[0] if larger and not found.is_conclusive else None
+    fitting = [size for size in candidates if found.expected(size) <= most]
+    if not fitting:
+        return None, facts | {"needed_bytes": found.expected(candidates[-1])}
+    return fitting[0], facts | {"needed_bytes": found.expected(fitting[0])}
+
+
+class _Peaks:
+    """Memory beyond `before` that sizes of micro-batches need, from measured ones."""
+
+    def __init__(self, before):
+        self.before = before
+        self.sizes, self.growths = [], []
+
+    def add(self, size, peak):
+        """Adds a larger size, and the peak memory of this process in its step."""
+        self.sizes.append(size)
+        self.growths.append(max(0, peak - self.before))
+
+    @property
+    def is_conclusive(self):
+        """Whether two sizes differ by more than chance."""
+        grown = self.growths[-1] - self.growths[-2] if len(self.sizes) > 1 else 0
+        return grown >= CONCLUSIVE_BYTES
+
+    def expected(self, size):
+        """Returns the bytes that a size needs, a measured one or a larger one."""
+        if size <= self.sizes[-1]:
+            return next(
+                growth
+                for known, growth in zip(self.sizes, self.growths, strict=True)
+                if known >= size
+            )
+        last, most = self.sizes[-1], self.growths[-1]
+        if len(self.sizes) == 1:
+            # All of it may grow, for all that is known.
+            for_each = most / last
+        else:
+            grown = max(most - self.growths[-2], _LEAST_GROWTH)
+            for_each = grown / (last - self.sizes[-2])
+        return int(most + for_each * (size - last))
+
+
+class _Trials:
+    """Steps on images of zeros, after which the model is as it was."""
+
+    def __init__(self, task, devices, settings):
+        self.task = task
+        self.devices = devices
+        self.settings = {
+            **settings,
+            "image_size": task.network.input_shape[1:3],
+            "classes": len(task.source.class_names),
+            "finish": task.finish,
+        }
+        variables = task.model.trainable_variables
+        self.trained_bytes = sum(4 * math.prod(one.shape) for one in variables)
+        spec = tf.nest.flatten(self._zeros(task.recipe.batch_size).element_spec)
+        # A batch in use, one on its way, and those that are ready.
+        self.batch_bytes = (2 + pipeline.BATCHES_READY) * sum(
+            math.prod(one.shape) * one.dtype.size for one in spec
+        )
+
+    def step(self, size):
+        """Takes steps of the whole batch in micro-batches of a size per device."""
+        self._take(self.task.recipe.batch_size, size)
+
+    def peak(self, size):
+        """Returns the peak memory of this process in a step of two micro-batches.
+
+        More of them need no more, but for the images themselves. A single one is the
+        whole batch.
+        """
+        whole = self.task.recipe.batch_size
+        self._take(min(whole, 2 * size * self.devices.count), size)
+        return hardware.peak_bytes()
+
+    def _take(self, rows, size):
+        task, devices = self.task, self.devices
+        gc.collect()
+        kept = [ops.convert_to_numpy(one) for one in task.model.variables]
+        try:
+            parts = rows // (size * devices.count)
+            trainer = building.trainer(task, devices, parts)
+            batches = iter(devices.batches(functools.partial(self._zeros, rows)))
+            with explaining_full_memory("fewer images at a time may fit."):
+                # The first one compiles, which takes memory of its own.
+                for _ in range(2):
+                    hardware.forget_peak()
+                    metrics = trainer.step(*next(batches))
+                    # Only now JAX has to have computed it.
+                    float(metrics["loss"])
+        finally:
+            for variable, value in zip(task.model.variables, kept, strict=True):
+                variable.assign(value)
+
+    def _zeros(self, rows, share=_ALONE):
+        """Returns endless batches of zeros, instead of so many examples."""
+        spec = pipeline.training_batches(
+            self.task.source.train, batch_size=rows, share=share, **self.settings
+        ).element_spec
+
+        def element(_):
+            return tf.nest.map_structure(
+                lambda part: tf.zeros(part.shape, part.dtype), spec
+            )
+
+        return tf.data.Dataset.range(np.iinfo("int64").max).map(element)

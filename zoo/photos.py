@@ -1,0 +1,279 @@
+"""Photos as the networks take them: decoded upright, resized, scaled to [-1, 1]."""
+
+import importlib.util
+import io
+import math
+import os
+
+import numpy as np
+
+from zoo.network import pair
+from zoo.text import brief, printable
+
+# How photos come to a model's size, as evaluation has it.
+PREPARATIONS = ("squash", "central crop")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+HEIC_ENDINGS = (".heic", ".heif", ".hif")
+# Pillow's names. MPO, photos of phones with further images behind, is JPEG to it.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+# Rows of an image that become an array at a time.
+_STRIP = 256
+# Of red, green and blue, as JPEG has it.
+_LUMINANCE = np.array([[0.299], [0.587], [0.114]], "float32")
+
+
+def reads_heic() -> bool:
+    """Whether pillow-heif is installed, which decodes the photos of iPhones."""
+    return importlib.util.find_spec("pillow_heif") is not None
+
+
+def endings() -> tuple[str, ...]:
+    """Returns the endings of files that can be decoded, in lower case."""
+    return ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
+
+
+def decode(photo) -> np.ndarray:
+    """Decodes a photo to RGB, upright.
+
+    Args:
+        photo: path of a JPEG, PNG, GIF, BMP, WebP or HEIC file (with pillow-heif),
+            whose content decides and not its name; its bytes; a `PIL.Image.Image`; or
+            an array (height, width) or (height, width, 1, 3 or 4) of uint8 or of
+            numbers in [0, 255]. Of an animation the first frame is taken; transparency
+            is dropped.
+
+    Returns:
+        uint8 array (height, width, 3); a float array stays one.
+
+    Raises:
+        ValueError: it is not a photo, or cannot be decoded.
+        OSError: there is no such file, or it cannot be read.
+
+    Source:
+        The evaluation of the released code, which decodes by TensorFlow: JPEG files
+        differ from it by one or two levels of 255 on average, 15 at most; others equal.
+
+    Example:
+        >>> decode(np.zeros((4, 6), "uint8")).shape
+        (4, 6, 3)
+    """
+    if isinstance(photo, (str, os.PathLike)):
+        with open(photo, "rb") as file:
+            return _opened(file, printable(os.fsdecode(photo)))
+    if isinstance(photo, (bytes, bytearray, memoryview)):
+        return _opened(io.BytesIO(photo), f"{len(photo):,} bytes")
+    if isinstance(photo, np.ndarray):
+        return _checked(photo)
+
+    from PIL import Image
+
+    if isinstance(photo, Image.Image):
+        return _decoded(photo, f"An image of mode {photo.mode}")
+    return _checked(np.asarray(photo))
+
+
+def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resizes a photo as the released evaluation does: bilinear, without antialias.
+
+    Args:
+        image: array (height, width, channels) of numbers.
+        size: (height, width) in pixels.
+
+    Returns:
+        float32 array (height, width, channels) in the same range, the numbers of
+        `tf.image.resize`.
+
+    Example:
+        >>> resize(np.array([[[0], [2]]]), (1, 4))[0, :, 0].tolist()
+        [0.0, 0.5, 1.5, 2.0]
+    """
+    if image.shape[:2] == tuple(size):
+        return image.astype("float32")
+    top, bottom, down = _places(image.shape[0], size[0])
+    left, right, across = _places(image.shape[1], size[1])
+    # Columns first, of the rows that are read: those of a large photo are few.
+    across, down = across[:, None], down[:, None, None]
+
+    def row(places):
+        rows = image[places].astype("float32", copy=False)
+        first = rows[:, left]
+        return first + (rows[:, right] - first) * across
+
+    upper = row(top)
+    return upper + (row(bottom) - upper) * down
+
+
+def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
+    """Returns a photo as a model takes it.
+
+    Args:
+        photo: what `decode` takes.
+        image_size: int or (height, width) of the model, in pixels.
+        preparation: `"squash"`, which resizes all of the photo to the model's size as
+            the released evaluation does, or `"central crop"`, which resizes it until
+            the model's size covers 7/8 of its shorter side, and cuts out the centre.
+        channels: 3, or 1 for a model of gray images, which gets their luminance.
+
+    Returns:
+        float32 array (height, width, channels) in [-1, 1].
+
+    Raises:
+        ValueError: it is not a photo, or another preparation.
+
+    Source:
+        Released `input_pipeline.py`; big_vision's evaluation of ImageNet models,
+        `resize_small(256, "area")|central_crop(224)`.
+
+    Example:
+        >>> prepare(np.full((4, 6, 3), 255, "uint8"), 2).max()
+        np.float32(1.0)
+    """
+    size = pair(image_size, "image_size")
+    squashes = check_preparation(preparation) == "squash"
+    image = decode(photo)
+    image = resize(image, size) if squashes else _central_crop(image, size)
+    if channels == 1:
+        image = image @ _LUMINANCE
+    return (image - np.float32(127.5)) / np.float32(127.5)
+
+
+def check_preparation(preparation: str) -> str:
+    """Returns one of `PREPARATIONS`; raises a ValueError for anything else."""
+    if preparation not in PREPARATIONS:
+        raise ValueError(
+            f"preparation must be one of {', '.join(PREPARATIONS)}, got "
+            f"{brief(preparation)}."
+        )
+    return preparation
+
+
+def _opened(file, name):
+    from PIL import Image
+
+    formats = list(_FORMATS)
+    if reads_heic():
+        import pillow_heif
+
+        pillow_heif.register_heif_opener()
+        formats.append("HEIF")
+    try:
+        image = Image.open(file, formats=formats)
+    except Exception as error:
+        raise _unreadable(name, error) from error
+    with image:
+        return _decoded(image, name, is_ours=True)
+
+
+def _decoded(image, name, is_ours=False):
+    from PIL import ImageOps
+
+    try:
+        # A copy of a photo of 12 megapixels takes 48 MB: only of the callers' images.
+        upright = ImageOps.exif_transpose(image, in_place=is_ours) or image
+        if not upright.mode.startswith(("I", "F")):
+            return _pixels(upright if upright.mode == "RGB" else upright.convert("RGB"))
+        pixels = np.asarray(upright)
+    except Exception as error:
+        raise _unreadable(name, error) from error
+    # Conversion to RGB would clip levels of 16 bits, nearly all to white.
+    if upright.mode.startswith("I;16") or image.format == "PNG":
+        pixels = (pixels.astype("int32") >> 8).astype("uint8")
+    return _checked(pixels)
+
+
+def _pixels(image):
+    """Returns the array of an RGB image, in strips, which need no second copy."""
+    pixels = np.empty((image.height, image.width, 3), "uint8")
+    for top in range(0, image.height, _STRIP):
+        bottom = min(top + _STRIP, image.height)
+        strip = image.crop((0, top, image.width, bottom))
+        pixels[top:bottom] = np.asarray(strip)
+    return pixels
+
+
+def _unreadable(name, error):
+    # Decoders raise what damaged bytes lead their code into: OSError, SyntaxError,
+    # struct.error, DecompressionBombError and more.
+    remedy = "save it as JPEG or PNG"
+    if name.lower().endswith(HEIC_ENDINGS) and not reads_heic():
+        remedy = "pip install pillow-heif"
+    return ValueError(
+        f"{name} cannot be read as an image ({type(error).__name__}): {remedy}."
+    )
+
+
+def _checked(image):
+    if image.ndim == 2:
+        image = image[..., None]
+    if image.ndim != 3 or image.shape[2] not in (1, 3, 4) or 0 in image.shape:
+        raise ValueError(
+            "A photo is an array (height, width) or (height, width, 1, 3 or 4), got "
+            f"shape {image.shape}: give several as a list."
+        )
+    if image.dtype != np.uint8:
+        _check_range(image)
+    if image.shape[2] == 1:
+        return np.repeat(image, 3, axis=2)
+    return image[..., :3]
+
+
+def _check_range(image):
+    if image.dtype.kind not in "uif":
+        raise ValueError(f"A photo is an array of numbers, got {image.dtype}.")
+    low, high = image.min(), image.max()
+    remedy = None
+    if low < 0:
+        remedy = "leave preprocess_input out, it is done here"
+    elif not high <= 255:
+        remedy = "scale them to that range"
+    elif image.dtype.kind == "f" and 0 < high <= 1:
+        remedy = "multiply them by 255"
+    if remedy is not None:
+        raise ValueError(
+            f"The values of a photo are in [0, 255], got {low:g} to {high:g}: {remedy}."
+        )
+
+
+def _places(side, new):
+    """Returns of each new place the two old ones beside it, and the second's weight."""
+    scale = np.float32(side) / np.float32(new)
+    places = (np.arange(new, dtype="float32") + np.float32(0.5)) * scale
+    places -= np.float32(0.5)
+    floor = np.floor(places)
+    first = np.maximum(floor, 0).astype(int)
+    second = np.minimum(np.ceil(places), side - 1).astype(int)
+    return first, second, places - floor
+
+
+def _central_crop(image, size):
+    bigger = _bigger(image.shape[:2], size)
+    start = (bigger - size) // 2
+    for axis in range(2):
+        image = _averaged(image, axis, bigger[axis], start[axis], size[axis])
+    return image
+
+
+def _bigger(sides, size):
+    """Returns the (height, width) of which the central crop has 7/8 or less."""
+    # In float32, which decides how they are rounded.
+    sides, new = np.float32(sides), np.float32(size)
+    scale = (new / sides).max() * np.float32(8) / np.float32(7)
+    return np.maximum(np.round(sides * scale).astype(int), size)
+
+
+def _averaged(image, axis, new, start, count):
+    """Returns the means over equal parts of an axis, as `method="area"` has them.
+
+    These are `count` of the `new` parts, from `start` on.
+    """
+    image = np.moveaxis(image, axis, 0)
+    step = np.float32(len(image)) / np.float32(new)
+    ends = np.arange(start, start + count + 1, dtype="float32") * step
+    rows = np.empty((count, *image.shape[1:]), "float32")
+    for row, begin, end in zip(rows, ends[:-1], ends[1:], strict=True):
+        first, last = math.floor(begin), min(math.ceil(end), len(image))
+        places = np.arange(first, last, dtype="float32")
+        weights = np.minimum(places + 1, end) - np.maximum(places, begin)
+        parts = image[first:last].astype("float32")
+        row[...] = np.tensordot(weights / weights.sum(), parts, 1)
+    return np.moveaxis(rows, 0, axis)
