@@ -17,6 +17,7 @@ from keras_vit.layers import (
     ClassTokenPooling,
     LayerNorm,
     PatchEncoder,
+    PatchMap,
     PatchPooling,
     ResidualUnit,
     SelfAttention,
@@ -24,6 +25,7 @@ from keras_vit.layers import (
     StochasticDepth,
     TransformerBlock,
 )
+from keras_vit.models.features import features
 from keras_vit.models.resizing import at_image_size
 from keras_vit.models.variants import (
     R26_ViT_B32,
@@ -54,12 +56,13 @@ from zoo import ViTConfig
 __all__ = [
     "MLP", "VARIANTS", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
     "ClassTokenPooling", "ClassificationHead", "LayerNorm", "PatchEncoder",
-    "PatchPooling", "Predictor",
+    "PatchMap", "PatchPooling", "Predictor",
     "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",
     "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
     "ViTConfig", "ViT_B8", "ViT_B16", "ViT_B32", "ViT_H14", "ViT_L16", "ViT_L32",
     "ViT_S16", "ViT_S32", "ViT_Ti16", "VisionTransformer", "__version__",
-    "at_image_size", "classify", "decode_predictions", "embed", "explain", "load_model",
+    "at_image_size", "classify", "decode_predictions", "embed", "explain", "features",
+    "load_model",
     "load_released_weights", "preprocess_input", "quantize_weights",
     "save_released_weights",
 ]  # fmt: skip

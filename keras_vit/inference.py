@@ -8,16 +8,15 @@ import os
 import keras
 import numpy as np
 
-from keras_vit.layers import ClassificationHead, ClassTokenPooling, PatchPooling
+from keras_vit.layers import ClassificationHead
 from keras_vit.layers.classification_head import checked_names
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
-from keras_vit.structure import layer_of_pixels, layers_of
+from keras_vit.structure import layer_of_pixels, layers_of, pooled_features
 from zoo.photos import prepare
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
-_POOLINGS = (ClassTokenPooling, PatchPooling, keras.layers.GlobalAveragePooling1D)
 _PROBABILITIES = ("softmax", "sigmoid")
 
 
@@ -109,15 +108,13 @@ def embed(model, photos, *, batch_size=32):
         >>> embed(model, [np.zeros((48, 64, 3), "uint8")] * 2).shape
         (2, 192)
     """
-    last = model.layers[-1]
-    has_head = isinstance(last, keras.layers.Dense) and last.name != "pre_logits"
-    features = last.input if has_head else model.outputs[0]
-    known = has_head or last.name == "pre_logits" or isinstance(last, _POOLINGS)
-    if not known or len(features.shape) != 2:
+    features = pooled_features(model)
+    if features is None:
         raise ValueError(
-            f"{model.name} ends in the layer {last.name}, and embed takes models that "
-            "end in a head, a pooling or pre_logits: pass keras.Model(model.input, "
-            'features), or build it with include_top=False and pooling="token".'
+            f"{model.name} ends in the layer {model.layers[-1].name}, and embed takes "
+            "models that end in a head, a pooling or pre_logits: pass "
+            "keras.Model(model.input, features), or build it with include_top=False "
+            'and pooling="token".'
         )
 
     def make():

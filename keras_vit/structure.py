@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.layers import (
     ClassToken,
+    ClassTokenPooling,
     PatchEncoder,
     PatchPooling,
     StdConv2D,
@@ -22,6 +23,7 @@ _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # What cuts images that are large enough, and resizes others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
+_POOLINGS = (ClassTokenPooling, PatchPooling, keras.layers.GlobalAveragePooling1D)
 
 
 def layers_of(model, *kinds):
@@ -131,6 +133,18 @@ def pooling_of(model):
     if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
         return "gap"
     return "token"
+
+
+def pooled_features(model):
+    """Returns the tensor (batch, size) that a model's head reads, or None.
+
+    Without a head it is the output of the pooling or of `pre_logits`.
+    """
+    last = model.layers[-1]
+    has_head = isinstance(last, keras.layers.Dense) and last.name != "pre_logits"
+    features = last.input if has_head else model.outputs[0]
+    known = has_head or last.name == "pre_logits" or isinstance(last, _POOLINGS)
+    return features if known and len(features.shape) == 2 else None
 
 
 def grid_size(model, image_size=None):

@@ -6,6 +6,7 @@ from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
+from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
@@ -15,6 +16,6 @@ from keras_vit.layers.transformer_block import TransformerBlock
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
     "ClassTokenPooling", "ClassificationHead", "LayerNorm", "PatchEncoder",
-    "PatchPooling", "ResidualUnit", "SelfAttention", "StdConv2D", "StochasticDepth",
-    "TransformerBlock",
+    "PatchMap", "PatchPooling", "ResidualUnit", "SelfAttention", "StdConv2D",
+    "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

@@ -47,6 +47,12 @@ LAYERS = {
         (2, 2),
         {"num_weights": 2},
     ),
+    "PatchMap": (
+        {"grid_size": (2, 3), "num_prefix_tokens": 1},
+        (2, 7, 24),
+        (2, 2, 3, 24),
+        {"num_weights": 0},
+    ),
     "PatchPooling": (
         {"num_prefix_tokens": 2},
         (2, 7, 24),

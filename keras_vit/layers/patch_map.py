@@ -1,0 +1,60 @@
+"""Tokens of patches as a map."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import Layer, Placed
+from zoo.network import pair
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchMap(Layer, Placed):
+    """Puts the tokens of patches where these are in the image.
+
+    Args:
+        grid_size: int or (rows, columns) of the grid of patches.
+        num_prefix_tokens: int, how many tokens come before those of patches, which are
+            left out: 1 for the class token.
+
+    Call arguments:
+        tokens: float tensor (batch, num_prefix_tokens + rows * columns, hidden_size).
+
+    Returns:
+        Float tensor (batch, rows, columns, hidden_size).
+
+    Raises:
+        ValueError: the number of tokens is another one.
+
+    Source:
+        `forward_intermediates` of timm.
+
+    Example:
+        >>> layer = PatchMap(grid_size=(2, 3), num_prefix_tokens=1)
+        >>> tuple(layer(keras.ops.ones((2, 7, 192))).shape)
+        (2, 2, 3, 192)
+    """
+
+    def __init__(self, grid_size, num_prefix_tokens=0, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = pair(grid_size, "grid_size")
+        self.num_prefix_tokens = num_prefix_tokens
+
+    def build(self, tokens_shape):
+        rows, columns = self.grid_size
+        expected = self.num_prefix_tokens + math.prod(self.grid_size)
+        if tokens_shape[1] not in (None, expected):
+            raise ValueError(
+                f"{self.name} takes {expected} tokens, {self.num_prefix_tokens} before "
+                f"a grid of {rows}x{columns}, got {tokens_shape[1]}: pass the grid of "
+                "these tokens."
+            )
+
+    def call(self, tokens):
+        batch, _, hidden_size = ops.shape(tokens)
+        patches = tokens[:, self.num_prefix_tokens :]
+        return ops.reshape(patches, (batch, *self.grid_size, hidden_size))
+
+    def compute_output_shape(self, tokens_shape):
+        return (tokens_shape[0], *self.grid_size, tokens_shape[2])

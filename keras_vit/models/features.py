@@ -1,0 +1,84 @@
+"""Models of the features inside a model, for dense tasks, probes and retrieval."""
+
+import keras
+
+from keras_vit.layers import ClassToken, LayerNorm, PatchMap, TransformerBlock
+from keras_vit.structure import grid_size, num_prefix_tokens, pooled_features
+
+
+def features(model, layers=(-1,), *, as_maps=True, norm=True):
+    """Returns a model of the features inside a model, whose weights it shares.
+
+    It is functional, to build on: a decoder for dense tasks reads maps of some layers,
+    retrieval one vector. What comes after the last of them is not computed.
+
+    Args:
+        model: functional `keras.Model` of `TransformerBlock` layers.
+        layers: what to return, one or more: ints, the numbers of blocks from 0,
+            negative ones from the last; `"class_token"`, its state after the last
+            block; `"pooled"`, what the head reads.
+        as_maps: bool, whether a block gives a map of its patches, without the tokens
+            before them, or all tokens.
+        norm: bool, whether the model's final norm, if it has one before its pooling, is
+            applied to the blocks' tokens and to the class token.
+
+    Returns:
+        Functional `keras.Model` from the images of `model` to a dict: `"layer_3"` is a
+        float tensor (batch, rows, columns, hidden_size) or (batch, tokens,
+        hidden_size), `"class_token"` and `"pooled"` are (batch, hidden_size).
+
+    Raises:
+        ValueError: the model is not functional, or has no such layer.
+
+    Source:
+        `forward_intermediates` of timm; Oquab et al. (DINOv2), arXiv 2304.07193,
+        section 7.4, dense tasks on four layers.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
+        >>> maps = features(model, layers=(5, -1, "pooled"))
+        >>> [(name, shape[1:]) for name, shape in maps.output_shape.items()]
+        [('layer_5', (2, 3, 192)), ('layer_11', (2, 3, 192)), ('pooled', (192,))]
+    """
+    own = getattr(model, "layers", ())
+    blocks = [layer for layer in own if isinstance(layer, TransformerBlock)]
+    if not blocks or not getattr(model, "inputs", None):
+        raise ValueError(
+            f"features takes a functional model of TransformerBlock layers, got "
+            f"{model!r}: pass one of keras_vit, not a model that wraps it."
+        )
+    last = blocks[-1].output
+    norms = [one for one in own if isinstance(one, LayerNorm) and one.input is last]
+    normed = norms[0] if norm and norms else lambda tokens: tokens
+    outputs = {}
+    for layer in (layers,) if isinstance(layers, (int, str)) else layers:
+        if layer == "pooled":
+            outputs[layer] = pooled_features(model)
+            if outputs[layer] is None:
+                raise ValueError(
+                    f"The model {model.name} has no pooled features: leave out "
+                    '"pooled", or build it with another pooling than None.'
+                )
+        elif layer == "class_token":
+            if not any(isinstance(one, ClassToken) for one in own):
+                raise ValueError(
+                    f"The model {model.name} has no class token: pass other layers, "
+                    'such as "pooled".'
+                )
+            outputs[layer] = normed(last)[:, 0]
+        else:
+            number = _number(layer, len(blocks), model)
+            tokens = normed(blocks[number].output)
+            if as_maps:
+                tokens = PatchMap(grid_size(model), num_prefix_tokens(model))(tokens)
+            outputs[f"layer_{number}"] = tokens
+    return keras.Model(model.input, outputs, name=f"{model.name}_features")
+
+
+def _number(layer, count, model):
+    if isinstance(layer, int) and -count <= layer < count:
+        return layer % count
+    raise ValueError(
+        f"The model {model.name} has no layer {layer!r}: pass numbers from {-count} to "
+        f'{count - 1}, "class_token" or "pooled".'
+    )
