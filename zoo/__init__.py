@@ -12,6 +12,7 @@ import sys
 
 from zoo import network
 from zoo.catalog import augreg, registry
+from zoo.catalog.families import HubModel
 from zoo.catalog.labels import LABEL_FILES, class_names
 from zoo.catalog.registry import PublishedModel
 from zoo.files.checkpoint import Checkpoint, CheckpointError, read, write
@@ -31,8 +32,8 @@ semantics = sys.modules["zoo.semantics"] = network
 
 __all__ = [
     "ARCHITECTURES", "LABEL_FILES", "Accuracy", "Architecture", "CatalogError",
-    "Checkpoint", "CheckpointError", "Citation", "Inference", "ModelCard",
-    "PublishedModel", "StoreError", "ViTConfig", "augreg", "class_names",
+    "Checkpoint", "CheckpointError", "Citation", "HubModel", "Inference",
+    "ModelCard", "PublishedModel", "StoreError", "ViTConfig", "augreg", "class_names",
     "default_classifier", "default_release", "fetch", "find", "get", "list_models",
     "locate", "read", "registry", "releases", "resize", "verify", "write",
 ]  # fmt: skip

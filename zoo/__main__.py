@@ -19,6 +19,7 @@ from zoo import store
 from zoo.catalog import augreg, cards, registry
 from zoo.catalog.locate import fetch_card
 from zoo.files.checkpoint import NAMINGS
+from zoo.store import hub
 from zoo.text import printable
 
 # Wide enough that no line is folded where the output is not a terminal.
@@ -45,7 +46,8 @@ def _list(pattern, as_json):
         top1 = "" if card.top1 is None else f"{card.top1:.2f}"
         side = "x".join(dict.fromkeys(map(str, _sides(card))))
         here = "yes" if file else ""
-        rows.append((card.handle, _size(card, 0), side, str(card.classes), top1, here))
+        classes = str(card.classes or "")
+        rows.append((card.handle, _size(card, 0), side, classes, top1, here))
     caption = (
         "top-1: percent, as published: ImageNet, or a published model's own test split."
         " ~: computed. here: on this machine."
@@ -98,6 +100,11 @@ def _verify(handles, as_json):
     """Check every byte of downloaded files."""
     files = _local_files([*map(zoo.get, handles)]) if handles else store.cached()
     for handle, file in zip(handles, files, strict=False):
+        if file is not None and hub.is_handle(file.url):
+            raise zoo.StoreError(
+                f"{handle} is in the cache of huggingface_hub, which checks it: hf "
+                f"cache verify {file.url.removeprefix('hf://')}"
+            )
         if file is None:
             raise zoo.StoreError(
                 f"{handle} is not in the cache: {typed('zoo')} download {handle}"
@@ -162,20 +169,38 @@ def _size(card, digits=1):
 
 def _facts(card, file):
     """Yields pairs of a fact's name and its text."""
-    sizes = _sizes(card)
-    if sizes.get("resnet_stages") is None:
-        sizes = {name: sizes[name] for name in sizes if "resnet" not in name}
+    of_hub = isinstance(card, zoo.HubModel)
     yield "handle", card.handle
-    yield "variant", card.variant or "one of its own"
-    yield "architecture", ", ".join(f"{name} {sizes[name]}" for name in sizes)
+    if of_hub:
+        yield "architecture", f"timm's {card.architecture}"
+    else:
+        sizes = _sizes(card)
+        if sizes.get("resnet_stages") is None:
+            sizes = {name: sizes[name] for name in sizes if "resnet" not in name}
+        yield "variant", card.variant or "one of its own"
+        yield "architecture", ", ".join(f"{name} {sizes[name]}" for name in sizes)
     yield "parameters", f"{card.parameters:,}"
     yield "image size", "{} x {}".format(*_sides(card))
-    yield "classes", str(card.classes)
-    yield from (_released if isinstance(card, zoo.ModelCard) else _published)(card)
+    yield "classes", str(card.classes or "no head")
+    facts = {zoo.ModelCard: _released, zoo.HubModel: _of_hub}
+    yield from facts.get(type(card), _published)(card)
     yield "URL", card.url
     yield "size", _size(card)
     yield "here", str(file.path) if file else "no"
-    yield "licence", card.licence
+    yield "licence", card.terms if of_hub else card.licence
+
+
+def _of_hub(card):
+    yield "input range", "-1 to 1, RGB"
+    if card.citation is not None:
+        yield "paper", f"{card.citation.title}, {card.citation.url}"
+    yield from _accuracies(card)
+
+
+def _accuracies(card):
+    for data_set, metric, value, image_size, source in card.accuracies:
+        at = f" at {image_size}" if image_size else ""
+        yield data_set, f"{value:g}% {metric}{at} ({source})"
 
 
 def _released(card):
@@ -186,9 +211,7 @@ def _released(card):
     yield "trained on", ", then ".join(card.training_data)
     yield "paper", f"{card.citation.title}, {card.citation.url}"
     yield "notes", card.notes or "none"
-    for data_set, metric, value, image_size, source in card.accuracies:
-        at = f" at {image_size}" if image_size else ""
-        yield data_set, f"{value:g}% {metric}{at} ({source})"
+    yield from _accuracies(card)
     for field, reason in card.inferred:
         yield "inferred", f"{field}, {reason}"
 
@@ -211,13 +234,18 @@ def _document(card, file):
         names += ["input_range", "file", "pooling", "top1_source"]
         found |= {
             "semantics": card.semantics.computed,
-            "citation": {**card.citation._asdict(), "url": card.citation.url},
-            "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
             "inferred": {note.field: note.reason for note in card.inferred},
+        }
+    if not isinstance(card, zoo.PublishedModel):
+        paper = card.citation
+        found |= {
+            "citation": paper and {**paper._asdict(), "url": paper.url},
+            "accuracies": [accuracy._asdict() for accuracy in card.accuracies],
         }
     found |= {name: getattr(card, name) for name in names}
     cached = str(file.path) if file else None
-    return found | {"architecture": _sizes(card), "cached": cached}
+    architecture = card.architecture if isinstance(card, zoo.HubModel) else _sizes(card)
+    return found | {"architecture": architecture, "cached": cached}
 
 
 def _sides(card):
@@ -245,6 +273,9 @@ def _local_files(found):
     for card in (card for card in found if os.path.isfile(card.url)):
         file = (pathlib.Path(card.url), card.url, card.file_size, card.sha256)
         cached.setdefault(card.url, store.CachedFile(*file))
+    for card in (card for card in found if isinstance(card, zoo.HubModel)):
+        if (folder := hub.cached(card.url)) is not None:
+            cached[card.url] = store.CachedFile(folder, card.url, None, None)
     return [cached.get(card.url) for card in found]
 
 

@@ -29,10 +29,22 @@ def file_url(folder: str, file: str) -> str:
     return f"{BUCKET}/{urllib.parse.quote(f'{folder}/{file}')}"
 
 
-def _rows(name):
+def read_table(name: str) -> list[dict[str, str]]:
+    """Returns the rows of a table of this folder."""
     path = pathlib.Path(__file__).with_name(name)
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def read_accuracies(name: str, *key: str) -> dict[tuple[str, ...], list[Accuracy]]:
+    """Returns the rows of a table of accuracies by the columns of a key."""
+    found = {}
+    for row in read_table(name):
+        place = tuple(row.pop(column) for column in key)
+        size = int(row["image_size"]) if row["image_size"] else None
+        accuracy = Accuracy(**row | {"value": float(row["value"]), "image_size": size})
+        found.setdefault(place, []).append(accuracy)
+    return found
 
 
 def _card(row):
@@ -67,15 +79,10 @@ def _card(row):
 # By the folder in the bucket, up to its first plus sign.
 CITATIONS = {
     row.pop("folder"): Citation(**row | {"year": int(row["year"])})
-    for row in _rows("citations.csv")
+    for row in read_table("citations.csv")
 }
-_ACCURACIES = {}
-for _row in _rows("accuracies.csv"):
-    _key = _row.pop("variant"), _row.pop("release")
-    _size = int(_row["image_size"]) if _row["image_size"] else None
-    _accuracy = Accuracy(**_row | {"value": float(_row["value"]), "image_size": _size})
-    _ACCURACIES.setdefault(_key, []).append(_accuracy)
-CARDS = {card.handle: card for card in map(_card, _rows("released.csv"))}
+_ACCURACIES = read_accuracies("accuracies.csv", "variant", "release")
+CARDS = {card.handle: card for card in map(_card, read_table("released.csv"))}
 # By the first part of an AugReg file's name.
 AUGREG_VARIANTS = {
     card.file.removeprefix("augreg/").partition("-")[0]: card.variant

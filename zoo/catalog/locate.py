@@ -6,7 +6,8 @@ recommended one, 384, has the bare name and the other one ends in ``-224``.
 
 The releases are those of `released.csv`, their papers those of `citations.csv`. Of an
 ``augreg-`` release the catalogue has the one file per variant that its authors
-recommend.
+recommend. Models of other families, such as ``dinov2-s14/lvd142m``, are those of
+`families.csv`.
 """
 
 import contextlib
@@ -14,10 +15,12 @@ import difflib
 import fnmatch
 import os
 import pathlib
+import warnings
 
 from zoo import store
-from zoo.catalog import augreg, registry
+from zoo.catalog import augreg, families, registry
 from zoo.catalog.cards import CARDS
+from zoo.catalog.families import HubModel
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
@@ -43,7 +46,7 @@ _BY_HANDLE = {
     f"{slug}/{release}": card
     for (_, release), card in _BY_RELEASE.items()
     for slug in _slugs(card)
-}
+} | families.MODELS
 
 
 def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Path:
@@ -101,7 +104,9 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
         raise CatalogError(f"There is no file or folder {source}. {error}") from error
 
 
-def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel | None:
+def named(
+    text: str, variant: str | None = None
+) -> ModelCard | HubModel | PublishedModel | None:
     """Returns the card that a text names, None for paths, URLs and AugReg files.
 
     Registries are read only where the text cannot be the path of a file.
@@ -118,7 +123,7 @@ def named(text: str, variant: str | None = None) -> ModelCard | PublishedModel |
     return registry.models().get(text)
 
 
-def get(handle: str) -> ModelCard | PublishedModel:
+def get(handle: str) -> ModelCard | HubModel | PublishedModel:
     """Returns the card of a handle.
 
     Args:
@@ -150,7 +155,8 @@ def get(handle: str) -> ModelCard | PublishedModel:
     if os.path.isfile(os.path.join(folder, registry.CARD)):
         return registry.read(folder)
     slug = handle.partition("/")[0]
-    near = [name for name in CARDS if slug in _slugs(CARDS[name])]
+    near = families.similar(handle)
+    near = near or [name for name in CARDS if slug in _slugs(CARDS[name])]
     near = near or [name for name in CARDS if CARDS[name].release == handle][:3]
     if not near and (variants := similar_variants(handle, _VARIANTS)[:1]):
         of_variant = [name for name in CARDS if CARDS[name].variant in variants]
@@ -158,7 +164,8 @@ def get(handle: str) -> ModelCard | PublishedModel:
         same = similar_releases(handle, releases_of)
         near = [releases_of[release] for release in same] or of_variant
     if not near:
-        names = {name.lower(): name for name in [*CARDS, *published]}
+        names = [*CARDS, *families.MODELS, *published]
+        names = {name.lower(): name for name in names}
         found = difflib.get_close_matches(handle.lower(), names, n=3, cutoff=0.5)
         near = [names[name] for name in found]
     hint = f" Did you mean {either(near)}?" if near else ""
@@ -186,7 +193,8 @@ def list_models(pattern: str = "*") -> list[str]:
     Args:
         pattern: str, with ``*``, ``?`` and ``[...]`` as in a shell. One that begins
             with ``augreg/`` lists files of the AugReg index, which is downloaded
-            once; others list handles of released files, then of published models.
+            once; others list handles of released files, then of other families and of
+            published models.
 
     Raises:
         CatalogError: a registry is damaged.
@@ -199,7 +207,7 @@ def list_models(pattern: str = "*") -> list[str]:
     if pattern.startswith(augreg.FOLDER):
         handles = [augreg.FOLDER + name for name in augreg.file_names()]
     else:
-        handles = [*CARDS, *registry.models()]
+        handles = [*CARDS, *families.MODELS, *registry.models()]
     return [handle for handle in handles if fnmatch.fnmatchcase(handle, pattern)]
 
 
@@ -311,6 +319,13 @@ def _first_of(wanted, variant):
     return next((release for release in wanted if release in known), None)
 
 
-def fetch_card(card: ModelCard | PublishedModel) -> pathlib.Path:
-    """Returns the local file of a card, downloading it the first time."""
-    return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+def fetch_card(card: ModelCard | HubModel | PublishedModel) -> pathlib.Path:
+    """Returns the local file or folder of a card, downloading it the first time.
+
+    A `UserWarning` says what a licence does not allow, before the download.
+    """
+    if not isinstance(card, HubModel):
+        return store.fetch(card.url, file_size=card.file_size, sha256=card.sha256)
+    if not card.is_free and hub.cached(card.url) is None:
+        warnings.warn(f"{card.handle} has the licence {card.terms}.", stacklevel=2)
+    return hub.fetch(card.url)

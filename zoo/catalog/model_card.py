@@ -176,19 +176,25 @@ class ModelCard:
     @property
     def top1(self) -> float | None:
         """Published ImageNet top-1 accuracy in percent of the file as it is."""
-        return self._top1[0]
+        return top1_of(self.accuracies)[0]
 
     @property
     def top1_source(self) -> str | None:
         """The source of `top1`."""
-        return self._top1[1]
+        return top1_of(self.accuracies)[1]
 
-    @property
-    def _top1(self):
-        for data_set, metric, value, _, source in self.accuracies:
-            if (data_set, metric) == ("imagenet2012", "top1"):
-                return value, source
-        return None, None
+
+def top1_of(accuracies):
+    """Returns the first ImageNet top-1 accuracy and its source, (None, None) if none.
+
+    Example:
+        >>> top1_of(zoo.get("vit-b16/imagenet21k").accuracies)
+        (None, None)
+    """
+    for data_set, metric, value, _, source in accuracies:
+        if (data_set, metric) == ("imagenet2012", "top1"):
+            return value, source
+    return None, None
 
 
 def either(names) -> str:

@@ -81,6 +81,31 @@ def fetch(handle: str) -> pathlib.Path:
     return pathlib.Path(folder)
 
 
+def cached(handle: str) -> pathlib.Path | None:
+    """Returns the local folder of a repository, None if it was not downloaded.
+
+    Args:
+        handle: str, as `fetch` takes it.
+
+    Example:
+        >>> from zoo.store import hub
+        >>> hub.cached("hf://google/vit-base-patch16-224")  # doctest: +SKIP
+    """
+    repository, _, revision = handle.removeprefix(_SCHEME).partition("@")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError:
+        return None
+    with contextlib.suppress(LocalEntryNotFoundError):
+        return pathlib.Path(
+            snapshot_download(
+                repository, revision=revision or None, local_files_only=True
+            )
+        )
+    return None
+
+
 def push(
     folder: str | os.PathLike,
     repository: str,

@@ -1,0 +1,91 @@
+import re
+import warnings
+
+import pytest
+
+import zoo
+from zoo.catalog import families
+from zoo.store import hub
+
+# In millions, as ../shared/reference/families.md measured timm's models.
+PARAMETERS = {
+    "deit3_medium_patch16_224": 38.85,
+    "vit_wee_patch16_reg1_gap_256": 13.42,
+    "vit_little_patch16_reg4_gap_256": 22.52,
+    "vit_medium_patch16_reg4_gap_256": 38.88,
+    "vit_mediumd_patch16_reg4_gap_256": 64.11,
+    "vit_betwixt_patch16_reg4_gap_256": 60.40,
+    "vit_so150m_patch16_reg4_gap_256": 134.13,
+    "vit_so150m2_patch16_reg1_gap_256": 136.06,
+    "flexivit_base": 86.59,
+    "vit_small_patch14_dinov2": 22.06,
+    "vit_giant_patch14_reg4_dinov2": 1136.48,
+    "vit_so400m_patch14_reg1_tipsv2": 413.39,
+    "vit_base_patch16_siglip_224": 92.88,
+    "vit_so400m_patch14_siglip_384": 428.23,
+    "vit_giantopt_patch16_siglip_256": 1163.17,
+}
+
+
+def test_every_model_is_named_once():
+    assert len(families.MODELS) == 113
+    places = {model.repository for model in families.MODELS.values()}
+    assert len(places) == 113
+    for handle, model in families.MODELS.items():
+        assert zoo.get(handle) is model and handle in zoo.list_models()
+        assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9+_-]+", handle)
+        assert hub._REPOSITORY.fullmatch(model.repository)
+        assert model.image_size in (224, 240, 256, 378, 384, 448, 512, 518)
+        # Sizes in a name are the image's.
+        if size := re.search(r"-(\d{3})$", handle):
+            assert int(size[1]) == model.image_size
+
+
+@pytest.mark.parametrize("architecture", PARAMETERS)
+def test_parameters(architecture):
+    found = {
+        round(model.parameters / 1e6, 2)
+        for model in families.MODELS.values()
+        if model.architecture == architecture and model.classes in (0, 1000)
+    }
+    assert found == {PARAMETERS[architecture]}
+
+
+def test_published_figures():
+    with_figures = [model for model in families.MODELS.values() if model.accuracies]
+    assert len(with_figures) == 4 + 8 + 32 + 3
+    assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
+    # Of a probe, not of the model as it is.
+    assert zoo.get("dinov2-g14/lvd142m").top1 is None
+    handles = {handle for (handle,) in families._ACCURACIES}
+    assert handles <= families.MODELS.keys()
+
+
+def test_names_of_timm_are_understood():
+    with pytest.raises(zoo.CatalogError, match="Did you mean dinov2-s14/lvd142m"):
+        zoo.get("vit_small_patch14_dinov2.lvd142m")
+    with pytest.raises(zoo.CatalogError, match="Did you mean dinov2-b14/lvd142m"):
+        zoo.get("dinov2-b14/lvd142")
+    assert families.similar("timm/deit3_huge_patch14_224") == [
+        "deit3-h14/imagenet2012",
+        "deit3-h14/imagenet21k+imagenet2012",
+    ]
+
+
+@pytest.mark.parametrize("here", [None, "somewhere"])
+def test_a_licence_is_said_before_the_download(monkeypatch, tmp_path, here):
+    fetched = []
+    monkeypatch.setattr(hub, "cached", lambda handle: here)
+    monkeypatch.setattr(hub, "fetch", lambda handle: fetched.append(handle) or tmp_path)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert zoo.locate("dinov2-s14/lvd142m") == tmp_path
+        assert zoo.locate("mae-b16/imagenet2012") == tmp_path
+    assert fetched == [
+        "hf://timm/vit_small_patch14_dinov2.lvd142m",
+        "hf://timm/vit_base_patch16_224.mae",
+    ]
+    expected = "mae-b16/imagenet2012 has the licence cc-by-nc-4.0, for non-commercial"
+    assert [str(one.message)[: len(expected)] for one in said] == (
+        [] if here else [expected]
+    )

@@ -1,0 +1,111 @@
+"""Models of other families that the Hugging Face hub has, as cards.
+
+`families.csv` has one row per model: repository, image size, classes and licence are
+those of timm 1.0.31's `pretrained_cfg`, the parameters those of the model that it
+builds. `families_accuracies.csv` has one row per published accuracy, the best evidence
+first.
+"""
+
+import dataclasses
+
+from zoo.catalog.cards import CITATIONS, read_accuracies, read_table
+from zoo.catalog.model_card import Accuracy, Citation, top1_of
+
+# Licences that need a word before a model is used, as the hub writes them.
+_TERMS = {
+    "cc-by-nc-4.0": "for non-commercial use only",
+    "dinov3-license": "with terms of its own: read them first",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class HubModel:
+    """What is known about a model of another family on the Hugging Face hub.
+
+    Args:
+        handle: str, unique name, e.g. ``"dinov2-s14/lvd142m"``.
+        repository: str, its place on the hub.
+        image_size: int, side in pixels of the square images it was trained on.
+        classes: int, outputs of its head; 0 of one without head.
+        parameters: int, those of the head included.
+        licence: str, as the hub writes it.
+        citation: `Citation` or None, the paper it came with.
+        accuracies: tuple of `Accuracy`, the best evidence first.
+
+    Example:
+        >>> card = zoo.get("dinov2-s14/lvd142m")
+        >>> card.url, card.accuracies[0].value
+        ('hf://timm/vit_small_patch14_dinov2.lvd142m', 81.1)
+    """
+
+    handle: str
+    repository: str
+    image_size: int
+    classes: int
+    parameters: int
+    licence: str
+    citation: Citation | None = None
+    accuracies: tuple[Accuracy, ...] = ()
+    # Not published; the hub has checksums of its own.
+    file_size = sha256 = None
+
+    @property
+    def url(self) -> str:
+        """Its handle on the hub."""
+        return f"hf://{self.repository}"
+
+    @property
+    def architecture(self) -> str:
+        """The name of its network in timm."""
+        return self.repository.partition("/")[2].partition(".")[0]
+
+    @property
+    def terms(self) -> str:
+        """The licence, and what it asks of users if it is not a free one."""
+        terms = _TERMS.get(self.licence)
+        return f"{self.licence}, {terms}" if terms else self.licence
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the licence allows any use."""
+        return self.licence not in _TERMS
+
+    @property
+    def top1(self) -> float | None:
+        """Published ImageNet top-1 accuracy in percent of the model as it is."""
+        return top1_of(self.accuracies)[0]
+
+
+def similar(name: str) -> list[str]:
+    """Returns the handles of models that timm calls so, with or without the tag.
+
+    Args:
+        name: str, such as ``"vit_small_patch14_dinov2"``, with or without ``timm/``.
+
+    Example:
+        >>> similar("timm/vit_small_patch14_dinov2")
+        ['dinov2-s14/lvd142m']
+    """
+    name = name.rpartition("/")[2]
+    return [
+        model.handle
+        for model in MODELS.values()
+        if name in (model.architecture, model.repository.partition("/")[2])
+    ]
+
+
+def _model(row):
+    return HubModel(
+        handle=row["handle"],
+        repository=row["repository"],
+        image_size=int(row["image_size"]),
+        classes=int(row["classes"] or 0),
+        parameters=int(row["parameters"]),
+        licence=row["licence"],
+        citation=CITATIONS[row["paper"]] if row["paper"] else None,
+        accuracies=tuple(_ACCURACIES.get((row["handle"],), ())),
+    )
+
+
+_ACCURACIES = read_accuracies("families_accuracies.csv", "handle")
+MODELS = {model.handle: model for model in map(_model, read_table("families.csv"))}
