@@ -140,6 +140,64 @@ def test_new_photos_are_added(folder, monkeypatch):
         assert arrays["files"][:2].tolist() == paths(1, 2)
 
 
+def test_another_directory_is_gone_on_with(folder, monkeypatch):
+    stub(monkeypatch)
+    given = {"out": "out.csv", "features": "x.npz"}
+    predict("stub", paths(1, 2), **given)
+    monkeypatch.chdir("photos")
+    given = {flag: f"../{name}" for flag, name in given.items()}
+    given["gallery"] = "../page.html"
+    # Photos of both starts are found.
+    seen = set()
+    monkeypatch.setattr("train.predict.gallery._thumbnail", lambda p: seen.add(p))
+    found = predict("stub", ["."], resume=True, **given)
+    assert (found.answered, found.earlier) == (8, 2)
+    assert {os.path.realpath(path) for path in seen} == {
+        str(folder / path) for path in paths()
+    }
+    with open("../out.csv", newline="") as file:
+        assert sorted(row["file"] for row in csv.DictReader(file)) == paths()
+    with np.load("../x.npz") as arrays:
+        assert sorted(arrays["files"]) == paths()
+
+
+def test_other_class_names_are_refused(folder, monkeypatch):
+    stub(monkeypatch)
+    predict("stub", paths(1), out="out.csv")
+    stub(monkeypatch, class_names=("red", "green", "violet"))
+    with pytest.raises(RunError, match="answers of other settings: class_names '"):
+        predict("stub", ["photos"], out="out.csv", resume=True)
+
+
+def test_a_file_with_its_header_alone_is_gone_on_with(folder, monkeypatch):
+    def interrupted(images):
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], out="out.csv")
+    assert pathlib.Path("out.csv").read_text().count("\n") == 1
+    stub(monkeypatch)
+    found = predict("stub", ["photos"], out="out.csv", resume=True)
+    assert (found.answered, found.earlier) == (10, 0)
+
+
+@pytest.mark.parametrize(("flag", "path"), [("out", "o/x.csv"), ("features", "x.npz")])
+def test_two_at_a_time_do_not_mix(flag, path, folder, monkeypatch):
+    def second(images):
+        with pytest.raises(RunError, match=f"Another process is writing {path}: wait"):
+            predict("stub", ["photos"], resume=flag == "out", **{flag: path})
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, second)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], **{flag: path})
+    stub(monkeypatch)
+    found = predict("stub", ["photos"], resume=flag == "out", **{flag: path})
+    assert found.answered == 10
+    assert not [name for name in os.listdir((folder / path).parent) if ".lock" in name]
+
+
 def test_nothing_is_left_of_features_without_out(folder, monkeypatch):
     def interrupted(images):
         raise KeyboardInterrupt
