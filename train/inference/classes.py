@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import difflib
 import re
+import unicodedata
 
 import numpy as np
 from scipy.special import softmax
@@ -112,7 +113,8 @@ def classes_of(loaded):
 def match_classes(outputs, head_names, data_names, numbers=False):
     """Returns the names of a head's classes, and an int32 array: of each label a class.
 
-    Matched by name, ignoring case, spaces, hyphens and underscores; of several synonyms
+    Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
+    encoded (NFC or NFD); of several synonyms
     with commas between them the first will do. A head without names (`head_names` is
     None) of 1,000 or 21,843 classes has ImageNet's. WordNet ids (`n01440764`) and names
     (`tench`) of ImageNet match each other. An equal number of classes does not mean an
@@ -239,6 +241,8 @@ def _imagenet(outputs):
 
 
 def _plain(name):
+    # In names of folders macOS has accents as characters of their own.
+    name = unicodedata.normalize("NFC", name)
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
