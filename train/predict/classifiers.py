@@ -96,6 +96,7 @@ def _of_export(path, batch_size, with_features):
             "them, or export it without --features."
         )
     names, notes = _named(model.class_names, 0 if is_features else model.size)
+    _check_count(path, names, model.activation)
     is_logits = model.output == "logits"
 
     def compute(images):
@@ -143,6 +144,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     if classes.why_none is not None and not with_features:
         raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
     names = () if classes.why_none is not None else classes.names
+    _check_count(loaded.name, names, classes.activation)
     head = None
     if with_features:
         model, head = body_and_head(model)
@@ -197,6 +199,14 @@ def _named(names, count):
         "the model, one per line in the order of its outputs"
     )
     return tuple(f"class {number}" for number in range(count)), (note,)
+
+
+def _check_count(model, names, activation):
+    if len(names) == 1 and activation != "sigmoid":
+        raise RunError(
+            f"The model {model} has one class, {names[0]}, which every photo would be "
+            "with 100%: pass a model of several, or one that ends in a sigmoid."
+        )
 
 
 def _note_on(activation):

@@ -245,7 +245,7 @@ class _Job:
             answers = self._answers(photos, probabilities)
         # First what an interruption may repeat, and last what says that it is done.
         if self.features is not None:
-            _check_finite(features, photos)
+            self._check_outputs(features, photos, self.classifier.num_features)
             self.features.append([self.spell(photo) for photo in photos], features)
         for photo, answer in zip(photos, answers, strict=False):
             if self.copies is not None:
@@ -262,8 +262,9 @@ class _Job:
 
     def _answers(self, photos, probabilities):
         names = self.classifier.class_names
-        _check_finite(probabilities, photos)
-        if len(names) > 1 and (np.ptp(probabilities, axis=1) == 0).any():
+        self._check_outputs(probabilities, photos, len(names))
+        is_first = not self.predictions.answered
+        if is_first and len(names) > 1 and not np.ptp(probabilities, axis=1).any():
             raise RunError(
                 f"The model {self.classifier.name} gives every class the same "
                 "probability, as a new head does: fine-tune it first, or pass a model "
@@ -277,6 +278,22 @@ class _Job:
             )
             for photo, row, places in zip(photos, probabilities, best, strict=True)
         ]
+
+    def _check_outputs(self, outputs, photos, size):
+        name = self.classifier.name
+        if outputs.shape != (len(photos), size):
+            raise RunError(
+                f"The model {name} gives outputs of shape {outputs.shape} for "
+                f"{len(photos)} photos, where {(len(photos), size)} are expected: "
+                "export it again, or pass another model."
+            )
+        finite = np.isfinite(outputs).all(axis=1)
+        if not finite.all():
+            raise RunError(
+                f"The model's outputs for {photos[int(finite.argmin())]} are not "
+                "finite: it has diverged in training, or its precision is too small "
+                "for it. Pass another model."
+            )
 
 
 class _Progress:
@@ -326,13 +343,3 @@ def _check(out, features, gallery, resume):
 
 def _digest(names):
     return hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()
-
-
-def _check_finite(outputs, photos):
-    finite = np.isfinite(outputs).all(axis=1)
-    if not finite.all():
-        raise RunError(
-            f"The model's outputs for {photos[int(finite.argmin())]} are not finite: "
-            "it has diverged in training, or its precision is too small for it. Pass "
-            "another model."
-        )

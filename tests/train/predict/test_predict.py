@@ -282,6 +282,55 @@ def test_answers_that_mean_nothing(outputs, message, folder, monkeypatch):
         predict("stub", ["photos"])
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (4,), (4, 3, 2), (1, 3), (4, 4)])
+def test_outputs_of_another_shape(shape, folder, monkeypatch):
+    random = np.random.default_rng(0)
+    stub(monkeypatch, lambda _: (random.random(shape), random.random((4, 3))))
+    with pytest.raises(
+        RunError, match=r"model stub gives outputs of shape .* \(4, 3\)"
+    ):
+        predict("stub", ["photos"])
+    stub(monkeypatch, lambda _: (random.random((4, 3)), random.random(shape)))
+    with pytest.raises(
+        RunError, match=r"model stub gives outputs of shape .* \(4, 3\)"
+    ):
+        predict("stub", ["photos"], features="x.npz")
+
+
+def test_one_flat_answer_of_many(folder, monkeypatch):
+    """A sigmoid may give a photo no class at all."""
+
+    def compute(images):
+        probabilities = images.mean(axis=(1, 2)) + 1
+        probabilities[1] = 0
+        return probabilities, None
+
+    stub(monkeypatch, compute)
+    assert predict("stub", ["photos"]).answered == 10
+
+
+@pytest.mark.parametrize("activation", [None, "sigmoid"])
+def test_a_model_of_one_class(activation, folder, tmp_path):
+    export = pytest.importorskip("train.export.onnx")
+    model = made(classes=1, classifier_activation=activation)
+    model.save("model.keras")
+    export.write_onnx(model, tmp_path / "model.onnx", class_names=["cat"])
+    pathlib.Path("class_names.txt").write_text("cat\n")
+    for name in ("model.keras", "model.onnx"):
+        answers = []
+        if activation is None:
+            with pytest.raises(RunError, match="has one class, cat, which every photo"):
+                predict(name, paths())
+            continue
+        predict(name, paths(), answer=answers.append)
+        images = np.stack([prepare(path, SIZE) for path in paths()])
+        [labels] = {tuple(label for label, _ in answer.top) for answer in answers}
+        assert labels == ("cat",)
+        found = [answer.top[0][1] for answer in answers]
+        expected = keras.ops.convert_to_numpy(model(images))[:, 0]
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
 def test_features_alone(folder, monkeypatch):
     means = expected()[0]
     stub(
