@@ -11,8 +11,8 @@ from scipy.special import softmax
 
 import keras_vit
 import zoo
+from keras_vit.structure import head_activation
 from train.common.errors import RunError
-from train.inference.model_writing import has_head
 from zoo.text import named
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
@@ -84,9 +84,8 @@ class Classes:
 def classes_of(loaded):
     """Returns the `Classes` of a `LoadedModel`."""
     model, shape, why_none = loaded.model, loaded.model.output_shape[1:], None
-    last = model.layers[-1]
-    activation = last.activation.__name__ if hasattr(last, "activation") else "linear"
-    if not has_head(model):
+    activation = head_activation(model)
+    if activation is None:
         why_none = f"has no head for classes: it gives features of shape {shape}."
     elif len(shape) != 1:
         why_none = (

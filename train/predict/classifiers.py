@@ -134,6 +134,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     import keras
 
     import keras_vit
+    from keras_vit.structure import head_of
     from train.inference import loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
@@ -148,6 +149,12 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     head = None
     if with_features:
         model, head = body_and_head(model)
+        if names and head is None:
+            raise RunError(
+                f"Features are what the layer called head takes, and the model "
+                f"{loaded.name} ends in the layer {model.layers[-1].name}: leave "
+                "--features out, or pass a model that ends in its head."
+            )
         if len(model.output_shape) != 2:
             raise RunError(
                 f"The model {loaded.name} has features of shape "
@@ -180,7 +187,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     return Classifier(
         loaded.name,
         shape,
-        getattr(loaded.model.layers[-1], "preparation", None) or PREPARATIONS[0],
+        getattr(head_of(loaded.model), "preparation", PREPARATIONS[0]),
         batch_size,
         compute,
         tuple(names),

@@ -9,11 +9,15 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from harness import randomize
 from photo_folder import NAMES, paths
 from scipy.special import softmax
 from small_models import SIZE, made, shared
 
+import keras_vit
 from train.common.errors import RunError
+from train.inference import loaded_model
+from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
 from train.predict.prediction import predict
@@ -410,6 +414,37 @@ def test_other_heads(kind, folder, tmp_path):
     assert is_said == (kind == "sigmoid")
     # They have no names.
     assert answers[0].top[0][0].startswith("class ")
+
+
+@pytest.mark.parametrize("kind", ["softmax layer", "inside", "another name"])
+def test_heads_that_are_not_the_last_layer(kind, folder):
+    """What `keras_vit.classify` answers is answered alike."""
+    model = made(class_names=NAMES, preparation="central crop")
+    if kind == "softmax layer":
+        model = keras.Model(model.input, keras.layers.Softmax()(model.output))
+    elif kind == "inside":
+        model = keras.Sequential([keras.Input((*SIZE, 3)), model])
+    else:
+        body = made(include_top=False)
+        head = keras_vit.ClassificationHead(5, class_names=NAMES, name="answers")
+        model = keras.Model(body.input, head(body.output))
+        randomize(head)
+    model.save("model.keras")
+    answers = []
+    predict("model.keras", paths(), answer=answers.append)
+    expected = keras_vit.classify(model, paths())
+    for answer, rows in zip(answers, expected, strict=True):
+        assert [name for name, _ in answer.top] == [name for _, name, _ in rows]
+        found = [probability for _, probability in answer.top]
+        np.testing.assert_allclose(found, [p for *_, p in rows], rtol=1e-3)
+    with pytest.raises(RunError, match="Features are what the layer called head"):
+        predict("model.keras", paths(), features="x.npz")
+    loaded = loaded_model.load("model.keras")
+    if kind == "softmax layer":
+        with pytest.raises(RunError, match="ends in softmax, where logits"):
+            num_logits(loaded)
+    else:
+        assert num_logits(loaded) == 5
 
 
 def test_what_exports_cannot_do(folder, files):
