@@ -113,12 +113,12 @@ def match_classes(outputs, head_names, data_names, numbers=False):
     """Returns the names of a head's classes, and an int32 array: of each label a class.
 
     Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
-    encoded (NFC or NFD); of several synonyms
-    with commas between them the first will do. A head without names (`head_names` is
-    None) of 1,000 or 21,843 classes has ImageNet's. WordNet ids (`n01440764`) and names
-    (`tench`) of ImageNet match each other. An equal number of classes does not mean an
-    equal order. With `numbers`, a data set whose classes are all numbers, and none the
-    name of a class of the model, has places in the head's outputs, from 0.
+    encoded (NFC or NFD); of several synonyms with commas between them the first will
+    do. A head without names (`head_names` is None) of 1,000 or 21,843 classes has
+    ImageNet's. WordNet ids (`n01440764`) and names (`tench`) of ImageNet match each
+    other. An equal number of classes does not mean an equal order. With `numbers`, a
+    data set whose classes are all numbers, and none the name of a class of the model,
+    has places in the head's outputs, from 0.
 
     Raises:
         RunError: a name is not, or not clearly, one of the model's.

@@ -159,9 +159,6 @@ def _expanded(place):
         raise RunError(f"There is no photo or folder {place}: check the path.")
     # A bracket may be that of a name.
     found = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
-    if "**" in path:
-        # Folders come with all that is in them, which is in the list, too.
-        found = [one for one in found if not os.path.isdir(one)]
     if not found:
         raise RunError(f"No photo fits {place}: check the pattern.")
     return found
@@ -172,13 +169,15 @@ def _matches(pattern):
     head, stars, tail = f"{pattern}/".partition("**/")
     if not stars or head[-1:] not in ("", "/"):
         return glob.glob(pattern)
-    found = set()
+    found, unreadable = set(), []
     for top in glob.glob(head) if head else [""]:
-        for folder, folders, _ in os.walk(top or os.curdir):
+        for folder, folders, _ in os.walk(top or os.curdir, onerror=unreadable.append):
             folders[:] = [name for name in folders if not name.startswith(".")]
             folder = os.path.join(folder, "")[0 if top else len("./") :]
             found.update(_matches(glob.escape(folder) + (tail[:-1] or "*")))
-    return found
+    # Folders come with all that is in them, which is in the list, too.
+    found = {path for path in found if not os.path.isdir(path)}
+    return found.union(error.filename for error in unreadable)
 
 
 def _lines(file):

@@ -114,8 +114,8 @@ def test_a_folder_that_cannot_be_read(folder, monkeypatch):
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    found = list(Photos(["photos/cat", "photos/cat/deep"]))
-    assert found == ["photos/cat/1.webp", "photos/cat/deep"]
+    for places in (["photos/cat", "photos/cat/deep"], ["photos/cat/**"]):
+        assert list(Photos(places)) == ["photos/cat/1.webp", "photos/cat/deep"]
 
 
 @pytest.mark.parametrize("place", ["none.jpg", "photos/none", "photos/*.tif", ""])
