@@ -8,13 +8,15 @@ import pytest
 
 from train.common.errors import RunError
 from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
+from zoo.text import of_plain_cell
 
 SETTINGS = {"weights": "1f", "image_size": [8, 8]}
 # Line breaks, what CSV needs, another coding, and a formula.
 NAMES = ["a,b.jpg", 'quote".jpg', "two\nlines\r.jpg", "café.jpg", "=1+1.jpg", " .jpg"]
+NAMES += ["'=1.jpg", "''a.jpg", "\r,\n.jpg", '@"']
 PATHS = [*NAMES, os.fsdecode(b"caf\xe9\n.jpg"), "\u2028\x85\x0c.jpg"]
 ANSWERS = [
-    Answer(spelled(path), (("müßig, 'a'", 0.5), ('"b"\r\n', 0.25), ("c", 1e-7)))
+    Answer(spelled(path), (("+müßig, 'a'", 0.5), ('"b"\r\n', 0.25), ("c", 1e-7)))
     for path in PATHS
 ]
 
@@ -39,8 +41,13 @@ def test_other_readers_find_the_names(path):
             rows = list(csv.DictReader(file))
         else:
             rows = [json.loads(line) for line in file]
-    assert [row["file"] for row in rows] == [spelled(path) for path in PATHS]
-    assert {row["label"] for row in rows} == {"müßig, 'a'"}
+    files, labels = ([row[column] for row in rows] for column in ("file", "label"))
+    if path.suffix == ".csv":
+        # No cell is a formula.
+        assert not [cell for cell in files + labels if cell[0] in "=+-@\t\r"]
+        files, labels = (list(map(of_plain_cell, cells)) for cells in (files, labels))
+    assert files == [spelled(path) for path in PATHS]
+    assert set(labels) == {"+müßig, 'a'"}
     assert [float(row["probability"]) for row in rows] == [0.5] * len(PATHS)
     if path.suffix == ".csv":
         assert rows[0]["label_2"] == '"b"\r\n' and rows[0]["probability_3"] == "1e-07"
@@ -73,6 +80,29 @@ def test_many_photos_are_known(path):
     assert all(file.has(f"{n}.jpg") for n in range(count))
 
 
+def test_paths_from_another_directory(path, monkeypatch):
+    """Also after the file was moved, with the directory that its paths start from."""
+    project = path.parent / os.fsdecode(b"caf\xe9")
+    (project / "photos").mkdir(parents=True)
+    (project / "photos" / os.fsdecode(b"\xe9.jpg")).touch()
+    monkeypatch.chdir(project)
+    answers = [Answer(spelled(os.fsdecode(b"photos/\xe9.jpg")), (("a", 1.0),))]
+    answers.append(Answer("/elsewhere/1.jpg", (("b", 1.0),)))
+    write(project / path.name, answers)
+    moved = project.rename(path.parent / os.fsdecode(b"moved\xe9"))
+    for folder, name in ((moved, path.name), (moved / "photos", f"../{path.name}")):
+        monkeypatch.chdir(folder)
+        file = AnswerFile(name, resume=True)
+        true = os.path.relpath(moved / "photos" / os.fsdecode(b"\xe9.jpg"))
+        assert file.has(true) and file.has(os.path.abspath(true))
+        assert file.has("/elsewhere/1.jpg") and not file.has("../1.jpg")
+        assert os.path.samefile(file.path_of(answers[0].file), true)
+        assert file.path_of("/elsewhere/1.jpg") == "/elsewhere/1.jpg"
+        # New lines are like the first ones.
+        assert file.spell(true) == answers[0].file
+        assert file.spell("/x.jpg") == "/x.jpg"
+
+
 def test_an_existing_file_is_refused_by_name(path):
     write(path, ANSWERS)
     with pytest.raises(RunError, match=rf"{path.name} exists: pass --resume"):
@@ -82,11 +112,12 @@ def test_an_existing_file_is_refused_by_name(path):
         file.open(SETTINGS | {"weights": "2e"})
     path.with_name(f"{path.name}.settings.json").unlink()
     with pytest.raises(RunError, match="its settings are not known"):
-        file.open(SETTINGS)
+        AnswerFile(path, resume=True)
 
 
 @pytest.mark.parametrize("content", ["a;b\n1;2\n", '{"file": 1}\n', "x\n" * 40])
 def test_a_file_of_others_is_refused(path, content):
+    write(path, [])
     path.write_text(content)
     with pytest.raises(RunError, match="was changed"):
         AnswerFile(path, resume=True)
