@@ -8,7 +8,14 @@ import os
 import keras
 import numpy as np
 
-from keras_vit.layers import ClassificationHead, ClassTokenPooling, PatchPooling
+from keras_vit.layers import (
+    AttentionPooling,
+    ClassificationHead,
+    ClassTokenPooling,
+    DistillationPooling,
+    LayerNorm,
+    PatchPooling,
+)
 from keras_vit.layers.classification_head import checked_names
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
@@ -17,7 +24,11 @@ from zoo.photos import prepare
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
-_POOLINGS = (ClassTokenPooling, PatchPooling, keras.layers.GlobalAveragePooling1D)
+# What features come out of; a norm only behind one of the others.
+_POOLINGS = (
+    AttentionPooling, ClassTokenPooling, DistillationPooling, LayerNorm, PatchPooling,
+    keras.layers.GlobalAveragePooling1D,
+)  # fmt: skip
 _PROBABILITIES = ("softmax", "sigmoid")
 
 

@@ -7,9 +7,13 @@ import keras
 import numpy as np
 
 from keras_vit.layers import (
+    AttentionPooling,
     ClassToken,
+    ClassTokenAndPatchPooling,
+    DistillationPooling,
     PatchEncoder,
     PatchPooling,
+    RegisterTokens,
     StdConv2D,
     TransformerBlock,
 )
@@ -117,17 +121,40 @@ def num_layers(model):
 
 def num_prefix_tokens(model):
     """Returns how many tokens a model puts before those of the patches."""
-    return sum(layer.num_prefix_tokens for layer in layers_of(model, ClassToken))
+    layers = layers_of(model, ClassToken, RegisterTokens)
+    return sum(layer.num_prefix_tokens for layer in layers)
 
 
-def prefix_tokens_of(array, grid_size, axis=-1):
+def num_registers(model):
+    """Returns how many tokens of a model are neither patches nor the class token."""
+    return sum(layer.num_registers for layer in layers_of(model, RegisterTokens))
+
+
+def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0):
     """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
-    return prefix_tokens(np.shape(array)[axis], grid_size, "The model", remedy)
+    if not num_registers:
+        remedy += ", and num_registers where there are some"
+    length = np.shape(array)[axis]
+    return prefix_tokens(length, grid_size, "The model", remedy, num_registers)
 
 
 def pooling_of(model):
-    """Returns what a model's output is computed from, `"token"` or `"gap"`."""
+    """Returns whose attention a model's output shows, `"token"` or `"gap"`.
+
+    `"token"` where the output is computed from the class token, among others.
+    """
+    return "gap" if kind_of_pooling(model) in ("gap", "map") else "token"
+
+
+def kind_of_pooling(model):
+    """Returns what a model's output is computed from, see `VisionTransformer`."""
+    if layers_of(model, AttentionPooling):
+        return "map"
+    if layers_of(model, ClassTokenAndPatchPooling):
+        return "token_and_gap"
+    if layers_of(model, DistillationPooling):
+        return "distilled"
     if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
         return "gap"
     return "token"

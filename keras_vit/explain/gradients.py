@@ -7,12 +7,19 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import check_images, gradients, run
-from keras_vit.layers import ClassTokenPooling, LayerNorm, PatchPooling
+from keras_vit.layers import (
+    AttentionPooling,
+    ClassTokenPooling,
+    DistillationPooling,
+    LayerNorm,
+    PatchPooling,
+)
 from keras_vit.layers.forward_pass import Watcher, running
 
 # Where a model without a head ends.
 _FEATURES = (
-    ClassTokenPooling, LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
+    AttentionPooling, ClassTokenPooling, DistillationPooling, LayerNorm, PatchPooling,
+    keras.layers.GlobalAveragePooling1D,
 )  # fmt: skip
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
