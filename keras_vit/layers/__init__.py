@@ -1,7 +1,6 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.attention_pooling import AttentionPooling
 from keras_vit.layers.class_token import (
     ClassToken,
     ClassTokenAndPatchPooling,
@@ -13,6 +12,7 @@ from keras_vit.layers.class_token import (
 from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
