@@ -7,11 +7,16 @@ import keras
 import numpy as np
 
 from keras_vit.layers import (
+    AttentionPooling,
     ClassificationHead,
     ClassToken,
+    ClassTokenAndPatchPooling,
     ClassTokenPooling,
+    DistillationPooling,
+    LayerNorm,
     PatchEncoder,
     PatchPooling,
+    RegisterTokens,
     StdConv2D,
     TransformerBlock,
 )
@@ -24,7 +29,11 @@ _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
 _EDGES = (keras.layers.Cropping2D, keras.layers.ZeroPadding2D)
 # What cuts images that are large enough, and resizes others.
 _CROPS = (keras.layers.CenterCrop, keras.layers.RandomCrop)
-_POOLINGS = (ClassTokenPooling, PatchPooling, keras.layers.GlobalAveragePooling1D)
+# What features of an image come out of; a norm only behind one of the others.
+POOLINGS = (
+    AttentionPooling, ClassTokenAndPatchPooling, ClassTokenPooling, DistillationPooling,
+    LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
+)  # fmt: skip
 
 
 def layers_of(model, *kinds):
@@ -150,17 +159,40 @@ def num_layers(model):
 
 def num_prefix_tokens(model):
     """Returns how many tokens a model puts before those of the patches."""
-    return sum(layer.num_prefix_tokens for layer in layers_of(model, ClassToken))
+    layers = layers_of(model, ClassToken, RegisterTokens)
+    return sum(layer.num_prefix_tokens for layer in layers)
 
 
-def prefix_tokens_of(array, grid_size, axis=-1):
+def num_registers(model):
+    """Returns how many tokens of a model are neither patches nor the class token."""
+    return sum(layer.num_registers for layer in layers_of(model, RegisterTokens))
+
+
+def prefix_tokens_of(array, grid_size, axis=-1, num_registers=0):
     """Returns how many tokens of an axis come before those of a grid of patches."""
     remedy = "pass the grid that keras_vit.explain.grid_size(model) gives"
-    return prefix_tokens(np.shape(array)[axis], grid_size, "The model", remedy)
+    if not num_registers:
+        remedy += ", and num_registers where there are some"
+    length = np.shape(array)[axis]
+    return prefix_tokens(length, grid_size, "The model", remedy, num_registers)
 
 
 def pooling_of(model):
-    """Returns what a model's output is computed from, `"token"` or `"gap"`."""
+    """Returns whose attention a model's output shows, `"token"` or `"gap"`.
+
+    `"token"` where the output is computed from the class token, among others.
+    """
+    return "gap" if kind_of_pooling(model) in ("gap", "map") else "token"
+
+
+def kind_of_pooling(model):
+    """Returns what a model's output is computed from, see `VisionTransformer`."""
+    if layers_of(model, AttentionPooling):
+        return "map"
+    if layers_of(model, ClassTokenAndPatchPooling):
+        return "token_and_gap"
+    if layers_of(model, DistillationPooling):
+        return "distilled"
     if layers_of(model, PatchPooling) or not layers_of(model, ClassToken):
         return "gap"
     return "token"
@@ -174,7 +206,7 @@ def pooled_features(model):
     last = model.layers[-1]
     has_head = isinstance(last, keras.layers.Dense) and last.name != "pre_logits"
     features = last.input if has_head else model.outputs[0]
-    known = has_head or last.name == "pre_logits" or isinstance(last, _POOLINGS)
+    known = has_head or last.name == "pre_logits" or isinstance(last, POOLINGS)
     return features if known and len(features.shape) == 2 else None
 
 

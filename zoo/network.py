@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from zoo import released_names
+from zoo import position_embedding, released_names
 from zoo.text import brief
 
 SIZES = (
@@ -27,13 +27,34 @@ RELEASED = {
     "resnet_padding": "same",
     "resnet_epsilons": "released",
 }
+# What other families differ in besides, as the released models have it.
+FAMILIES = {
+    "layer_scale": False,
+    "num_registers": 0,
+    "distillation_token": False,
+    "qkv_bias": True,
+    "norm_before_blocks": False,
+    "norm_after_pooling": False,
+    "tokens_with_positions": "all",
+    "position_resizing": "released",
+}
+# What a head reads: the class token, the mean of the patches, both after one another,
+# what a query attends to, or, where there is a distillation token, the mean of that
+# and the class token.
+POOLINGS = ("token", "gap", "token_and_gap", "map", "distilled")
 _Released = collections.namedtuple("Semantics", RELEASED, defaults=RELEASED.values())
 CHOICES = {
-    "activation": ("gelu_tanh", "gelu"),
+    "activation": ("gelu_tanh", "gelu", "quick_gelu", "swiglu"),
     "resnet_padding": ("same", "symmetric"),
     "resnet_epsilons": ("released", "timm"),
     "position_embedding": ("learned", "none", "2d", "relative"),
     "position_embedding_at": ("stem", "every_layer", "every_layer_shared"),
+    "distillation_token": (True, False),
+    "qkv_bias": (True, False, "query and value"),
+    "norm_before_blocks": (True, False),
+    "norm_after_pooling": (True, False),
+    "tokens_with_positions": ("all", "patches", "class token and patches"),
+    "position_resizing": position_embedding.METHODS,
 }
 
 
@@ -55,7 +76,8 @@ class ViTConfig:
         resnet_stages: the bottleneck units of each stage of a hybrid's ResNet; empty
             for the root convolution alone. A file has it together with `patch_size`.
         resnet_width: channels of a hybrid's root convolution, a multiple of 32.
-        activation: `"gelu_tanh"` as released, or `"gelu"`, the exact one.
+        activation: `"gelu_tanh"` as released, `"gelu"`, the exact one, `"quick_gelu"`
+            or `"swiglu"`, see `MLP`.
         layer_norm_epsilon: float added to the variance, 1e-6 as released.
         resnet_padding: of a hybrid's convolutions and pooling: `"same"` as released,
             which adds odd padding at the bottom and right, or `"symmetric"`.
@@ -73,6 +95,22 @@ class ViTConfig:
         input_std: floats, one per channel: the arrays of a file take
             (image - mean) / std. Models of `keras_vit` take images in [-1, 1] whatever
             these are: the difference is folded into their patch embedding.
+        layer_scale: whether each branch of a block is multiplied by learned factors,
+            or the float that they start with; see `LayerScale`. This and the following
+            are of other families; the released models have the last value named.
+        num_registers: int, tokens that belong to no patch, see `RegisterTokens`; 0.
+        distillation_token: bool, whether such a token follows the class token and has
+            a head of its own, as in a distilled DeiT; False.
+        qkv_bias: `False` for queries, keys and values without biases, `"query and
+            value"` for none of the keys, or `True`.
+        norm_before_blocks: bool, whether tokens are normalised before the first block,
+            as in CLIP; False.
+        norm_after_pooling: bool, whether the last norm comes after the pooling and not
+            before it, as timm's `fc_norm` does; False.
+        tokens_with_positions: `"patches"` for learned positions of the patches alone,
+            `"class token and patches"` for all but registers, or `"all"`.
+        position_resizing: how position embeddings come to another grid, a `method` of
+            `zoo.resize`: `"released"`, or the rule of the library whose file it is.
 
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
@@ -80,7 +118,8 @@ class ViTConfig:
     Source:
         ViT paper table 1, section 3.1 and appendix D.4; AugReg paper table 2;
         `models_vit.py` and `models_resnet.py` of the released code, `ViTConfig` of
-        transformers, `vision_transformer_hybrid.py` of timm.
+        transformers, `vision_transformer.py` and `vision_transformer_hybrid.py` of
+        timm.
 
     Example:
         >>> config = ViTConfig(hidden_size=128, num_layers=4, num_heads=4, mlp_dim=256,
@@ -104,17 +143,33 @@ class ViTConfig:
     position_embedding_at: str = "stem"
     input_mean: tuple[float, ...] | None = None
     input_std: tuple[float, ...] | None = None
+    layer_scale: bool | float | None = None
+    num_registers: int | None = None
+    distillation_token: bool | None = None
+    qkv_bias: bool | str | None = None
+    norm_before_blocks: bool | None = None
+    norm_after_pooling: bool | None = None
+    tokens_with_positions: str | None = None
+    position_resizing: str | None = None
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in choices and not (name in RELEASED and value is None):
+            may_be_none = name in RELEASED or name in FAMILIES
+            if value not in choices and not (may_be_none and value is None):
                 raise ValueError(
-                    f"{name} must be one of {', '.join(choices)}, got {brief(value)}."
+                    f"{name} must be one of {', '.join(map(str, choices))}, got "
+                    f"{brief(value)}."
                 )
         self._check_sizes()
         if self.layer_norm_epsilon is not None:
             _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
+        if self.layer_scale not in (None, True, False):
+            _check_number("layer_scale", self.layer_scale, positive=True)
+        if self.num_registers not in (None, 0):
+            self._set(
+                "num_registers", positive_int(self.num_registers, "num_registers")
+            )
         self._check_inputs()
         kind, place = self.position_embedding, self.position_embedding_at
         if kind not in ("learned", "2d") and place != "stem":
@@ -182,8 +237,13 @@ class ViTConfig:
 
     @property
     def semantics(self) -> ViTConfig:
-        """The same without sizes, as released where it leaves a choice to the file."""
-        return ViTConfig(**self.computed).with_defaults(ViTConfig(**RELEASED))
+        """The same without sizes, as released where it leaves a choice to the file.
+
+        What a family has besides stays None where it is left to the file.
+        """
+        computed = ViTConfig(**self.computed).with_defaults(ViTConfig(**RELEASED))
+        families = {name: getattr(self, name) for name in FAMILIES}
+        return dataclasses.replace(computed, **families)
 
     @property
     def takes_unit_range(self) -> bool:
@@ -220,7 +280,8 @@ class ViTConfig:
 
     def with_defaults(self, other: ViTConfig) -> ViTConfig:
         """Returns the config with what is None in it as in another one."""
-        missing = [name for name in (*SIZES, *RELEASED) if getattr(self, name) is None]
+        names = (*SIZES, *RELEASED, *FAMILIES)
+        missing = [name for name in names if getattr(self, name) is None]
         # A patch size means a ResNet of its own, or none.
         resnet = {"resnet_stages", "resnet_width"}
         names = {*missing, *resnet} if self.patch_size is None else {*missing} - resnet
@@ -243,7 +304,7 @@ class ViTConfig:
             >>> ARCHITECTURES["ViT-B_16"].completed().activation
             'gelu_tanh'
         """
-        known = Semantics() if of_file is None else of_file
+        known = ViTConfig(**RELEASED, **FAMILIES) if of_file is None else of_file
         found = self.with_defaults(known)
         if missing := [name for name in SIZES[:5] if getattr(found, name) is None]:
             raise ValueError(
@@ -253,7 +314,10 @@ class ViTConfig:
         differences = [
             f"{name} {theirs!r} (the ViTConfig has {ours!r})"
             for name, (ours, theirs) in found.differences(known).items()
-            if name in RELEASED and (found.is_hybrid or "resnet" not in name)
+            if (name in RELEASED and (found.is_hybrid or "resnet" not in name))
+            # Factors are learned whatever they start with, and resizing is a choice.
+            or (name == "layer_scale" and bool(ours) != bool(theirs))
+            or (name in FAMILIES and name not in ("layer_scale", "position_resizing"))
         ]
         if of_file is not None and differences:
             raise ValueError(
@@ -312,9 +376,12 @@ class ViTConfig:
             >>> ARCHITECTURES["ViT-B_16"].count_parameters(224, classes=1000)
             86567656
         """
-        positions = math.prod(self.grid_size(image_size)) + class_token
         return released_names.count(
-            self, positions, classes, representation_size, class_token
+            self.with_defaults(ViTConfig(**RELEASED, **FAMILIES)),
+            math.prod(self.grid_size(image_size)),
+            classes,
+            representation_size,
+            class_token,
         )
 
 

@@ -4,7 +4,9 @@ The released code samples the old grid linearly with its corners on the new grid
 corners, and without antialiasing (`interpolate_posembed` in
 google-research/vision_transformer). The other methods put pixel centres at half
 integers and widen their kernel when they shrink, as `tf.image.resize` does with
-``antialias=True``.
+``antialias=True``; timm resizes so. Those without antialias are PyTorch's
+`interpolate(..., antialias=False)`, which transformers uses for most of its models: its
+cubic kernel is another, edges are repeated, and nothing widens.
 """
 
 import numpy as np
@@ -16,9 +18,17 @@ def _triangle(x):
 
 def _keys_cubic(x):
     """Cubic convolution with a = -1/2 (Keys, 1981)."""
+    return _cubic(x, -0.5)
+
+
+def _torch_cubic(x):
+    return _cubic(x, -0.75)
+
+
+def _cubic(x, a):
     x = np.abs(x)
-    near = (1.5 * x - 2.5) * x**2 + 1.0
-    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    near = ((a + 2.0) * x - (a + 3.0)) * x**2 + 1.0
+    far = ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
     return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
 
 
@@ -27,7 +37,11 @@ def _lanczos3(x):
 
 
 _KERNELS = {"bilinear": _triangle, "bicubic": _keys_cubic, "lanczos3": _lanczos3}
-METHODS = ("released", *_KERNELS)
+_WITHOUT_ANTIALIAS = {
+    "bilinear_no_antialias": _triangle,
+    "bicubic_no_antialias": _torch_cubic,
+}
+METHODS = ("released", *_KERNELS, *_WITHOUT_ANTIALIAS)
 
 
 def resize(
@@ -45,7 +59,9 @@ def resize(
         old_grid: (height, width) in patches.
         new_grid: (height, width) in patches.
         method: `"released"` for the numbers of the released code, or `"bilinear"`,
-            `"bicubic"`, `"lanczos3"` for those of `tf.image.resize` with antialias.
+            `"bicubic"`, `"lanczos3"` for those of `tf.image.resize` with antialias, or
+            `"bilinear_no_antialias"`, `"bicubic_no_antialias"` for those of PyTorch
+            without it.
         num_prefix_tokens: int, T; by default 0 or 1, for a class token.
 
     Returns:
@@ -58,7 +74,8 @@ def resize(
 
     Source: ViT paper (https://arxiv.org/abs/2010.11929), section 3.2; the released
     `interpolate_posembed`, less its fault that leaves the last row and column of
-    some grids at zero.
+    some grids at zero; `resample_abs_pos_embed` of timm (`"bicubic"`),
+    `interpolate_pos_encoding` of transformers' models.
 
     Example:
         >>> import numpy as np
@@ -110,6 +127,41 @@ def resize(
     return table
 
 
+def resize_patches(
+    kernel: np.ndarray, new_size: tuple[int, int], method: str
+) -> np.ndarray:
+    """Returns a patch embedding's kernel for patches of another size.
+
+    An image resized by `method` gives the same tokens with the new kernel as before
+    with the old one, as nearly as can be (least squares).
+
+    Args:
+        kernel: float array (height, width, channels, hidden size).
+        new_size: (height, width) in pixels.
+        method: as in `resize`.
+
+    Returns:
+        An array (*new_size, channels, hidden size) of the same dtype.
+
+    Source: FlexiViT (https://arxiv.org/abs/2212.08013), section 3.4;
+    `resample_patch_embed` of timm.
+
+    Example:
+        >>> import numpy as np
+        >>> resize_patches(np.ones((8, 8, 3, 192)), (6, 4), "bicubic").shape
+        (6, 4, 3, 192)
+    """
+    old_size = kernel.shape[:2]
+    matrices = [
+        np.linalg.pinv(_weights(old, new, method).T)
+        for old, new in zip(old_size, new_size, strict=True)
+    ]
+    resized = np.einsum(
+        "ia,jb,abcd->ijcd", *matrices, kernel.astype("float64"), optimize=True
+    )
+    return resized.astype(kernel.dtype)
+
+
 def _weights(old: int, new: int, method: str) -> np.ndarray:
     """Returns the (new, old) matrix that resamples one axis."""
     source = np.arange(old)
@@ -117,8 +169,15 @@ def _weights(old: int, new: int, method: str) -> np.ndarray:
         # A single sample is the first one, as scipy.ndimage.zoom takes it.
         position = np.arange(new) * ((old - 1) / max(new - 1, 1))
         return _triangle(position[:, None] - source)
+    position = (np.arange(new) + 0.5) * (old / new) - 0.5
+    if method in _WITHOUT_ANTIALIAS:
+        # Two places beyond each edge have the value of the edge.
+        padded = np.arange(-2, old + 2)
+        weights = _WITHOUT_ANTIALIAS[method](position[:, None] - padded)
+        weights[:, 2] += weights[:, :2].sum(axis=1)
+        weights[:, -3] += weights[:, -2:].sum(axis=1)
+        return weights[:, 2:-2]
     # Shrinking stretches the kernel over every pixel that it replaces.
     stretch = max(old / new, 1.0)
-    position = (np.arange(new) + 0.5) * (old / new) - 0.5
     weights = _KERNELS[method]((position[:, None] - source) / stretch)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -24,35 +24,39 @@ PRE_LOGITS_ARRAYS = {
     "pre_logits/kernel": ("hidden_size", "representation_size"),
     "pre_logits/bias": ("representation_size",),
 }
-HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys()
+# Of the distillation token.
+SECOND_HEAD_ARRAYS = {
+    "distillation_head/kernel": ("hidden_size", "classes"),
+    "distillation_head/bias": ("classes",),
+}
+HEADS = HEAD_ARRAYS.keys() | PRE_LOGITS_ARRAYS.keys() | SECOND_HEAD_ARRAYS.keys()
 EMBEDDING_ARRAYS = {
     "embedding/kernel": ("patch_height", "patch_width", "channels", "hidden_size"),
     "embedding/bias": ("hidden_size",),
 }
-ENCODER_ARRAYS = {
-    POSITION_EMBEDDING: (1, "positions", "hidden_size"),
+ENCODER_NORM = {
     "Transformer/encoder_norm/scale": ("hidden_size",),
     "Transformer/encoder_norm/bias": ("hidden_size",),
 }
-_ATTENTION = "MultiHeadDotProductAttention_1"
-_PROJECTION = {
-    "kernel": ("hidden_size", "num_heads", "head_size"),
-    "bias": ("num_heads", "head_size"),
+ENCODER_ARRAYS = {
+    POSITION_EMBEDDING: (1, "positions", "hidden_size"),
+    **ENCODER_NORM,
 }
+_ATTENTION = "MultiHeadDotProductAttention_1"
+_DENSE_0 = "MlpBlock_3/Dense_0"
 BLOCK_ARRAYS = {
     "LayerNorm_0/scale": ("hidden_size",),
     "LayerNorm_0/bias": ("hidden_size",),
     **{
-        f"{_ATTENTION}/{projection}/{name}": shape
+        f"{_ATTENTION}/{projection}/kernel": ("hidden_size", "num_heads", "head_size")
         for projection in ("query", "key", "value")
-        for name, shape in _PROJECTION.items()
     },
     f"{_ATTENTION}/out/kernel": ("num_heads", "head_size", "hidden_size"),
     f"{_ATTENTION}/out/bias": ("hidden_size",),
     "LayerNorm_2/scale": ("hidden_size",),
     "LayerNorm_2/bias": ("hidden_size",),
-    "MlpBlock_3/Dense_0/kernel": ("hidden_size", "mlp_dim"),
-    "MlpBlock_3/Dense_0/bias": ("mlp_dim",),
+    f"{_DENSE_0}/kernel": ("hidden_size", "mlp_dim"),
+    f"{_DENSE_0}/bias": ("mlp_dim",),
     "MlpBlock_3/Dense_1/kernel": ("mlp_dim", "hidden_size"),
     "MlpBlock_3/Dense_1/bias": ("hidden_size",),
 }
@@ -62,14 +66,61 @@ ROOT_ARRAYS = {
     "gn_root/bias": ("resnet_width",),
 }
 # Arrays that only some networks have, by feature: once in a network, and in each block.
+REGISTERS = "registers"
+_POOL = "MAPHead_0"
+_POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
+_POOL_HEADS = ("pooling_heads", "pooling_head_size")
 OPTIONAL_ARRAYS = {
     "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
+    "distillation_token": {"distillation_token": (1, 1, "hidden_size")},
+    "registers": {REGISTERS: (1, "num_registers", "hidden_size")},
+    "norm_before_blocks": {
+        "norm_before_blocks/scale": ("hidden_size",),
+        "norm_before_blocks/bias": ("hidden_size",),
+    },
+    "norm_after_pooling": {
+        "norm_after_pooling/scale": ("hidden_size",),
+        "norm_after_pooling/bias": ("hidden_size",),
+    },
+    "attention_pooling": {
+        f"{_POOL}/probe": (1, 1, "hidden_size"),
+        **{
+            f"{_POOL_ATTENTION}/{name}/kernel": ("hidden_size", *_POOL_HEADS)
+            for name in ("query", "key", "value")
+        },
+        **{
+            f"{_POOL_ATTENTION}/{name}/bias": _POOL_HEADS
+            for name in ("query", "key", "value")
+        },
+        f"{_POOL_ATTENTION}/out/kernel": (*_POOL_HEADS, "hidden_size"),
+        f"{_POOL_ATTENTION}/out/bias": ("hidden_size",),
+        f"{_POOL}/LayerNorm_0/scale": ("hidden_size",),
+        f"{_POOL}/LayerNorm_0/bias": ("hidden_size",),
+        f"{_POOL}/MlpBlock_0/Dense_0/kernel": ("hidden_size", "pooling_mlp_dim"),
+        f"{_POOL}/MlpBlock_0/Dense_0/bias": ("pooling_mlp_dim",),
+        f"{_POOL}/MlpBlock_0/Dense_1/kernel": ("pooling_mlp_dim", "hidden_size"),
+        f"{_POOL}/MlpBlock_0/Dense_1/bias": ("hidden_size",),
+    },
     "pre_logits": PRE_LOGITS_ARRAYS,
     "head": HEAD_ARRAYS,
+    "distillation_head": SECOND_HEAD_ARRAYS,
 }
-OPTIONAL_BLOCK_ARRAYS: dict[str, dict[str, tuple]] = {}
-# Tokens that a feature puts before those of the patches.
-PREFIX_TOKENS = {"class_token": 1}
+_QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
+OPTIONAL_BLOCK_ARRAYS = {
+    _QUERY_VALUE: {
+        f"{_ATTENTION}/query/bias": ("num_heads", "head_size"),
+        f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
+    },
+    _KEY: {f"{_ATTENTION}/key/bias": ("num_heads", "head_size")},
+    "layer_scale": {
+        "LayerScale_0/scale": ("hidden_size",),
+        "LayerScale_1/scale": ("hidden_size",),
+    },
+}
+# What only shapes tell: two values of each hidden number of the MLP, and a head that
+# reads two vectors, the class token and the mean of the patches.
+SWIGLU, TWO_VECTORS = "swiglu", "two_vectors"
+_BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
 
 _BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
 _UNIT_NAME = re.compile(r"block([0-9]+)/unit([0-9]+)/")
@@ -106,18 +157,55 @@ def count_units(names) -> tuple[int, ...] | None:
     return tuple(len(stages[stage]) for stage in sorted(stages))
 
 
-def features(names) -> set[str]:
-    """Returns the features of `OPTIONAL_ARRAYS` that some of the names belong to."""
-    names = set(names)
-    in_blocks = {match[2] for match in map(_BLOCK_NAME.match, names) if match}
-    once = {name for name, rows in OPTIONAL_ARRAYS.items() if rows.keys() & names}
-    blocks = OPTIONAL_BLOCK_ARRAYS.items()
-    return once | {name for name, rows in blocks if rows.keys() & in_blocks}
+def features(shapes) -> set[str]:
+    """Returns the features of `OPTIONAL_ARRAYS` that arrays of these shapes show."""
+    in_blocks = {match[2] for match in map(_BLOCK_NAME.match, shapes) if match}
+    tables = ((OPTIONAL_ARRAYS, shapes.keys()), (OPTIONAL_BLOCK_ARRAYS, in_blocks))
+    found = {
+        feature
+        for table, names in tables
+        for feature, rows in table.items()
+        if rows.keys() & names
+    }
+
+    def rows_of(name):
+        return (*shapes.get(name, ()), 0)[0]
+
+    expanded = shapes.get(f"{BLOCK}_0/{_DENSE_0}/bias", (0,))
+    if expanded == (2 * rows_of(f"{BLOCK}_0/MlpBlock_3/Dense_1/kernel"),) != (0,):
+        found.add(SWIGLU)
+    if "pre_logits" not in found and shapes.get("embedding/bias", ()) != ():
+        hidden_size = rows_of("embedding/bias")
+        if rows_of("head/kernel") == 2 * hidden_size > 0:
+            found.add(TWO_VECTORS)
+    return found
 
 
-def num_prefix_tokens(names) -> int:
+def families(shapes) -> dict[str, object]:
+    """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
+    found = features(shapes)
+    values = {name: name in found for name in OPTIONAL_ARRAYS if "norm" in name}
+    biases = {_QUERY_VALUE, _KEY} & found
+    return values | {
+        "layer_scale": "layer_scale" in found,
+        "num_registers": shapes[REGISTERS][1] if REGISTERS in found else 0,
+        "distillation_token": "distillation_token" in found,
+        "qkv_bias": next(
+            (key for key, value in _BIASES.items() if value == biases), True
+        ),
+    }
+
+
+def required(qkv_bias) -> set[str]:
+    """Returns the features that the stated biases of queries, keys and values mean."""
+    return _BIASES[True if qkv_bias is None else qkv_bias]
+
+
+def num_prefix_tokens(shapes) -> int:
     """Returns how many tokens come before those of the patches."""
-    return sum(PREFIX_TOKENS.get(feature, 0) for feature in features(names))
+    found = {"class_token", "distillation_token"} & features(shapes)
+    registers = (*shapes.get(REGISTERS, ()), 0, 0)[1]
+    return len(found) + registers
 
 
 def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]:
@@ -134,24 +222,34 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
                 for name, shape in _unit_arrays(stage, unit).items():
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
     arrays |= ENCODER_ARRAYS
+    if "norm_after_pooling" in optional:
+        arrays = {name: arrays[name] for name in arrays if name not in ENCODER_NORM}
     in_block = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         in_block |= rows if feature in optional else {}
+    if SWIGLU in optional:
+        expanded = {name: shape for name, shape in in_block.items() if _DENSE_0 in name}
+        for name, shape in expanded.items():
+            in_block[name] = (*shape[:-1], (2, "mlp_dim"))
     for block in range(num_layers):
         arrays |= {f"{BLOCK}_{block}/{name}": in_block[name] for name in in_block}
     for feature, rows in OPTIONAL_ARRAYS.items():
         arrays |= rows if feature in optional else {}
     if "head" in optional:
         width = "representation_size" if "pre_logits" in optional else "hidden_size"
+        width = (2, width) if TWO_VECTORS in optional else width
         arrays["head/kernel"] = (width, "classes")
     return arrays
 
 
-def measure(shapes) -> tuple[dict[str, int], list[str]]:
-    """Returns the named sizes of a checkpoint's arrays, and a list of what is wrong."""
+def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
+    """Returns the named sizes of a checkpoint's arrays, and a list of what is wrong.
+
+    Arrays of `required` features must be there, others of `OPTIONAL_ARRAYS` may.
+    """
     try:
         blocks = max(count_blocks(shapes), 1)
-        table = layout(blocks, count_units(shapes), features(shapes))
+        table = layout(blocks, count_units(shapes), features(shapes) | required)
     except ValueError as error:
         return {}, [str(error)]
     problems = [f"missing {name}" for name in table if name not in shapes]
@@ -179,8 +277,11 @@ def measure(shapes) -> tuple[dict[str, int], list[str]]:
 
 
 @functools.cache
-def count(config, positions, classes, representation_size, class_token) -> int:
-    """Returns how many numbers the network of a `ViTConfig` has."""
+def count(config, patches, classes, representation_size, class_token) -> int:
+    """Returns how many numbers the network of a whole `ViTConfig` has."""
+    others = {"patches": 0, "class token and patches": class_token}
+    prefix = class_token + config.distillation_token + config.num_registers
+    positions = patches + others.get(config.tokens_with_positions, prefix)
     patch = config.patch_size
     patch_height, patch_width = patch if isinstance(patch, tuple) else (patch, patch)
     sizes = dict(
@@ -190,13 +291,17 @@ def count(config, positions, classes, representation_size, class_token) -> int:
         patch_width=patch_width,
         channels=3,
         positions=positions,
+        num_registers=config.num_registers,
         classes=classes,
         representation_size=representation_size,
     )
     # Features of the arrays that have a field of their own are in the config.
     features = {**vars(config), "head": True, "class_token": class_token}
     features["pre_logits"] = representation_size
+    features[REGISTERS] = config.num_registers
+    features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
+    optional |= required(config.qkv_bias)
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 

@@ -11,6 +11,7 @@ from keras_vit.structure import (
     grid_size,
     layers_of,
     num_layers,
+    num_registers,
     patch_stride,
     prefix_tokens_of,
 )
@@ -117,7 +118,7 @@ def attention_distance(model, images):
 
     The distance between the centres of two patches, averaged over the keys, weighted
     by the attention, and over the queries. The class token has no position in the
-    image, so it is excluded as query and as key.
+    image, so it is excluded as query and as key, and so are registers.
 
     Args:
         model: `keras.Model` of `TransformerBlock` layers.
@@ -146,13 +147,14 @@ def distance_of(model, image_size):
     """Returns the function from a layer's weights to distances (images, heads)."""
     rows, columns = grid_size(model, image_size)
     down, across = patch_stride(model, image_size)
+    registers = num_registers(model)
     y, x = np.divmod(np.arange(rows * columns), columns)
     distances = np.hypot(
         down * (y[:, None] - y), across * (x[:, None] - x), dtype="float32"
     )
 
     def mean_distance(weights):
-        first = prefix_tokens_of(weights, (rows, columns))
+        first = prefix_tokens_of(weights, (rows, columns), num_registers=registers)
         weights = weights[:, :, first:, first:]
         total = weights.sum(axis=-1)
         lengths = np.einsum("nhqk,qk->nhq", weights, distances)
@@ -164,7 +166,7 @@ def distance_of(model, image_size):
     return mean_distance
 
 
-def patch_map(matrix, grid_size, pooling=None):
+def patch_map(matrix, grid_size, pooling=None, num_registers=0):
     """Returns the attention of the model's output to each patch, as a picture.
 
     That is the class token's row, or, for models that pool the patches, the mean over
@@ -176,6 +178,8 @@ def patch_map(matrix, grid_size, pooling=None):
         pooling: `"token"` or `"gap"`, what the model's output is computed from; by
             default the class token if there is one. `"gap"` is for a model with a
             class token and `PatchPooling`.
+        num_registers: int, how many tokens before the patches are registers, which are
+            left out.
 
     Returns:
         Array (..., rows, columns).
@@ -192,10 +196,11 @@ def patch_map(matrix, grid_size, pooling=None):
                [0., 0.]])
     """
     matrix = np.asarray(matrix)
-    first = prefix_tokens_of(matrix, grid_size)
+    first = prefix_tokens_of(matrix, grid_size, num_registers=num_registers)
+    class_token = first > num_registers
     if pooling is None:
-        pooling = "token" if first else "gap"
-    if pooling not in ("token", "gap") or (pooling == "token" and not first):
+        pooling = "token" if class_token else "gap"
+    if pooling not in ("token", "gap") or (pooling == "token" and not class_token):
         raise ValueError(
             f'pooling must be "gap", or "token" where there is a class token, got '
             f"{pooling!r} for {matrix.shape[-1]} tokens of {math.prod(grid_size)} "

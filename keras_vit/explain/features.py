@@ -8,7 +8,13 @@ from keras import ops
 from keras_vit.explain.filters import principal_components
 from keras_vit.explain.running import check_images, indices_of, run
 from keras_vit.layers import LayerNorm
-from keras_vit.structure import grid_size, layers_of, num_layers, prefix_tokens_of
+from keras_vit.structure import (
+    grid_size,
+    layers_of,
+    num_layers,
+    num_registers,
+    prefix_tokens_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,15 +82,19 @@ def features_of(model, parts, image_size, normed=True):
     `normed` applies the model's final norm.
     """
     if normed:
-        for norm in layers_of(model, LayerNorm)[-1:]:
+        # Those of other families are not of each token after the blocks.
+        others = ("norm_before_blocks", "norm_after_pooling")
+        norms = [n for n in layers_of(model, LayerNorm) if n.name not in others]
+        for norm in norms[-1:]:
             parts = [norm(tokens) for tokens in parts]
     tokens = np.concatenate(
         [ops.convert_to_numpy(ops.cast(part, "float32")) for part in parts]
     )
     grid = grid_size(model, image_size)
-    first = prefix_tokens_of(tokens, grid, axis=1)
+    registers = num_registers(model)
+    first = prefix_tokens_of(tokens, grid, axis=1, num_registers=registers)
     patches = tokens[:, first:].reshape(len(tokens), *grid, -1)
-    return Features(tokens[:, 0] if first else None, patches)
+    return Features(tokens[:, 0] if first > registers else None, patches)
 
 
 def principal_colors(patches):

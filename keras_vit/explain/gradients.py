@@ -7,13 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import check_images, gradients, run
-from keras_vit.layers import ClassTokenPooling, LayerNorm, PatchPooling
 from keras_vit.layers.forward_pass import Watcher, running
+from keras_vit.structure import POOLINGS
 
-# Where a model without a head ends.
-_FEATURES = (
-    ClassTokenPooling, LayerNorm, PatchPooling, keras.layers.GlobalAveragePooling1D,
-)  # fmt: skip
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
 
@@ -115,7 +111,7 @@ def _check_head(model):
     last = model.layers[-1]
     while isinstance(last, keras.Model):
         last = last.layers[-1]
-    features = isinstance(last, _FEATURES) or last.name == "pre_logits"
+    features = isinstance(last, POOLINGS) or last.name == "pre_logits"
     if len(model.output_shape) != 2 or features:
         raise ValueError(
             f"The model {model.name} has no head that gives (images, classes): pass "

@@ -1,6 +1,7 @@
 """What one forward pass of some images shows: outputs, attention and features."""
 
 import dataclasses
+import functools
 
 import numpy as np
 from keras import ops
@@ -9,7 +10,7 @@ from keras_vit.explain.attention import ByLayer, Rollout, distance_of, patch_map
 from keras_vit.explain.features import Features, features_of
 from keras_vit.explain.running import check_images, run
 from keras_vit.explain.sinks import received_attention
-from keras_vit.structure import grid_size, num_layers, pooling_of
+from keras_vit.structure import grid_size, num_layers, num_registers, pooling_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,15 +52,21 @@ def inspect(model, images):
     """
     images = check_images(model, images)
     grid = grid_size(model, images.shape[1:3])
-    pooling, last = pooling_of(model), num_layers(model) - 1
+    last, registers = num_layers(model) - 1, num_registers(model)
+    to_map = functools.partial(
+        patch_map,
+        grid_size=grid,
+        pooling=pooling_of(model),
+        num_registers=registers,
+    )
 
     def collected(function):
         return ByLayer(function, list(range(last + 1)), len(images))
 
     rollout, tokens = Rollout(len(images)), []
-    maps = collected(lambda weights: patch_map(weights, grid, pooling))
+    maps = collected(to_map)
     distance = collected(distance_of(model, images.shape[1:3]))
-    received = collected(lambda weights: received_attention(weights, grid))
+    received = collected(lambda weights: received_attention(weights, grid, registers))
 
     def see_weights(layer, part, weights):
         weights = ops.convert_to_numpy(weights)
@@ -73,7 +80,7 @@ def inspect(model, images):
     outputs = run(model, images, see_weights, see_tokens)
     return Inspection(
         np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
-        patch_map(rollout.found, grid, pooling),
+        to_map(rollout.found),
         maps.found,
         distance.found,
         received.found,

@@ -46,7 +46,8 @@ def position_embedding_similarity(model, layer=0):
         )
     table = ops.convert_to_numpy(ops.cast(places[layer].table(), "float32"))
     rows, columns = places[layer].grid_size or grid_size(model)
-    first = prefix_tokens_of(table, (rows, columns), axis=0)
+    registers = places[layer].num_registers
+    first = prefix_tokens_of(table, (rows, columns), 0, registers)
     vectors = table[first:].astype("float64")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = vectors / np.maximum(lengths, np.finfo("float64").tiny)

@@ -10,7 +10,7 @@ from keras_vit.structure import prefix_tokens_of
 SINK_FACTOR = 10
 
 
-def received_attention(weights, grid_size):
+def received_attention(weights, grid_size, num_registers=0):
     """Returns the share of the attention that each patch receives.
 
     That is the mean over all heads and all queries.
@@ -18,6 +18,7 @@ def received_attention(weights, grid_size):
     Args:
         weights: float array (images, heads, tokens, tokens), queries before keys.
         grid_size: (rows, columns) of the patches.
+        num_registers: int, how many tokens before the patches are registers.
 
     Returns:
         Array (images, rows, columns). Its sum is one less what the tokens before the
@@ -31,7 +32,7 @@ def received_attention(weights, grid_size):
         array([[[0.2, 0.2],
                 [0.2, 0.2]]])
     """
-    first = prefix_tokens_of(weights, grid_size)
+    first = prefix_tokens_of(weights, grid_size, num_registers=num_registers)
     received = np.asarray(weights).mean(axis=(1, 2))[:, first:]
     return received.reshape(-1, *grid_size)
 

@@ -1,9 +1,18 @@
 """The layers a Vision Transformer is made of."""
 
 from keras_vit.layers.attention import SelfAttention
-from keras_vit.layers.class_token import ClassToken, ClassTokenPooling, PatchPooling
+from keras_vit.layers.class_token import (
+    ClassToken,
+    ClassTokenAndPatchPooling,
+    ClassTokenPooling,
+    DistillationPooling,
+    PatchPooling,
+    RegisterTokens,
+)
 from keras_vit.layers.classification_head import ClassificationHead
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.layer_scale import LayerScale
+from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_map import PatchMap
@@ -14,8 +23,9 @@ from keras_vit.layers.stochastic_depth import StochasticDepth
 from keras_vit.layers.transformer_block import TransformerBlock
 
 __all__ = [
-    "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "ClassToken",
-    "ClassTokenPooling", "ClassificationHead", "LayerNorm", "PatchEncoder",
-    "PatchMap", "PatchPooling", "ResidualUnit", "SelfAttention", "StdConv2D",
+    "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
+    "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
+    "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchMap",
+    "PatchPooling", "RegisterTokens", "ResidualUnit", "SelfAttention", "StdConv2D",
     "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

@@ -28,6 +28,8 @@ class SelfAttention(Composite, Placed):
         grid_size: None, int or (rows, columns) of the grid of patches, for attention
             that depends on it: with one the layer, once built, has the number of
             tokens before the patches as `num_prefix_tokens`.
+        qkv_bias: whether queries, keys and values have biases, or `"query and value"`
+            for keys without.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -63,6 +65,7 @@ class SelfAttention(Composite, Placed):
         dropout_rate=0.0,
         relative_positions=False,
         grid_size=None,
+        qkv_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -70,6 +73,7 @@ class SelfAttention(Composite, Placed):
         self.dropout_rate = dropout_rate
         self.relative_positions = relative_positions
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
+        self.qkv_bias = qkv_bias
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -78,11 +82,14 @@ class SelfAttention(Composite, Placed):
                 f"{self.name}: num_heads={self.num_heads} does not divide the size of "
                 f"a token, {hidden_size}."
             )
+        without = {True: (), "query and value": ("key",)}
+        without = without.get(self.qkv_bias, ("query", "key", "value"))
         for name in self.parts:
             self.add_part(
                 keras.layers.Dense,
                 name,
                 hidden_size,
+                use_bias=name not in without,
                 input_shape=(None, hidden_size),
                 kernel_initializer=initializer("glorot_uniform"),
             )

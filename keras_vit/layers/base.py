@@ -5,8 +5,6 @@ import math
 
 import keras
 
-from zoo.released_names import PREFIX_TOKENS
-
 _OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape"}
 
 
@@ -45,17 +43,19 @@ class Layer(keras.layers.Layer):
         return []
 
 
-def prefix_tokens(num_tokens, grid_size, name, remedy):
+def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0):
     """Returns how many of a sequence's tokens come before those of the patches.
 
-    Raises a `ValueError` of `name` that ends in the remedy if there is no such number.
+    These are registers and at most one class token. Raises a `ValueError` of `name`
+    that ends in the remedy if there is no such number.
     """
     others = num_tokens - math.prod(grid_size)
-    if not 0 <= others <= sum(PREFIX_TOKENS.values()):
+    if not 0 <= others - num_registers <= 1:
         rows, columns = grid_size
+        registers = f"{num_registers} registers and " if num_registers else ""
         raise ValueError(
-            f"{name} has a grid of {rows}x{columns} patches and at most one class "
-            f"token, got {num_tokens} tokens: {remedy}."
+            f"{name} has a grid of {rows}x{columns} patches and {registers}at most one "
+            f"class token, got {num_tokens} tokens: {remedy}."
         )
     return others
 
@@ -69,6 +69,7 @@ class Placed:
     """
 
     grid_size = length = num_prefix_tokens = None
+    num_registers = 0
 
     def find_places(self, tokens_shape, what=""):
         """Finds out where tokens are; `what` of the layer needs it, for the error."""
@@ -80,7 +81,11 @@ class Placed:
             )
         if self.grid_size is not None:
             self.num_prefix_tokens = prefix_tokens(
-                self.length, self.grid_size, self.name, "pass the grid of these tokens"
+                self.length,
+                self.grid_size,
+                self.name,
+                "pass the grid of these tokens",
+                self.num_registers,
             )
 
     def check_places(self, tokens):

@@ -4,6 +4,8 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer
+from keras_vit.layers.initial_values import initializer
+from zoo.network import positive_int
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -40,6 +42,62 @@ class ClassToken(Layer):
     def compute_output_shape(self, tokens_shape):
         batch, tokens, hidden_size = tokens_shape
         return (batch, None if tokens is None else tokens + 1, hidden_size)
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RegisterTokens(Layer):
+    """Puts learned tokens that belong to no patch into a sequence of tokens.
+
+    Args:
+        num_registers: int, how many.
+        after: int, how many of the tokens stay before them: 1 for behind a class
+            token, 0 for the front.
+
+    Call arguments:
+        tokens: float tensor (batch, tokens, hidden_size).
+
+    Returns:
+        Float tensor (batch, num_registers + tokens, hidden_size).
+
+    Source:
+        Darcet et al., arXiv 2309.16588, section 2.2; `reg_token` of timm,
+        `register_tokens` of DINOv2. A distilled DeiT's second token is one as well
+        (Touvron et al., arXiv 2012.12877, section 4).
+
+    Example:
+        >>> tuple(RegisterTokens(4)(keras.ops.ones((2, 6, 192))).shape)
+        (2, 10, 192)
+    """
+
+    def __init__(self, num_registers=4, after=0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_registers = positive_int(num_registers, "num_registers")
+        self.after = after
+
+    @property
+    def num_prefix_tokens(self):
+        """How many tokens it puts before those of the patches."""
+        return self.num_registers
+
+    def build(self, tokens_shape):
+        self.registers = self.add_weight(
+            name="registers",
+            shape=(1, self.num_registers, tokens_shape[-1]),
+            initializer=initializer(keras.initializers.RandomNormal(stddev=1e-6)),
+        )
+
+    def call(self, tokens):
+        batch, _, hidden_size = ops.shape(tokens)
+        registers = ops.broadcast_to(
+            self.registers, (batch, self.num_registers, hidden_size)
+        )
+        parts = [tokens[:, : self.after], registers, tokens[:, self.after :]]
+        return ops.concatenate(parts if self.after else parts[1:], axis=1)
+
+    def compute_output_shape(self, tokens_shape):
+        batch, tokens, hidden_size = tokens_shape
+        tokens = None if tokens is None else tokens + self.num_registers
+        return (batch, tokens, hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -114,3 +172,68 @@ class PatchPooling(Layer):
 
     def compute_output_shape(self, tokens_shape):
         return (tokens_shape[0], tokens_shape[2])
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class ClassTokenAndPatchPooling(PatchPooling):
+    """Takes the class token's state and, behind it, the mean of the patches' states.
+
+    Args:
+        num_prefix_tokens: see `PatchPooling`; the class token is the first of them.
+
+    Call arguments:
+        tokens: see `PatchPooling`.
+
+    Returns:
+        Float tensor (batch, 2 * hidden_size).
+
+    Source:
+        `Dinov2ForImageClassification` of transformers; Oquab et al., arXiv 2304.07193,
+        section 7.1.
+
+    Example:
+        >>> tuple(ClassTokenAndPatchPooling()(keras.ops.ones((2, 7, 192))).shape)
+        (2, 384)
+    """
+
+    def call(self, tokens):
+        return ops.concatenate([tokens[:, 0], super().call(tokens)], axis=-1)
+
+    def compute_output_shape(self, tokens_shape):
+        return (tokens_shape[0], 2 * tokens_shape[2])
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class DistillationPooling(Layer):
+    """Averages the states of the class token and the distillation token behind it.
+
+    Args:
+        concatenate: bool, whether it gives one state behind the other instead, for two
+            heads in one.
+
+    Call arguments:
+        tokens: float tensor (batch, 2 + tokens, hidden_size).
+
+    Returns:
+        Float tensor (batch, hidden_size), or (batch, 2 * hidden_size).
+
+    Source:
+        Touvron et al., arXiv 2012.12877, section 4; `VisionTransformerDistilled` of
+        timm.
+
+    Example:
+        >>> tuple(DistillationPooling()(keras.ops.ones((2, 7, 192))).shape)
+        (2, 192)
+    """
+
+    def __init__(self, concatenate=False, **kwargs):
+        super().__init__(**kwargs)
+        self.concatenate = concatenate
+
+    def call(self, tokens):
+        if self.concatenate:
+            return ops.concatenate([tokens[:, 0], tokens[:, 1]], axis=-1)
+        return (tokens[:, 0] + tokens[:, 1]) / 2
+
+    def compute_output_shape(self, tokens_shape):
+        return (tokens_shape[0], tokens_shape[2] * (2 if self.concatenate else 1))

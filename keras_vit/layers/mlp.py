@@ -40,10 +40,17 @@ def _lean_gelu(x):
     return output, gradient
 
 
+def _swiglu(x, training):
+    gate, value = ops.split(x, 2, axis=-1)
+    return ops.silu(gate) * value
+
+
 # The second is the exact one, as in `torch.nn.GELU`, timm and transformers.
 ACTIVATIONS = {
     "gelu_tanh": gelu,
     "gelu": lambda x, training: ops.gelu(x, approximate=False),
+    "quick_gelu": lambda x, training: x * ops.sigmoid(1.702 * x),
+    "swiglu": _swiglu,
 }
 
 
@@ -54,7 +61,10 @@ class MLP(Composite):
     Args:
         mlp_dim: int, the size of the hidden layer.
         dropout_rate: float in [0, 1), after each of the two layers.
-        activation: `"gelu_tanh"` as released, or `"gelu"` for the exact one.
+        activation: `"gelu_tanh"` as released, `"gelu"` for the exact one, or
+            `"quick_gelu"`, x times the sigmoid of 1.702 x. With `"swiglu"` the first
+            layer gives `2 * mlp_dim` numbers, and the SiLU of the first half is
+            multiplied by the second.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -64,10 +74,11 @@ class MLP(Composite):
         Float tensor of the same shape.
 
     Raises:
-        ValueError: `activation` is neither.
+        ValueError: `activation` is none of these.
 
     Source:
-        Paper section 3.1, equation 3; `MlpBlock_3` in the released files.
+        Paper section 3.1, equation 3; `MlpBlock_3` in the released files. Quick GELU:
+        the released CLIP; SwiGLU: Shazeer, arXiv 2002.05202.
 
     Example:
         >>> tuple(MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape)
@@ -89,8 +100,9 @@ class MLP(Composite):
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
+        expanded = self.mlp_dim * (2 if self.activation == "swiglu" else 1)
         for name, units, inputs in (
-            ("expand", self.mlp_dim, hidden_size),
+            ("expand", expanded, hidden_size),
             ("project", hidden_size, self.mlp_dim),
         ):
             self.add_part(

@@ -15,6 +15,8 @@ class AddPositionEmbs(Layer, Placed):
     Args:
         grid_size: None, int or (rows, columns) of the grid of patches, for resizing
             the embedding to another image size; None is a square grid.
+        num_registers: int, how many of the tokens before the patches are registers.
+        resizing: str, how `at_image_size` resizes it, see `zoo.resize`.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size), a class token or none
@@ -34,9 +36,11 @@ class AddPositionEmbs(Layer, Placed):
         (2, 7, 192)
     """
 
-    def __init__(self, grid_size=None, **kwargs):
+    def __init__(self, grid_size=None, num_registers=0, resizing="released", **kwargs):
         super().__init__(**kwargs)
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
+        self.num_registers = num_registers
+        self.resizing = resizing
 
     def build(self, tokens_shape):
         self.find_places(tokens_shape)

@@ -6,6 +6,7 @@ from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.base import Composite
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.remat import Dropout, rematerialized
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -26,6 +27,9 @@ class TransformerBlock(Composite):
         layer_norm_epsilon: float, added to the variance by both norms.
         relative_positions: see `SelfAttention`.
         grid_size: see `SelfAttention`.
+        layer_scale: None, or the float that the factors of each branch start with, see
+            `LayerScale`.
+        qkv_bias: see `SelfAttention`.
 
     Call arguments:
         tokens, return_attention_weights, class_token_only: see `SelfAttention`.
@@ -38,7 +42,8 @@ class TransformerBlock(Composite):
         See `SelfAttention`.
 
     Source:
-        Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files.
+        Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files;
+        with LayerScale: Touvron et al., arXiv 2103.17239, equation 4.
 
     Example:
         >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
@@ -46,7 +51,12 @@ class TransformerBlock(Composite):
         (2, 7, 192)
     """
 
-    parts = ("attention_norm", "attention", "mlp_norm", "mlp")
+    parts = (
+        "attention_norm", "attention", "attention_scale",
+        "mlp_norm", "mlp", "mlp_scale",
+    )  # fmt: skip
+    # Without LayerScale.
+    attention_scale = mlp_scale = None
 
     def __init__(
         self,
@@ -59,6 +69,8 @@ class TransformerBlock(Composite):
         layer_norm_epsilon=1e-6,
         relative_positions=False,
         grid_size=None,
+        layer_scale=None,
+        qkv_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -70,6 +82,8 @@ class TransformerBlock(Composite):
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
         self.relative_positions = relative_positions
+        self.layer_scale = layer_scale
+        self.qkv_bias = qkv_bias
 
         self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
         self.add_part(
@@ -79,9 +93,13 @@ class TransformerBlock(Composite):
             attention_dropout_rate,
             relative_positions,
             grid_size,
+            qkv_bias,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(MLP, "mlp", mlp_dim, dropout_rate, activation)
+        if layer_scale is not None:
+            self.add_part(LayerScale, "attention_scale", layer_scale)
+            self.add_part(LayerScale, "mlp_scale", layer_scale)
         self.add_part(Dropout, "dropout", dropout_rate)
         self.add_part(StochasticDepth, "stochastic_depth", stochastic_depth_rate)
 
@@ -91,7 +109,8 @@ class TransformerBlock(Composite):
 
     def build(self, tokens_shape):
         for name in self.parts:
-            getattr(self, name).build(tokens_shape)
+            if (part := getattr(self, name)) is not None:
+                part.build(tokens_shape)
         self.settle()
 
     def call(
@@ -131,10 +150,14 @@ class TransformerBlock(Composite):
             class_token_only=first_alone,
         )
         branch = self.dropout(branch, training=training)
+        if self.attention_scale is not None:
+            branch = self.attention_scale(branch)
         if first_alone:
             tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
         branch = self.mlp(self.mlp_norm(tokens), training=training)
+        if self.mlp_scale is not None:
+            branch = self.mlp_scale(branch)
         tokens = tokens + self.stochastic_depth(branch, training=training)
         if watcher is not None:
             watcher.tokens(tokens)

@@ -14,7 +14,7 @@ _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 
 
 @takes_own_arguments
-def at_image_size(model, image_size, position_embedding_method="released"):
+def at_image_size(model, image_size, position_embedding_method=None):
     """Returns a model that computes the same for images of another size.
 
     Only its position embeddings change: they are resized to the new grid of patches.
@@ -24,7 +24,8 @@ def at_image_size(model, image_size, position_embedding_method="released"):
             or with one of its models inside. Weights, LoRA's too, and what is frozen
             are copied.
         image_size: int or (height, width) in pixels.
-        position_embedding_method: see `VisionTransformer`.
+        position_embedding_method: see `VisionTransformer`; by default the rule of the
+            library that the model's weights are of.
 
     Returns:
         A new `keras.Model` of the same kind and layers' names, not compiled.
@@ -160,8 +161,10 @@ class _Copies:
             weights = layer.get_weights()
             if isinstance(layer, _POSITIONS):
                 grids = layer.grid_size or old_grid, self.grid
+                rule = method or getattr(layer, "resizing", "released")
+                prefix = layer.num_prefix_tokens
                 weights = [
-                    _resized(weight.name, _as_float(value), *grids, method)
+                    _resized(weight.name, _as_float(value), *grids, rule, prefix)
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
             if [value.shape for value in weights] != [
@@ -188,10 +191,10 @@ def _by(sides):
     return "x".join(f"{side:g}" for side in sides)
 
 
-def _resized(name, embedding, old_grid, new_grid, method):
+def _resized(name, embedding, old_grid, new_grid, method, prefix):
     """Returns the values of a variable of position embeddings for another grid."""
     if name == "position_embedding":
-        return zoo.resize(embedding, old_grid, new_grid, method)
+        return zoo.resize(embedding, old_grid, new_grid, method, prefix)
     if name == "row_embedding":
         # One per row (rows, 1, size).
         sizes = (old_grid[0], 1), (new_grid[0], 1)

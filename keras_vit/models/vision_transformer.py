@@ -17,12 +17,22 @@ from zoo.network import pair, positive_int
 from zoo.photos import check_preparation
 from zoo.position_embedding import METHODS
 
-# By the kind of pooling, and whether there are tokens before those of the patches.
+# By the kind of pooling: a layer, for a number of tokens before those of the patches.
 _POOLINGS = {
-    ("token", True): layers.ClassTokenPooling,
-    ("gap", True): layers.PatchPooling,
-    ("gap", False): functools.partial(
-        keras.layers.GlobalAveragePooling1D, data_format="channels_last"
+    "token": lambda prefix: layers.ClassTokenPooling,
+    "gap": lambda prefix: (
+        functools.partial(layers.PatchPooling, prefix)
+        if prefix
+        else functools.partial(
+            keras.layers.GlobalAveragePooling1D, data_format="channels_last"
+        )
+    ),
+    "token_and_gap": lambda prefix: functools.partial(
+        layers.ClassTokenAndPatchPooling, prefix
+    ),
+    "distilled": lambda prefix: layers.DistillationPooling,
+    "map": lambda prefix: functools.partial(
+        layers.AttentionPooling, num_prefix_tokens=prefix
     ),
 }
 # Of Keras and timm, with what is here instead.
@@ -51,7 +61,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     dropout_rate=0.0,
     stochastic_depth_rate=0.0,
     remat=False,
-    position_embedding_method="released",
+    position_embedding_method=None,
     channels=3,
     dtype=None,
     name=None,
@@ -78,6 +88,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         pooling: `"token"` for the class token's state, `"gap"` for the mean over the
             patches, None for all tokens. With `"gap"` there is a class token where the
             file has one; the file's head, which was trained on it, is then refused.
+            Of other families there are `"map"` for attention pooling,
+            `"token_and_gap"` for the class token's state and the mean, and
+            `"distilled"` for a distilled DeiT.
         classifier_activation: None for logits, or an activation such as `"softmax"`.
         representation_size: int, the size of the tanh layer before the head; by default
             that of the file where its head is loaded, else there is none.
@@ -88,8 +101,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             0 at the first.
         remat: bool, whether training takes less memory and a third more time, see
             `TransformerBlock`.
-        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"` or
-            `"lanczos3"`, see `zoo.resize`.
+        position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"`, ..., see
+            `zoo.resize`; by default that of the library whose file it is.
         channels: int, of the images. With weights 3; or 1, but not for hybrids, which
             equals giving the gray value three times.
         dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
@@ -129,7 +142,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 f"{', '.join(zoo.ARCHITECTURES)}, or pass a ViTConfig."
             )
         config = zoo.ARCHITECTURES[variant]
-    if pooling not in ("token", "gap", None):
+    if pooling not in (*_POOLINGS, None):
         raise ValueError(
             f'pooling must be "token", "gap" or None, got {pooling!r}'
             f"{_OTHER_POOLINGS.get(pooling, '')}."
@@ -151,7 +164,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if representation_size is not None:
         representation_size = positive_int(representation_size, "representation_size")
     channels = positive_int(channels, "channels")
-    if position_embedding_method not in METHODS:
+    if position_embedding_method not in (None, *METHODS):
         raise ValueError(
             f"position_embedding_method: unknown method {position_embedding_method!r}, "
             f"choose from {METHODS}."
@@ -167,7 +180,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         name = re.sub("[+-]", "_", (variant or "vision_transformer").lower())
 
     checkpoint = None
-    class_token = pooling != "gap"
+    class_token = pooling not in ("gap", "map")
     if weights is None:
         config = config.completed()
     else:
@@ -203,6 +216,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 )
     image_size = pair(224 if image_size is None else image_size, "image_size")
     grid_size = config.grid_size(image_size, name=variant or name)
+    if pooling == "distilled" and not config.distillation_token:
+        raise ValueError(
+            f'pooling="distilled" needs a distillation token, which {name} has not: '
+            "pass another pooling, or distillation_token=True in the ViTConfig."
+        )
+    # A norm behind the pooling belongs to a whole model: tokens are of a part of one.
+    pooled = pooling or ("gap" if config.norm_after_pooling else None)
 
     with arguments.dtype_policy(dtype), initial_values.left_out(checkpoint is not None):
         images = arguments.images_input(image_size, channels)
@@ -210,12 +230,16 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         tokens = layers.PatchEncoder(
             config.patch_size, config.hidden_size, name="embedding"
         )(features)
-        if class_token:
-            tokens = layers.ClassToken(name="class_token")(tokens)
         at_stem, *at_blocks = _positions(config, grid_size)
-        if at_stem is not None:
-            tokens = at_stem(tokens)
+        for layer in _before_blocks(config, class_token, at_stem):
+            tokens = layer(tokens)
         tokens = keras.layers.Dropout(dropout_rate, name="dropout")(tokens)
+        if config.norm_before_blocks:
+            tokens = layers.LayerNorm(
+                config.layer_norm_epsilon, name="norm_before_blocks"
+            )(tokens)
+        # Where the file or the config only says that there are factors.
+        layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
         relative = config.position_embedding == "relative"
         for index, positions in enumerate(at_blocks):
             if positions is not None:
@@ -230,13 +254,31 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 relative_positions=relative,
                 grid_size=grid_size if relative else None,
+                layer_scale=layer_scale or None,
+                qkv_bias=config.qkv_bias,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
-        tokens = layers.LayerNorm(config.layer_norm_epsilon, name="encoder_norm")(
-            tokens
-        )
-        if pooling is not None:
-            tokens = _POOLINGS[pooling, class_token](name="pooling")(tokens)
+        norm = functools.partial(layers.LayerNorm, config.layer_norm_epsilon)
+        if not config.norm_after_pooling:
+            tokens = norm(name="encoder_norm")(tokens)
+        all_tokens = tokens
+        if pooled is not None:
+            prefix = config.num_registers + config.distillation_token + class_token
+            options = {"name": "pooling"}
+            two_heads = checkpoint is not None and checkpoint.pooling == "distilled"
+            if pooled == "distilled" and two_heads and include_top and not new_head:
+                options["concatenate"] = True
+            if pooled == "map":
+                found = checkpoint if checkpoint and checkpoint.pooling_heads else None
+                options |= {
+                    "num_heads": found.pooling_heads if found else config.num_heads,
+                    "mlp_dim": found.pooling_mlp_dim if found else config.mlp_dim,
+                    "activation": config.activation,
+                    "layer_norm_epsilon": config.layer_norm_epsilon,
+                }
+            tokens = _POOLINGS[pooled](prefix)(**options)(tokens)
+        if config.norm_after_pooling:
+            tokens = norm(name="norm_after_pooling")(tokens)
         if representation_size is not None:
             tokens = keras.layers.Dense(
                 representation_size,
@@ -259,15 +301,19 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
 
     if checkpoint is not None:
         assign(model, checkpoint, new_head, position_embedding_method)
+    if pooled != pooling:
+        return keras.Model(images, all_tokens, name=name)
     return model
 
 
-def load_model(weights, **options):
+def load_model(weights, *, patch_size=None, **options):
     """Returns the model that some weights are of, whatever its architecture.
 
     Args:
         weights: what `zoo.locate` finds, such as `"vit-b16/sam"` or the path of a file,
             or a `zoo.Checkpoint`.
+        patch_size: None for that of the weights, or int or (height, width) in pixels,
+            to which the patch embedding is resized; FlexiViT is trained for that.
         **options: of `VisionTransformer`, such as `classes` or `image_size`. Pooling
             and channels are by default those of the weights.
 
@@ -284,7 +330,9 @@ def load_model(weights, **options):
         (None, 5)
     """
     checkpoint = read_weights(weights)
-    options.setdefault("pooling", "token" if checkpoint.class_token else "gap")
+    if patch_size is not None:
+        checkpoint = checkpoint.with_patch_size(patch_size)
+    options.setdefault("pooling", checkpoint.pooling)
     options.setdefault("channels", checkpoint.channels)
     model = VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
     card = None if isinstance(weights, zoo.Checkpoint) else published(weights)
@@ -331,6 +379,26 @@ def _resnet(images, config):
     return features
 
 
+def _before_blocks(config, class_token, positions):
+    """The layers that add tokens before those of the patches, and positions."""
+    if class_token:
+        class_token = layers.ClassToken(name="class_token")
+    others = []
+    behind = 1 if config.tokens_with_positions == "class token and patches" else 0
+    for name, count in (
+        ("registers", config.num_registers),
+        ("distillation_token", int(config.distillation_token)),
+    ):
+        if count:
+            others.append(layers.RegisterTokens(count, behind, name=name))
+    order = {
+        "all": [*others, class_token, positions],
+        "patches": [positions, *others, class_token],
+        "class token and patches": [class_token, positions, *others],
+    }
+    return filter(None, order[config.tokens_with_positions])
+
+
 def _positions(config, grid_size):
     """The layers that add positions at the stem and before each block, or None.
 
@@ -345,7 +413,13 @@ def _positions(config, grid_size):
         name = "position_embedding"
         if not config.has_released_positions:
             name = f"{name}_{config.position_embedding}"
-        return [layer(grid_size, name=name), *nowhere]
+        options = {}
+        if config.position_embedding == "learned":
+            options["resizing"] = config.position_resizing
+            if config.tokens_with_positions == "all":
+                registers = config.num_registers + config.distillation_token
+                options["num_registers"] = registers
+        return [layer(grid_size, name=name, **options), *nowhere]
     if config.position_embedding_at == "every_layer_shared":
         shared = layer(grid_size, name="shared_position_embedding")
         return [None, *[shared] * config.num_layers]

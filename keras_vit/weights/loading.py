@@ -7,13 +7,26 @@ import warnings
 import numpy as np
 
 import zoo
-from keras_vit.layers import PatchPooling
-from keras_vit.structure import layers_of
-from keras_vit.weights.model_arrays import PLACES, computed, released_variables
+from keras_vit.structure import kind_of_pooling
+from keras_vit.weights.model_arrays import (
+    PLACES,
+    computed,
+    families,
+    released_variables,
+)
 from zoo import released_names
-from zoo.network import SIZES
+from zoo.network import FAMILIES, SIZES
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
+_SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
+# What a head was trained on, by the kind of pooling.
+_READ = {
+    "token": "the class token",
+    "gap": "the mean of the patches",
+    "token_and_gap": "the class token and the mean of the patches",
+    "map": "what a query attends to",
+    "distilled": "the class token and the distillation token",
+}
 
 
 def read_weights(weights, variant=None, num_heads=None):
@@ -28,7 +41,7 @@ def read_weights(weights, variant=None, num_heads=None):
 
 
 def load_released_weights(
-    model, source, *, variant=None, new_head=False, position_embedding_method="released"
+    model, source, *, variant=None, new_head=False, position_embedding_method=None
 ):
     """Loads a released checkpoint into a model, every array accounted for.
 
@@ -78,6 +91,10 @@ def assign(model, checkpoint, new_head, position_embedding_method):
 
     if checkpoint.classes is None or own.classes != checkpoint.classes:
         new_head = True
+    two_heads = not new_head and names >= _SECOND_HEAD
+    names -= _SECOND_HEAD
+    if kind_of_pooling(model) != "map":
+        names -= released_names.OPTIONAL_ARRAYS["attention_pooling"].keys()
     if new_head:
         names -= released_names.HEAD_ARRAYS.keys()
         for key in released_names.HEAD_ARRAYS:
@@ -85,18 +102,28 @@ def assign(model, checkpoint, new_head, position_embedding_method):
         if not targets.keys() & released_names.PRE_LOGITS_ARRAYS.keys():
             names -= released_names.PRE_LOGITS_ARRAYS.keys()
     _check_keys(checkpoint, targets, names)
-    if layers_of(model, PatchPooling) and released_names.HEADS & targets.keys():
+    pooling = kind_of_pooling(model)
+    if pooling != checkpoint.pooling and released_names.HEADS & targets.keys():
         what = "pre_logits were" if new_head else "head was"
         raise zoo.CheckpointError(
-            f"The {what} trained on the class token in {checkpoint.path}, and the "
-            'model takes the mean of the patches: pass pooling="token" to keep what '
-            "the file computes, include_top=False for the mean alone, or "
-            "new_head=True and no representation_size for a new head on the mean."
+            f"The {what} trained on {_READ[checkpoint.pooling]} in {checkpoint.path}, "
+            f"and the model takes {_READ[pooling]}: pass "
+            f'pooling="{checkpoint.pooling}" to keep what the file computes, '
+            "include_top=False for the model's pooling alone, or new_head=True and no "
+            "representation_size for a new head on that."
         )
 
     grid_size = model.get_layer("position_embedding").grid_size
     _, kernel_shape = targets[_KERNEL]
     fitted = _fitted(checkpoint, kernel_shape, grid_size, position_embedding_method)
+    if two_heads:
+        # As one of both tokens, which gives the mean of what the two give.
+        for key, name in zip(
+            released_names.HEAD_ARRAYS, released_names.SECOND_HEAD_ARRAYS, strict=True
+        ):
+            halves = checkpoint.arrays[key] / 2, checkpoint.arrays[name] / 2
+            is_kernel = halves[0].ndim == 2
+            fitted[key] = np.concatenate(halves) if is_kernel else sum(halves)
     found = checkpoint.shapes | {key: array.shape for key, array in fitted.items()}
     wrong = [
         f"{key} {found[key]} (the model has {shape})"
@@ -149,7 +176,8 @@ def _check_same(checkpoint, config, computed):
         name: f"{name} {theirs!r} (the model has {ours!r})"
         for name, (theirs, ours) in checkpoint.config.differences(config).items()
     }
-    if sizes := [text[name] for name in SIZES if name in text]:
+    compared = [name for name in FAMILIES if name != "position_resizing"]
+    if sizes := [text[name] for name in (*SIZES, *compared) if name in text]:
         raise zoo.CheckpointError(
             f"{checkpoint.path} is another architecture than the model: "
             f"{', '.join(sizes)}. Choose the variant or the ViTConfig of the file."
@@ -168,7 +196,7 @@ def _in_model(model, targets):
         key: np.broadcast_to(np.float32(0), shape)
         for key, (_, shape) in targets.items()
     }
-    semantics = zoo.ViTConfig(**computed(model))
+    semantics = zoo.ViTConfig(**computed(model), **families(model))
     return zoo.Checkpoint(model.name, arrays, semantics=semantics)
 
 
@@ -219,7 +247,8 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
                 f"trained at; the model has a grid of {grid_size[0]}x{grid_size[1]}."
             )
         old_grid = grid_size
-    prefix = checkpoint.num_prefix_tokens
+    prefix = checkpoint.num_prefix_positions
+    method = method or checkpoint.config.position_resizing
     table = zoo.resize(embedding, old_grid, grid_size, method, prefix)
     fitted = {released_names.POSITION_EMBEDDING: table}
     if not checkpoint.semantics.takes_unit_range:

@@ -3,13 +3,20 @@
 import pathlib
 
 import zoo
-from keras_vit.layers import PatchPooling
-from keras_vit.structure import layers_of
+from keras_vit.structure import kind_of_pooling, num_prefix_tokens
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
-from zoo.released_names import CLASS_TOKEN, HEADS, POSITION_EMBEDDING
+from zoo.released_names import (
+    CLASS_TOKEN,
+    HEAD_ARRAYS,
+    POSITION_EMBEDDING,
+    REGISTERS,
+    SECOND_HEAD_ARRAYS,
+)
 
+_HEAD_KERNEL, _ = HEAD_ARRAYS
 _NORM = {"scale": "gamma", "bias": "beta"}
 _DENSE = {"kernel": "kernel", "bias": "bias"}
+_POOL_ATTENTION = "MAPHead_0/MultiHeadDotProductAttention_0"
 _ATTENTION = "MultiHeadDotProductAttention_1"
 
 
@@ -35,6 +42,9 @@ _LAYERS = {
     },
     r"embedding": _rename("embedding", "", _DENSE),
     r"class_token": {CLASS_TOKEN: "token"},
+    r"registers": {REGISTERS: "registers"},
+    r"distillation_token": {"distillation_token": "registers"},
+    r"norm_before_blocks": _rename("norm_before_blocks", "", _NORM),
     r"position_embedding": {POSITION_EMBEDDING: "position_embedding"},
     r"encoder_block_(\d+)": {
         f"Transformer/encoderblock_{{}}/{key}": place
@@ -44,12 +54,26 @@ _LAYERS = {
             **_rename(f"{_ATTENTION}/key", "attention.key", _DENSE),
             **_rename(f"{_ATTENTION}/value", "attention.value", _DENSE),
             **_rename(f"{_ATTENTION}/out", "attention.out", _DENSE),
+            **_rename("LayerScale_0", "attention_scale", {"scale": "gamma"}),
             **_rename("LayerNorm_2", "mlp_norm", _NORM),
             **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
             **_rename("MlpBlock_3/Dense_1", "mlp.project", _DENSE),
+            **_rename("LayerScale_1", "mlp_scale", {"scale": "gamma"}),
         }.items()
     },
     r"encoder_norm": _rename("Transformer/encoder_norm", "", _NORM),
+    r"pooling": {
+        "MAPHead_0/probe": "probe",
+        **{
+            key: place
+            for part in ("query", "key", "value", "out")
+            for key, place in _rename(f"{_POOL_ATTENTION}/{part}", part, _DENSE).items()
+        },
+        **_rename("MAPHead_0/LayerNorm_0", "norm", _NORM),
+        **_rename("MAPHead_0/MlpBlock_0/Dense_0", "mlp.expand", _DENSE),
+        **_rename("MAPHead_0/MlpBlock_0/Dense_1", "mlp.project", _DENSE),
+    },
+    r"norm_after_pooling": _rename("norm_after_pooling", "", _NORM),
     r"pre_logits": _rename("pre_logits", "", _DENSE),
     r"head": _rename("head", "", _DENSE),
 }
@@ -57,9 +81,10 @@ _LAYERS = {
 
 def _released_shape(key, shape, layer):
     # Heads have an axis of their own in the released attention.
-    if _ATTENTION not in key or key.endswith("out/bias"):
+    pooling = _POOL_ATTENTION in key
+    if not (pooling or _ATTENTION in key) or key.endswith("out/bias"):
         return shape
-    heads = layer.attention.num_heads
+    heads = (layer if pooling else layer.attention).num_heads
     head_size = shape[-1] // heads
     if key.endswith("out/kernel"):
         return (heads, head_size, shape[-1])
@@ -68,7 +93,7 @@ def _released_shape(key, shape, layer):
 
 PLACES = ReleasedPlaces(
     _LAYERS,
-    ("embedding", "encoder_block_0", "encoder_norm"),
+    ("embedding", "encoder_block_0", "encoder_norm or norm_after_pooling"),
     "keras_vit.VisionTransformer or one of the variants",
     _released_shape,
 )
@@ -101,13 +126,25 @@ def computed(model):
     """
     values = {
         "activation": model.get_layer("encoder_block_0").activation,
-        "layer_norm_epsilon": model.get_layer("encoder_norm").epsilon,
+        "layer_norm_epsilon": model.get_layer("encoder_block_0").layer_norm_epsilon,
     }
     stems = [layer for layer in model.layers if layer.name == "conv_root"]
     for stem in stems:
         values["resnet_padding"] = stem.get_config()["padding"]
         values["resnet_epsilons"] = stem.epsilons
     return values
+
+
+def families(model):
+    """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
+    positions = model.get_layer("position_embedding")
+    covered, prefix = positions.num_prefix_tokens or 0, num_prefix_tokens(model)
+    parts = {prefix: "all", 0: "patches"} if covered else {0: "patches", prefix: "all"}
+    return {
+        "qkv_bias": model.get_layer("encoder_block_0").qkv_bias,
+        "tokens_with_positions": parts.get(covered, "class token and patches"),
+        "position_resizing": positions.resizing,
+    }
 
 
 def save_released_weights(model, path, naming="released"):
@@ -140,18 +177,26 @@ def save_released_weights(model, path, naming="released"):
         'tiny.npz'
     """
     path = pathlib.Path(path).expanduser()
-    variables = saved_variables(model)
-    if layers_of(model, PatchPooling) and HEADS & variables.keys():
-        raise ValueError(
-            f"Model {model.name!r} has a class token and a head on the mean of the "
-            "patches, and files of released names cannot say so: keep it with "
-            "Model.save."
-        )
-    zoo.write(
-        path,
-        as_arrays(variables),
-        grid_size=model.get_layer("position_embedding").grid_size,
-        naming=naming,
-        semantics=zoo.ViTConfig(**computed(model)),
+    arrays = as_arrays(saved_variables(model))
+    pooling = kind_of_pooling(model)
+    hidden_size = model.get_layer("embedding").hidden_size
+    if pooling == "distilled" and len(arrays.get(_HEAD_KERNEL, ())) == 2 * hidden_size:
+        _part_heads(arrays, hidden_size)
+    checkpoint = zoo.Checkpoint(
+        str(path),
+        arrays,
+        model.get_layer("position_embedding").grid_size,
+        zoo.ViTConfig(**computed(model), **families(model)),
+        pooling,
     )
+    zoo.write(path, checkpoint, naming=naming)
     return path
+
+
+def _part_heads(arrays, hidden_size):
+    """Makes a head of the class token and the token behind it two, whose mean it is."""
+    kernel, bias = HEAD_ARRAYS
+    second_kernel, second_bias = SECOND_HEAD_ARRAYS
+    both = 2 * arrays[kernel]
+    arrays[kernel], arrays[second_kernel] = both[:hidden_size], both[hidden_size:]
+    arrays[second_bias] = arrays[bias]

@@ -9,7 +9,13 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.layers import ClassTokenPooling, PatchPooling, StochasticDepth
+from keras_vit.layers import (
+    ClassTokenAndPatchPooling,
+    ClassTokenPooling,
+    DistillationPooling,
+    PatchPooling,
+    StochasticDepth,
+)
 from keras_vit.weights.quantization import is_quantized
 
 _LISTED = 10
@@ -22,7 +28,9 @@ _IDLE = (
 # Layers without weights, by the names that models give them.
 _WITHOUT_WEIGHTS = {
     "pooling": (
+        ClassTokenAndPatchPooling,
         ClassTokenPooling,
+        DistillationPooling,
         PatchPooling,
         keras.layers.GlobalAveragePooling1D,
         keras.layers.GlobalAveragePooling2D,
@@ -54,7 +62,9 @@ class ReleasedPlaces:
         With LoRA a variable is the kernel that the layer computes with, a tensor.
         """
         there = {layer.name for layer in model.layers}
-        missing = [name for name in self.required if name not in there]
+        # Of two names for one part, the first is that of plain networks.
+        alternatives = [name.split(" or ") for name in self.required]
+        missing = [names[0] for names in alternatives if not {*names} & there]
         if len(missing) == len(self.required):
             raise ValueError(
                 f"Model {model.name!r} has no layers of the released names: pass a "
@@ -120,11 +130,15 @@ class ReleasedPlaces:
         for layer in model.layers:
             for pattern, places in self.layers.items():
                 match = re.fullmatch(pattern, layer.name)
+                if layer.name in _WITHOUT_WEIGHTS and not layer.weights:
+                    continue
                 for key, place in places.items() if match else ():
                     # A composite layer makes only the parts that it needs.
                     part = place.partition(".")[0]
                     declared = part in getattr(layer, "parts", ())
                     if declared and getattr(layer, part, None) is None:
+                        continue
+                    if place.endswith(".bias") and not _has_bias(layer, place):
                         continue
                     holder, variable = _at(model, layer, place)
                     yield key.format(*match.groups()), key, variable, layer, holder
@@ -161,6 +175,11 @@ def _check_calls(model, placed_layers):
                 "and what is loaded from a released file would call it once: keep the "
                 "model with Model.save."
             )
+
+
+def _has_bias(layer, place):
+    holder = functools.reduce(getattr, place.split(".")[:-1], layer)
+    return getattr(holder, "use_bias", True)
 
 
 def _at(model, layer, place):

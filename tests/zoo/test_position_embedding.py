@@ -81,6 +81,38 @@ def test_other_methods_equal_tensorflow():
             np.testing.assert_array_equal(got[:, 0], before[:, 0])
 
 
+SHARED = pathlib.Path(__file__).parents[3] / "shared" / "goldens_families"
+# The names there are of what PyTorch calls them.
+LIBRARIES = {
+    "bicubic": "bicubic_no_antialias",
+    "bicubic_antialias": "bicubic",
+    "bilinear": "bilinear_no_antialias",
+    "bilinear_antialias": "bilinear",
+    "bilinear_align_corners": "released",
+}
+
+
+def test_methods_are_those_of_timm_and_transformers():
+    if not SHARED.is_dir():
+        pytest.skip(f"{SHARED} is not there, which has the numbers of the libraries")
+    with np.load(SHARED / "resizing_rules.npz") as file:
+        rules = dict(file)
+    for name, expected in rules.items():
+        kind, sizes, *rest = name.split("/")
+        if rest == ["in"]:
+            continue
+        before, method = rules[f"{kind}/{sizes}/in"], LIBRARIES[rest[0]]
+        if kind == "position":
+            grids = [tuple(map(int, size.split("x"))) for size in sizes.split("_")]
+            found = position_embedding.resize(before, *grids, method)
+        else:
+            size = tuple(map(int, rest[1].split("x")))
+            kernel = before.transpose(2, 3, 1, 0)
+            found = position_embedding.resize_patches(kernel, size, method)
+            found = found.transpose(3, 2, 0, 1)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=name)
+
+
 def test_rows_of_other_tokens_than_patches_are_kept():
     before = table(4, 4, tokens=5)
     got = position_embedding.resize(before, (4, 4), (2, 3), num_prefix_tokens=5)

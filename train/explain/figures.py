@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit import explain
 from keras_vit.explain import figures as plots
-from keras_vit.structure import pooling_of
+from keras_vit.structure import num_registers, pooling_of
 from zoo.text import shorten
 
 _DOTS_PER_INCH = 130
@@ -139,7 +139,9 @@ class PhotoInspection:
         number, _ = self.target
         matrix = explain.gradient_attention(self.model, self.photo.image, number)[0]
         grid, pooling = explain.grid_size(self.model), pooling_of(self.model)
-        return explain.patch_map(matrix, grid, pooling).astype("float32")
+        registers = num_registers(self.model)
+        found = explain.patch_map(matrix, grid, pooling, registers)
+        return found.astype("float32")
 
 
 class ModelInspection:

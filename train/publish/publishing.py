@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
+from keras_vit.structure import kind_of_pooling
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
@@ -19,7 +20,7 @@ from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
-from zoo.network import SIZES, Semantics
+from zoo.network import FAMILIES, SIZES, Semantics
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
@@ -123,7 +124,10 @@ def _read_run(run):
 
 def _write_model(folder, run, name, licence, report, class_names, trained):
     weights = registry.WEIGHTS[0]
-    if Semantics(**model_arrays.computed(trained)) != Semantics():
+    families = model_arrays.families(trained)
+    plain = {name: FAMILIES[name] for name in families}
+    other = families != plain or kind_of_pooling(trained) not in ("token", "gap")
+    if other or Semantics(**model_arrays.computed(trained)) != Semantics():
         weights = registry.WEIGHTS[1]  # its metadata describe the computation
     keras_vit.save_released_weights(trained, folder / weights)
     model = _load_and_compare(folder / weights, trained)

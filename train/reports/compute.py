@@ -56,7 +56,9 @@ def _attention(layer, input_shape):
 
 
 def _mlp(layer, input_shape):
-    return 2 * math.prod(input_shape[1:]) * layer.mlp_dim
+    # Twice as many hidden numbers before gates.
+    products = 3 if layer.activation == "swiglu" else 2
+    return products * math.prod(input_shape[1:]) * layer.mlp_dim
 
 
 def _block(layer, input_shape):
@@ -72,7 +74,15 @@ def _unit(layer, input_shape):
     return total + (_convolution(layer.conv_proj, input_shape) if layer.projects else 0)
 
 
+def _attention_pooling(layer, input_shape):
+    _, tokens, hidden_size = input_shape
+    # Of one query; its keys and values are of all tokens.
+    products = 2 * tokens * hidden_size**2 + 2 * hidden_size**2
+    return products + 2 * tokens * hidden_size + 2 * hidden_size * layer.mlp_dim
+
+
 _COUNTS = {
+    keras_vit.AttentionPooling: _attention_pooling,
     keras.layers.Dense: _dense,
     # StdConv2D is one.
     keras.layers.Conv2D: _convolution,

@@ -20,10 +20,13 @@ from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
-from zoo.network import SIZES, Semantics, ViTConfig
+from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
+from zoo.position_embedding import resize_patches
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
+# Of what a network computes, that which arrays do not show.
+_UNSEEN = (*RELEASED, "qkv_bias", "tokens_with_positions")
 
 
 def _size(name, doc):
@@ -42,6 +45,9 @@ class Checkpoint:
         stored_grid: (height, width) in patches where the file states it, else None.
         semantics: `ViTConfig`, what the source computes with the arrays; as released
             where it is None. Sizes may be left out: those of the arrays hold.
+        pooling: what its head reads, see `VisionTransformer`; by default the class
+            token and the mean of the patches if the head has room for both, else the
+            class token if there is one, else the mean.
 
     Raises:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
@@ -56,6 +62,7 @@ class Checkpoint:
     arrays: Mapping[str, np.ndarray] = dataclasses.field(repr=False)
     stored_grid: tuple[int, int] | None = None
     semantics: ViTConfig = ViTConfig()
+    pooling: str | None = None
 
     hidden_size = _size("hidden_size", "int, the size of a token.")
     num_heads = _size("num_heads", "int, the attention heads of each block.")
@@ -63,14 +70,16 @@ class Checkpoint:
     channels = _size("channels", "int, the channels of the images.")
     classes = _size("classes", "int, the outputs of the head, or None.")
     representation_size = _size("representation_size", "int, of `pre_logits`, or None.")
+    pooling_heads = _size("pooling_heads", "int, of the attention pooling, or None.")
+    pooling_mlp_dim = _size("pooling_mlp_dim", "int, of its MLP, or None.")
     resnet_width = _size("resnet_width", "int, of a hybrid's root, or None.")
 
     def __post_init__(self):
         if not isinstance(self.arrays, StoredArrays):
             object.__setattr__(self, "arrays", StoredArrays(self.arrays))
         _refuse(self.path, self._measured[1])
-        grid, rows, stated = self.stored_grid, self.num_positions, self.semantics
-        problems = []
+        stated, problems = self.semantics, []
+        grid, rows = self.stored_grid, self.num_positions
         if rows < 1:
             problems.append("the position embedding has no rows for patches")
         if grid is not None and (
@@ -84,7 +93,24 @@ class Checkpoint:
             )
         _refuse(self.path, problems)
         object.__setattr__(self, "semantics", stated.semantics)
+        if self.pooling not in (None, *POOLINGS):
+            _refuse(self.path, [f"pooling {brief(self.pooling)} is not known"])
+        if self.pooling is None:
+            object.__setattr__(self, "pooling", self.default_pooling)
+        found = released_names.families(self.shapes)
+        gated = released_names.SWIGLU in self._features
+        found["activation"] = "swiglu" if gated else self.semantics.activation
+        stated_here = {name: getattr(self.semantics, name) for name in found}
+        if stated_here["layer_scale"]:
+            stated_here["layer_scale"] = True
+        if not gated and self.semantics.activation == "swiglu":
+            found["activation"] = "none with gates"
         problems = [
+            f"{name} {value!r} is stated, and the arrays show {found[name]!r}"
+            for name, value in stated_here.items()
+            if value not in (None, found[name])
+        ]
+        problems += [
             f"{name} {size} is stated, and the arrays have {self.config.sizes[name]}"
             for name, size in stated.sizes.items()
             if name != "resnet_width" and size not in (None, self.config.sizes[name])
@@ -98,7 +124,23 @@ class Checkpoint:
 
     @functools.cached_property
     def _measured(self):
-        return released_names.measure(self.shapes)
+        required = released_names.required(self.semantics.qkv_bias)
+        return released_names.measure(self.shapes, required)
+
+    @functools.cached_property
+    def _features(self):
+        return released_names.features(self.shapes)
+
+    @property
+    def default_pooling(self) -> str:
+        """What arrays alone show of `pooling`."""
+        if released_names.TWO_VECTORS in self._features:
+            return "token_and_gap"
+        if "distillation_head" in self._features:
+            return "distilled"
+        if "attention_pooling" in self._features:
+            return "map"
+        return "token" if self.class_token else "gap"
 
     @functools.cached_property
     def config(self) -> ViTConfig:
@@ -106,10 +148,10 @@ class Checkpoint:
         sizes = {name: getattr(self, name) for name in SIZES}
         if self.resnet_stages is None:
             del sizes["resnet_width"]
-        fields = {field.name for field in dataclasses.fields(ViTConfig)}
-        features = dict.fromkeys(released_names.features(self.arrays) & fields, True)
+        found = released_names.families(self.shapes)
         try:
-            return dataclasses.replace(self.semantics, **sizes, **features)
+            config = dataclasses.replace(self.semantics, **sizes, **found)
+            return config.with_defaults(ViTConfig(**FAMILIES))
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error
 
@@ -132,12 +174,19 @@ class Checkpoint:
     @property
     def num_prefix_tokens(self) -> int:
         """The number of tokens before those of the patches."""
-        return released_names.num_prefix_tokens(self.arrays)
+        return released_names.num_prefix_tokens(self.shapes)
+
+    @property
+    def num_prefix_positions(self) -> int:
+        """Rows of the position embedding for tokens before those of the patches."""
+        others = {"patches": 0, "class token and patches": int(self.class_token)}
+        covered = self.semantics.tokens_with_positions
+        return others.get(covered, self.num_prefix_tokens)
 
     @property
     def num_positions(self) -> int:
         """Rows of the position embedding for patches."""
-        return self._measured[0]["positions"] - self.num_prefix_tokens
+        return self._measured[0]["positions"] - self.num_prefix_positions
 
     @property
     def grid_size(self) -> tuple[int, int] | None:
@@ -164,6 +213,33 @@ class Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
         kept = [name for name in self.arrays if name not in released_names.HEADS]
         return dataclasses.replace(self, arrays=self.arrays.only(kept))
+
+    def with_patch_size(self, patch_size: int | tuple[int, int]) -> Checkpoint:
+        """Returns the same for patches of another size, as FlexiViT was trained to be.
+
+        Args:
+            patch_size: int or (height, width) in pixels.
+
+        Example:
+            >>> checkpoint = zoo.read("tests/goldens/token.npz")
+            >>> checkpoint.with_patch_size(6).patch_size
+            (6, 6)
+        """
+        patch_size = pair(patch_size, "patch_size")
+        if patch_size == self.patch_size:
+            return self
+        if self.resnet_stages is not None:
+            raise CheckpointError(
+                f"{self.path} is a hybrid, whose patches are of a ResNet's features: "
+                "leave patch_size out."
+            )
+        [name] = (key for key in released_names.EMBEDDING_ARRAYS if "kernel" in key)
+        arrays = {key: self.arrays[key] for key in self.arrays}
+        method = self.config.position_resizing
+        method = "bilinear_no_antialias" if method == "released" else method
+        arrays[name] = resize_patches(arrays[name], patch_size, method)
+        semantics = dataclasses.replace(self.semantics, patch_size=None)
+        return dataclasses.replace(self, arrays=arrays, semantics=semantics)
 
     @property
     def resnet_stages(self) -> tuple[int, ...] | None:
@@ -221,7 +297,9 @@ def read(
         parts, stated, problems = foreign.read(file, library, num_heads)
     _refuse(file.path, [*problems, *dialects.wrong_dtypes(parts)], library)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
-    return Checkpoint(file.path, StoredArrays(parts), stated.grid_size, semantics)
+    return Checkpoint(
+        file.path, StoredArrays(parts), stated.grid_size, semantics, stated.pooling
+    )
 
 
 def _read_released(file):
@@ -242,10 +320,13 @@ def _read_released(file):
             if released in parts:
                 problems.append(f"two arrays for {released}, one is {key}")
             parts[released] = part
+    by_default = Description(grid_size=grid)
     if dialects.TOP_LEVEL_POSITION_EMBEDDING in chosen.values():
         dialects.add_prefix_positions(parts)
+        resizing = dialects.TOP_LEVEL_RESIZING
+        by_default = Description(ViTConfig(position_resizing=resizing), grid)
     stated = description.from_metadata(file.metadata, file.path)
-    return parts, stated or Description(grid_size=grid), problems
+    return parts, stated or by_default, problems
 
 
 def write(
@@ -288,13 +369,22 @@ def write(
         ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
     """
     path = pathlib.Path(path).expanduser()
+    pooling = None
     if isinstance(arrays, Checkpoint):
+        pooling = arrays.pooling
         grid_size = grid_size or arrays.grid_size
         semantics = (semantics or ViTConfig()).with_defaults(arrays.semantics)
         arrays = arrays.arrays
     semantics = (semantics or ViTConfig()).semantics
     _check_name(path, naming, semantics)
-    checkpoint = _whole(path, arrays, grid_size, semantics)
+    checkpoint = _whole(path, arrays, grid_size, semantics, pooling)
+    # Without a head pooling is a choice of whoever builds the model.
+    read = checkpoint.default_pooling, checkpoint.pooling
+    if path.suffix == ".npz" and checkpoint.classes is not None and read[0] != read[1]:
+        raise CheckpointError(
+            f"Cannot write {path}: an .npz cannot say that its head reads {read[1]!r}, "
+            f"and would be read as one of {read[0]!r}: write a .safetensors."
+        )
     files = {}
     if naming == "released":
         stored = dict(checkpoint.arrays)
@@ -313,7 +403,10 @@ def write(
                 stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
             np.savez(part, **stored)
         else:
-            stated = Description(checkpoint.config, checkpoint.grid_size)
+            pooling = checkpoint.pooling
+            if pooling == checkpoint.default_pooling:
+                pooling = None
+            stated = Description(checkpoint.config, checkpoint.grid_size, pooling)
             safetensors.write(part, stored, description.to_metadata(stated))
         for name, text in files.items():
             pathlib.Path(folder, name).write_text(text)
@@ -324,7 +417,10 @@ def write(
 
 def _check_name(path, naming, semantics):
     reason = ""
-    lost = semantics.differences(Semantics())
+    # What arrays show an .npz says too, and it is resized as the released files are.
+    plain = ViTConfig(**RELEASED, **FAMILIES)
+    lost = semantics.with_defaults(plain).differences(plain)
+    lost = {name: lost[name] for name in lost if name in _UNSEEN}
     if naming not in NAMINGS:
         reason = f"unknown naming {naming!r}, choose from {', '.join(NAMINGS)}"
     elif naming != "released" and path.name != opening.SAFETENSORS:
@@ -345,7 +441,7 @@ def _check_name(path, naming, semantics):
         raise CheckpointError(f"Cannot write {path}: {reason}.")
 
 
-def _whole(path, arrays, grid_size, semantics):
+def _whole(path, arrays, grid_size, semantics, pooling):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
     stored = {name: np.asarray(array) for name, array in arrays.items()}
     _refuse(path, dialects.wrong_dtypes(stored))
@@ -358,7 +454,7 @@ def _whole(path, arrays, grid_size, semantics):
             stored[name] = stored[name].reshape(-1)
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
-    checkpoint = Checkpoint(str(path), stored, grid_size, semantics)
+    checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling)
     if checkpoint.grid_size is None:
         raise CheckpointError(
             f"Cannot write {path}: {checkpoint.num_positions} positions are not a "

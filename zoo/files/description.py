@@ -1,12 +1,13 @@
 """What settings and headers say of a checkpoint besides its arrays."""
 
+import dataclasses
 import json
 import os
 import pathlib
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import Semantics, ViTConfig, pair
+from zoo.network import FAMILIES, Semantics, ViTConfig, pair
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -23,7 +24,7 @@ class Description(NamedTuple):
 
     config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
-    class_token_position: bool = True
+    pooling: str | None = None
 
 
 def to_metadata(description: Description) -> dict[str, str]:
@@ -33,6 +34,16 @@ def to_metadata(description: Description) -> dict[str, str]:
         "num_heads": description.config.num_heads,
         "grid_size": description.grid_size,
     }
+    # Of plain networks headers are those of the versions before.
+    config = {name: getattr(description.config, name) for name in FAMILIES}
+    families = {name: value for name, value in config.items() if value is not None}
+    families = {
+        name: families[name] for name in families if families[name] != FAMILIES[name]
+    }
+    if families:
+        entry["families"] = families
+    if description.pooling is not None:
+        entry["pooling"] = description.pooling
     return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
@@ -44,10 +55,12 @@ def from_metadata(metadata, path) -> Description | None:
         entry = json.loads(metadata[METADATA_KEY])
         computed = entry.pop("semantics")
         heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
+        families, pooling = entry.pop("families", {}), entry.pop("pooling", None)
         if entry:
             raise ValueError(f"unknown {', '.join(entry)}")
         grid = None if grid is None else pair(tuple(grid), "grid_size")
-        return Description(Semantics(num_heads=heads, **computed), grid)
+        config = Semantics(num_heads=heads, **computed)
+        return Description(dataclasses.replace(config, **families), grid, pooling)
     except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
@@ -82,6 +95,35 @@ def check_sizes(file, settings: dict, **sizes) -> None:
         raise CheckpointError(
             f"{file} describes another model than the file beside it: "
             f"{', '.join(differences)}. Keep each model in a folder of its own."
+        )
+
+
+def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
+    """Refuses settings of another network than the arrays show.
+
+    `settings` says what is described; `shown` is `released_names.families`.
+    """
+    differences = [
+        f"{name} {getattr(stated, name)!r} (the arrays have {value!r})"
+        for name, value in shown.items()
+        if getattr(stated, name) != value
+    ]
+    if differences:
+        raise CheckpointError(
+            f"{file} describes {settings}, with {', '.join(differences)}: keep each "
+            "model in a folder of its own, beside its own settings."
+        )
+
+
+def check_plain(path, library: str, shown: dict) -> None:
+    """Refuses arrays of other families that no settings name."""
+    plain = ViTConfig(**FAMILIES)
+    found = [name for name, value in shown.items() if value != getattr(plain, name)]
+    if found:
+        raise CheckpointError(
+            f"{path} has no settings of {library} that name its network, which is not "
+            f"a plain ViT ({', '.join(found)}): which activation, epsilon and pooling "
+            "does it compute? Keep its config.json beside it."
         )
 
 

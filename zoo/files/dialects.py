@@ -28,6 +28,8 @@ _LINEN_MODULES = {
 _MOST_BLOCKS = 1000
 # Of patches alone: its writers added the class token's row to the token itself.
 TOP_LEVEL_POSITION_EMBEDDING = "pos_embedding"
+# How timm and FlexiViT resize the positions of such files.
+TOP_LEVEL_RESIZING = "bilinear_no_antialias"
 
 
 def select(keys) -> tuple[dict[str, str], list[str]]:
@@ -68,7 +70,8 @@ def arrange(name, array) -> dict:
 def add_prefix_positions(arrays: dict) -> None:
     """Gives the tokens before the patches positions of zeros, in place."""
     table = arrays[released_names.POSITION_EMBEDDING]
-    rows = released_names.num_prefix_tokens(arrays)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    rows = released_names.num_prefix_tokens(shapes)
     if rows and table.ndim == 3:
         arrays[released_names.POSITION_EMBEDDING] = np.pad(
             np.asarray(table), ((0, 0), (rows, 0), (0, 0))

@@ -7,19 +7,23 @@ import re
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, dialects, keras_hub, names, timm, transformers
+from zoo.files import description, keras_hub, names, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.network import ARCHITECTURES
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
-LIBRARIES = {library.COLUMN: library for library in (timm, transformers, keras_hub)}
+LIBRARIES = {library.COLUMN: library for library in (transformers, timm, keras_hub)}
 WRITTEN = ("timm", "transformers")
 _PAPERS_HEADS = {
     (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
     for row in ARCHITECTURES.values()
 }
+_WITHOUT_BIAS = (
+    tuple(released_names.EMBEDDING_ARRAYS),
+    tuple(released_names.HEAD_ARRAYS),
+)
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
@@ -56,19 +60,31 @@ def read(file, library: str, num_heads: int | None = None):
         if name in arrays:
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
+    column = module.column(holders)
     # The sizes but the heads, which settings are then compared with.
-    parts, wrong = names.to_released(library, arrays, num_heads=1)
+    parts, wrong = names.to_released(column, arrays, num_heads=1)
+    _add_biases(parts)
     shapes = {name: part.shape for name, part in parts.items()}
+    # Before the settings say which biases there are, those of some blocks mean all.
     sizes, missing = released_names.measure(shapes)
-    problems += wrong + [_in_their_names(library, problem) for problem in missing]
+    problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
     sizes |= {
         "num_layers": released_names.count_blocks(shapes),
         "class_token": "class_token" in released_names.features(shapes),
         "hybrid": released_names.count_units(shapes) is not None,
+        "swiglu": released_names.SWIGLU in released_names.features(shapes),
+        "families": released_names.families(shapes),
     }
     stated = _description(file, module, sizes)
+    if stated.pooling == "gap" and "pooling_heads" in sizes:
+        # timm's architectures of a mean leave the attention pooling of a file out.
+        arrays = {
+            name: array
+            for name, array in arrays.items()
+            if not name.startswith("attn_pool.")
+        }
     hidden_size = sizes["hidden_size"]
     key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
     # keras-hub's arrays have an axis of heads.
@@ -86,9 +102,10 @@ def read(file, library: str, num_heads: int | None = None):
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {heads} attention heads that {source}: correct that."
         )
-    parts, problems = names.to_released(library, arrays, heads)
+    parts, problems = names.to_released(column, arrays, heads)
+    _add_biases(parts)
     if not problems and sizes["class_token"]:
-        problems = _add_position(parts, stated)
+        problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
 
 
@@ -115,12 +132,21 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _add_position(parts, stated):
-    """Gives the class token a position of zeros where it has none."""
+def _add_biases(parts):
+    """Gives CLIP's patch embedding and projection zeros for biases, without a copy."""
+    if "norm_before_blocks/scale" not in parts:
+        return
+    for kernel, bias in _WITHOUT_BIAS:
+        if kernel in parts and bias not in parts:
+            parts[bias] = np.zeros(parts[kernel].shape[-1:], np.float32)
+
+
+def _ambiguous_positions(parts, stated):
     rows = parts[POSITION_EMBEDDING].shape[1]
-    if not stated.class_token_position:
-        dialects.add_prefix_positions(parts)
-    elif stated.grid_size is None and int(rows**0.5) ** 2 == rows:
+    covered = stated.config.tokens_with_positions
+    if covered == "patches" or stated.grid_size is not None:
+        return []
+    if int(rows**0.5) ** 2 == rows:
         return [
             f"{rows} positions are a square grid without one of the class token, or "
             "another grid with it: keep the settings that state it beside the file"
@@ -131,7 +157,15 @@ def _add_position(parts, stated):
 def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Returns a checkpoint's arrays by their keys, and the files of settings."""
     module = LIBRARIES[library]
-    settings = module.settings(checkpoint).items()
-    files = {name: json.dumps(table, indent=2) for name, table in settings}
-    arrays = names.from_released(library, checkpoint.arrays, checkpoint.num_heads)
-    return module.file_names(arrays), files
+    settings = module.settings(checkpoint)
+    files = {name: json.dumps(table, indent=2) for name, table in settings.items()}
+    released = dict(checkpoint.arrays)
+    for bias in module.without_biases(checkpoint):
+        if bias in released and released.pop(bias).any():
+            raise ValueError(
+                f"{library}'s networks with a norm before their blocks have no {bias}, "
+                "which a model for images in [-1, 1] needs"
+            )
+    column = module.column_of(checkpoint)
+    arrays = names.from_released(column, released, checkpoint.num_heads)
+    return module.file_names(arrays, checkpoint), files

@@ -29,6 +29,11 @@ _PRIVATE = re.compile(r"(?<=/mha/)_(?=\w+_dense/)")
 _DENSE = re.compile(r"(?:.*/)?layers/dense(_1)?/vars/([01])")
 
 
+def column(keys) -> str:
+    """Returns the column of `names.TABLE` that has the names of `select`."""
+    return COLUMN
+
+
 def companion(file) -> H5 | None:
     """Opens the file of a preset's head, beside that of its backbone, or None."""
     path = pathlib.Path(file.path)

@@ -1,10 +1,10 @@
 """Names and axes of the released arrays in timm, transformers and keras-hub.
 
 One table for reading and writing, `names.csv`, with one row per layer; [i] stands for
-the i-th third of an array. PyTorch's libraries store dense layers as (outputs, inputs),
-convolutions as (outputs, inputs, height, width), and heads and head size of the
-attention in one axis; keras-hub stores all as released. Every change is an einops
-pattern, so what is written is read back to the last bit.
+the i-th third of an array, [i/2] for a half. PyTorch's libraries store dense layers as
+(outputs, inputs), convolutions as (outputs, inputs, height, width), and heads and head
+size of the attention in one axis; keras-hub stores all as released. Every change is an
+einops pattern, so what is written is read back to the last bit.
 """
 
 import csv
@@ -16,6 +16,7 @@ import numpy as np
 
 from zoo.released_names import (
     BLOCK,
+    CLASS_TOKEN,
     OPTIONAL_ARRAYS,
     OPTIONAL_BLOCK_ARRAYS,
     POSITION_EMBEDDING,
@@ -34,15 +35,17 @@ _AXES = (
 )
 # In the released names stages and units are counted from 1, in the others from 0.
 _RELEASED_START = {"block": 0, "stage": 1, "unit": 1}
-_PART = re.compile(r"\[([0-9])\]")
-_PARTS = 3
+_PART = re.compile(r"\[([0-9])(?:/([0-9]))?\]")
+# Tables and tokens that some files hold without their first axes.
+_WITH_FIRST_AXES = (POSITION_EMBEDDING, CLASS_TOKEN)
 
 
 class Row(NamedTuple):
     """One array under every name it has, None where a library has no such array.
 
     Numbers in names are {block}, {stage} and {unit}; [i] means the i-th third of an
-    array. `axes` is an einops pattern from PyTorch's axes to the released ones, or "".
+    array, [i/2] a half. `axes` is an einops pattern from PyTorch's axes to the released
+    ones, or "".
     """
 
     released: str
@@ -73,7 +76,9 @@ def _template(released):
     return released.replace("block1/unit1/", "block{stage}/unit{unit}/")
 
 
-_EVERY_ARRAY = layout(1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS})
+_EVERY_ARRAY = layout(1, (1,)) | layout(
+    1, (1,), {*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS}
+)
 TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 
 
@@ -111,12 +116,10 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
         for row, numbers in rows:
             part = _PART.search(getattr(row, column))
             try:
-                own = _third(array, int(part[1])) if part else array
-                if column == "keras_hub":
-                    # It leaves out the first axis of the position embedding.
-                    if row.released == POSITION_EMBEDDING and own.ndim == 2:
-                        own = own.reshape((1, *own.shape))
-                elif row.axes:
+                own = _part(array, *_numbers(part)) if part else array
+                if row.released in _WITH_FIRST_AXES and 0 < own.ndim < 3:
+                    own = own.reshape((*[1] * (3 - own.ndim), *own.shape))
+                if row.axes and column != "keras_hub":
                     own = Rearranged(own, row.axes, num_heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
@@ -140,7 +143,8 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
         if part is None:
             found[name] = array
         else:
-            found.setdefault(name, [None] * _PARTS)[int(part[1])] = array
+            number, count = _numbers(part)
+            found.setdefault(name, [None] * count)[number] = array
     return {
         name: np.concatenate(array) if isinstance(array, list) else array
         for name, array in found.items()
@@ -180,9 +184,14 @@ def _shifted(numbers, direction):
     return {name: n + direction * _RELEASED_START[name] for name, n in numbers.items()}
 
 
-def _third(array, number):
-    """Returns one of the three arrays that timm stacks."""
-    if not array.ndim or array.shape[0] % _PARTS:
-        raise ValueError(f"its first axis holds {_PARTS} arrays")
-    thirds = array.reshape((_PARTS, array.shape[0] // _PARTS, *array.shape[1:]))
-    return list(thirds)[number]
+def _numbers(part):
+    """Returns which part of an array a name means, and how many there are."""
+    return int(part[1]), int(part[2] or 3)
+
+
+def _part(array, number, count):
+    """Returns one of some arrays that a library stacks."""
+    if not array.ndim or array.shape[0] % count:
+        raise ValueError(f"its first axis holds {count} arrays")
+    parts = array.reshape((count, array.shape[0] // count, *array.shape[1:]))
+    return list(parts)[number]

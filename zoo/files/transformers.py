@@ -1,12 +1,15 @@
 """Checkpoints of Hugging Face transformers' `ViTModel` and its kin."""
 
+import dataclasses
 import pathlib
 import re
+from typing import NamedTuple
 
 from zoo.files import description
+from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.network import Semantics
+from zoo.network import Semantics, ViTConfig
 
 COLUMN = "transformers"
 DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
@@ -16,14 +19,22 @@ _PREPROCESSOR = "preprocessor_config.json"
 BESIDE = (_CONFIG, _PREPROCESSOR)
 # The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
 KEYS = re.compile(
-    r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$"
+    r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$|"
+    # TIPSv2, the rest of whose names is that of timm.
+    r"^(vision_encoder\.)?register_tokens$"
 )
 _ACTIVATIONS = {
+    "quick_gelu": "quick_gelu",
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
+}
+_WRITTEN = {
+    "quick_gelu": "quick_gelu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_pytorch_tanh",
 }
 # The names that transformers 5 has in memory; in files it writes the older ones.
 _RENAMED = {
@@ -35,47 +46,190 @@ _RENAMED = {
     r"\.mlp\.fc1\.": ".intermediate.dense.",
     r"\.mlp\.fc2\.": ".output.dense.",
 }
-# Of masked image modelling; no other network has a use for them.
-_PRETRAINING = re.compile(r"(vit\.)?embeddings\.mask_token$|decoder\.")
+# Of pre-training and other towers; the network of the images has no use for them.
+_UNUSED = re.compile(
+    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|temperature$|"
+    r"logit_(scale|bias)$|text_(model|encoder|projection)\."
+)
 REASONS = {
-    r"distillation_token|distillation_classifier": "it is a distilled DeiT, with a "
-    "second token; of DeiT, only timm's plain ones are read",
-    r"layer_scale[12]\.|\.lambda_[12]$": "it has LayerScale, which is not computed",
-    r"embeddings\.register_tokens$": "it has register tokens, which are not read",
+    r"\.lambda_[12]$": "it has LayerScale of BEiT, which is not read",
+    r"embeddings\.patch_embeddings\.weight$": "it is DINOv3, whose positions are "
+    "rotations, which are not computed",
     r"relative_position": "its positions are not learned by addition alone",
-    r"pre_layrnorm\.": "it normalises before its blocks, which is not computed",
-    r"head\.probe$": "it pools with attention, which is not computed",
-    r"\.patch_embedding\.": "it is the image tower of CLIP or SigLIP",
 }
+
+
+class _Type(NamedTuple):
+    """What a `model_type` implies: the defaults of its classes, and its names."""
+
+    prefix: str
+    activation: str = "gelu"
+    epsilon: float = 1e-12
+    heads: int = 12
+    class_token: bool = True
+    registers: int = 0
+    layer_scale: bool = False
+    distillation_token: bool = False
+    tokens_with_positions: str = "all"
+    position_resizing: str = "bicubic_no_antialias"
+    inputs: str = "half"
+    # Pairs of parts of names: in files, and in the column of `names.TABLE`.
+    renamed: tuple = ()
+    renamed_with_gates: tuple = ()
+    norm_before_blocks: bool = False
+    column: str = COLUMN
+
+
+_DINOV2_NORMS = (
+    (".norm1.", ".layernorm_before."),
+    (".norm2.", ".layernorm_after."),
+)
+_DINOV2 = _Type(
+    "dinov2.",
+    epsilon=1e-6,
+    layer_scale=True,
+    inputs="clip",
+    renamed=(
+        *_DINOV2_NORMS,
+        (".mlp.fc1.", ".intermediate.dense."),
+        (".mlp.fc2.", ".output.dense."),
+    ),
+    renamed_with_gates=(
+        *_DINOV2_NORMS,
+        (".mlp.weights_in.", ".intermediate.dense."),
+        (".mlp.weights_out.", ".output.dense."),
+    ),
+)
+_TIPSV2 = _DINOV2._replace(
+    prefix="vision_encoder.",
+    registers=1,
+    tokens_with_positions="class token and patches",
+    position_resizing="bilinear",
+    inputs="unit",
+    renamed=(
+        ("register_tokens", "reg_token"),
+        (".mlp.c_fc.", ".mlp.fc1."),
+        (".mlp.c_proj.", ".mlp.fc2."),
+    ),
+    renamed_with_gates=(
+        ("register_tokens", "reg_token"),
+        (".mlp.w12.", ".mlp.fc1."),
+        (".mlp.w3.", ".mlp.fc2."),
+    ),
+    column="timm",
+)
+_SIGLIP = _Type(
+    "vision_model.",
+    activation="gelu_pytorch_tanh",
+    epsilon=1e-6,
+    class_token=False,
+    renamed=(
+        ("embeddings.class_embedding", "embeddings.cls_token"),
+        ("embeddings.patch_embedding.", "embeddings.patch_embeddings.projection."),
+        ("embeddings.position_embedding.weight", "embeddings.position_embeddings"),
+        ("encoder.layers.", "encoder.layer."),
+        (".layer_norm1.", ".layernorm_before."),
+        (".layer_norm2.", ".layernorm_after."),
+        (".self_attn.q_proj.", ".attention.attention.query."),
+        (".self_attn.k_proj.", ".attention.attention.key."),
+        (".self_attn.v_proj.", ".attention.attention.value."),
+        (".self_attn.out_proj.", ".attention.output.dense."),
+        (".mlp.fc1.", ".intermediate.dense."),
+        (".mlp.fc2.", ".output.dense."),
+        ("post_layernorm.", "layernorm."),
+        ("head.attention.in_proj_", "head.attention.in_proj."),
+    ),
+)
+_CLIP = _SIGLIP._replace(
+    activation="quick_gelu",
+    epsilon=1e-5,
+    class_token=True,
+    norm_before_blocks=True,
+    inputs="clip",
+    renamed=(*_SIGLIP.renamed, ("visual_projection.", "classifier.")),
+)
+_TYPES = {
+    "vit": _Type("vit."),
+    "deit": _Type("deit.", distillation_token=True),
+    "vit_mae": _Type("vit."),
+    "ijepa": _Type("ijepa.", class_token=False),
+    "dinov2": _DINOV2,
+    "dinov2_with_registers": _DINOV2._replace(
+        prefix="dinov2_with_registers.",
+        registers=4,
+        tokens_with_positions="class token and patches",
+        position_resizing="bicubic",
+        inputs="imagenet",
+    ),
+    "tipsv2_vision_model": _TIPSV2,
+    "tipsv2": _TIPSV2,
+    "siglip_vision_model": _SIGLIP,
+    "siglip": _SIGLIP,
+    "clip_vision_model": _CLIP,
+    "clip": _CLIP,
+}
+_PREFIXES = tuple(dict.fromkeys(kind.prefix for kind in _TYPES.values()))
+
+
+def _named_as(keys):
+    """Returns a type of the names that keys have."""
+    if any(".self_attn." in key for key in keys):
+        return _CLIP
+    if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
+        return _TIPSV2
+    return _DINOV2
+
+
+def column(keys) -> str:
+    """Returns the column of `names.TABLE` that has the names of `select`."""
+    return _named_as(keys).column
 
 
 def select(keys) -> dict[str, str]:
     """Returns {key: name in `names.TABLE`} of the model's arrays."""
     chosen = {}
-    classifies = any(key.startswith("classifier.") for key in keys)
+    classifies = any(key.startswith(("classifier.", "cls_classifier.")) for key in keys)
+    kind = _named_as(keys)
+    renamed = dict((*kind.renamed, *kind.renamed_with_gates))
     for key in keys:
-        name = key.removeprefix("vit.")
-        # The classifier reads the class token itself.
-        unused = classifies and name.startswith("pooler.")
-        if unused or _PRETRAINING.match(key):
+        prefix = next(filter(key.startswith, _PREFIXES), "")
+        name = key.removeprefix(prefix)
+        # The classifier reads the tokens themselves.
+        unused = classifies and name.startswith(("pooler.", "head."))
+        if unused or _UNUSED.match(key):
             continue
-        for pattern, replacement in _RENAMED.items():
-            name = re.sub(pattern, replacement, name)
-        chosen[key] = name
+        if kind is _DINOV2:
+            for pattern, replacement in _RENAMED.items():
+                name = re.sub(pattern, replacement, name)
+        for theirs, ours in renamed.items():
+            # The MLP of an attention pooling is called so by all.
+            if not (theirs.startswith(".mlp") and name.startswith("head.")):
+                name = name.replace(theirs, ours)
+        chosen[key] = name.replace("cls_classifier.", "classifier.")
     return chosen
 
 
-def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
+def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
     config = description.read_json(file)
-    if "model_type" not in config:
-        config = {}
-    elif config["model_type"] != "vit":
+    model_type = config.get("model_type")
+    if model_type is None:
+        config, kind = {}, _TYPES["vit"]
+        description.check_plain(folder, COLUMN, sizes["families"])
+    elif (kind := _TYPES.get(model_type)) is None:
         raise CheckpointError(
-            f"{file} describes a model of type {config['model_type']!r}: only those of "
-            "type 'vit' are read."
+            f"{file} describes a model of type {model_type!r}: only those of types "
+            f"{', '.join(_TYPES)} are read."
         )
+    if "CLIPForImageClassification" in config.get("architectures", ()):
+        raise CheckpointError(
+            f"{file} is of a CLIPForImageClassification, whose head reads the mean of "
+            "patches before the last norm: only CLIP's projection is read."
+        )
+    # Of two towers, that of the images.
+    config = config.get("vision_config", config)
+    gated = bool(config.get("use_swiglu_ffn", False))
     description.check_sizes(
         file,
         config,
@@ -83,7 +237,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         num_hidden_layers=sizes["num_layers"],
         intermediate_size=sizes["mlp_dim"],
     )
-    activation = config.get("hidden_act", "gelu")
+    activation = config.get("hidden_act", kind.activation)
     if activation not in _ACTIVATIONS:
         raise CheckpointError(
             f"{file} has hidden_act {activation!r}: only "
@@ -93,23 +247,54 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
         raise CheckpointError(
             f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
-    mean, std = _inputs(folder / _PREPROCESSOR)
+    mean, std = _inputs(folder / _PREPROCESSOR, INPUTS[kind.inputs])
     network = Semantics(
-        num_heads=config.get("num_attention_heads", 12 if config else None),
-        activation=_ACTIVATIONS[activation],
-        layer_norm_epsilon=config.get("layer_norm_eps", DEFAULTS.layer_norm_epsilon),
+        num_heads=config.get("num_attention_heads", kind.heads if config else None),
+        activation="swiglu" if gated else _ACTIVATIONS[activation],
+        layer_norm_epsilon=config.get("layer_norm_eps", kind.epsilon),
         input_mean=mean,
         input_std=std,
+    )
+    families = {
+        "layer_scale": kind.layer_scale,
+        "num_registers": kind.registers
+        and config.get("num_register_tokens", kind.registers),
+        "distillation_token": kind.distillation_token,
+        "qkv_bias": config.get("qkv_bias", True),
+        "norm_before_blocks": kind.norm_before_blocks,
+        "norm_after_pooling": False,
+    }
+    if model_type is not None:
+        what = f"a model of type {model_type!r}"
+        stated = ViTConfig(**families)
+        description.check_families(file, what, stated, sizes["families"])
+        for said, has, part in (
+            (gated, sizes["swiglu"], "gates in its MLPs"),
+            (kind.class_token, sizes["class_token"], "a class token"),
+        ):
+            if said != has:
+                raise CheckpointError(
+                    f"{file} describes {what} {'with' if said else 'without'} {part}, "
+                    "unlike the arrays: keep each model in a folder of its own, beside "
+                    "its own settings."
+                )
+    network = dataclasses.replace(
+        network,
+        **families,
+        tokens_with_positions=kind.tokens_with_positions
+        if families["num_registers"]
+        else "all",
+        position_resizing=kind.position_resizing,
     )
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
     return Description(network, grid)
 
 
-def _inputs(file):
+def _inputs(file, defaults):
     """Mean and deviation of the image processor, of images in [0, 1]."""
     settings = description.read_json(file)
-    mean = settings.get("image_mean", DEFAULTS.input_mean)
-    std = settings.get("image_std", DEFAULTS.input_std)
+    mean = settings.get("image_mean", defaults[0])
+    std = settings.get("image_std", defaults[1])
     if not settings.get("do_normalize", True):
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     factor = settings.get("rescale_factor", 1 / 255)
@@ -118,13 +303,86 @@ def _inputs(file):
     return tuple(m / scale for m in mean), tuple(s / scale for s in std)
 
 
+# Of each type, the classes without and with a head.
+_CLASSES = {
+    "vit": ("ViTModel", "ViTForImageClassification"),
+    "deit": ("DeiTModel", "DeiTForImageClassification"),
+    "ijepa": ("IJepaModel", "IJepaForImageClassification"),
+    "dinov2": ("Dinov2Model", "Dinov2ForImageClassification"),
+    "dinov2_with_registers": (
+        "Dinov2WithRegistersModel",
+        "Dinov2WithRegistersForImageClassification",
+    ),
+    "tipsv2_vision_model": ("Tipsv2VisionModel", None),
+    "siglip_vision_model": ("SiglipVisionModel", "SiglipForImageClassification"),
+    "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
+}
+
+
+def _type_of(checkpoint):
+    """Returns the `model_type` that a checkpoint is written as."""
+    config = checkpoint.config
+    if config.layer_scale:
+        name = "dinov2"
+        if config.num_registers:
+            tipsv2 = config.position_resizing == "bilinear"
+            name = "tipsv2_vision_model" if tipsv2 else "dinov2_with_registers"
+    elif config.distillation_token:
+        name = "deit"
+    elif config.norm_before_blocks:
+        name = "clip_vision_model"
+    elif checkpoint.pooling_heads or (
+        not checkpoint.class_token and config.activation == "gelu_tanh"
+    ):
+        name = "siglip_vision_model"
+    else:
+        name = "vit" if checkpoint.class_token else "ijepa"
+    kind, (_, classifier) = _TYPES[name], _CLASSES[name]
+    head = checkpoint.classes is not None
+    wanted = {
+        "a class token": (kind.class_token, checkpoint.class_token),
+        "registers": (bool(kind.registers), bool(config.num_registers)),
+        "a distillation token": (kind.distillation_token, config.distillation_token),
+        "a norm before the blocks": (
+            kind.norm_before_blocks,
+            config.norm_before_blocks,
+        ),
+        "a norm after the pooling": (False, config.norm_after_pooling),
+        "a head": (head and classifier is not None, head),
+        "a head on the class token and the mean": (
+            head and kind.layer_scale,
+            head and checkpoint.pooling == "token_and_gap",
+        ),
+        "gates in its MLPs": (
+            kind.layer_scale and config.activation == "swiglu",
+            config.activation == "swiglu",
+        ),
+    }
+    for what, (has, needs) in wanted.items():
+        if has != needs:
+            raise ValueError(
+                f"transformers' nearest network, {name!r}, is one "
+                f"{'with' if has else 'without'} {what}"
+            )
+    expected = kind.tokens_with_positions if kind.registers else "all"
+    if config.tokens_with_positions != expected:
+        raise ValueError(
+            f"transformers' {name!r} has positions of {expected} tokens, and this of "
+            f"{config.tokens_with_positions}"
+        )
+    return name
+
+
 def settings(checkpoint) -> dict[str, dict]:
     """Returns {name: table} of the files that `from_pretrained` needs."""
     if checkpoint.resnet_stages is not None:
         raise ValueError("transformers has no hybrid models")
-    if not checkpoint.class_token:
-        raise ValueError("transformers has no models without a class token")
+    name = _type_of(checkpoint)
+    kind, (encoder, classifier) = _TYPES[name], _CLASSES[name]
+    if checkpoint.pooling == "distilled":
+        classifier = "DeiTForImageClassificationWithTeacher"
     classes, semantics = checkpoint.classes, checkpoint.semantics
+    gated = semantics.activation == "swiglu"
     if classes is not None and checkpoint.representation_size is not None:
         raise ValueError(
             "transformers has no model with pre_logits before its head: leave the "
@@ -132,15 +390,13 @@ def settings(checkpoint) -> dict[str, dict]:
         )
     height, width = checkpoint.image_size
     config = {
-        "architectures": [
-            "ViTModel" if classes is None else "ViTForImageClassification"
-        ],
-        "model_type": "vit",
+        "architectures": [encoder if classes is None else classifier],
+        "model_type": name,
         "hidden_size": checkpoint.hidden_size,
         "num_hidden_layers": checkpoint.num_layers,
         "num_attention_heads": checkpoint.num_heads,
         "intermediate_size": checkpoint.mlp_dim,
-        "hidden_act": "gelu" if semantics.activation == "gelu" else "gelu_pytorch_tanh",
+        "hidden_act": "gelu" if gated else _WRITTEN[semantics.activation],
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "initializer_range": 0.02,
@@ -148,14 +404,31 @@ def settings(checkpoint) -> dict[str, dict]:
         "image_size": height if height == width else [height, width],
         "patch_size": checkpoint.config.patch_size,
         "num_channels": checkpoint.channels,
-        "qkv_bias": True,
+        "qkv_bias": semantics.qkv_bias is not False,
     }
+    if name == "siglip_vision_model":
+        config["vision_use_head"] = checkpoint.pooling_heads is not None
+    if name == "clip_vision_model" and classes is not None:
+        config["projection_dim"] = classes
+    if kind.layer_scale:
+        config |= {
+            "mlp_ratio": _mlp_ratio(checkpoint, gated),
+            "use_swiglu_ffn": gated,
+            "layerscale_value": 1.0,
+        }
+        if kind.registers:
+            config["num_register_tokens"] = checkpoint.config.num_registers
     if checkpoint.representation_size is not None:
         config["pooler_output_size"] = checkpoint.representation_size
     if classes is not None:
         labels = {str(index): f"LABEL_{index}" for index in range(classes)}
         config["id2label"] = labels
         config["label2id"] = {label: int(index) for index, label in labels.items()}
+    if name == "siglip_vision_model" and classes is not None:
+        # The class with a head is one of two towers.
+        own = ("architectures", "id2label", "label2id")
+        outside = {key: config.pop(key) for key in own}
+        config = {**outside, "model_type": "siglip", "vision_config": config}
     preprocessor = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -169,11 +442,59 @@ def settings(checkpoint) -> dict[str, dict]:
     return {_CONFIG: config, _PREPROCESSOR: preprocessor}
 
 
-def file_names(arrays: dict) -> dict:
+def _mlp_ratio(checkpoint, gated):
+    """Returns the ratio from which DINOv2's classes find the size of the MLP."""
+    size, width = checkpoint.mlp_dim, checkpoint.hidden_size
+    ratio = (3 * size // 2 if gated else size) / width
+    ratio = int(ratio) if ratio == int(ratio) else ratio
+    found = int(width * ratio)
+    found = (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
+    if found != size:
+        raise ValueError(f"transformers' DINOv2 has no MLP of {size} at width {width}")
+    return ratio
+
+
+def column_of(checkpoint) -> str:
+    """Returns the column of `names.TABLE` that a checkpoint is written with."""
+    return _TYPES[_type_of(checkpoint)].column
+
+
+# How many first axes CLIP and SigLIP leave out.
+_FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
+
+
+def without_biases(checkpoint) -> tuple[str, ...]:
+    """Returns the released biases that the library has not, which must be zeros."""
+    clip = checkpoint.config.norm_before_blocks
+    return ("embedding/bias", "head/bias") if clip else ()
+
+
+def file_names(arrays: dict, checkpoint) -> dict:
     """Returns arrays under the keys of a whole file."""
-    # ViTForImageClassification has the encoder inside, ViTModel is it.
-    prefix = "vit." if "classifier.weight" in arrays else ""
-    return {
-        name if name.startswith("classifier.") else prefix + name: array
-        for name, array in arrays.items()
-    }
+    kind = _TYPES[_type_of(checkpoint)]
+    gated = checkpoint.config.activation == "swiglu"
+    # A class with a head has the encoder inside, others are it.
+    prefix = kind.prefix if "classifier.weight" in arrays else ""
+    clip = kind.prefix == _CLIP.prefix
+    two = "distillation_classifier.weight" in arrays
+    named = {}
+    for name, array in arrays.items():
+        if clip and name in _FLAT:
+            array = array.reshape(array.shape[_FLAT[name] :])
+        if kind is _CLIP and name.startswith("classifier."):
+            named[name.replace("classifier", "visual_projection")] = array
+            continue
+        if name.startswith("head."):
+            in_proj = name.replace("in_proj.", "in_proj_")
+            named[prefix + in_proj] = array
+            continue
+        if name.partition(".")[0].endswith("classifier"):
+            name = name.replace("classifier", "cls_classifier", two)
+            named[name.replace("distillation_cls_", "distillation_")] = array
+            continue
+        for theirs, ours in kind.renamed_with_gates if gated else kind.renamed:
+            # The attention's own output has the name that an MLP's second layer has.
+            if f".attention{ours}" not in name:
+                name = name.replace(ours, theirs)
+        named[prefix + name] = array
+    return named

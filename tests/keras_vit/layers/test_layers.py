@@ -59,10 +59,46 @@ LAYERS = {
         (2, 24),
         {"num_weights": 0},
     ),
+    "RegisterTokens": (
+        {"num_registers": 2, "after": 1},
+        (2, 7, 24),
+        (2, 9, 24),
+        {"num_weights": 1},
+    ),
+    "ClassTokenAndPatchPooling": (
+        {"num_prefix_tokens": 2},
+        (2, 7, 24),
+        (2, 48),
+        {"num_weights": 0},
+    ),
+    "DistillationPooling": (
+        {"concatenate": True},
+        (2, 7, 24),
+        (2, 48),
+        {"num_weights": 0},
+    ),
+    "AttentionPooling": (
+        {
+            "num_heads": 3,
+            "mlp_dim": 40,
+            "activation": "quick_gelu",
+            "layer_norm_epsilon": 0.1,
+            "num_prefix_tokens": 2,
+        },
+        (2, 7, 24),
+        (2, 24),
+        {"num_weights": 15, "zero_gradients": ("key/bias",)},
+    ),
+    "LayerScale": (
+        {"initial_value": 0.1},
+        (2, 7, 24),
+        (2, 7, 24),
+        {"num_weights": 1},
+    ),
     "AddPositionEmbs": (
-        {"grid_size": (2, 3)},
-        (2, 7, 24),
-        (2, 7, 24),
+        {"grid_size": (2, 3), "num_registers": 1, "resizing": "bicubic"},
+        (2, 8, 24),
+        (2, 8, 24),
         {"num_weights": 1},
     ),
     "AddPositionEmbs2D": (
@@ -78,11 +114,11 @@ LAYERS = {
             "dropout_rate": 0.4,
             "relative_positions": True,
             "grid_size": (2, 3),
+            "qkv_bias": "query and value",
         },
         (2, 7, 24),
         (2, 7, 24),
-        # A bias of the keys shifts all scores of a row alike.
-        {"num_weights": 9, "zero_gradients": ("key/bias",), "random_in_training": True},
+        {"num_weights": 8, "random_in_training": True},
     ),
     "MLP": (
         {"mlp_dim": 40, "dropout_rate": 0.4, "activation": "gelu"},
@@ -107,12 +143,13 @@ LAYERS = {
             "layer_norm_epsilon": 0.1,
             "relative_positions": True,
             "grid_size": (2, 3),
+            "layer_scale": 0.1,
+            "qkv_bias": False,
         },
         (2, 7, 24),
         (2, 7, 24),
         {
-            "num_weights": 17,
-            "zero_gradients": ("key/bias",),
+            "num_weights": 16,
             "random_in_training": True,
         },
     ),
@@ -164,18 +201,20 @@ def test_common_behaviour(name, tmp_path):
 
 def test_attention_as_released(tmp_path):
     init_arguments, input_shape, output_shape, options = LAYERS["SelfAttention"]
-    init_arguments = init_arguments | {"relative_positions": False, "grid_size": None}
+    released = {"relative_positions": False, "grid_size": None, "qkv_bias": True}
+    init_arguments = init_arguments | released
 
     def make(**kwargs):
         return built(layers.SelfAttention(**init_arguments, **kwargs), *input_shape)
 
     tokens = normal(input_shape)
     layer = make()
-    assert len(layer.trainable_variables) == options["num_weights"] - 1
+    assert len(layer.trainable_variables) == options["num_weights"]
     check_shapes(layers.SelfAttention(**init_arguments), input_shape, output_shape)
     check_saving(layer, tokens, tmp_path / "layer.keras")
     check_dtype_policies(make, tokens)
-    check_gradients(layer, tokens, options["zero_gradients"])
+    # A bias of the keys shifts all scores of a row alike.
+    check_gradients(layer, tokens, ("key/bias",))
     check_training(make, tokens, options["random_in_training"])
 
 
@@ -475,8 +514,89 @@ def test_mlp_with_the_exact_gelu():
     expected = hidden @ numpy(layer.project.kernel) + numpy(layer.project.bias)
     np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
     assert np.abs(expected - mlp_reference(tokens, layer)).max() > 1e-4
-    with pytest.raises(ValueError, match="gelu_tanh, gelu, got 'relu'"):
+    with pytest.raises(ValueError, match="quick_gelu, swiglu, got 'relu'"):
         keras_vit.MLP(40, activation="relu")
+
+
+@pytest.mark.parametrize("activation", ["quick_gelu", "swiglu"])
+def test_mlp_of_other_families(activation):
+    layer = built(keras_vit.MLP(40, activation=activation), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    hidden = tokens @ numpy(layer.expand.kernel) + numpy(layer.expand.bias)
+    if activation == "swiglu":
+        gate, value = hidden[..., :40], hidden[..., 40:]
+        hidden = gate / (1 + np.exp(-gate)) * value
+    else:
+        hidden = hidden / (1 + np.exp(-1.702 * hidden))
+    expected = hidden @ numpy(layer.project.kernel) + numpy(layer.project.bias)
+    np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
+
+
+def test_a_block_with_layer_scale_and_without_biases():
+    options = {"layer_scale": 0.3, "qkv_bias": False}
+    block = built(keras_vit.TransformerBlock(3, 40, **options), None, 7, 24)
+    assert block.attention.query.bias is None
+    plain = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    for scaled, other in ((block.attention, plain.attention), (block.mlp, plain.mlp)):
+        for part in other.parts:
+            getattr(other, part).kernel.assign(getattr(scaled, part).kernel)
+            bias = getattr(scaled, part).bias
+            bias = np.zeros(24) if bias is None else bias
+            getattr(other, part).bias.assign(bias)
+    branch = numpy(plain.attention(block.attention_norm(tokens)))
+    state = tokens + branch * numpy(block.attention_scale.gamma)
+    branch = numpy(plain.mlp(block.mlp_norm(state.astype("float32"))))
+    expected = state + branch * numpy(block.mlp_scale.gamma)
+    np.testing.assert_allclose(numpy(block(tokens)), expected, atol=1e-5)
+    first = keras_vit.LayerScale(0.3)(tokens)
+    np.testing.assert_allclose(numpy(first), 0.3 * tokens, rtol=1e-6)
+
+
+def test_registers_are_put_behind_the_class_token():
+    tokens = normal((2, 7, 24))
+    for after in (0, 1):
+        layer = built(keras_vit.RegisterTokens(3, after), None, 7, 24)
+        found, registers = numpy(layer(tokens)), numpy(layer.registers)[0]
+        np.testing.assert_array_equal(found[:, :after], tokens[:, :after])
+        np.testing.assert_array_equal(found[:, after : after + 3], [registers] * 2)
+        np.testing.assert_array_equal(found[:, after + 3 :], tokens[:, after:])
+        assert layer.num_prefix_tokens == 3
+
+
+def test_pooling_of_two_tokens():
+    tokens = normal((2, 7, 24))
+    found = numpy(keras_vit.ClassTokenAndPatchPooling(3)(tokens))
+    np.testing.assert_array_equal(found[:, :24], tokens[:, 0])
+    mean = tokens[:, 3:].mean(axis=1)
+    np.testing.assert_allclose(found[:, 24:], mean, atol=1e-6)
+    both = numpy(keras_vit.DistillationPooling(concatenate=True)(tokens))
+    np.testing.assert_array_equal(both, tokens[:, :2].reshape(2, 48))
+    mean = tokens[:, :2].mean(axis=1)
+    found = numpy(keras_vit.DistillationPooling()(tokens))
+    np.testing.assert_allclose(found, mean, atol=1e-6)
+
+
+def test_attention_pooling():
+    layer = built(keras_vit.AttentionPooling(3, 40, num_prefix_tokens=2), None, 7, 24)
+    tokens = normal((2, 7, 24))
+
+    def projected(part, values):
+        part = getattr(layer, part)
+        return values @ numpy(part.kernel) + numpy(part.bias)
+
+    seen = tokens[:, 2:].astype("float64")
+    query = projected("query", numpy(layer.probe)[0, 0]).reshape(3, 8)
+    key, value = (projected(part, seen) for part in ("key", "value"))
+    scores = np.einsum("hd,bthd->bht", query, key.reshape(2, 5, 3, 8)) / np.sqrt(8)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    mixed = np.einsum("bht,bthd->bhd", weights, value.reshape(2, 5, 3, 8))
+    pooled = projected("out", mixed.reshape(2, 24)).astype("float32")
+    expected = pooled + numpy(layer.mlp(layer.norm(pooled[:, None])))[:, 0]
+    np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="num_heads=5 does not divide"):
+        keras_vit.AttentionPooling(5, 40)(tokens)
 
 
 def test_transformer_block():

@@ -173,7 +173,7 @@ def test_missing_arrays_are_named(tmp_path, name, missing):
         "opt/state/step",
         "Transformer/encoderblock_01/LayerNorm_0/scale",
         f"{BLOCK}/LayerNorm_3/scale",
-        "MAPHead_0/probe",
+        "MAPHead_1/probe",
         "Transformer/posembed_input/grid_size",  # not of integers
     ],
 )

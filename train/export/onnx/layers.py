@@ -12,6 +12,7 @@ from keras_vit import layers
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
+_QUICK = 1.702
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 # The operators are called as the functions are, but for the capital.
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
@@ -95,19 +96,41 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
     branch = _attention(
         graph, block.attention, value, f"{name}/attention", class_token_only
     )
+    if block.attention_scale is not None:
+        branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
     if class_token_only:
         tokens = _tokens(graph, tokens, 0, 1)
     tokens = graph.node("Add", tokens, branch)
     value = _layer_norm(graph, block.mlp_norm, tokens, f"{name}/mlp_norm")
-    value = _dense(graph, block.mlp.expand, value, f"{name}/mlp/expand")
-    value = graph.node("Gelu", value, approximate=_GELUS[block.mlp.activation])
-    branch = _dense(graph, block.mlp.project, value, f"{name}/mlp/project")
+    branch = _mlp(graph, block.mlp, value, f"{name}/mlp")
+    if block.mlp_scale is not None:
+        branch = _layer_scale(graph, block.mlp_scale, branch, f"{name}/scale_1")
     return graph.node("Add", tokens, branch)
 
 
-def _tokens(graph, tokens, start, end):
-    one, *ends = (graph.integers([number]) for number in (1, start, end))
-    return graph.node("Slice", tokens, *ends, one)
+def _layer_scale(graph, layer, value, name, **_):
+    return graph.node("Mul", value, *graph.weights(name, layer, "gamma"))
+
+
+def _mlp(graph, layer, value, name, **_):
+    value = _dense(graph, layer.expand, value, f"{name}/expand")
+    if layer.activation == "swiglu":
+        halves = [(0, layer.mlp_dim), (layer.mlp_dim, 2 * layer.mlp_dim)]
+        gate, value = (_tokens(graph, value, *ends, axis=2) for ends in halves)
+        gate = graph.node("Mul", gate, graph.node("Sigmoid", gate))
+        value = graph.node("Mul", gate, value)
+    elif layer.activation == "quick_gelu":
+        factor = graph.weight("quick_gelu", np.float32(_QUICK))
+        gate = graph.node("Sigmoid", graph.node("Mul", value, factor))
+        value = graph.node("Mul", value, gate)
+    else:
+        value = graph.node("Gelu", value, approximate=_GELUS[layer.activation])
+    return _dense(graph, layer.project, value, f"{name}/project")
+
+
+def _tokens(graph, tokens, start, end, axis=1):
+    axes, *ends = (graph.integers([number]) for number in (axis, start, end))
+    return graph.node("Slice", tokens, *ends, axes)
 
 
 def _attention(graph, layer, tokens, name, class_token_only):
@@ -135,6 +158,29 @@ def _attention(graph, layer, tokens, name, class_token_only):
     mixed = graph.transpose(mixed, 0, 2, 1, 3)
     mixed = graph.reshape(mixed, 0, 0, layer.query.units)
     return _dense(graph, layer.out, mixed, f"{name}/out")
+
+
+def _registers(graph, layer, value, name, **_):
+    batch = graph.node("Shape", value, start=0, end=1)
+    shape = graph.integers(layer.registers.shape[1:])
+    shape = graph.node("Concat", batch, shape, axis=0)
+    parts = [graph.node("Expand", *graph.weights(name, layer, "registers"), shape)]
+    if layer.after:
+        parts.insert(0, _tokens(graph, value, 0, layer.after))
+        value = _tokens(graph, value, layer.after, 2**31 - 1)
+    return graph.node("Concat", *parts, value, axis=1)
+
+
+def _class_token_and_patch_pooling(graph, layer, value, name, **_):
+    token = _class_token_pooling(graph, layer, value, name)
+    return graph.node("Concat", token, _mean(graph, layer, value, name), axis=1)
+
+
+def _distillation_pooling(graph, layer, value, name, **_):
+    value = _tokens(graph, value, 0, 2)
+    if layer.concatenate:
+        return graph.reshape(value, 0, -1)
+    return graph.wide("ReduceMean", value, graph.integers([1]), keepdims=0)
 
 
 def _class_token_pooling(graph, layer, value, name, **_):
@@ -231,11 +277,14 @@ _FUNCTIONS = {
     layers.AddPositionEmbs: _positions,
     layers.AddPositionEmbs2D: _positions_2d,
     layers.ClassToken: _class_token,
+    layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
     layers.ClassTokenPooling: _class_token_pooling,
+    layers.DistillationPooling: _distillation_pooling,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
+    layers.RegisterTokens: _registers,
     layers.ResidualUnit: _residual_unit,
     layers.StdConv2D: _convolution,
     layers.TransformerBlock: _block,

@@ -1,0 +1,285 @@
+"""Files of other families: what their library computes, to 2e-5 of the largest value.
+
+The cases are small random models in the files that timm, transformers and big_vision
+write, with what these compute, every tensor random (`../shared/goldens_families`).
+"""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+import zoo
+from keras_vit.explain import one_pass
+from zoo.files import safetensors
+
+FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
+INDEX = FOLDER / "index.json"
+TOLERANCE = 2e-5
+# Of whose networks a part is not computed; docs/models.md says so.
+NOT_READ = ("BEiT", "DINOv3", "EVA-02", "NaFlex", "Perception Encoder")
+CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
+READ = [
+    case
+    for case in CASES
+    if case["family"] not in NOT_READ and case["name"] != "sbb_rope_reg1_gap_timm"
+]
+# What is left out of a file: masks, decoders and the towers of texts.
+LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
+# A classifier of SigLIP reads the mean, and the attention pooling lies beside it.
+UNUSED = {"siglip_classifier_transformers": "vision_model.head."}
+OPTIONS = {
+    "tokens": {"include_top": False, "pooling": None},
+    "features": {"include_top": False},
+    "logits": {},
+}
+
+pytestmark = pytest.mark.skipif(
+    not CASES, reason=f"{FOLDER} is not there, which has the files of other libraries"
+)
+
+
+def each(cases):
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case["name"])
+
+
+def path_of(case):
+    folder = FOLDER / case["name"]
+    return folder if folder.is_dir() else folder.with_suffix(".npz")
+
+
+def expected_of(case):
+    return np.load(FOLDER / f"{case['name']}.expected.npz")
+
+
+def check(model, expected, what, part=""):
+    images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
+    found, wanted = np.asarray(model(images)), expected[part + what]
+    assert found.shape == wanted.shape
+    error = np.abs(found - wanted).max() / np.abs(wanted).max()
+    assert error <= TOLERANCE, (what, part, error)
+
+
+@each(READ)
+def test_numbers_are_those_of_the_library(case):
+    expected = expected_of(case)
+    for what, options in OPTIONS.items():
+        if what not in expected:
+            continue
+        model = keras_vit.load_model(path_of(case), **options)
+        check(model, expected, what)
+        resized = keras_vit.at_image_size(model, case["resized_image_size"])
+        check(resized, expected, what, "resized_")
+
+
+@each([case for case in READ if "other_patch" in case])
+def test_a_patch_size_chosen_when_loading(case):
+    expected, other = expected_of(case), case["other_patch"]
+    for what, options in OPTIONS.items():
+        model = keras_vit.load_model(path_of(case), **options, **other)
+        assert model.get_layer("embedding").patch_size == tuple(other["patch_size"])
+        check(model, expected, what, "patch_")
+
+
+def arrays_of(path):
+    file = safetensors.Safetensors(path)
+    return {key: np.asarray(file.check(key)) for key in file.keys}
+
+
+@each([case for case in READ if path_of(case).is_dir()])
+def test_files_are_written_back_to_the_bit(case, tmp_path):
+    checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.safetensors"
+    zoo.write(path, checkpoint, naming=case["library"])
+    theirs = {
+        key: array
+        for key, array in arrays_of(path_of(case) / path.name).items()
+        if not any(part in key for part in LEFT_OUT)
+        and not key.startswith(UNUSED.get(case["name"], "-"))
+    }
+    ours = arrays_of(path)
+    # Without its decoder or texts, what is left is saved by another class.
+    prefixes = ("", "vit.", "vision_encoder.", "vision_model.")
+    prefix = next(
+        prefix for prefix in prefixes if {prefix + key for key in ours} <= theirs.keys()
+    )
+    assert {prefix + key for key in ours} == theirs.keys()
+    for key, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[prefix + key], err_msg=key)
+    # By its header, and by the settings alone, as files of the library are read.
+    for again in (path, tmp_path):
+        found = zoo.read(again)
+        assert (found.config, found.pooling) == (checkpoint.config, checkpoint.pooling)
+        assert found.grid_size == checkpoint.grid_size
+        safetensors.write(path, ours)
+
+
+@each([case for case in READ if case["library"] == "big_vision"])
+def test_files_of_big_vision_are_written_as_released(case, tmp_path):
+    checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.npz"
+    zoo.write(path, checkpoint)
+    found = zoo.read(path).arrays
+    assert found.keys() == checkpoint.arrays.keys()
+    for key in found:
+        np.testing.assert_array_equal(found[key], checkpoint.arrays[key])
+
+
+def named(name):
+    return next(case for case in CASES if case["name"] == name)
+
+
+def changed(tmp_path, name, config=None, without=(), rename=None):
+    """A copy of a case with other settings or arrays."""
+    source = path_of(named(name))
+    arrays = arrays_of(source / "model.safetensors")
+    arrays = {
+        (rename or {}).get(key, key): array
+        for key, array in arrays.items()
+        if not any(part in key for part in without)
+    }
+    safetensors.write(tmp_path / "model.safetensors", arrays)
+    settings = json.loads((source / "config.json").read_text()) | (config or {})
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "deit3_timm",
+            {"without": (".ls1.", ".ls2.")},
+            r"deit3_base_patch16_224, with layer_scale True .the arrays have False",
+        ),
+        ("deit3_timm", {"without": (".0.ls2.",)}, r"missing blocks\.0\.ls2\.gamma"),
+        (
+            "dinov2_transformers",
+            {"without": ("layer_scale",)},
+            "'dinov2', with layer_scale True .the arrays have False",
+        ),
+        (
+            "dinov2_reg4_timm",
+            {"config": {"architecture": "vit_base_patch14_dinov2"}},
+            "vit_base_patch14_dinov2, with num_registers 0 .the arrays have 4",
+        ),
+        (
+            "dinov2_timm",
+            {"config": {"architecture": "vit_giant_patch14_dinov2"}},
+            "vit_giant_patch14_dinov2, whose MLPs have gates",
+        ),
+        (
+            "dinov2_transformers",
+            {"config": {"model_type": "dinov2_with_registers"}},
+            "num_registers 4 .the arrays have 0",
+        ),
+        (
+            "gap_no_registers_timm",
+            {"config": {"architecture": "vit_base_patch16_gap_224"}},
+            "vit_base_patch16_gap_224, with layer_scale False",
+        ),
+        (
+            "sbb_reg4_gap_timm",
+            {"config": {"architecture": "vit_xwide_patch16_reg4_gap_256"}},
+            "whose name is not known: which activation, epsilon and pooling",
+        ),
+        (
+            "dinov2_timm",
+            {"config": {"architecture": None}},
+            "no settings of timm .* not a plain ViT .layer_scale.: which activation",
+        ),
+        (
+            "dinov2_transformers",
+            {"config": {"model_type": None}},
+            "no settings of transformers .*: which activation",
+        ),
+        (
+            "ijepa_transformers",
+            {"config": {"model_type": "vit"}},
+            "'vit' with a class token, unlike the arrays",
+        ),
+        (
+            "dinov2_transformers",
+            {"rename": {"layernorm.weight": "norm.weight"}},
+            r"unknown norm\.weight",
+        ),
+        (
+            "deit_distilled_timm",
+            {"config": {"architecture": "deit_tiny_patch16_224"}},
+            "distillation_token False .the arrays have True",
+        ),
+    ],
+)
+def test_another_network_is_refused_by_name(name, change, message, tmp_path):
+    with pytest.raises(zoo.CheckpointError, match=message):
+        zoo.read(changed(tmp_path, name, **change))
+
+
+def test_nothing_is_assigned_from_another_family():
+    model = keras_vit.load_model(path_of(named("deit3_timm")), include_top=False)
+    before = [np.asarray(weight) for weight in model.weights]
+    for name in ("dinov2_transformers", "dino_transformers", "deit_timm"):
+        with pytest.raises(
+            zoo.CheckpointError, match="another architecture.*positions"
+        ):
+            keras_vit.load_released_weights(model, path_of(named(name)))
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(np.asarray(weight), value)
+
+
+def test_what_explain_shows_is_without_registers():
+    case = named("dinov2_reg4_transformers")
+    model, expected = keras_vit.load_model(path_of(case), include_top=False), None
+    expected = expected_of(case)
+    images = expected["images_uint8"].astype("float32") / 127.5 - 1
+    maps = keras_vit.explain.attention_maps(model, images)
+    np.testing.assert_allclose(maps, expected["attention"], atol=2e-5)
+    shown = keras_vit.explain.patch_map(maps, (4, 4), num_registers=4)
+    wanted = expected["attention"][..., 0, 5:].reshape(2, 2, 3, 4, 4)
+    np.testing.assert_allclose(shown, wanted, atol=2e-5)
+    with pytest.raises(ValueError, match="num_registers where there are some"):
+        keras_vit.explain.patch_map(maps, (4, 4))
+    features = keras_vit.explain.token_features(model, images)
+    tokens = expected["tokens"]
+    np.testing.assert_allclose(features.class_token, tokens[:, 0], atol=1e-4)
+    wanted = tokens[:, 5:].reshape(2, 4, 4, -1)
+    np.testing.assert_allclose(features.patches, wanted, atol=1e-4)
+    received = one_pass.inspect(model, images).received
+    assert received.shape == (2, 2, 4, 4)
+    quantized = keras_vit.quantize_weights(model)
+    assert np.abs(np.asarray(quantized(images)) - expected["features"]).max() < 0.1
+
+
+@each([case for case in CASES if case not in READ])
+def test_other_families_are_refused(case):
+    with pytest.raises(zoo.CheckpointError):
+        zoo.read(path_of(case))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dinov2_reg4_classifier_transformers",
+        "deit_distilled_timm",
+        "so150m2_reg1_gap_timm",
+    ],
+)
+def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):
+    case = named(name)
+    model, expected = keras_vit.load_model(path_of(case)), expected_of(case)
+    path = tmp_path / "model.safetensors"
+    keras_vit.save_released_weights(model, path)
+    check(keras_vit.load_model(path), expected, "logits")
+    resized = keras_vit.at_image_size(
+        keras_vit.load_model(path), case["resized_image_size"]
+    )
+    check(resized, expected, "logits", "resized_")
+    model.save(tmp_path / "model.keras")
+    again = keras_vit.at_image_size(
+        keras.saving.load_model(tmp_path / "model.keras"),
+        case["resized_image_size"],
+    )
+    check(again, expected, "logits", "resized_")
+    with pytest.raises(zoo.CheckpointError, match="an .npz cannot say|would be read"):
+        keras_vit.save_released_weights(model, tmp_path / "model.npz")
