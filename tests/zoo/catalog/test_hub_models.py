@@ -5,6 +5,7 @@ import pytest
 
 import zoo
 from zoo.catalog import families
+from zoo.files.architectures import implied
 from zoo.store import hub
 
 # In millions, as ../shared/reference/families.md measured timm's models.
@@ -89,3 +90,8 @@ def test_a_licence_is_said_before_the_download(monkeypatch, tmp_path, here):
     assert [str(one.message)[: len(expected)] for one in said] == (
         [] if here else [expected]
     )
+
+
+def test_every_network_can_be_read():
+    for model in families.MODELS.values():
+        assert implied(model.architecture) is not None, model.handle
