@@ -155,6 +155,17 @@ def save_timm_folder(folder, images, name, inputs, model_args, **kwargs):
     return run(model, images, mean, std)
 
 
+def save_timm_family(folder, images, name, **model_args):
+    """Writes a random model of any family as timm does; returns what it computes."""
+    import timm
+    from timm.models import save_for_hf
+
+    model = random(timm.create_model, name, **model_args)
+    save_for_hf(model, folder, model_args=model_args, safe_serialization=True)
+    inputs = model.pretrained_cfg
+    return run(model, images, inputs["mean"], inputs["std"])
+
+
 def load_timm(images, name, **kwargs):
     """Returns the logits of a timm model and its state."""
     import timm

@@ -1,10 +1,9 @@
-"""Every variant that timm and transformers have, whole, computes the same here.
+"""Every network that timm and transformers have, whole, computes the same here.
 
 The weights are random and the images have few patches, so that most of the time goes
 into making the weights.
 """
 
-import dataclasses
 import gc
 import pathlib
 import tempfile
@@ -12,11 +11,9 @@ import tempfile
 import peer_models
 import pytest
 from harness import numpy
-from peer_models import IMAGENET, TIMM_NAMES, difference, photos
+from peer_models import TIMM_NAMES, difference, photos
 
-import zoo
-from keras_vit import VARIANTS, VisionTransformer
-from zoo.network import Semantics
+from keras_vit import VARIANTS, VisionTransformer, load_model
 
 pytestmark = pytest.mark.slow
 
@@ -27,16 +24,59 @@ TOLERANCE = 2e-5
 RESNET_TOLERANCE = 1e-4
 PATCHES = 3
 CLASSES = 10
-# Those that only timm has.
-MORE = {
-    "vit_small_patch8_224": dataclasses.replace(VARIANTS["ViT-S_16"], patch_size=8),
-    "vit_large_patch14_224": dataclasses.replace(VARIANTS["ViT-L_16"], patch_size=14),
-    "vit_base_patch16_gap_224": dataclasses.replace(VARIANTS["ViT-B_16"], num_heads=16),
-}
-DEIT = {
-    "deit_tiny_patch16_224": "ViT-Ti_16",
-    "deit_small_patch16_224": "ViT-S_16",
-    "deit_base_patch16_224": "ViT-B_16",
+# Of other families one of each size, with the pixels of their patches.
+FAMILIES = {
+    "deit_tiny_patch16_224": 16,
+    "deit_small_patch16_224": 16,
+    "deit_base_patch16_224": 16,
+    "deit_tiny_distilled_patch16_224": 16,
+    "deit_small_distilled_patch16_224": 16,
+    "deit_base_distilled_patch16_224": 16,
+    "deit3_small_patch16_224": 16,
+    "deit3_medium_patch16_224": 16,
+    "deit3_base_patch16_224": 16,
+    "deit3_large_patch16_224": 16,
+    "deit3_huge_patch14_224": 14,
+    "vit_small_patch8_224.dino": 8,
+    "vit_small_patch14_dinov2": 14,
+    "vit_base_patch14_dinov2": 14,
+    "vit_large_patch14_dinov2": 14,
+    "vit_giant_patch14_dinov2": 14,
+    "vit_small_patch14_reg4_dinov2": 14,
+    "vit_base_patch14_reg4_dinov2": 14,
+    "vit_large_patch14_reg4_dinov2": 14,
+    "vit_giant_patch14_reg4_dinov2": 14,
+    "vit_base_patch14_reg1_tipsv2": 14,
+    "vit_so400m_patch14_reg1_tipsv2": 14,
+    "vit_huge_patch14_224.mae": 14,
+    "vit_huge_patch14_gap_224": 14,
+    "vit_base_patch16_gap_224": 16,
+    "vit_medium_patch16_gap_256": 16,
+    "vit_wee_patch16_reg1_gap_256": 16,
+    "vit_little_patch16_reg4_gap_256": 16,
+    "vit_medium_patch16_reg4_gap_256": 16,
+    "vit_mediumd_patch16_reg4_gap_256": 16,
+    "vit_betwixt_patch16_reg4_gap_256": 16,
+    "vit_so150m_patch16_reg4_gap_256": 16,
+    "vit_so150m2_patch16_reg1_gap_256": 16,
+    "flexivit_small": 16,
+    "flexivit_base": 16,
+    "flexivit_large": 16,
+    "vit_base_patch16_siglip_224": 16,
+    "vit_base_patch32_siglip_256": 32,
+    "vit_large_patch16_siglip_256": 16,
+    "vit_so400m_patch14_siglip_224": 14,
+    "vit_so400m_patch16_siglip_256": 16,
+    "vit_giantopt_patch16_siglip_256": 16,
+    "vit_xsmall_patch16_clip_224": 16,
+    "vit_medium_patch16_clip_224": 16,
+    "vit_base_patch16_clip_quickgelu_224": 16,
+    "vit_base_patch32_clip_224": 32,
+    "vit_base_patch16_plus_clip_240": 16,
+    "vit_large_patch14_clip_224": 14,
+    "vit_huge_patch14_clip_224": 14,
+    "vit_giant_patch14_clip_224": 14,
+    "vit_gigantic_patch14_clip_224": 14,
 }
 
 
@@ -71,37 +111,24 @@ def images_for(config):
     return photos(PATCHES * config.stride[0])
 
 
-def in_timm(timm, path, config, name, **kwargs):
-    """Makes timm write a whole model; returns images and its logits."""
-    images = images_for(config)
-    sizes = {"img_size": images.shape[1], "num_classes": CLASSES}
-    return images, timm(peer_models.save_timm, path, images, name, **sizes, **kwargs)
-
-
 @pytest.mark.parametrize("variant", TIMM_NAMES)
 def test_timm(variant, timm, folder, check):
     path, config = folder / "a.safetensors", VARIANTS[variant]
-    images, expected = in_timm(timm, path, config, TIMM_NAMES[variant])
+    images = images_for(config)
+    sizes = {"img_size": images.shape[1], "num_classes": CLASSES}
+    name = TIMM_NAMES[variant]
+    expected = timm(peer_models.save_timm, path, images, name, **sizes)
     tolerance = RESNET_TOLERANCE if config.is_hybrid else TOLERANCE
     check(VisionTransformer(config, path), images, expected, tolerance)
 
 
-@pytest.mark.parametrize("name", MORE)
-def test_others_of_timm(name, timm, folder, check):
-    path, config = folder / "a.safetensors", MORE[name]
-    images, expected = in_timm(timm, path, config, name)
-    pooling = "gap" if "gap" in name else "token"
-    check(VisionTransformer(config, path, pooling=pooling), images, expected)
-
-
-@pytest.mark.parametrize("name", DEIT)
-def test_plain_deit(name, timm, folder, check):
-    path, config = folder / "a.safetensors", VARIANTS[DEIT[name]]
-    images, expected = in_timm(timm, path, config, name, inputs=IMAGENET)
-    mean, std = IMAGENET
-    said = Semantics("gelu", input_mean=mean, input_std=std)
-    checkpoint = zoo.read(path, semantics=said)
-    check(VisionTransformer(config, checkpoint), images, expected)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(name, timm, folder, check):
+    side = PATCHES * FAMILIES[name]
+    images = photos(side)
+    sizes = {"img_size": side, "num_classes": CLASSES}
+    expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
+    check(load_model(folder), images, expected)
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", "ViTModel"])
