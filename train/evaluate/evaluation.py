@@ -152,6 +152,7 @@ def evaluate(
         results=results,
         split=split,
         answers=answers_of(whole, labels, probabilities, class_names),
+        in_training=in_training,
     )
     report, page = directory / "report.md", directory / "report.html"
     added = {"notes": summary["notes"], "report": str(report), "page": str(page)}

@@ -106,22 +106,24 @@ class LabelErrors:
     thresholds: np.ndarray
 
 
-def label_errors(answers):
+def label_errors(answers, is_new=None):
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
     A class's threshold is the mean of its probability over the images labelled so. An
     image is counted for the most probable of the classes whose threshold it reaches; if
     that is not its label, and the model's answer is not its label either, the label is
-    suspected. The probabilities must be of images that the model was not trained on.
-    Classes of fewer than `LEAST_EXAMPLES` images are not suggested.
+    suspected. Only images that the model was not trained on count: `is_new`, bools
+    (images,), None for all. Classes of fewer than `LEAST_EXAMPLES` of them are not
+    suggested.
 
     Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
     https://arxiv.org/abs/1911.00068.
     """
     labels, probabilities = answers.labels, answers.probabilities
     classes = probabilities.shape[1]
-    counts = np.bincount(labels, minlength=classes)
-    sums = np.bincount(labels, answers.of_truth, minlength=classes)
+    is_new = np.ones(len(labels), bool) if is_new is None else is_new
+    counts = np.bincount(labels[is_new], minlength=classes)
+    sums = np.bincount(labels[is_new], answers.of_truth[is_new], minlength=classes)
     is_judged = counts >= LEAST_EXAMPLES
     if np.count_nonzero(is_judged) < 2:
         return None
@@ -134,7 +136,7 @@ def label_errors(answers):
         is_counted = reached.max(axis=1) >= 0
         part = suggested[start : start + _CHUNK]
         part[is_counted] = reached.argmax(axis=1)[is_counted]
-    places = np.flatnonzero((suggested != labels) & answers.is_mistake)
+    places = np.flatnonzero((suggested != labels) & answers.is_mistake & is_new)
     suggested = suggested[places]
     gaps = probabilities[places, suggested] - answers.of_truth[places]
     order = np.argsort(-gaps, kind="stable")

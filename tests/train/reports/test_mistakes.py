@@ -122,6 +122,16 @@ def test_label_errors_by_hand(tmp_path):
     }
     assert (second["file"], second["suggested"]) == ("9.jpg", "a")
 
+    # Images of the training, whose labels it knows, neither count nor are suspected.
+    both = np.concatenate((probabilities, np.eye(3)[(labels + np.arange(11) % 2) % 3]))
+    answers = answers_of(None, np.tile(labels, 2), both, "abc")
+    again = label_errors(answers, np.arange(22) < 11)
+    np.testing.assert_array_equal(again.places, found.places)
+    np.testing.assert_array_equal(again.thresholds, found.thresholds)
+    assert len(label_errors(answers).places) > 2
+    # Four images labelled 0 are too few.
+    assert label_errors(answers, np.isin(np.arange(22), range(1, 11))) is None
+
     # One more image labelled 0: it looks like class 2, which cannot be judged.
     labels = np.array([label for label, _ in rows])
     probabilities = np.array([chances for _, chances in rows])

@@ -54,7 +54,7 @@ def photos(tmp_path):
     return file_split("photos", paths, np.arange(36) % 3)
 
 
-def written(out, split, *, mistakes=30, names=NAMES, part="test"):
+def written(out, split, *, mistakes=30, names=NAMES, part="test", in_training=None):
     """Writes the report of answers of which the first ones are wrong."""
     labels = split.labels()
     guesses = (labels + (np.arange(len(labels)) < mistakes)) % 3
@@ -70,6 +70,7 @@ def written(out, split, *, mistakes=30, names=NAMES, part="test"):
         results={"command": "keras-vit evaluate x"},
         split=part,
         answers=answers_of(split, labels, chances, names),
+        in_training=in_training,
     )
     return results, (out / "report.html").read_text(), (out / "report.md").read_text()
 
@@ -150,6 +151,22 @@ def test_label_errors_are_not_sought_in_training_images(tmp_path, photos):
     assert "train_suspected_label_errors" not in results
     for both in (page, text):
         assert "Not sought: the model may have been trained on these images" in both
+    for in_training, why_not in (
+        (7, "the model may have been trained on these images"),
+        ("the folder is gone", "which of the images the model was trained on is not"),
+        (np.arange(36) >= 12, "images that the model was not trained on."),
+    ):
+        _, page, text = written(tmp_path, photos, in_training=in_training)
+        assert f"Not sought: {why_not}" in page.replace(
+            "fewer than two classes have 5 ", ""
+        )
+        assert not (tmp_path / "label_errors.csv").exists()
+    everything = (tmp_path / "mistakes.csv").read_text()
+    written(tmp_path, photos, part="train", in_training=np.arange(36) < 3)
+    found = (tmp_path / "label_errors.csv").read_text()
+    assert len(found.splitlines()) > 1
+    assert not any(name in found for name in photos.names()[:3])
+    assert (tmp_path / "mistakes.csv").read_text() == everything
 
 
 def test_without_mistakes(tmp_path, photos):
