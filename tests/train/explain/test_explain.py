@@ -527,6 +527,12 @@ def test_attention_sinks_are_named():
     assert "shows, in layer 2 with 51% of all attention" in sentence
 
 
+def test_few_photos_show_no_sinks():
+    counts, shares = np.full((1, 6, 8), 3), np.full((1, 6, 8), 0.02)
+    assert sinks_of(counts, shares, 3) == ([], None)
+    assert len(sinks_of(counts + 1, shares, 4)[0]) == 48
+
+
 def test_sinks_at_all_corners_and_in_several_layers():
     counts, shares = np.zeros((3, 6, 8), int), np.zeros((3, 6, 8))
     for layer, share in ((1, 0.1), (2, 0.05)):
