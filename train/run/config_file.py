@@ -78,7 +78,9 @@ def _yaml(text, once):
         def construct_scalar(self, node):
             # As JSON escapes what is beyond 16 bits: --print_config shows JSON.
             text = super().construct_scalar(node)
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            return text.encode("utf-16", "surrogatepass").decode(
+                "utf-16", "surrogatepass"
+            )
 
     try:
         return yaml.load(text, Loader)

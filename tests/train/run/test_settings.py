@@ -304,9 +304,18 @@ def test_help_without_the_recipe_or_file_that_is_named(monkeypatch, capsys):
         assert told.startswith("warning: the help has no values: ") and "nix" in told
 
 
-@pytest.mark.parametrize("name", ["finetune", "pretrain"])
+COMMANDS = {
+    "finetune": 20_000,
+    "pretrain": 92_897,
+    "study": 20_000,
+    "study --study=positions": 92_897,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_commands_show_their_recipes(name, forks, tmp_path):
-    words = ["--help", "--dataset=imagenet2012"]
-    code, output = forks.run([f"train.{name}", *words], tmp_path, {})
-    steps = {"finetune": 20_000, "pretrain": 92_897}[name]
+    module, *words = name.split()
+    words += ["--help", "--dataset=imagenet2012"]
+    code, output = forks.run([f"train.{module}", *words], tmp_path, {})
+    steps = COMMANDS[name]
     assert f"--steps: Training steps. [imagenet2012: {steps}]" in output, output
