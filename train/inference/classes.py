@@ -102,7 +102,7 @@ def classes_of(loaded):
     names, why_no_names = loaded.class_names, None
     if names is None:
         try:
-            names = [name.replace("_", " ") for name in imagenet_names(shape[0])]
+            names = imagenet_names(shape[0])
         except RunError as error:
             names = [f"class {number}" for number in range(shape[0])]
             why_no_names = str(error)
