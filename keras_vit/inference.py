@@ -14,6 +14,7 @@ from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
 from keras_vit.structure import layer_of_pixels, layers_of
 from zoo.photos import prepare
+from zoo.probabilities import softmax
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
@@ -75,7 +76,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
     answers = []
     for outputs in _outputs(model, predictor, photos):
         if activation == "linear":
-            outputs = _softmax(outputs)
+            outputs = softmax(outputs.astype("float64"))
         if not np.isfinite(outputs).all():
             raise ValueError(
                 f"The outputs of {model.name} are not finite: load weights that are."
@@ -154,12 +155,6 @@ def _activation(model):
             "classifier_activation=None."
         )
     return found
-
-
-def _softmax(logits):
-    logits = logits.astype("float64")
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 class _Compiled:

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 import keras_vit
 from train.common.errors import RunError
@@ -20,6 +20,7 @@ from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.report import write_report
+from zoo.probabilities import softmax
 
 
 def evaluate(
@@ -105,7 +106,7 @@ def evaluate(
     labels, logits = loaded_model.predict(predictor, batches, part)
     seconds = time.perf_counter() - started
 
-    probabilities = softmax(logits, axis=1)
+    probabilities = softmax(logits)
     losses = -np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)
     results = {
         f"{split}_loss": float(losses.mean()),

@@ -6,12 +6,12 @@ import difflib
 import re
 
 import numpy as np
-from scipy.special import softmax
 
 import keras_vit
 import zoo
 from train.common.errors import RunError
 from train.inference.model_writing import has_head
+from zoo.probabilities import softmax
 from zoo.text import named
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
@@ -70,7 +70,7 @@ class Classes:
         if self.why_none is not None:
             raise ValueError(self.why_none)
         is_probability = self.activation in _PROBABILITIES
-        probabilities = outputs if is_probability else softmax(outputs, axis=1)
+        probabilities = outputs if is_probability else softmax(outputs)
         if not np.isfinite(probabilities).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."

@@ -29,8 +29,8 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
 
     Args:
         data_set: `"imagenet2012"` (1000 classes, names as `keras.applications` has
-            them, but with spaces), whose list is in this package, or `"imagenet21k"` (21843 classes,
-            WordNet lemmas), whose list is downloaded the first time.
+            them, but with spaces), whose list is in this package, or `"imagenet21k"`
+            (21843 classes, WordNet lemmas), whose list is downloaded the first time.
 
     Returns:
         A list of (WordNet id, name), in the order of the released heads.
