@@ -32,7 +32,7 @@ NOISE = re.compile(
     | To\ enable\ the\ following\ instructions:
     | E\d{4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
     | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
-    | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back\ to\ the\ default
+    | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
     | .*\bE\d{0,4}\ .*computation_placer.*\ already\ registered
     """,
     re.VERBOSE,
