@@ -2,11 +2,13 @@
 
 import csv
 import html
+import html.parser
 import json
 import os
 import re
 import shutil
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -111,6 +113,77 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
         "calibration",
         "test_accuracy",
     }
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"\' onload=alert(1) x="',
+    "<!-- </style><img src=x> ]]> &lt;b&gt; {{ 7 * 7 }} {% raw %}",
+    "\x00\x07\x1b[2J\x7f\x85\u202e\u2028\udcff",
+)
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags of a page with the names of their attributes, and its texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.texts += [value for _, value in attrs if value]
+
+    def handle_endtag(self, tag):
+        self.tags.append(f"/{tag}")
+
+    def handle_comment(self, data):
+        self.tags.append("comment")
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def hostile_page(folder, texts):
+    """The parsed page of a report that has four texts wherever it can."""
+    labels = np.arange(16) % 4
+    names = [f"{texts[index % 4]}{index}" for index in range(16)]
+    split = types.SimpleNamespace(names=lambda: names)
+    chances = np.full((16, 4), 0.1)
+    chances[np.arange(16), (labels + (labels > 1)) % 4] = 0.7
+    summary = classification_summary(labels, chances, texts)
+    summary["calibration"] = calibration(labels, chances)
+    summary["notes"] = texts
+    write_report(
+        folder,
+        config={"model": texts[0], "dataset": texts[1], "weights": {texts[2]: texts}},
+        summary=summary,
+        results={"command": "\n".join(texts), "loss_function": texts[2]},
+        answers=answers_of(split, labels, chances, texts),
+    )
+    return Tags((folder / "report.html").read_text("utf-8"))
+
+
+def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery.Photo, "uri", "data:,")
+    monkeypatch.setattr(gallery.Photo, "is_tiny", False)
+    pixels = np.zeros((2, 2, 3), "uint8")
+    decoded = dict.fromkeys(range(16), pixels)
+    monkeypatch.setattr(gallery, "_decode", lambda split, places: (decoded, {}))
+    # Parts of a path have tags of their own.
+    names = [f"{index}" + "/x" * name.count("/") for index, name in enumerate(HOSTILE)]
+    plain = hostile_page(tmp_path, names)
+    hostile = hostile_page(tmp_path, HOSTILE)
+    assert hostile.tags == plain.tags
+    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert tuple(found["notes"]) == HOSTILE
+    text = "".join(hostile.texts)
+    for name in HOSTILE[:3]:
+        assert text.count(name) > 10
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", text)
+    assert r"\x00\x07\x1b[2J" in text
 
 
 def test_photos_are_whole_and_small(tmp_path, photos):
