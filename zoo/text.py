@@ -11,6 +11,8 @@ _MOST_OF_VALUE = 100
 _JOINERS = "\u200c\u200d\u061c\u200e\u200f"
 # Reorders the text that follows, up to the end of the line.
 _REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# With one of these a formula begins in the cell of a spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
@@ -43,6 +45,31 @@ def named(names):
     """Joins the first ten names and counts the others."""
     shown = ", ".join(names[:10])
     return f"{shown} and {len(names) - 10:,} more" if len(names) > 10 else shown
+
+
+def plain_cell(text):
+    """Returns a text as a cell of CSV that no spreadsheet takes for a formula.
+
+    Spreadsheets compute cells that begin with one of `=+-@`, a tab or a line break. An
+    apostrophe goes before those, and before texts that begin with apostrophes and such
+    a character, so that `of_plain_cell` has every text back.
+
+    Example:
+        >>> plain_cell("=1+1"), plain_cell("'=1"), plain_cell("'tis")
+        ("'=1+1", "''=1", "'tis")
+    """
+    return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
+
+
+def of_plain_cell(cell):
+    """Returns the text that `plain_cell` made a cell of.
+
+    Example:
+        >>> of_plain_cell("'=1+1"), of_plain_cell("'tis")
+        ('=1+1', "'tis")
+    """
+    is_marked = cell.startswith("'") and cell.lstrip("'").startswith(_FORMULA)
+    return cell[1:] if is_marked else cell
 
 
 def shorten(text, most):

@@ -1,8 +1,22 @@
 """Text made short and safe to print."""
 
+import itertools
+
 import pytest
 
-from zoo.text import shorten, width
+from zoo.text import of_plain_cell, plain_cell, shorten, width
+
+
+def test_cells_are_no_formulas_and_come_back():
+    texts = [
+        "".join(t)
+        for n in range(5)
+        for t in itertools.product("'=+-@\t\r\na", repeat=n)
+    ]
+    cells = [plain_cell(text) for text in texts]
+    assert not [cell for cell in cells if cell[:1] in set("=+-@\t\r\n")]
+    assert [of_plain_cell(cell) for cell in cells] == texts
+    assert plain_cell("'tis") == "'tis" and plain_cell("a=1") == "a=1"
 
 
 @pytest.mark.parametrize(

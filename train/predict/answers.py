@@ -10,6 +10,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
+from zoo.text import of_plain_cell, plain_cell
 
 TOP = 5
 # Of a record in a file, which no path and five names of classes exceed.
@@ -175,7 +176,10 @@ class AnswerFile:
 
 
 class _Csv:
-    """A row per photo: file, then label and probability of each class, best first."""
+    """A row per photo: file, then label and probability of each class, best first.
+
+    Texts are as `zoo.text.plain_cell` has them, so that spreadsheets compute nothing.
+    """
 
     columns = ("file", "label", "probability") + tuple(
         f"{name}_{place}"
@@ -185,9 +189,9 @@ class _Csv:
     header, has_breaks = ",".join(columns) + "\n", True
 
     def line(self, answer):
-        cells = [answer.file]
+        cells = [plain_cell(answer.file)]
         for name, probability in answer.top:
-            cells += [name, str(probability)]
+            cells += [plain_cell(name), str(probability)]
         cells += [""] * (len(self.columns) - len(cells))
         return ",".join(map(_cell, cells)) + "\n"
 
@@ -196,7 +200,10 @@ class _Csv:
         file, *rest = cells
         pairs = zip(rest[::2], rest[1::2], strict=True)
         return Answer(
-            file, tuple((name, float(value)) for name, value in pairs if value)
+            of_plain_cell(file),
+            tuple(
+                (of_plain_cell(name), float(value)) for name, value in pairs if value
+            ),
         )
 
 

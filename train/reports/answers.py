@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from train.common.files import whole_file
+from zoo.text import plain_cell
 
 # Below it, the mean probability of a class is too uncertain to judge labels by.
 LEAST_EXAMPLES = 5
@@ -159,9 +160,9 @@ def write_mistakes(path, answers, names):
     )
     rows = (
         (
-            names[place],
-            answers.class_names[labels[place]],
-            answers.class_names[predicted[place]],
+            plain_cell(names[place]),
+            plain_cell(answers.class_names[labels[place]]),
+            plain_cell(answers.class_names[predicted[place]]),
             *(_text(values[place]) for values in numbers),
             "yes" if predicted[place] == labels[place] else "no",
         )
@@ -175,9 +176,9 @@ def write_label_errors(path, answers, found, names):
     header = ("file", "truth", "suggested", "probability", "probability_of_truth")
     rows = (
         (
-            names[place],
-            answers.class_names[answers.labels[place]],
-            answers.class_names[suggested],
+            plain_cell(names[place]),
+            plain_cell(answers.class_names[answers.labels[place]]),
+            plain_cell(answers.class_names[suggested]),
             _text(answers.probabilities[place, suggested]),
             _text(answers.of_truth[place]),
             _text(threshold),

@@ -8,13 +8,15 @@ import pytest
 
 from train.common.errors import RunError
 from train.predict.answers import FORMATS, Answer, AnswerFile, spelled
+from zoo.text import of_plain_cell
 
 SETTINGS = {"weights": "1f", "image_size": [8, 8]}
 # Line breaks, what CSV needs, another coding, and a formula.
 NAMES = ["a,b.jpg", 'quote".jpg', "two\nlines\r.jpg", "café.jpg", "=1+1.jpg", " .jpg"]
+NAMES += ["'=1.jpg", "''a.jpg", "\r,\n.jpg", '@"']
 PATHS = [*NAMES, os.fsdecode(b"caf\xe9\n.jpg"), "\u2028\x85\x0c.jpg"]
 ANSWERS = [
-    Answer(spelled(path), (("müßig, 'a'", 0.5), ('"b"\r\n', 0.25), ("c", 1e-7)))
+    Answer(spelled(path), (("+müßig, 'a'", 0.5), ('"b"\r\n', 0.25), ("c", 1e-7)))
     for path in PATHS
 ]
 
@@ -39,8 +41,13 @@ def test_other_readers_find_the_names(path):
             rows = list(csv.DictReader(file))
         else:
             rows = [json.loads(line) for line in file]
-    assert [row["file"] for row in rows] == [spelled(path) for path in PATHS]
-    assert {row["label"] for row in rows} == {"müßig, 'a'"}
+    files, labels = ([row[column] for row in rows] for column in ("file", "label"))
+    if path.suffix == ".csv":
+        # No cell is a formula.
+        assert not [cell for cell in files + labels if cell[0] in "=+-@\t\r"]
+        files, labels = (list(map(of_plain_cell, cells)) for cells in (files, labels))
+    assert files == [spelled(path) for path in PATHS]
+    assert set(labels) == {"+müßig, 'a'"}
     assert [float(row["probability"]) for row in rows] == [0.5] * len(PATHS)
     if path.suffix == ".csv":
         assert rows[0]["label_2"] == '"b"\r\n' and rows[0]["probability_3"] == "1e-07"

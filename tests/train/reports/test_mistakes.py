@@ -68,7 +68,7 @@ def test_a_model_of_one_class():
 
 def test_every_image_is_in_the_file(tmp_path):
     names = ['a, "quoted".jpg', "größe.jpg", "=x", "bytes\udcff.jpg", "5.jpg", "6.jpg"]
-    answers = answers_of(None, LABELS, PROBABILITIES, ["a,b", "猫", "c"])
+    answers = answers_of(None, LABELS, PROBABILITIES, ["a,b", "猫", "-c"])
     write_mistakes(tmp_path / "mistakes.csv", answers, names)
     rows = read(tmp_path / "mistakes.csv")
     assert rows[0] == {
@@ -80,7 +80,9 @@ def test_every_image_is_in_the_file(tmp_path):
         "margin": "0.85",
         "correct": "no",
     }
+    names[2] = "'=x"  # no formula to spreadsheets
     assert [row["file"] for row in rows[1:]] == [names[n] for n in (1, 5, 4, 0, 2)]
+    assert {row["truth"] for row in rows} == {"a,b", "猫", "'-c"}
     assert [row["correct"] for row in rows] == ["no"] * 3 + ["yes"] * 3
     assert "\r" not in (tmp_path / "mistakes.csv").read_text()
 
@@ -108,19 +110,19 @@ def test_label_errors_by_hand(tmp_path):
     assert found.places.tolist() == [4, 9] and found.suggested.tolist() == [1, 0]
     np.testing.assert_allclose(found.thresholds, [0.58, 0.6])
 
-    answers = answers_of(None, labels, probabilities, "abc")
-    names = [f"{index}.jpg" for index in range(11)]
+    answers = answers_of(None, labels, probabilities, ["a", "=b", "c"])
+    names = [f"@{index}.jpg" for index in range(11)]
     write_label_errors(tmp_path / "errors.csv", answers, found, names)
     first, second = read(tmp_path / "errors.csv")
     assert first == {
-        "file": "4.jpg",
+        "file": "'@4.jpg",
         "truth": "a",
-        "suggested": "b",
+        "suggested": "'=b",
         "probability": "0.85",
         "probability_of_truth": "0.1",
         "threshold": "0.58",
     }
-    assert (second["file"], second["suggested"]) == ("9.jpg", "a")
+    assert (second["file"], second["suggested"]) == ("'@9.jpg", "a")
 
     # Images of the training, whose labels it knows, neither count nor are suspected.
     both = np.concatenate((probabilities, np.eye(3)[(labels + np.arange(11) % 2) % 3]))
