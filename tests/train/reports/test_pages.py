@@ -17,6 +17,7 @@ from PIL import Image
 from train.reports import gallery
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
+from train.reports.ranked import ranked
 from train.reports.report import write_report
 
 pytest.importorskip("tensorflow")
@@ -63,15 +64,15 @@ def written(out, split, *, mistakes=30, names=NAMES, part="test", in_training=No
     chances = np.full((len(labels), len(names)), 0.1 / (len(names) - 1))
     chances[np.arange(len(labels)), guesses] = np.linspace(0.5, 0.9, len(labels))
     chances /= chances.sum(axis=1, keepdims=True)
-    summary = classification_summary(labels, chances, names)
-    summary["calibration"] = calibration(labels, chances)
+    summary = classification_summary(ranked(labels, chances), names)
+    summary["calibration"] = calibration(ranked(labels, chances))
     results = write_report(
         out,
         config={"model": "<script>alert(1)</script>"},
         summary=summary,
         results={"command": "keras-vit evaluate x"},
         split=part,
-        answers=answers_of(split, labels, chances, names),
+        answers=answers_of(split, ranked(labels, chances), names),
         in_training=in_training,
     )
     return results, (out / "report.html").read_text(), (out / "report.md").read_text()
@@ -153,15 +154,15 @@ def hostile_page(folder, texts):
     split = types.SimpleNamespace(names=lambda: names)
     chances = np.full((16, 4), 0.1)
     chances[np.arange(16), (labels + (labels > 1)) % 4] = 0.7
-    summary = classification_summary(labels, chances, texts)
-    summary["calibration"] = calibration(labels, chances)
+    summary = classification_summary(ranked(labels, chances), texts)
+    summary["calibration"] = calibration(ranked(labels, chances))
     summary["notes"] = texts
     write_report(
         folder,
         config={"model": texts[0], "dataset": texts[1], "weights": {texts[2]: texts}},
         summary=summary,
         results={"command": "\n".join(texts), "loss_function": texts[2]},
-        answers=answers_of(split, labels, chances, texts),
+        answers=answers_of(split, ranked(labels, chances), texts),
     )
     return Tags((folder / "report.html").read_text("utf-8"))
 
@@ -188,7 +189,7 @@ def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
 
 def test_photos_are_whole_and_small(tmp_path, photos):
     labels = photos.labels()
-    answers = answers_of(photos, labels, np.eye(3)[labels], NAMES)
+    answers = answers_of(photos, ranked(labels, np.eye(3)[labels]), NAMES)
     found = gallery.Gallery(answers, photos.names(), [35, 0, 0])
     assert found.pixels[0].shape == (320, 160, 3) and not found.missing
     assert list(found.pixels) == [0, 35]
@@ -256,7 +257,7 @@ def test_examples_that_are_no_files(tmp_path, photos):
 
     digits = sources.load("digits").test
     labels = digits.labels()
-    answers = answers_of(digits, labels, np.eye(10)[labels], "0123456789")
+    answers = answers_of(digits, ranked(labels, np.eye(10)[labels]), "0123456789")
     found = gallery.Gallery(answers, digits.names(), [3])
     assert found.folder is None
     (photo,) = found.group("Title", np.array([3]), 1).photos
