@@ -8,11 +8,16 @@ import os
 import keras
 import numpy as np
 
-from keras_vit.layers import ClassificationHead, ClassTokenPooling, PatchPooling
+from keras_vit.layers import ClassTokenPooling, PatchPooling
 from keras_vit.layers.classification_head import checked_names
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
-from keras_vit.structure import layer_of_pixels, layers_of
+from keras_vit.structure import (
+    head_activation,
+    head_of,
+    last_layer,
+    layer_of_pixels,
+)
 from zoo.photos import prepare
 from zoo.probabilities import softmax
 
@@ -67,7 +72,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
         (1, 'dog', 0.88)
     """
     activation = _activation(model)
-    names = getattr(_head(model), "class_names", None)
+    names = getattr(head_of(model), "class_names", None)
     if class_names is not None:
         names = checked_names(class_names)
     # Before the first photo is read.
@@ -132,24 +137,12 @@ def embed(model, photos, *, batch_size=32):
     return np.concatenate(found)
 
 
-def _head(model):
-    """Returns a model's `ClassificationHead`, None without one of its own classes."""
-    heads = layers_of(model, ClassificationHead)
-    fitting = [head for head in heads if head.units == model.output_shape[-1]]
-    return fitting[-1] if fitting else None
-
-
 def _activation(model):
     """Returns "linear" for logits, else what makes a model's outputs probabilities."""
-    last = model
-    while isinstance(last, keras.Model):
-        last = last.layers[-1]
-    found = "softmax" if isinstance(last, keras.layers.Softmax) else None
-    if hasattr(last, "activation") and last.name != "pre_logits":
-        found = last.activation.__name__
+    found = head_activation(model)
     if len(model.output_shape) != 2 or found not in ("linear", *_PROBABILITIES):
         raise ValueError(
-            f"{model.name} ends in the layer {last.name} of outputs "
+            f"{model.name} ends in the layer {last_layer(model).name} of outputs "
             f"{model.output_shape}, and not in a head for the classes of an image: for "
             "features call keras_vit.embed, else build it with classes=K and "
             "classifier_activation=None."
@@ -200,7 +193,7 @@ def _outputs(model, predictor, photos):
         )
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
-    preparation = getattr(_head(model), "preparation", "squash")
+    preparation = getattr(head_of(model), "preparation", "squash")
 
     def prepared(number, photo):
         try:

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_vit.layers import (
+    ClassificationHead,
     ClassToken,
     PatchEncoder,
     PatchPooling,
@@ -33,6 +34,36 @@ def layers_of(model, *kinds):
         elif isinstance(layer, kinds):
             found.append(layer)
     return found
+
+
+def last_layer(model):
+    """Returns the layer that a model ends in, of a model at its end the last one."""
+    while isinstance(model, keras.Model):
+        model = model.layers[-1]
+    return model
+
+
+def head_of(model):
+    """Returns a model's `ClassificationHead`, None without one of its own classes.
+
+    It may be in a model in it, and have other layers behind it, such as a softmax.
+    """
+    heads = layers_of(model, ClassificationHead)
+    fitting = [head for head in heads if head.units == model.output_shape[-1]]
+    return fitting[-1] if fitting else None
+
+
+def head_activation(model):
+    """Returns the name of the activation that a model ends in, None for features.
+
+    It is `"linear"` for logits.
+    """
+    last = last_layer(model)
+    if isinstance(last, keras.layers.Softmax):
+        return "softmax"
+    activation = getattr(last, "activation", None)
+    is_head = callable(activation) and last.name != "pre_logits"
+    return activation.__name__ if is_head else None
 
 
 def check_images_shape(model, shape):

@@ -192,14 +192,17 @@ def _pixels(image):
 
 
 def _unreadable(name, error):
+    from PIL import Image
+
     # Decoders raise what damaged bytes lead their code into: OSError, SyntaxError,
-    # struct.error, DecompressionBombError and more.
-    remedy = "save it as JPEG or PNG"
-    if name.lower().endswith(HEIC_ENDINGS) and not reads_heic():
+    # struct.error and more.
+    reason, remedy = type(error).__name__, "save it as JPEG or PNG"
+    if isinstance(error, Image.DecompressionBombError):
+        # "Image size (N pixels) exceeds limit of M pixels, could be ..."
+        reason, remedy = str(error).partition(",")[0], "save it smaller"
+    elif name.lower().endswith(HEIC_ENDINGS) and not reads_heic():
         remedy = "pip install pillow-heif"
-    return ValueError(
-        f"{name} cannot be read as an image ({type(error).__name__}): {remedy}."
-    )
+    return ValueError(f"{name} cannot be read as an image ({reason}): {remedy}.")
 
 
 def _checked(image):

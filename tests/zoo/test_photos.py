@@ -223,10 +223,7 @@ HOSTILE = {
     "gif's start": b"GIF89a",
     "another format": encode(picture(), "TIFF"),
     "code": encode(picture(), "EPS"),
-    # A bitmap that says it has 10 billion pixels.
-    "bomb": b"BM6\0\0\0\0\0\0\0" + b"6\0\0\0(\0\0\0" + 2 * b"\xa0\x86\x01\0"
-    + b"\x01\0\x18\0" + 24 * b"\0",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -239,6 +236,18 @@ def test_what_is_no_photo(name, tmp_path):
     with pytest.raises(ValueError, match="cannot be read as an image") as caught:
         photos.decode(path)
     assert "\x1b" not in str(caught.value) and "x1b[2J.jpg" in str(caught.value)
+
+
+def test_too_many_pixels():
+    """A bitmap that says it has 10 billion of them."""
+    bomb = b"BM6\0\0\0\0\0\0\0" + b"6\0\0\0(\0\0\0" + 2 * b"\xa0\x86\x01\0"
+    bomb += b"\x01\0\x18\0" + 24 * b"\0"
+    message = (
+        r"54 bytes cannot be read as an image \(Image size \(10000000000 pixels\) "
+        r"exceeds limit of 178956970 pixels\): save it smaller\."
+    )
+    with pytest.raises(ValueError, match=message):
+        photos.decode(bomb)
 
 
 def test_an_opened_image_that_is_damaged():

@@ -39,6 +39,39 @@ def _explained(task, remedy):
 
 
 @contextlib.contextmanager
+def locked(path, flag):
+    """Keeps other processes from writing a file, which `flag` names, for a while.
+
+    The operating system releases the lock when the process ends, however it does.
+    """
+    path = pathlib.Path(path).expanduser()
+    make_folder(path.parent, flag)
+    place = path.with_name(f".{path.name}.lock")
+    lock = filelock.FileLock(place)
+    try:
+        held = lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise RunError(
+            f"Another process is writing {path}: wait for it or stop it, or pass "
+            f"another {flag}."
+        ) from error
+    except (OSError, NotImplementedError) as error:
+        raise RunError(
+            f"Cannot lock {place}: {error}. Fix the permissions, or pass a file on a "
+            f"disk that supports locks as {flag}."
+        ) from error
+    with held:
+        try:
+            yield
+        finally:
+            # Before the release: after it, it may be another's. Windows does not
+            # remove open files, and a soft lock is the file itself.
+            with contextlib.suppress(OSError):
+                if not isinstance(lock, filelock.SoftFileLock):
+                    place.unlink()
+
+
+@contextlib.contextmanager
 def whole_file(path, flag="--run_dir"):
     """Yields a temporary path of the same ending, which replaces `path` on success.
 

@@ -4,13 +4,14 @@ import collections
 import dataclasses
 import difflib
 import re
+import unicodedata
 
 import numpy as np
 
 import keras_vit
 import zoo
+from keras_vit.structure import head_activation
 from train.common.errors import RunError
-from train.inference.model_writing import has_head
 from zoo.probabilities import softmax
 from zoo.text import named
 
@@ -83,9 +84,8 @@ class Classes:
 def classes_of(loaded):
     """Returns the `Classes` of a `LoadedModel`."""
     model, shape, why_none = loaded.model, loaded.model.output_shape[1:], None
-    last = model.layers[-1]
-    activation = last.activation.__name__ if hasattr(last, "activation") else "linear"
-    if not has_head(model):
+    activation = head_activation(model)
+    if activation is None:
         why_none = f"has no head for classes: it gives features of shape {shape}."
     elif len(shape) != 1:
         why_none = (
@@ -112,12 +112,13 @@ def classes_of(loaded):
 def match_classes(outputs, head_names, data_names, numbers=False):
     """Returns the names of a head's classes, and an int32 array: of each label a class.
 
-    Matched by name, ignoring case, spaces, hyphens and underscores; of several synonyms
-    with commas between them the first will do. A head without names (`head_names` is
-    None) of 1,000 or 21,843 classes has ImageNet's. WordNet ids (`n01440764`) and names
-    (`tench`) of ImageNet match each other. An equal number of classes does not mean an
-    equal order. With `numbers`, a data set whose classes are all numbers, and none the
-    name of a class of the model, has places in the head's outputs, from 0.
+    Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
+    encoded (NFC or NFD); of several synonyms with commas between them the first will
+    do. A head without names (`head_names` is None) of 1,000 or 21,843 classes has
+    ImageNet's. WordNet ids (`n01440764`) and names (`tench`) of ImageNet match each
+    other. An equal number of classes does not mean an equal order. With `numbers`, a
+    data set whose classes are all numbers, and none the name of a class of the model,
+    has places in the head's outputs, from 0.
 
     Raises:
         RunError: a name is not, or not clearly, one of the model's.
@@ -239,6 +240,8 @@ def _imagenet(outputs):
 
 
 def _plain(name):
+    # In names of folders macOS has accents as characters of their own.
+    name = unicodedata.normalize("NFC", name)
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 

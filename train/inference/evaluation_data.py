@@ -6,6 +6,7 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_vit.structure import head_activation
 from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
@@ -123,10 +124,10 @@ def num_logits(loaded):
             f"The model {loaded.name} has outputs of shape {shape[1:]}: give one that "
             "ends in a head for classes."
         )
-    activation = getattr(loaded.model.layers[-1], "activation", None)
-    if activation is not None and activation.__name__ != "linear":
+    activation = head_activation(loaded.model)
+    if activation not in (None, "linear"):
         raise RunError(
-            f"The model {loaded.name} ends in {activation.__name__}, where logits are "
+            f"The model {loaded.name} ends in {activation}, where logits are "
             "needed: save it with classifier_activation=None."
         )
     return shape[1]

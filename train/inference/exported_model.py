@@ -39,7 +39,7 @@ class ExportedModel:
             to float32 outputs (batch, ...).
         version: str, of the runtime.
         image_shape: (height, width, channels).
-        size: int, the length of an output.
+        output_shape: tuple, that of the outputs of some images, (None, classes).
         output: str, what the outputs are called: by our writers "logits",
             "probabilities" or "features".
         one_by_one: bool, whether it takes no batches, so that 8 images are 8 calls.
@@ -52,13 +52,18 @@ class ExportedModel:
     run: Callable
     version: str
     image_shape: tuple[int, ...]
-    size: int
+    output_shape: tuple
     output: str
     one_by_one: bool = False
     class_names: tuple[str, ...] | None = None
     activation: str = "linear"
     preparation: str = PREPARATIONS[0]
     features: Callable | None = None
+
+    @property
+    def size(self):
+        """The length of an output."""
+        return self.output_shape[-1]
 
 
 def find(source):
@@ -176,7 +181,7 @@ def saved_model(path, threads=None):
         function("serving_default"),
         f"TensorFlow {tensorflow.__version__}",
         tuple(source.shape[1:]),
-        target.shape[-1],
+        tuple(target.shape),
         output,
         class_names=_lines(names.read_bytes()) if names.is_file() else None,
         features=function("features") if has_features else None,
@@ -226,7 +231,7 @@ def tflite(path, threads=None):
         run,
         f"LiteRT {version}",
         tuple(map(int, source["shape"][1:])),
-        int(target["shape"][-1]),
+        tuple(map(int, target["shape"])),
         signature["outputs"][0],
         one_by_one,
         names,
@@ -255,7 +260,7 @@ def onnx(path, threads=None):
         run,
         f"ONNX Runtime {onnxruntime.__version__}",
         tuple(source.shape[1:]),
-        target.shape[-1],
+        tuple(target.shape),
         target.name,
         class_names=None if names is None else tuple(json.loads(names)),
         **_known(metadata),
@@ -296,6 +301,11 @@ def _known(facts):
 
 def _check(model, path):
     """Refuses files of others, whose images may have another range."""
+    if len(model.output_shape) != 2:
+        raise RunError(
+            f"The model {path} gives outputs of shape {model.output_shape[1:]} for an "
+            "image, not one number per class: export one that pools its tokens."
+        )
     shape = model.image_shape
     is_ours = (
         model.output in _OUTPUTS

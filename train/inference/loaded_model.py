@@ -11,12 +11,11 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.structure import layer_of_pixels
+from keras_vit.structure import head_activation, head_of, layer_of_pixels
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
 from train.inference.keras_files import load_model
-from train.inference.model_writing import has_head
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
 from zoo.catalog.locate import fetch_card, named, published
@@ -185,13 +184,13 @@ def _class_names(path, model, features):
     run = RunDirectory(path.parent)
     if features:
         return None
-    own = getattr(model.layers[-1], "class_names", None)
+    own = getattr(head_of(model), "class_names", None)
     if not run.class_names.is_file():
         return own
     names, outputs = run.read_class_names(), model.output_shape[-1]
     if len(names) == outputs:
         return names
-    if own is not None or not has_head(model):
+    if own is not None or head_activation(model) is None:
         return own
     raise RunError(
         f"{run.class_names} has {len(names)} lines, but {path} has {outputs} "

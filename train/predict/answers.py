@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
+import re
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from zoo.text import of_plain_cell, plain_cell
 TOP = 5
 # Of a record in a file, which no path and five names of classes exceed.
 _MOST_BYTES = 2**16
+# Among the settings: the directory that relative paths start from, as it is reached
+# from that of the file, so that both can be moved.
+_PATHS_FROM = "relative_paths_from"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +45,17 @@ def spelled(path):
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def of_spelled(text):
+    """Returns the path that `spelled` made a text of."""
+    return re.sub(r"\\u(dc[89a-f][\da-f])", lambda found: chr(int(found[1], 16)), text)
+
+
 class AnswerFile:
     """A file that answers are appended to, in whole lines.
 
     A kill leaves at most the last line unfinished, and an interruption none. Beside it
-    `NAME.settings.json` has the settings that the answers depend on.
+    `NAME.settings.json` has the settings that the answers depend on. Relative paths in
+    it start from the directory in which it was begun, wherever it is gone on with.
 
     Args:
         path: str or path, which ends in one of `FORMATS`.
@@ -62,7 +73,8 @@ class AnswerFile:
         self._settings = self.path.with_name(f"{self.path.name}.settings.json")
         self._format = FORMATS[self.path.suffix]
         self._file, self._end, self.count = None, 0, 0
-        self._known = np.zeros(0, "uint64")
+        self._known, self._earlier = np.zeros(0, "uint64"), None
+        self._folder = self._working = os.getcwd()
         if not self.path.exists():
             return
         if not resume:
@@ -70,13 +82,26 @@ class AnswerFile:
                 f"{self.path} exists: pass --resume to go on with it, another --out, "
                 "or remove it."
             )
+        self._earlier = self._read_settings()
         self._read_known()
+
+    def spell(self, path):
+        """Returns the text for a path in the file."""
+        if self._folder != self._working and not os.path.isabs(path):
+            path = _relative(path, self._folder)
+        return spelled(path)
+
+    def path_of(self, file):
+        """Returns the path that a text in the file stands for, absolute."""
+        path = os.path.join(self._folder, file)
+        is_spelled = "\\udc" in file and not os.path.lexists(path)
+        return os.path.join(self._folder, of_spelled(file)) if is_spelled else path
 
     def has(self, path):
         """Returns whether the file had an answer for a photo when it was opened."""
         if not len(self._known):
             return False
-        key = _hash(spelled(path))
+        key = self._key(self.spell(path))
         place = np.searchsorted(self._known, key)
         return bool(place < len(self._known) and self._known[place] == key)
 
@@ -85,11 +110,12 @@ class AnswerFile:
 
         `settings` are a dict for JSON. A RunError says which of them differ.
         """
-        if self.path.exists():
+        if self._earlier is not None:
             self._check(json.loads(json.dumps(settings)))
         else:
             make_folder(self.path.parent, "--out")
-            write_json(self._settings, settings, "--out")
+            start = spelled(_relative(self._folder, self.path.parent.resolve()))
+            write_json(self._settings, {**settings, _PATHS_FROM: start}, "--out")
         # Not buffered, so that lines are one write.
         self._file = self.path.open("ab", buffering=0)
         self._file.truncate(self._end)
@@ -146,7 +172,7 @@ class AnswerFile:
             for answer, end in self._records():
                 if self.count == len(hashes):
                     hashes = np.resize(hashes, 2 * self.count)
-                hashes[self.count] = _hash(answer.file)
+                hashes[self.count] = self._key(answer.file)
                 self.count, self._end = self.count + 1, end
         except (ValueError, LookupError, TypeError, csv.Error) as error:
             raise RunError(
@@ -155,7 +181,13 @@ class AnswerFile:
             ) from error
         self._known = np.sort(hashes[: self.count])
 
-    def _check(self, settings):
+    def _key(self, file):
+        place = os.path.join(spelled(self._folder), file)
+        text = os.path.normpath(place).encode("utf-8")
+        digest = hashlib.blake2b(text, digest_size=8).digest()
+        return np.frombuffer(digest, "uint64")[0]
+
+    def _read_settings(self):
         if not self._settings.is_file():
             raise RunError(
                 f"{self.path} has no {self._settings.name} beside it, so its settings "
@@ -163,6 +195,13 @@ class AnswerFile:
             )
         remedy = f"remove it and {self.path.name}, or pass another --out"
         earlier = read_json(self._settings, remedy)
+        start = of_spelled(str(earlier.pop(_PATHS_FROM, self._folder)))
+        place = os.path.join(self.path.parent.resolve(), start)
+        self._folder = os.path.normpath(place)
+        return earlier
+
+    def _check(self, settings):
+        earlier = self._earlier
         differences = [
             f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
             for name in sorted(earlier.keys() | settings.keys())
@@ -233,6 +272,8 @@ def _cell(text):
     return '"' + text.replace('"', '""') + '"'
 
 
-def _hash(text):
-    digest = hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest()
-    return np.frombuffer(digest, "uint64")[0]
+def _relative(path, start):
+    try:
+        return os.path.relpath(path, start)
+    except ValueError:  # on another drive of Windows
+        return os.path.abspath(path)

@@ -94,6 +94,7 @@ def _of_export(path, batch_size, with_features):
             "them, or export it without --features."
         )
     names, notes = _named(model.class_names, 0 if is_features else model.size)
+    _check_count(path, names, model.activation)
     is_logits = model.output == "logits"
 
     def compute(images):
@@ -130,6 +131,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     import keras
 
     import keras_vit
+    from keras_vit.structure import head_of
     from train.inference import loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
@@ -140,9 +142,16 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     if classes.why_none is not None and not with_features:
         raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
     names = () if classes.why_none is not None else classes.names
+    _check_count(loaded.name, names, classes.activation)
     head = None
     if with_features:
         model, head = body_and_head(model)
+        if names and head is None:
+            raise RunError(
+                f"Features are what the layer called head takes, and the model "
+                f"{loaded.name} ends in the layer {model.layers[-1].name}: leave "
+                "--features out, or pass a model that ends in its head."
+            )
         if len(model.output_shape) != 2:
             raise RunError(
                 f"The model {loaded.name} has features of shape "
@@ -175,7 +184,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
     return Classifier(
         loaded.name,
         shape,
-        getattr(loaded.model.layers[-1], "preparation", None) or PREPARATIONS[0],
+        getattr(head_of(loaded.model), "preparation", PREPARATIONS[0]),
         batch_size,
         compute,
         tuple(names),
@@ -194,6 +203,14 @@ def _named(names, count):
         "the model, one per line in the order of its outputs"
     )
     return tuple(f"class {number}" for number in range(count)), (note,)
+
+
+def _check_count(model, names, activation):
+    if len(names) == 1 and activation != "sigmoid":
+        raise RunError(
+            f"The model {model} has one class, {names[0]}, which every photo would be "
+            "with 100%: pass a model of several, or one that ends in a sigmoid."
+        )
 
 
 def _note_on(activation):

@@ -74,10 +74,11 @@ class FeatureFile:
 
     def close(self, keep):
         """Closes the hidden files; removes them unless they are to be gone on with."""
-        for file, path in zip(self._files, self._hidden, strict=True):
+        for file in self._files:
             file.close()
-            if not keep:
-                path.unlink(missing_ok=True)
+        # First the names, without which both are made of the finished file.
+        for path in () if keep else reversed(self._hidden):
+            path.unlink(missing_ok=True)
 
     def _names(self):
         with self._hidden[1].open("rb") as file:
@@ -117,12 +118,16 @@ def _array(archive, name, kind, shape):
 
 
 def _unpack(path, rows, names):
-    """Writes the hidden files of a finished one."""
-    with zipfile.ZipFile(path) as archive:
-        with archive.open("features.npy") as array, rows.open("wb") as to:
+    """Writes the hidden files of a finished one, each whole, and last that of names."""
+    with (
+        zipfile.ZipFile(path) as archive,
+        whole_file(names, "--features") as new_names,
+        whole_file(rows, "--features") as new_rows,
+    ):
+        with archive.open("features.npy") as array, new_rows.open("wb") as to:
             _header(array)
             shutil.copyfileobj(array, to)
-        with archive.open("files.npy") as array, names.open("w") as to:
+        with archive.open("files.npy") as array, new_names.open("w") as to:
             kind = _header(array)
             while block := array.read(_BLOCK * kind.itemsize):
                 to.writelines(

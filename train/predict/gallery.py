@@ -88,9 +88,10 @@ def _thumbnail(photo):
                 # Decodes a large photo at an eighth of its size.
                 image.draft("RGB", (2 * LONGER_SIDE,) * 2)
                 small = ImageOps.exif_transpose(image).convert("RGB")
-        except (OSError, ValueError, SyntaxError):
+        # Decoders raise errors of any kind at damaged bytes.
+        except Exception:
             small = Image.fromarray(decode(photo))
-    except (OSError, ValueError):
+    except (OSError, ValueError, MemoryError):
         return None
     small.thumbnail((LONGER_SIDE, LONGER_SIDE))
     return {"uri": html.uri(small), "width": small.width, "height": small.height}

@@ -3,7 +3,9 @@
 import collections
 import concurrent.futures
 import glob
+import itertools
 import os
+import pathlib
 import sys
 
 from train.common.errors import RunError
@@ -19,7 +21,8 @@ class Photos:
     Iterating yields paths, one after another: of a folder first its own photos, sorted,
     then those of its folders. Files and folders whose names begin with a dot are left
     out, and files without the ending of a photo; a file that is named itself may have
-    any name.
+    any name. Links to folders are followed, but no folder is read twice. A folder that
+    cannot be read is yielded like a photo, as which it cannot be read either.
 
     Args:
         places: list of str: paths, patterns such as `photos/*.jpg` that the shell has
@@ -39,6 +42,8 @@ class Photos:
         self.others = collections.Counter()
         self._without = {os.path.realpath(folder) for folder in without}
         self._endings = photos.endings()
+        # The real paths of folders that were given, and of those that links led to.
+        self._tops = set()
         self._found = {
             place: _expanded(place) for place in self.places if place != STDIN
         }
@@ -54,6 +59,11 @@ class Photos:
 
     def __iter__(self):
         self.others.clear()
+        self._tops = {
+            os.path.realpath(path)
+            for path in itertools.chain.from_iterable(self._found.values())
+            if os.path.isdir(path)
+        }
         for place in self.places:
             if place == STDIN:
                 for path in _lines(sys.stdin.buffer):
@@ -70,21 +80,40 @@ class Photos:
 
     def _below(self, folder):
         files, folders = [], []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif entry.name.lower().endswith(self._endings):
-                    files.append(entry.name)
-                else:
-                    self.others[os.path.splitext(entry.name)[1].lower()] += 1
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if os.path.isdir(entry) if entry.is_symlink() else entry.is_dir():
+                        folders.append((entry.name, entry.is_symlink()))
+                    elif entry.name.lower().endswith(self._endings):
+                        files.append(entry.name)
+                    else:
+                        self.others[os.path.splitext(entry.name)[1].lower()] += 1
+        except OSError:
+            yield folder
+            return
         for name in sorted(files):
             yield os.path.join(folder, name)
         del files
-        for name in sorted(folders):
-            yield from self._files(os.path.join(folder, name))
+        for name, is_link in sorted(folders):
+            path = os.path.join(folder, name)
+            if self._is_new(os.path.realpath(path), is_link):
+                yield from self._files(path)
+
+    def _is_new(self, real, is_link):
+        """Returns whether a folder in another one is read from there only."""
+        if not is_link:
+            return real not in self._tops
+        for place in (pathlib.Path(real), *pathlib.Path(real).parents):
+            if str(place) in self._tops:
+                return False
+            # Hidden folders are read by links alone.
+            if place.name.startswith("."):
+                break
+        self._tops.add(real)
+        return True
 
     def note(self):
         """Returns a sentence on the files that were left out, empty without any."""
@@ -128,13 +157,27 @@ def _expanded(place):
         return [path]
     if not glob.has_magic(path):
         raise RunError(f"There is no photo or folder {place}: check the path.")
-    found = sorted(glob.glob(path, recursive=True))
-    if "**" in path:
-        # Folders come with all that is in them, which is in the list, too.
-        found = [one for one in found if not os.path.isdir(one)]
+    # A bracket may be that of a name.
+    found = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
     if not found:
         raise RunError(f"No photo fits {place}: check the pattern.")
     return found
+
+
+def _matches(pattern):
+    """Returns the paths that fit a pattern; `**` follows no links to folders."""
+    head, stars, tail = f"{pattern}/".partition("**/")
+    if not stars or head[-1:] not in ("", "/"):
+        return glob.glob(pattern)
+    found, unreadable = set(), []
+    for top in glob.glob(head) if head else [""]:
+        for folder, folders, _ in os.walk(top or os.curdir, onerror=unreadable.append):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            folder = os.path.join(folder, "")[0 if top else len("./") :]
+            found.update(_matches(glob.escape(folder) + (tail[:-1] or "*")))
+    # Folders come with all that is in them, which is in the list, too.
+    found = {path for path in found if not os.path.isdir(path)}
+    return found.union(error.filename for error in unreadable)
 
 
 def _lines(file):

@@ -3,6 +3,8 @@
 import collections
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import pathlib
 import time
@@ -13,6 +15,7 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
+from train.common.files import locked
 from train.common.progress import progress_bar
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
@@ -100,14 +103,21 @@ def predict(
     """
     _check(out, features, gallery, resume)
     found = Photos(photos, [] if sort_into is None else [sort_into])
-    file = None if out is None else AnswerFile(out, resume)
-    total = found.count(file and file.has)
-    if total == 0 and not (file and file.count):
-        raise RunError(
-            f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: give "
-            f"files, folders or {STDIN}.{' ' if found.others else ''}{found.note()}"
+    with contextlib.ExitStack() as stack:
+        for path, flag in ((out, "--out"), (features, "--features")):
+            if path is not None:
+                stack.enter_context(locked(path, flag))
+        file = None if out is None else AnswerFile(out, resume)
+        total = found.count(file and file.has)
+        if total == 0 and not (file and file.count):
+            raise RunError(
+                f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
+                f"give files, folders or {STDIN}.{' ' if found.others else ''}"
+                f"{found.note()}"
+            )
+        stack.enter_context(
+            explaining_full_memory("lower --batch_size or --image_size.")
         )
-    with explaining_full_memory("lower --batch_size or --image_size."):
         classifier = classifiers.load(
             model,
             image_size=image_size,
@@ -125,6 +135,7 @@ class _Job:
     def __init__(self, classifier, photos, file, answer):
         self.classifier, self.photos = classifier, photos
         self.file, self.answer = file, answer
+        self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
         self.threads = min(os.cpu_count() or 1, _MOST_THREADS)
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
@@ -153,7 +164,7 @@ class _Job:
             if gallery is not None:
                 self.gallery = Gallery(gallery)
                 for answer in file or ():
-                    self.gallery.add(answer.file, answer)
+                    self.gallery.add(file.path_of(answer.file), answer)
             self._answer_all(total, show_progress)
             if self.features is not None:
                 self.features.finish()
@@ -173,6 +184,7 @@ class _Job:
         return {
             "weights": classifier.digest(),
             "classes": len(classifier.class_names),
+            "class_names": _digest(classifier.class_names),
             "image_size": [height, width],
             "preparation": classifier.preparation,
             "features": with_features,
@@ -233,8 +245,8 @@ class _Job:
             answers = self._answers(photos, probabilities)
         # First what an interruption may repeat, and last what says that it is done.
         if self.features is not None:
-            _check_finite(features, photos)
-            self.features.append([spelled(photo) for photo in photos], features)
+            self._check_outputs(features, photos, self.classifier.num_features)
+            self.features.append([self.spell(photo) for photo in photos], features)
         for photo, answer in zip(photos, answers, strict=False):
             if self.copies is not None:
                 self.copies.add(photo, answer.top[0][0])
@@ -250,8 +262,9 @@ class _Job:
 
     def _answers(self, photos, probabilities):
         names = self.classifier.class_names
-        _check_finite(probabilities, photos)
-        if len(names) > 1 and (np.ptp(probabilities, axis=1) == 0).any():
+        self._check_outputs(probabilities, photos, len(names))
+        is_first = not self.predictions.answered
+        if is_first and len(names) > 1 and not np.ptp(probabilities, axis=1).any():
             raise RunError(
                 f"The model {self.classifier.name} gives every class the same "
                 "probability, as a new head does: fine-tune it first, or pass a model "
@@ -260,11 +273,27 @@ class _Job:
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP]
         return [
             Answer(
-                spelled(photo),
+                self.spell(photo),
                 tuple((spelled(names[at]), float(f"{row[at]:.6g}")) for at in places),
             )
             for photo, row, places in zip(photos, probabilities, best, strict=True)
         ]
+
+    def _check_outputs(self, outputs, photos, size):
+        name = self.classifier.name
+        if outputs.shape != (len(photos), size):
+            raise RunError(
+                f"The model {name} gives outputs of shape {outputs.shape} for "
+                f"{len(photos)} photos, where {(len(photos), size)} are expected: "
+                "export it again, or pass another model."
+            )
+        finite = np.isfinite(outputs).all(axis=1)
+        if not finite.all():
+            raise RunError(
+                f"The model's outputs for {photos[int(finite.argmin())]} are not "
+                "finite: it has diverged in training, or its precision is too small "
+                "for it. Pass another model."
+            )
 
 
 class _Progress:
@@ -312,11 +341,5 @@ def _check(out, features, gallery, resume):
         raise RunError("--resume goes on with the answers in --out: pass it.")
 
 
-def _check_finite(outputs, photos):
-    finite = np.isfinite(outputs).all(axis=1)
-    if not finite.all():
-        raise RunError(
-            f"The model's outputs for {photos[int(finite.argmin())]} are not finite: "
-            "it has diverged in training, or its precision is too small for it. Pass "
-            "another model."
-        )
+def _digest(names):
+    return hashlib.blake2b(json.dumps(names).encode(), digest_size=16).hexdigest()

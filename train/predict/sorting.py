@@ -1,6 +1,7 @@
 """Copies of photos in a folder per class."""
 
 import filecmp
+import hashlib
 import os
 import pathlib
 import re
@@ -9,8 +10,10 @@ import shutil
 from train.common.errors import RunError
 from train.common.files import make_folder
 
-# Of a folder's name: with a number it stays below what disks take, 255 bytes.
+# Of a name before a number or digest: it stays below what disks take, 255 bytes.
 _MOST_CHARACTERS = 60
+# So long that no two of a million paths share it.
+_DIGEST_BYTES = 8
 # Names that Windows keeps for itself.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
@@ -18,8 +21,9 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 class SortedCopies:
     """A folder with a folder per class, which photos are copied to.
 
-    A file is never overwritten: where its name is taken by another photo, a number is
-    added to the name. A photo that is there already is not copied again.
+    A file is never overwritten: where its name is taken by another photo, a digest of
+    the photo's path is added to the name, the same after an interruption. A photo that
+    is there already is not copied again.
 
     Args:
         folder: str or path, made if missing.
@@ -45,24 +49,26 @@ class SortedCopies:
 
     def _copied(self, photo, folder):
         stem, ending = os.path.splitext(os.path.basename(photo))
-        is_copied, number = False, 1
+        name = os.fsencode(os.path.abspath(photo))
+        digest = hashlib.blake2b(name, digest_size=_DIGEST_BYTES).hexdigest()
+        longer = f"{stem[:_MOST_CHARACTERS]}-{digest}{ending}"
+        targets = [folder / f"{stem}{ending}", folder / longer]
         try:
-            while True:
-                target = folder / (f"{stem}-{number}" if number > 1 else stem)
-                target = target.with_name(target.name + ending)
+            for target in targets:
                 if os.path.lexists(target):
                     if target.is_file() and filecmp.cmp(photo, target, shallow=False):
                         return target
-                    number += 1
                     continue
-                if not is_copied:
-                    shutil.copyfile(photo, self._temporary)
-                    shutil.copystat(photo, self._temporary)
-                    is_copied = True
+                shutil.copyfile(photo, self._temporary)
+                shutil.copystat(photo, self._temporary)
                 if _take(self._temporary, target):
                     return target
         finally:
             self._temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"Cannot copy {photo}: {targets[0]} and {targets[1]} are other files. Move "
+            "them away, or pass another --sort_into."
+        )
 
 
 def folder_names(class_names):

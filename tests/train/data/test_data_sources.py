@@ -113,6 +113,16 @@ def test_folder_labels_follow_sorted_class_names(folder):
     assert names_of(source.train) == [f"{i}.png" for i in range(5)] * 2
 
 
+def test_folder_names_of_other_systems(tmp_path):
+    """macOS has accents as characters of their own (NFD)."""
+    for part, name in (("train", "e\u0301te\u0301"), ("test", "\xe9t\xe9")):
+        write_image(tmp_path / part / name / "1.png")
+        write_image(tmp_path / part / "zebra" / "1.png")
+    source = load(str(tmp_path))
+    assert source.class_names == ("zebra", "\xe9t\xe9")
+    assert labels_of(source.train) == labels_of(source.test) == [0, 1]
+
+
 def test_folder_validation_is_stratified_and_fixed(folder):
     source = load(str(folder), validation_fraction=0.4)
     again = load(str(folder), validation_fraction=0.4)

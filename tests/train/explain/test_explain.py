@@ -598,12 +598,9 @@ def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypat
     loaded = loaded_model.LoadedModel("tiny", model)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    assert classes_of(loaded).why_no_names is None
-    names = [(f"n{n:08}", f"a_bird_{n}") for n in range(1000)]
-    monkeypatch.setattr("zoo.class_names", lambda data_set: names)
     found = classes_of(loaded)
     assert found.why_no_names is None
-    assert found.names == tuple(f"a bird {number}" for number in range(1000))
+    assert (found.names[0], found.names[2]) == ("tench", "great white shark")
 
 
 def test_photos_as_they_are_shown(photos, whole_photos):

@@ -99,6 +99,16 @@ def test_features_have_no_classes(tmp_path):
     assert (found.output, found.size, found.class_names) == ("features", 24, None)
 
 
+@pytest.mark.parametrize("kind", ["tflite", "onnx"])
+def test_outputs_for_each_token_are_refused_by_name(kind, tmp_path):
+    model = shared("all tokens")
+    folder = write(kind, model, tmp_path / "tokens", names=None)
+    with pytest.raises(
+        RunError, match=r"tokens/.* gives outputs of shape \(25, 24\) fo"
+    ):
+        exported_model.load(exported_model.find(folder))
+
+
 def test_folders_of_several_exports_and_of_others(onnx_file, tmp_path):
     assert exported_model.find("vit-ti16/augreg-imagenet21k") is None
     assert exported_model.find(tmp_path) is None

@@ -37,3 +37,10 @@ def test_names_beside_it_go_first_where_they_are_as_many(model, tmp_path):
     unnamed.save(path)
     with pytest.raises(RunError, match="class_names.txt has 2 lines, but .* 3"):
         loaded_model.load(str(path))
+
+
+def test_accents_in_either_encoding():
+    """macOS has them as characters of their own in names of folders."""
+    model, data = ["\xe9t\xe9", "winte\u0301r"], ["wint\xe9r", "E\u0301te\u0301"]
+    shown, places = classes.match_classes(2, model, data)
+    assert (shown, places.tolist()) == (tuple(model), [1, 0])

@@ -80,6 +80,29 @@ def test_many_photos_are_known(path):
     assert all(file.has(f"{n}.jpg") for n in range(count))
 
 
+def test_paths_from_another_directory(path, monkeypatch):
+    """Also after the file was moved, with the directory that its paths start from."""
+    project = path.parent / os.fsdecode(b"caf\xe9")
+    (project / "photos").mkdir(parents=True)
+    (project / "photos" / os.fsdecode(b"\xe9.jpg")).touch()
+    monkeypatch.chdir(project)
+    answers = [Answer(spelled(os.fsdecode(b"photos/\xe9.jpg")), (("a", 1.0),))]
+    answers.append(Answer("/elsewhere/1.jpg", (("b", 1.0),)))
+    write(project / path.name, answers)
+    moved = project.rename(path.parent / os.fsdecode(b"moved\xe9"))
+    for folder, name in ((moved, path.name), (moved / "photos", f"../{path.name}")):
+        monkeypatch.chdir(folder)
+        file = AnswerFile(name, resume=True)
+        true = os.path.relpath(moved / "photos" / os.fsdecode(b"\xe9.jpg"))
+        assert file.has(true) and file.has(os.path.abspath(true))
+        assert file.has("/elsewhere/1.jpg") and not file.has("../1.jpg")
+        assert os.path.samefile(file.path_of(answers[0].file), true)
+        assert file.path_of("/elsewhere/1.jpg") == "/elsewhere/1.jpg"
+        # New lines are like the first ones.
+        assert file.spell(true) == answers[0].file
+        assert file.spell("/x.jpg") == "/x.jpg"
+
+
 def test_an_existing_file_is_refused_by_name(path):
     write(path, ANSWERS)
     with pytest.raises(RunError, match=rf"{path.name} exists: pass --resume"):
@@ -89,11 +112,12 @@ def test_an_existing_file_is_refused_by_name(path):
         file.open(SETTINGS | {"weights": "2e"})
     path.with_name(f"{path.name}.settings.json").unlink()
     with pytest.raises(RunError, match="its settings are not known"):
-        file.open(SETTINGS)
+        AnswerFile(path, resume=True)
 
 
 @pytest.mark.parametrize("content", ["a;b\n1;2\n", '{"file": 1}\n', "x\n" * 40])
 def test_a_file_of_others_is_refused(path, content):
+    write(path, [])
     path.write_text(content)
     with pytest.raises(RunError, match="was changed"):
         AnswerFile(path, resume=True)

@@ -62,6 +62,43 @@ def test_a_finished_file_is_gone_on_with(tmp_path):
     check(path)
 
 
+@pytest.mark.parametrize("part", [".x.npz.features", ".x.npz.files"])
+def test_a_kill_while_a_finished_file_is_unpacked(part, tmp_path, monkeypatch):
+    path = tmp_path / "x.npz"
+    file = written(path, until=4)
+    file.finish()
+    file.close(keep=False)
+    replace = os.replace
+
+    def killed(source, target):
+        if os.path.basename(target) == part:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        FeatureFile(path, 3, 4)
+    assert not (tmp_path / ".x.npz.files").exists()
+    monkeypatch.setattr(os, "replace", replace)
+    file = written(path, 4)
+    file.finish()
+    # A kill between the two removals.
+    removed = []
+
+    def unlink(hidden, missing_ok):
+        if removed:
+            raise KeyboardInterrupt
+        removed.append(hidden)
+        os.unlink(hidden)
+
+    monkeypatch.setattr(type(path), "unlink", unlink)
+    with pytest.raises(KeyboardInterrupt):
+        file.close(keep=False)
+    monkeypatch.undo()
+    written(path, 7).close(keep=False)
+    check(path)
+
+
 def test_rows_that_are_missing(tmp_path):
     path = tmp_path / "x.npz"
     with pytest.raises(RunError, match="features of the first 2 photos are not beside"):

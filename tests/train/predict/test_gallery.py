@@ -77,6 +77,16 @@ def test_a_page_that_needs_nothing_else(tmp_path):
     assert "3 photos, answered by a <model>" in found.text
 
 
+def test_photos_that_cannot_be_read_any_more(tmp_path, monkeypatch):
+    path = save(tmp_path / "large.jpg", size=(60, 80))
+    assert gallery._thumbnail(path) is not None
+    # As large as a decompression bomb.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    assert gallery._thumbnail(path) is None
+    (tmp_path / "text.jpg").write_text("no photo")
+    assert gallery._thumbnail(str(tmp_path / "text.jpg")) is None
+
+
 def test_many_photos_are_counted_and_some_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(gallery, "_thumbnail", lambda photo: None)
     monkeypatch.setattr(gallery, "SHOWN", 10)

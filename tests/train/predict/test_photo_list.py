@@ -1,5 +1,6 @@
 """The photos that a command line names, and threads that read ahead."""
 
+import glob
 import io
 import os
 import threading
@@ -57,6 +58,64 @@ def test_patterns_that_the_shell_has_left(folder):
     assert list(Photos(["photos/**/*.bmp"])) == ["photos/cat/deep/2.bmp"]
     deep = list(Photos(["photos/cat/**"]))
     assert deep == ["photos/cat/1.webp", "photos/cat/deep/2.bmp"]
+
+
+def test_brackets_that_are_of_a_name(folder):
+    for name in ("trip [2024]/a.jpg", "trip [2024]/sub/c.jpg", "trip 2/b.jpg"):
+        touch(name)
+    assert list(Photos(["trip [2024]/*.jpg"])) == ["trip 2/b.jpg", "trip [2024]/a.jpg"]
+    assert list(Photos(["trip [2024]/**/c.*"])) == ["trip [2024]/sub/c.jpg"]
+    assert list(Photos(["photos/c[1]*"])) == ["photos/c[1].png"]
+    assert list(Photos(["photos/[bc].jpg"])) == ["photos/b.jpg"]
+
+
+def test_two_stars(folder):
+    """As `glob` has them, where there are no links."""
+    patterns = ["**", "**/*.jpg", "ph*/**/*.*", "photos/**/b.jpg", "photos/**/cat/**"]
+    for pattern in [*patterns, "**/d*/**/*.bmp", "./**/1.webp", "photos/c**.webp"]:
+        files = filter(os.path.isfile, glob.glob(pattern, recursive=True))
+        expected = sorted(set(files))
+        if not expected:
+            with pytest.raises(RunError):
+                Photos([pattern])
+            continue
+        assert list(Photos([pattern])) == expected, pattern
+
+
+def test_links_to_folders_are_followed_once(folder):
+    touch("elsewhere/x.jpg")
+    touch("elsewhere/in/y.jpg")
+    os.symlink("../elsewhere", "photos/linked")
+    os.symlink("../elsewhere/in", "photos/linked again")
+    # To a folder above, to itself, to one that is read, and to one that is hidden.
+    os.symlink(".", "photos/cat/up")
+    os.symlink("../..", "photos/cat/higher")
+    os.symlink("loop", "photos/loop")
+    os.symlink("cat/deep", "photos/deep")
+    os.symlink(".trash", "photos/trash")
+    found = list(Photos(["photos"], without=["photos/sorted"]))
+    real = [os.path.relpath(os.path.realpath(path)) for path in found]
+    assert len(set(real)) == len(real)
+    expected = {"b.jpg", "a.JPG", "c[1].png", "cat/1.webp", "cat/deep/2.bmp"}
+    expected = {f"photos/{name}" for name in expected | {".trash/3.jpg"}}
+    assert {*real} == expected | {"elsewhere/x.jpg", "elsewhere/in/y.jpg"}
+    # All of them once if they are given, too, and by a pattern.
+    found = Photos(["photos", "elsewhere", "photos/cat"], without=["photos/sorted"])
+    assert sorted(map(os.path.realpath, found)) == sorted(map(os.path.realpath, real))
+    assert len(list(Photos(["photos/**/*.webp"]))) == 1
+
+
+def test_a_folder_that_cannot_be_read(folder, monkeypatch):
+    scandir = os.scandir
+
+    def refuse(path):
+        if path == "photos/cat/deep":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for places in (["photos/cat", "photos/cat/deep"], ["photos/cat/**"]):
+        assert list(Photos(places)) == ["photos/cat/1.webp", "photos/cat/deep"]
 
 
 @pytest.mark.parametrize("place", ["none.jpg", "photos/none", "photos/*.tif", ""])

@@ -9,11 +9,15 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from harness import randomize
 from photo_folder import NAMES, paths
 from scipy.special import softmax
 from small_models import SIZE, made, shared
 
+import keras_vit
 from train.common.errors import RunError
+from train.inference import loaded_model
+from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
 from train.predict.prediction import predict
@@ -140,6 +144,64 @@ def test_new_photos_are_added(folder, monkeypatch):
         assert arrays["files"][:2].tolist() == paths(1, 2)
 
 
+def test_another_directory_is_gone_on_with(folder, monkeypatch):
+    stub(monkeypatch)
+    given = {"out": "out.csv", "features": "x.npz"}
+    predict("stub", paths(1, 2), **given)
+    monkeypatch.chdir("photos")
+    given = {flag: f"../{name}" for flag, name in given.items()}
+    given["gallery"] = "../page.html"
+    # Photos of both starts are found.
+    seen = set()
+    monkeypatch.setattr("train.predict.gallery._thumbnail", lambda p: seen.add(p))
+    found = predict("stub", ["."], resume=True, **given)
+    assert (found.answered, found.earlier) == (8, 2)
+    assert {os.path.realpath(path) for path in seen} == {
+        str(folder / path) for path in paths()
+    }
+    with open("../out.csv", newline="") as file:
+        assert sorted(row["file"] for row in csv.DictReader(file)) == paths()
+    with np.load("../x.npz") as arrays:
+        assert sorted(arrays["files"]) == paths()
+
+
+def test_other_class_names_are_refused(folder, monkeypatch):
+    stub(monkeypatch)
+    predict("stub", paths(1), out="out.csv")
+    stub(monkeypatch, class_names=("red", "green", "violet"))
+    with pytest.raises(RunError, match="answers of other settings: class_names '"):
+        predict("stub", ["photos"], out="out.csv", resume=True)
+
+
+def test_a_file_with_its_header_alone_is_gone_on_with(folder, monkeypatch):
+    def interrupted(images):
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], out="out.csv")
+    assert pathlib.Path("out.csv").read_text().count("\n") == 1
+    stub(monkeypatch)
+    found = predict("stub", ["photos"], out="out.csv", resume=True)
+    assert (found.answered, found.earlier) == (10, 0)
+
+
+@pytest.mark.parametrize(("flag", "path"), [("out", "o/x.csv"), ("features", "x.npz")])
+def test_two_at_a_time_do_not_mix(flag, path, folder, monkeypatch):
+    def second(images):
+        with pytest.raises(RunError, match=f"Another process is writing {path}: wait"):
+            predict("stub", ["photos"], resume=flag == "out", **{flag: path})
+        raise KeyboardInterrupt
+
+    stub(monkeypatch, second)
+    with pytest.raises(KeyboardInterrupt):
+        predict("stub", ["photos"], **{flag: path})
+    stub(monkeypatch)
+    found = predict("stub", ["photos"], resume=flag == "out", **{flag: path})
+    assert found.answered == 10
+    assert not [name for name in os.listdir((folder / path).parent) if ".lock" in name]
+
+
 def test_nothing_is_left_of_features_without_out(folder, monkeypatch):
     def interrupted(images):
         raise KeyboardInterrupt
@@ -224,6 +286,55 @@ def test_answers_that_mean_nothing(outputs, message, folder, monkeypatch):
         predict("stub", ["photos"])
 
 
+@pytest.mark.parametrize("shape", [(4, 1), (4,), (4, 3, 2), (1, 3), (4, 4)])
+def test_outputs_of_another_shape(shape, folder, monkeypatch):
+    random = np.random.default_rng(0)
+    stub(monkeypatch, lambda _: (random.random(shape), random.random((4, 3))))
+    with pytest.raises(
+        RunError, match=r"model stub gives outputs of shape .* \(4, 3\)"
+    ):
+        predict("stub", ["photos"])
+    stub(monkeypatch, lambda _: (random.random((4, 3)), random.random(shape)))
+    with pytest.raises(
+        RunError, match=r"model stub gives outputs of shape .* \(4, 3\)"
+    ):
+        predict("stub", ["photos"], features="x.npz")
+
+
+def test_one_flat_answer_of_many(folder, monkeypatch):
+    """A sigmoid may give a photo no class at all."""
+
+    def compute(images):
+        probabilities = images.mean(axis=(1, 2)) + 1
+        probabilities[1] = 0
+        return probabilities, None
+
+    stub(monkeypatch, compute)
+    assert predict("stub", ["photos"]).answered == 10
+
+
+@pytest.mark.parametrize("activation", [None, "sigmoid"])
+def test_a_model_of_one_class(activation, folder, tmp_path):
+    export = pytest.importorskip("train.export.onnx")
+    model = made(classes=1, classifier_activation=activation)
+    model.save("model.keras")
+    export.write_onnx(model, tmp_path / "model.onnx", class_names=["cat"])
+    pathlib.Path("class_names.txt").write_text("cat\n")
+    for name in ("model.keras", "model.onnx"):
+        answers = []
+        if activation is None:
+            with pytest.raises(RunError, match="has one class, cat, which every photo"):
+                predict(name, paths())
+            continue
+        predict(name, paths(), answer=answers.append)
+        images = np.stack([prepare(path, SIZE) for path in paths()])
+        [labels] = {tuple(label for label, _ in answer.top) for answer in answers}
+        assert labels == ("cat",)
+        found = [answer.top[0][1] for answer in answers]
+        expected = keras.ops.convert_to_numpy(model(images))[:, 0]
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
 def test_features_alone(folder, monkeypatch):
     means = expected()[0]
     stub(
@@ -303,6 +414,37 @@ def test_other_heads(kind, folder, tmp_path):
     assert is_said == (kind == "sigmoid")
     # They have no names.
     assert answers[0].top[0][0].startswith("class ")
+
+
+@pytest.mark.parametrize("kind", ["softmax layer", "inside", "another name"])
+def test_heads_that_are_not_the_last_layer(kind, folder):
+    """What `keras_vit.classify` answers is answered alike."""
+    model = made(class_names=NAMES, preparation="central crop")
+    if kind == "softmax layer":
+        model = keras.Model(model.input, keras.layers.Softmax()(model.output))
+    elif kind == "inside":
+        model = keras.Sequential([keras.Input((*SIZE, 3)), model])
+    else:
+        body = made(include_top=False)
+        head = keras_vit.ClassificationHead(5, class_names=NAMES, name="answers")
+        model = keras.Model(body.input, head(body.output))
+        randomize(head)
+    model.save("model.keras")
+    answers = []
+    predict("model.keras", paths(), answer=answers.append)
+    expected = keras_vit.classify(model, paths())
+    for answer, rows in zip(answers, expected, strict=True):
+        assert [name for name, _ in answer.top] == [name for _, name, _ in rows]
+        found = [probability for _, probability in answer.top]
+        np.testing.assert_allclose(found, [p for *_, p in rows], rtol=1e-3)
+    with pytest.raises(RunError, match="Features are what the layer called head"):
+        predict("model.keras", paths(), features="x.npz")
+    loaded = loaded_model.load("model.keras")
+    if kind == "softmax layer":
+        with pytest.raises(RunError, match="ends in softmax, where logits"):
+            num_logits(loaded)
+    else:
+        assert num_logits(loaded) == 5
 
 
 def test_what_exports_cannot_do(folder, files):

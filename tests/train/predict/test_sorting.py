@@ -1,6 +1,7 @@
 """Copies by class: nothing is overwritten, names are safe."""
 
 import os
+import re
 
 import pytest
 
@@ -27,23 +28,47 @@ def photo(tmp_path, folder, content, name="1.jpg"):
     return str(path)
 
 
-def test_a_name_that_is_taken_gets_a_number(copies, tmp_path):
-    names = []
+def test_a_name_that_is_taken_gets_a_digest(copies, tmp_path, monkeypatch):
+    places = []
     for folder in ("x", "y", "z"):
-        names.append(copies.add(photo(tmp_path, folder, folder), "cat").name)
-    assert names == ["1.jpg", "1-2.jpg", "1-3.jpg"]
-    # Copied again, as after an interruption.
-    assert copies.add(str(tmp_path / "y" / "1.jpg"), "cat").name == "1-2.jpg"
-    found = sorted((tmp_path / "sorted" / "cat").iterdir())
-    assert [path.read_text() for path in found] == ["y", "z", "x"]
-    assert os.listdir(tmp_path / "sorted") == ["cat"]
+        places.append(copies.add(photo(tmp_path, folder, folder), "cat"))
+    names = [place.name for place in places]
+    assert names[0] == "1.jpg" and len(set(names)) == 3
+    assert all(re.fullmatch(r"1-[0-9a-f]{16}\.jpg", name) for name in names[1:])
+    assert [place.read_text() for place in places] == ["x", "y", "z"]
+    # Copied again, as after an interruption, from another directory too.
+    monkeypatch.chdir(tmp_path / "y")
+    for path in (tmp_path / "y" / "1.jpg", "1.jpg"):
+        assert copies.add(str(path), "cat") == places[1]
+    assert sorted(os.listdir(places[0].parent)) == sorted(names)
+    # As long as disks take it.
+    long = "x" * 251 + ".jpg"
+    for folder in ("x", "y"):
+        assert copies.add(photo(tmp_path, folder, folder, long), "a/b").exists()
+    assert sorted(os.listdir(tmp_path / "sorted")) == ["a_b", "cat"]
+
+
+def test_many_photos_of_one_name_take_constant_time(tmp_path, monkeypatch):
+    copies, compared, checked = SortedCopies(tmp_path / "sorted", ["cat"]), [], []
+    lexists = os.path.lexists
+    monkeypatch.setattr(sorting.filecmp, "cmp", lambda *a, **_: compared.append(a))
+    monkeypatch.setattr(os.path, "lexists", lambda p: checked.append(p) or lexists(p))
+    for number in range(50):
+        copies.add(photo(tmp_path, str(number), str(number)), "cat")
+    assert len(os.listdir(tmp_path / "sorted" / "cat")) == 50
+    assert len(compared) <= 50 and len(checked) <= 4 * 50
 
 
 def test_folders_of_other_things_are_not_touched(copies, tmp_path):
     (tmp_path / "sorted" / "cat" / "1.jpg").mkdir(parents=True)
-    os.symlink("nowhere", tmp_path / "sorted" / "cat" / "1-2.jpg")
-    where = copies.add(photo(tmp_path, "x", "x"), "cat")
-    assert where.name == "1-3.jpg" and where.read_text() == "x"
+    path = photo(tmp_path, "x", "x")
+    where = copies.add(path, "cat")
+    assert where.name.startswith("1-") and where.read_text() == "x"
+    where.unlink()
+    os.symlink("nowhere", where)
+    with pytest.raises(RunError, match=r"are other files. Move them away, or pass"):
+        copies.add(path, "cat")
+    assert os.readlink(where) == "nowhere"
 
 
 def test_names_of_classes_stay_in_the_folder(copies, tmp_path):

@@ -1,5 +1,6 @@
 """A user's own images in folders, one per class."""
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,9 @@ def _list_images(folder, ignored):
             raise DataError(f"{entry} has no images: {LAYOUT}{heic_remedy(others)}")
         for path in images:
             check_name(path.name, str(path))
-        files[entry.name] = list(map(str, images))
+        # macOS has accents as characters of their own: parts from two systems match.
+        name = unicodedata.normalize("NFC", entry.name)
+        files.setdefault(name, []).extend(map(str, images))
         ignored += others
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")
