@@ -103,14 +103,16 @@ def styled(text, style, stream):
     """Returns a text in a style, plain unless a stream is a terminal with colours.
 
     `style` is "error", "warning", "next" or "title". NO_COLOR (https://no-color.org)
-    and TERM=dumb turn it off.
+    and TERM=dumb turn it off; what else a terminal can, Rich knows.
     """
-    if (
-        os.environ.get("NO_COLOR")
-        or os.environ.get("TERM", "dumb") == "dumb"
-        or stream is None
-        or not stream.isatty()
-    ):
+    if os.environ.get("NO_COLOR") or stream is None or not stream.isatty():
+        return text
+    try:
+        import rich.console
+    except ImportError:  # The message may be that it is not installed.
+        return text
+    # Consoles of old Windows have colours, but not by these codes.
+    if rich.console.Console(file=stream).color_system in (None, "windows"):
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 

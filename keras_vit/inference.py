@@ -19,6 +19,7 @@ from keras_vit.structure import (
     pooled_features,
 )
 from zoo.photos import prepare
+from zoo.probabilities import softmax
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
@@ -79,7 +80,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
     answers = []
     for outputs in _outputs(model, predictor, photos):
         if activation == "linear":
-            outputs = _softmax(outputs)
+            outputs = softmax(outputs.astype("float64"))
         if not np.isfinite(outputs).all():
             raise ValueError(
                 f"The outputs of {model.name} are not finite: load weights that are."
@@ -144,12 +145,6 @@ def _activation(model):
             "classifier_activation=None."
         )
     return found
-
-
-def _softmax(logits):
-    logits = logits.astype("float64")
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 class _Compiled:

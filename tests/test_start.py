@@ -108,6 +108,12 @@ def test_colours_are_for_terminals_alone(monkeypatch):
             assert styled(Terminal()) == "text"
     monkeypatch.setenv("NO_COLOR", "")  # means that it is not set
     assert styled(Terminal()) != "text"
+    monkeypatch.delenv("TERM")  # as on Windows
+    assert styled(Terminal()) != "text"
+    monkeypatch.setattr("rich.console.Console.color_system", "windows")
+    assert styled(Terminal()) == "text"
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert styled(Terminal()) == "text"
 
 
 def test_the_next_step_is_typed_like_the_command(monkeypatch, capsys):
@@ -194,7 +200,7 @@ def test_command_imports_nothing_before_it_knows_which():
             [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         )
     }
-    assert names - set(sys.stdlib_module_names) == {"keras"}
+    assert names - set(sys.stdlib_module_names) == {"keras", "rich"}
     assert not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
 
 

@@ -123,7 +123,7 @@ def test_decode_predictions_of_imagenet(monkeypatch):
     predictions = np.zeros((1, 1000), "float32")
     predictions[0, [7, 999]] = 1.0, 2.0
     assert decode_predictions(predictions, top=2) == [
-        [("n15075141", "toilet_tissue", 2.0), ("n01514668", "cock", 1.0)]
+        [("n15075141", "toilet tissue", 2.0), ("n01514668", "cock", 1.0)]
     ]
 
 

@@ -94,9 +94,12 @@ def whole_file(path, flag="--run_dir"):
 
 
 def write_text(path, text, flag="--run_dir"):
-    """Writes a file of UTF-8 text, whole or not at all."""
+    r"""Writes a file of UTF-8 text, whole or not at all.
+
+    Bytes of a file name that are not UTF-8 are written as JSON escapes them, \udcff.
+    """
     with whole_file(path, flag) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path, value, flag="--run_dir"):

@@ -21,7 +21,7 @@ import warnings
 from keras_vit_start import BACKENDS, styled
 
 # What is not shown, at the start of a line: notices and warnings of C++ and of absl,
-# and errors that only say that the machine has no GPU.
+# and errors that only say that the machine has no GPU, or no such instructions.
 NOISE = re.compile(
     rb"""
     [IW]\d{4}\ \d\d:\d\d:\d+\.\d+\ +\d+\ \S+:\d+\]          # absl
@@ -32,6 +32,7 @@ NOISE = re.compile(
     | To\ enable\ the\ following\ instructions:
     | E\d{4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
     | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
+    | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
     | .*\bE\d{0,4}\ .*computation_placer.*\ already\ registered
     """,
     re.VERBOSE,

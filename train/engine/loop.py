@@ -11,6 +11,7 @@ from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
+from zoo.probabilities import softmax
 
 
 class TrainingLoop:
@@ -174,30 +175,26 @@ def take_steps(trainer, batches, *, start_step, steps):
         yield step, metrics
 
 
-def evaluate(trainer, batches, on_batch=None):
+def evaluate(trainer, batches, keep, on_batch=None):
     """Runs the model over all batches (images, labels), the last and smaller one too.
 
-    Returns labels (examples,) int32 and probabilities (examples, classes) float32, as
-    NumPy arrays, and the trainer's mean loss over the examples, a float. `on_batch`
-    gets the number of examples done so far.
+    `keep` gets labels (batch,) int32 and probabilities (batch, classes) float32 of each
+    batch, as NumPy arrays. Returns a list of what it returns, and the trainer's mean
+    loss over the examples, a float. `on_batch` gets the number of examples done so far.
     """
-    all_labels, all_logits = [], []
-    done, loss = 0, 0.0
+    kept, done, loss = [], 0, 0.0
     for images, labels in batches:
         logits = trainer.predict(images)
         labels = trainer.gather(labels)
         counted = labels != NO_LABEL
         logits, labels = logits[counted], labels[counted]
-        all_logits.append(logits)
-        all_labels.append(labels)
+        kept.append(keep(labels, softmax(logits)))
         losses = keras.ops.convert_to_numpy(trainer.loss(logits, labels))
         loss += losses.sum(dtype="float64")
         done += len(labels)
         if on_batch is not None:
             on_batch(done)
-    labels, logits = np.concatenate(all_labels), np.concatenate(all_logits)
-    probabilities = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
-    return labels, probabilities, float(loss / done)
+    return kept, float(loss / done)
 
 
 def check_finite(name, value):

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 import keras_vit
 from train.common.errors import RunError
@@ -19,7 +19,9 @@ from train.inference.classes import by_number, match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
+from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
+from zoo.probabilities import softmax
 
 
 def evaluate(
@@ -102,29 +104,32 @@ def evaluate(
     with explaining_full_memory(loaded_model.LESS_MEMORY):
         alone = loaded_model.images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
-    labels, logits = loaded_model.predict(predictor, batches, part)
+    parts, losses = [], []
+    for labels, logits in loaded_model.predictions(predictor, batches, part):
+        parts.append(ranked(labels, softmax(logits), places))
+        chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
+        losses.append(-chances[:, 0])
     seconds = time.perf_counter() - started
 
-    probabilities = softmax(logits, axis=1)
-    losses = -np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)
+    answered = joined(parts)
     results = {
-        f"{split}_loss": float(losses.mean()),
+        f"{split}_loss": float(np.concatenate(losses).mean()),
         "loss_function": "softmax cross-entropy",
     }
     if correct is not None:
-        found = real_labels.accuracy(correct, logits.argmax(axis=1))
+        found = real_labels.accuracy(correct, answered.predicted)
         results |= {f"{split}_real_{key}": value for key, value in found.items()}
-    hits = probabilities.argmax(axis=1) == labels
+    hits = answered.predicted == answered.labels
     seen_note, seen_results = training_images.accuracies(in_training, hits, split)
     results |= seen_results
     results |= {
         "parameters": loaded.model.count_params(),
-        "images_per_second": len(labels) / seconds,
+        "images_per_second": len(hits) / seconds,
         "images_per_second_model_alone": alone,
         **about,
         "command": command,
     }
-    summary = classification_summary(labels, probabilities, class_names, places)
+    summary = classification_summary(answered, class_names, places)
     results |= {
         f"{split}_{key}": summary[key] for key in ("data_classes",) if key in summary
     }
@@ -134,7 +139,7 @@ def evaluate(
             "The data set's classes are numbers: they were taken for places in the "
             "model's outputs, from 0."
         )
-    summary["calibration"] = calibration(labels, probabilities)
+    summary["calibration"] = calibration(answered)
     if (directory / "report.json").exists():
         # A picture of earlier versions' reports, which now show mistakes.
         (directory / "predictions.png").unlink(missing_ok=True)
@@ -151,7 +156,8 @@ def evaluate(
         summary=summary,
         results=results,
         split=split,
-        answers=answers_of(whole, labels, probabilities, class_names),
+        answers=answers_of(whole, answered, class_names),
+        in_training=in_training,
     )
     report, page = directory / "report.md", directory / "report.html"
     added = {"notes": summary["notes"], "report": str(report), "page": str(page)}

@@ -16,9 +16,9 @@ from train.reports.classification import share
 def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
     """Returns which images of a part the model's run was trained on, and warnings.
 
-    Those are None where no image is known to be, or their number, int, or bools
-    (examples,). The warnings, a list of str, say what is not known, and whether the
-    data of the run have changed. `part` is the `Split` of the source that is called
+    Those are None where no image is known to be, their number, int, bools (examples,),
+    or why they are not known, a str. The warnings, a list of str, say whether the data
+    of the run have changed. `part` is the `Split` of the source that is called
     `split`, as the run divided it if it is the run's data set; `model` is what the
     model was loaded from.
     """
@@ -38,8 +38,9 @@ def in_training(loaded, model, source, part, split, data_dir, skip_corrupt):
                 log=lambda line: None,
             )
         except RunError as error:
-            told = f"Which of the images the model was trained on is not known: {error}"
-            return None, [told]
+            return (
+                f"Which of the images the model was trained on is not known: {error}"
+            ), []
     most = loaded.config.get("train_examples") or divided.train.num_examples
     if not is_own(source.name):
         count = min(most, divided.train.num_examples)
@@ -78,6 +79,8 @@ def accuracies(mask, hits, split):
     `mask` is what `in_training` returns, `hits` are bools (examples,), the correct
     answers.
     """
+    if isinstance(mask, str):
+        return mask, {}
     if mask is None or not np.any(mask):
         return None, {}
     count = int(np.sum(mask))

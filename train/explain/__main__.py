@@ -31,7 +31,7 @@ from train.data import data_flags
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
-PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "yaml")
+PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "yaml")
 # Of the photos' answers on the terminal; all are in a file.
 _PRINTED = 50
 flags.DEFINE_string(

@@ -10,6 +10,8 @@ from keras_vit.explain.one_pass import inspect
 from train.common.progress import progress_bar
 
 _BATCH_SIZE = 8
+# Of fewer, all may show something at the border.
+_LEAST_PHOTOS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +66,10 @@ def find_sinks(counts, shares, photos):
 
     `counts`, ints (layers, rows, columns), has in how many photos each patch is one,
     and `shares` its mean share of the attention. The result is a list of dicts, where
-    layer, row and column count from 1.
+    layer, row and column count from 1; it is empty for fewer than four photos.
     """
+    if photos < _LEAST_PHOTOS:
+        return []
     return [
         {
             "layer": int(layer) + 1,
@@ -74,7 +78,7 @@ def find_sinks(counts, shares, photos):
             "share": round(float(shares[layer, row, column]), 4),
             "photos": int(counts[layer, row, column]),
         }
-        for layer, row, column in np.argwhere(2 * counts >= max(photos, 1))
+        for layer, row, column in np.argwhere(2 * counts >= photos)
     ]
 
 

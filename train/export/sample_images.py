@@ -9,6 +9,7 @@ import tensorflow as tf
 from train.common.errors import RunError
 from train.common.progress import progress_bar
 from train.data import pipeline
+from train.data.registry import kind_of
 from train.data.sources.splits import pick
 from train.data.sources.subset import spread
 from train.export.runtimes import BATCH, write_images
@@ -72,7 +73,10 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     if has_head(loaded.model):
         try:
             class_names, places = match_classes(
-                loaded.model.output_shape[1], class_names, source.class_names
+                loaded.model.output_shape[1],
+                class_names,
+                source.class_names,
+                kind_of(source.name).is_own,
             )
         except RunError as error:
             class_names = _class_names(loaded)

@@ -7,12 +7,12 @@ import re
 import unicodedata
 
 import numpy as np
-from scipy.special import softmax
 
 import keras_vit
 import zoo
 from keras_vit.structure import head_activation
 from train.common.errors import RunError
+from zoo.probabilities import softmax
 from zoo.text import named
 
 IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
@@ -71,7 +71,7 @@ class Classes:
         if self.why_none is not None:
             raise ValueError(self.why_none)
         is_probability = self.activation in _PROBABILITIES
-        probabilities = outputs if is_probability else softmax(outputs, axis=1)
+        probabilities = outputs if is_probability else softmax(outputs)
         if not np.isfinite(probabilities).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."
@@ -102,7 +102,7 @@ def classes_of(loaded):
     names, why_no_names = loaded.class_names, None
     if names is None:
         try:
-            names = [name.replace("_", " ") for name in imagenet_names(shape[0])]
+            names = imagenet_names(shape[0])
         except RunError as error:
             names = [f"class {number}" for number in range(shape[0])]
             why_no_names = str(error)

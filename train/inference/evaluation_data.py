@@ -48,12 +48,7 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split):
 def is_of_run(loaded, dataset):
     """Returns whether a data set is the one that the model's run was trained on."""
     own = loaded.config.get("dataset")
-    if own is None or registry.is_same(dataset, own):
-        return own is not None
-    # Files may have been moved since, or were named from another directory. What the
-    # run trained on must not become its validation.
-    names = [pathlib.Path(name).name for name in (dataset, own)]
-    return recipes.is_own(dataset) and names[0] == names[1]
+    return own is not None and registry.is_same(dataset, own)
 
 
 def described(source, part, split):

@@ -83,29 +83,39 @@ def load(source, *, image_size=None, features=False):
 def predict(predictor, batches, split):
     """Returns labels (examples,) and outputs (examples, ...) of a split, in its order.
 
-    `batches` is a `tf.data.Dataset` of the split's (images, labels).
+    The arguments are those of `predictions`.
+    """
+    found = zip(*predictions(predictor, batches, split), strict=True)
+    return tuple(map(np.concatenate, found))
+
+
+def predictions(predictor, batches, split):
+    """Yields labels (batch,) and outputs (batch, ...) of a split, in its order.
+
+    `batches` is a `tf.data.Dataset` of the split's (images, labels). Outputs that are
+    not finite are not yielded, nor what follows: a `RunError` at the end counts them.
     """
     from train.data import pipeline  # TensorFlow, which `load` does not need
 
-    all_labels, all_outputs = [], []
+    broken = 0
     shown = {"total": split.num_examples, "unit": "image", "desc": "images"}
     with (
         progress_bar(first="reading and compiling", **shown) as bar,
         explaining_full_memory(LESS_MEMORY),
     ):
         for images, labels in pipeline.explained(batches, split):
-            all_outputs.append(predictor(images))
-            all_labels.append(labels.numpy())
-            bar.update(len(all_labels[-1]))
-    outputs = np.concatenate(all_outputs)
-    finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
-    if not finite.all():
+            outputs = predictor(images)
+            finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
+            broken += np.sum(~finite)
+            if not broken:
+                yield labels.numpy(), outputs
+            bar.update(len(outputs))
+    if broken:
         raise RunError(
-            f"The model's outputs for {np.sum(~finite):,} of {len(outputs):,} images "
+            f"The model's outputs for {broken:,} of {split.num_examples:,} images "
             "are not finite: it has diverged in training, or its precision is too "
             "small for it. Pass another model."
         )
-    return np.concatenate(all_labels), outputs
 
 
 def images_per_second(predictors, *, rounds=1, seconds=1.0):

@@ -7,6 +7,7 @@ import pathlib
 
 import numpy as np
 
+from train.data import registry
 from train.data.sources.subset import limited
 
 
@@ -25,7 +26,8 @@ def facts_of(source, train_examples):
     """Returns the facts of a limited source that the `data.json` of a run has.
 
     Those of the second dict were not written by earlier versions: the number of test
-    images, and a hash of the file names of each split.
+    images, the absolute path of the user's own files, and a hash of the file names of
+    each split.
     """
     facts = {
         "training images": source.train.num_examples,
@@ -36,6 +38,8 @@ def facts_of(source, train_examples):
         # Runs from before this was written had others, and cannot go on with these.
         facts["choice of training images"] = "by class"
     since = {"test images": source.test.num_examples}
+    if registry.kind_of(source.name).is_own:
+        since["path"] = registry.real_path(source.name)
     for part in ("train", "validation", "test"):
         if (paths := _files(getattr(source, part))) is not None:
             # A folder may be moved, and its classes stay with their files.

@@ -227,7 +227,16 @@ class RunDirectory:
                 f"{self.config} is damaged (it has no {', '.join(sorted(missing))}): "
                 f"copy it from a backup, or {remedy}."
             )
-        return config
+        return config | self._dataset_of(config)
+
+    def _dataset_of(self, config):
+        """Returns the path of the run's own files, if another one is meant by now."""
+        path = _read(self.data, "remove it").get("path") if self.data.is_file() else ""
+        # The command may have been given in another directory. What was moved since
+        # with the run is where it was from there.
+        if path and os.path.exists(path) and not is_same(path, config["dataset"]):
+            return {"dataset": path}
+        return {}
 
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
@@ -272,6 +281,8 @@ def _differing(earlier, settings, since):
 
 
 def _agree(name, earlier, now):
+    if name == "path":  # Files may be moved.
+        return True
     if name == "dataset" and isinstance(earlier, str) and isinstance(now, str):
         return is_same(earlier, now)
     if name == "model" and isinstance(earlier, dict) and isinstance(now, dict):

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from train.common import packages
 from train.common.errors import RunError
 from train.inference import exported_model
 from zoo.photos import PREPARATIONS
+from zoo.probabilities import softmax
 
-# What the loading of Keras models imports besides NumPy and the backend.
-_KERAS_PACKAGES = ("scipy",)
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 
 
@@ -105,7 +103,7 @@ def _of_export(path, batch_size, with_features):
             return None, found
         outputs = model.run(images)
         if is_logits and model.activation != "sigmoid":
-            outputs = _softmax(outputs)
+            outputs = softmax(outputs)
         elif is_logits:
             outputs = 1 / (1 + np.exp(-outputs))
         return outputs, found
@@ -130,7 +128,6 @@ def _length(features, model):
 
 
 def _of_keras_model(source, image_size, batch_size, with_features):
-    packages.need(f"The model {source}", _KERAS_PACKAGES)
     import keras
 
     import keras_vit
@@ -181,7 +178,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
 
     def probabilities(outputs):
         outputs = np.asarray(outputs, "float32")
-        return _softmax(outputs) if classes.activation == "linear" else outputs
+        return softmax(outputs) if classes.activation == "linear" else outputs
 
     no_names = classes.why_no_names
     return Classifier(
@@ -220,11 +217,6 @@ def _note_on(activation):
     if activation != "sigmoid":
         return ()
     return ("the model ends in a sigmoid: each class has a probability of its own",)
-
-
-def _softmax(logits):
-    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return exponents / exponents.sum(axis=1, keepdims=True)
 
 
 def _digest(model):

@@ -13,13 +13,14 @@ import zoo
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_folder
-from train.data.registry import short_name
+from train.common.files import make_folder, whole_folder, write_json
+from train.data.registry import kind_of, short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
 from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
+from zoo.files.opening import EXTENSIONS
 from zoo.network import FAMILIES, SIZES, Semantics
 from zoo.store import digest
 from zoo.text import brief, is_safe
@@ -27,6 +28,8 @@ from zoo.text import brief, is_safe
 # Between the logits of the SavedModel and of the model, relative to the largest.
 _TOLERANCE = 1e-4
 _LOCK_SECONDS = 60
+# Numbers of the report's images, which are no metrics of the model.
+_COUNTS = ("test_examples", "test_suspected_label_errors")
 
 
 def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
@@ -133,13 +136,11 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     model = _load_and_compare(folder / weights, trained)
     write_saved_model(model, folder / "saved_model", class_names=class_names)
     _check_saved_model(folder / "saved_model", model)
+    report = _without_places(report)
     config = report["config"]
     architecture, variant, base = config["model"], None, config.get("weights")
     if isinstance(architecture, str):
         variant, architecture = architecture, zoo.ARCHITECTURES[architecture].sizes
-    if base is not None and os.path.exists(base):
-        # Its folder is nobody else's business.
-        base = pathlib.Path(base).name
     try:
         card = zoo.PublishedModel(
             name=name,
@@ -156,7 +157,7 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
             metrics={
                 key: report[key]
                 for key in sorted(report)
-                if key.startswith("test_") and key != "test_examples"
+                if key.startswith("test_") and key not in _COUNTS
             },
             base=base,
             variant=variant,
@@ -165,11 +166,32 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     except ValueError as error:
         raise RunError(f"{run.path} cannot be published: {error}.") from error
     pictures = [name for name in PICTURES if (run.path / name).is_file()]
-    for name in (run.model.name, run.class_names.name, run.results.name, *pictures):
+    for name in (run.model.name, run.class_names.name, *pictures):
         shutil.copyfile(run.path / name, folder / name)
+    write_json(folder / run.results.name, report)
     page = model_page(card, report, pictures)
     (folder / "README.md").write_text(page, encoding="utf-8")
     (folder / registry.CARD).write_text(card.to_json(), encoding="utf-8")
+
+
+def _without_places(report):
+    """Returns a report without the command line and the folders of this machine."""
+    config = dict(report["config"])
+    if kind_of(config["dataset"]).is_own:
+        config["dataset"] = short_name(config["dataset"])
+    weights = config.get("weights")
+    if weights is not None and _is_file(weights):
+        config["weights"] = pathlib.Path(weights).name
+    kept = {name: value for name, value in report.items() if name != "command"}
+    return kept | {"config": config}
+
+
+def _is_file(weights):
+    # The file may be gone by now.
+    path = os.path.expanduser(weights)
+    is_named_so = weights.endswith((*EXTENSIONS, ".keras"))
+    is_file = is_named_so or os.path.isabs(path) or os.path.exists(path)
+    return is_file and "://" not in weights
 
 
 def _load_and_compare(path, trained):

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from train.common.files import whole_file
+from train.reports.ranked import Ranked
 from zoo.text import plain_cell
 
 # Below it, the mean probability of a class is too uncertain to judge labels by.
 LEAST_EXAMPLES = 5
-# Images at once: arrays of (images, classes) are large.
-_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Answers:
         class_names: tuple of str, the classes of the model.
         labels: integers (images,), the true classes.
         predicted: integers (images,), the classes with the largest probability.
-        probabilities: floats (images, classes).
+        ranked: `train.reports.ranked.Ranked`, the most probable classes.
         probability: floats (images,), that of the answer.
         of_truth: floats (images,), the probability of the true class.
         margin: floats (images,), the probability of the answer minus the next one.
@@ -36,7 +35,7 @@ class Answers:
     class_names: tuple
     labels: np.ndarray
     predicted: np.ndarray
-    probabilities: np.ndarray
+    ranked: Ranked
     probability: np.ndarray
     of_truth: np.ndarray
     margin: np.ndarray
@@ -57,25 +56,30 @@ class Answers:
         """The part of `order` that has the correct answers."""
         return self.order[np.count_nonzero(self.is_mistake) :]
 
+    def probability_of(self, places, classes):
+        """Returns the probabilities of some classes of images, 0 if they are not kept.
 
-def answers_of(split, labels, probabilities, class_names):
-    """Returns the `Answers` to a split, from labels (n,) and floats (n, classes).
+        Both are integers, or integers (n,).
+        """
+        is_it = self.ranked.classes[places] == np.expand_dims(classes, -1)
+        return (is_it * self.ranked.probabilities[places]).sum(axis=-1)
+
+
+def answers_of(split, found, class_names):
+    """Returns the `Answers` to a split, from its `train.reports.ranked.Ranked`.
 
     Example:
         >>> import numpy as np
+        >>> from train.reports.ranked import ranked
         >>> probabilities = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
-        >>> answers_of(None, np.array([0, 1, 0]), probabilities, "ab").order
+        >>> found = ranked(np.array([0, 1, 0]), probabilities)
+        >>> answers_of(None, found, "ab").order
         array([2, 1, 0])
     """
-    margin = np.empty(len(labels), probabilities.dtype)
-    for start in range(0, len(labels), _CHUNK):
-        # A model of one class has no second one.
-        rows = np.pad(probabilities[start : start + _CHUNK], ((0, 0), (1, 0)))
-        second, first = np.partition(rows, -2, axis=1)[:, -2:].T
-        margin[start : start + _CHUNK] = first - second
+    labels, predicted, probability = found.labels, found.predicted, found.confidence
+    # A model of one class has no second one.
+    second = np.pad(found.probabilities, ((0, 0), (0, 1)))[:, 1]
     places = np.arange(len(labels))
-    predicted = probabilities.argmax(axis=1)
-    probability = probabilities[places, predicted]
     is_correct = predicted == labels
     confidence = np.where(is_correct, probability, -probability)
     return Answers(
@@ -83,10 +87,10 @@ def answers_of(split, labels, probabilities, class_names):
         class_names=tuple(map(str, class_names)),
         labels=labels,
         predicted=predicted,
-        probabilities=probabilities,
+        ranked=found,
         probability=probability,
-        of_truth=probabilities[places, labels],
-        margin=margin,
+        of_truth=found.of_truth,
+        margin=probability - second,
         order=np.lexsort((places, confidence, is_correct)),
     )
 
@@ -98,49 +102,55 @@ class LabelErrors:
     Attributes:
         places: integers (found,), the places of the images in the split.
         suggested: integers (found,), the class that each may be instead.
+        probabilities: floats (found,), that of the class.
         thresholds: floats (found,), the probability from which on the model is as sure
             of that class as on average of images with its label.
     """
 
     places: np.ndarray
     suggested: np.ndarray
+    probabilities: np.ndarray
     thresholds: np.ndarray
 
 
-def label_errors(answers):
+def label_errors(answers, is_new=None):
     """Finds `LabelErrors` by confident learning, None where no class can be judged.
 
     A class's threshold is the mean of its probability over the images labelled so. An
-    image is counted for the most probable of the classes whose threshold it reaches; if
+    image is counted for the most probable of the classes whose threshold it reaches
+    (of the ten most probable, which alone are kept); if
     that is not its label, and the model's answer is not its label either, the label is
-    suspected. The probabilities must be of images that the model was not trained on.
-    Classes of fewer than `LEAST_EXAMPLES` images are not suggested.
+    suspected. Only images that the model was not trained on count: `is_new`, bools
+    (images,), None for all. Classes of fewer than `LEAST_EXAMPLES` of them are not
+    suggested.
 
     Source: Northcutt, Jiang and Chuang, Confident Learning (2021), section 3.1,
     https://arxiv.org/abs/1911.00068.
     """
-    labels, probabilities = answers.labels, answers.probabilities
-    classes = probabilities.shape[1]
-    counts = np.bincount(labels, minlength=classes)
-    sums = np.bincount(labels, answers.of_truth, minlength=classes)
+    labels, ranked = answers.labels, answers.ranked
+    classes = len(answers.class_names)
+    is_new = np.ones(len(labels), bool) if is_new is None else is_new
+    counts = np.bincount(labels[is_new], minlength=classes)
+    sums = np.bincount(labels[is_new], answers.of_truth[is_new], minlength=classes)
     is_judged = counts >= LEAST_EXAMPLES
     if np.count_nonzero(is_judged) < 2:
         return None
     thresholds = np.full(classes, np.inf)
     thresholds[is_judged] = sums[is_judged] / counts[is_judged]
-    suggested = np.array(labels)
-    for start in range(0, len(labels), _CHUNK):
-        rows = probabilities[start : start + _CHUNK]
-        reached = np.where(rows >= thresholds, rows, -1)
-        is_counted = reached.max(axis=1) >= 0
-        part = suggested[start : start + _CHUNK]
-        part[is_counted] = reached.argmax(axis=1)[is_counted]
-    places = np.flatnonzero((suggested != labels) & answers.is_mistake)
+    is_reached = ranked.probabilities >= thresholds[ranked.classes]
+    # The first one, as the most probable come first.
+    first = np.take_along_axis(
+        ranked.classes, is_reached.argmax(axis=1)[:, None], axis=1
+    )[:, 0]
+    suggested = np.where(is_reached.any(axis=1), first, labels)
+    places = np.flatnonzero((suggested != labels) & answers.is_mistake & is_new)
     suggested = suggested[places]
-    gaps = probabilities[places, suggested] - answers.of_truth[places]
-    order = np.argsort(-gaps, kind="stable")
-    places, suggested = places[order], suggested[order]
-    return LabelErrors(places, suggested, thresholds[suggested])
+    probabilities = answers.probability_of(places, suggested)
+    order = np.argsort(answers.of_truth[places] - probabilities, kind="stable")
+    suggested = suggested[order]
+    return LabelErrors(
+        places[order], suggested, probabilities[order], thresholds[suggested]
+    )
 
 
 def write_mistakes(path, answers, names):
@@ -177,12 +187,13 @@ def write_label_errors(path, answers, found, names):
             plain_cell(names[place]),
             plain_cell(answers.class_names[answers.labels[place]]),
             plain_cell(answers.class_names[suggested]),
-            _text(answers.probabilities[place, suggested]),
+            _text(probability),
             _text(answers.of_truth[place]),
             _text(threshold),
         )
-        for place, suggested, threshold in zip(
-            found.places, found.suggested, found.thresholds, strict=True
+        for place, suggested, probability, threshold in zip(
+            *(found.places, found.suggested, found.probabilities, found.thresholds),
+            strict=True,
         )
     )
     _write_csv(path, (*header, "threshold"), rows)

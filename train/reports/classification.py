@@ -7,24 +7,26 @@ CALIBRATION_BINS = 15
 OTHER_CLASSES = "other classes"
 
 
-def classification_summary(labels, probabilities, class_names, data_classes=None):
-    """Returns the metrics of a classifier, from labels (n,) and (n, classes) floats.
+def classification_summary(found, class_names, data_classes=None):
+    """Returns the metrics of a classifier, from a `train.reports.ranked.Ranked`.
 
     `data_classes` are the places of the classes that the data set has, None for all. A
     model of more classes then also has the accuracy among these alone, its answers for
     the `other_classes`, and a confusion matrix where those are one class, the last.
+    `found` is then ranked with the same `data_classes`.
 
     Ratios whose denominator is zero are 0. Classes without examples have no recall, so
     the macro averages leave them out. In "per_class", "examples" are those of the true
     class, "predictions" those of the predicted one; "share" of a confusion is of the
-    examples of the true class, which are the rows of the "confusion_matrix", whose
-    classes are "matrix_classes".
+    examples of the true class, which are the rows of the "confusion_matrix", a
+    `scipy.sparse.csr_array` of counts whose classes are "matrix_classes".
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+    from scipy.sparse import coo_array
+    from sklearn.metrics import precision_recall_fscore_support
 
+    labels, predicted = found.labels, found.predicted
     class_names = [str(name) for name in class_names]
     classes = np.arange(len(class_names))
-    predicted = probabilities.argmax(axis=1)
     *ratios, examples = precision_recall_fscore_support(
         labels, predicted, labels=classes, zero_division=0
     )
@@ -58,30 +60,29 @@ def classification_summary(labels, probabilities, class_names, data_classes=None
     own = classes if data_classes is None else np.unique(data_classes)
     rows, columns, names = labels, predicted, class_names
     if len(own) < len(classes):
-        summary |= _beside_other_classes(labels, probabilities, class_names, own)
+        summary |= _beside_other_classes(found, class_names, own)
         # The place of each class in the matrix, the last one for all others.
         places = np.full(len(classes), len(own))
         places[own] = np.arange(len(own))
         rows, columns = places[labels], places[predicted]
         names = [*(class_names[place] for place in own), OTHER_CLASSES]
     summary["matrix_classes"] = names
-    summary["confusion_matrix"] = confusion_matrix(
-        rows, columns, labels=np.arange(len(names))
-    )
+    # Sums up what is at one place.
+    counted = (np.ones(len(rows), np.int64), (rows, columns))
+    summary["confusion_matrix"] = coo_array(counted, (len(names),) * 2).tocsr()
     if len(class_names) > 5:
-        summary.update(share("top5_accuracy", _ranks(labels, probabilities) < 5))
+        summary.update(share("top5_accuracy", found.ahead < 5))
     return summary
 
 
-def _beside_other_classes(labels, probabilities, class_names, own):
+def _beside_other_classes(found, class_names, own):
     """Returns what a model of more classes than the data set's answers among these."""
-    predicted = probabilities.argmax(axis=1)
-    among = own[probabilities[:, own].argmax(axis=1)]
-    others = predicted[~np.isin(predicted, own)]
+    labels = found.labels
+    others = found.predicted[~np.isin(found.predicted, own)]
     places, counts = np.unique(others, return_counts=True)
     most = np.argsort(-counts, kind="stable")[:CONFUSIONS]
     return {
-        **share("accuracy_among_data_classes", among == labels),
+        **share("accuracy_among_data_classes", found.among == labels),
         "data_classes": len(own),
         "other_classes": {
             "predictions": len(others),
@@ -108,20 +109,12 @@ def share(name, hits):
     return {name: float(hits.mean()), f"{name}_low": low, f"{name}_high": high}
 
 
-def _ranks(labels, probabilities):
-    """Counts the classes before the true one; of equals, argmax takes the first."""
-    chances = np.take_along_axis(probabilities, labels[:, None], axis=1)
-    earlier = np.arange(probabilities.shape[1]) < labels[:, None]
-    ahead = (probabilities > chances) | ((probabilities == chances) & earlier)
-    return ahead.sum(axis=1)
-
-
 def confused_pairs(matrix):
     """Returns [true, predicted] of all mistakes in a confusion matrix, by frequency."""
-    mistakes = matrix * ~np.eye(len(matrix), dtype=bool)
-    order = np.argsort(-mistakes, axis=None, kind="stable")
-    pairs = np.stack(np.unravel_index(order, matrix.shape), axis=1)
-    return pairs[: np.count_nonzero(mistakes)].tolist()
+    counts = matrix.tocoo()
+    order = np.lexsort((counts.col, counts.row, -counts.data))
+    pairs = np.stack((counts.row, counts.col), axis=1)[order]
+    return pairs[pairs[:, 0] != pairs[:, 1]].tolist()
 
 
 def interval(correct, examples):
@@ -132,16 +125,17 @@ def interval(correct, examples):
     return float(bounds.low), float(bounds.high)
 
 
-def calibration(labels, probabilities):
+def calibration(found):
     """Returns the expected calibration error and the reliability diagram's bins.
 
-    The confidence is the largest probability. Bins are of equal width, (0, 1/15],
-    (1/15, 2/15] and so on; the error is the mean over the examples of |accuracy - mean
-    confidence| of their bin: Guo et al., On Calibration of Modern Neural Networks
-    (2017), equation 3. An empty bin has None for confidence and accuracy.
+    `found` is a `train.reports.ranked.Ranked`. The confidence is the largest
+    probability. Bins are of equal width, (0, 1/15], (1/15, 2/15] and so on; the error
+    is the mean over the examples of |accuracy - mean confidence| of their bin: Guo et
+    al., On Calibration of Modern Neural Networks (2017), equation 3. An empty bin has
+    None for confidence and accuracy.
     """
-    confidence = probabilities.max(axis=1).astype(np.float64)
-    correct = probabilities.argmax(axis=1) == labels
+    confidence = found.confidence.astype(np.float64)
+    correct = found.predicted == found.labels
     edges = np.linspace(0, 1, CALIBRATION_BINS + 1)
     places = np.digitize(confidence, edges[1:-1], right=True)
     counts, confidences, accuracies = (

@@ -107,16 +107,15 @@ def draw_confusion_matrix(path, summary):
     confused.
     """
     matrix = summary["confusion_matrix"]
-    occur = matrix.any(axis=0) | matrix.any(axis=1)
-    shown = np.flatnonzero(occur).tolist()
+    shown = np.union1d(*matrix.nonzero()).tolist()
     title = "Examples by true and predicted class"
     if len(shown) > MATRIX_CLASSES:
         title = f"The {MATRIX_EXCERPT} most confused of {len(shown):,} classes"
         confused = np.ravel(confused_pairs(matrix)).astype(int).tolist()
         shown = sorted(list(dict.fromkeys(confused + shown))[:MATRIX_EXCERPT])
     names = [shorten(summary["matrix_classes"][index], 24) for index in shown]
-    shares = matrix[shown] / np.maximum(matrix[shown].sum(axis=1, keepdims=True), 1)
-    shares, counts = shares[:, shown], matrix[np.ix_(shown, shown)]
+    counts = matrix[shown][:, shown].toarray()
+    shares = counts / np.maximum(matrix[shown].sum(axis=1), 1)[:, None]
 
     # Names need room beside the matrix, some 0.075 inches a letter.
     longest = max(map(width, names))
@@ -167,11 +166,15 @@ def draw_mistakes(path, answers, photos):
     `photos` are dicts of a place to uint8 (height, width, 3).
     """
     places = [place for place in answers.order.tolist() if place in photos][:PICTURES]
+    chances = np.zeros((len(places), len(answers.class_names)))
+    chances[np.arange(len(places)), answers.predicted[places]] = answers.probability[
+        places
+    ]
     write_predictions_picture(
         path,
         [photos[place].astype("float32") / 127.5 - 1 for place in places],
         answers.labels[places],
-        answers.probabilities[places],
+        chances,
         answers.class_names,
         "Mistakes, the most confident first",
     )

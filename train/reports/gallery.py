@@ -116,7 +116,7 @@ class Gallery:
             file=name if self.folder is None else os.path.relpath(name, self.folder),
             truth=answers.class_names[label],
             answer=answers.class_names[other],
-            probability=float(answers.probabilities[place, other]),
+            probability=float(answers.probability_of(place, other)),
             is_correct=bool(other == label),
             pixels=self.pixels.get(place),
             why_not=self.missing.get(place),

@@ -27,6 +27,7 @@ def write_report(
     history=None,
     split="test",
     answers=None,
+    in_training=None,
 ):
     """Writes the report of a run into its directory, and returns all results.
 
@@ -38,6 +39,9 @@ def write_report(
     `history` is the run's `MetricLog`, None without training. `answers` are the
     `train.reports.answers.Answers` to all images: `mistakes.csv` has them,
     `label_errors.csv` the labels that they make doubtful, and the pages show some.
+    `in_training` are the images that the model was trained on, among which no label
+    errors are sought: bools (images,), their number, why they are not known, a str, or
+    None where nothing is known of any.
     """
     run_dir = Path(run_dir)
     shares = {key: value for key, value in summary.items() if "accuracy" in key}
@@ -51,7 +55,7 @@ def write_report(
     if "calibration" in summary:
         measured[f"{split}_calibration_error"] = summary["calibration"]["error"]
         details["calibration"] = summary["calibration"]["bins"]
-    suspected, why_not = _label_errors(answers, split)
+    suspected, why_not = _label_errors(answers, split, in_training)
     if suspected is not None:
         measured[f"{split}_suspected_label_errors"] = len(suspected.places)
     for name in ("other_classes", "notes"):
@@ -85,17 +89,24 @@ def write_report(
     return results
 
 
-def _label_errors(answers, split):
+def _label_errors(answers, split, in_training):
     """Returns `LabelErrors` and None, or None and why they are not sought."""
     if answers is None:
         return None, None
-    if split == "train":
+    if isinstance(in_training, str):
+        return None, "which of the images the model was trained on is not known."
+    is_number = isinstance(in_training, int)
+    if is_number or (in_training is None and split == "train"):
         return None, (
             "the model may have been trained on these images, and learned their labels."
         )
-    suspected = label_errors(answers)
+    if in_training is None:
+        in_training = np.zeros(len(answers.labels), bool)
+    is_new = ~in_training
+    suspected = label_errors(answers, is_new)
     if suspected is None:
-        return None, f"fewer than two classes have {LEAST_EXAMPLES} images."
+        which = "" if is_new.all() else " that the model was not trained on"
+        return None, f"fewer than two classes have {LEAST_EXAMPLES} images{which}."
     return suspected, None
 
 

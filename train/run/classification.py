@@ -13,6 +13,7 @@ from train.inference.keras_files import load_model
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.figures import PICTURES, draw_batch, write_predictions_picture
+from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
 from train.run import building
 from train.run.task import Task, speed, written_settings
@@ -67,14 +68,11 @@ class FineTuning(Task):
             self.rate_scales = layer_rates(self.model, recipe.layer_decay)
 
     def evaluate(self, trainer, batches, on_batch=None):
-        """Returns loss, accuracy, labels and probabilities."""
-        labels, probabilities, loss = loop.evaluate(trainer, batches, on_batch)
-        return {
-            "loss": loss,
-            "accuracy": float(np.mean(probabilities.argmax(axis=1) == labels)),
-            "labels": labels,
-            "probabilities": probabilities,
-        }
+        """Returns loss, accuracy, and what is `Ranked` of the answers."""
+        parts, loss = loop.evaluate(trainer, batches, ranked, on_batch)
+        found = joined(parts)
+        accuracy = float(np.mean(found.predicted == found.labels))
+        return {"loss": loss, "accuracy": accuracy, "ranked": found}
 
     def draw_batch(self, path, images, labels):
         """Draws images with their classes."""
@@ -113,7 +111,7 @@ class FineTuning(Task):
         """Writes the report of the test images."""
         source, tested = self.source, found["test"]
         log = MetricLog(directory.metrics)
-        labels, probabilities = tested["labels"], tested["probabilities"]
+        answered = tested["ranked"]
         results = {
             "test_loss": tested["loss"],
             **self.training_results(directory),
@@ -125,8 +123,8 @@ class FineTuning(Task):
         if source.validation:
             results["validation_examples"] = source.validation.num_examples
         results.update(speed(log))
-        summary = classification_summary(labels, probabilities, source.class_names)
-        summary["calibration"] = calibration(labels, probabilities)
+        summary = classification_summary(answered, source.class_names)
+        summary["calibration"] = calibration(answered)
         if source.train.num_examples <= _COUNTED_EXAMPLES:
             counts = source.train.class_counts(len(source.class_names))
             for row, count in zip(summary["per_class"], counts, strict=True):
@@ -140,13 +138,13 @@ class FineTuning(Task):
             summary=summary,
             results=results,
             history=log,
-            answers=answers_of(source.test, labels, probabilities, source.class_names),
+            answers=answers_of(source.test, answered, source.class_names),
         )
         everything = "all " if self.recipe.test_examples is None else ""
         return {
             "test_accuracy": summary["accuracy"],
-            "test_examples": len(labels),
-            "tested": f"{everything}{len(labels):,}",
+            "test_examples": summary["examples"],
+            "tested": f"{everything}{summary['examples']:,}",
             **results,
             "page": str(directory.page),
             "report": str(directory.report),

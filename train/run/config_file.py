@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import json
 import pathlib
 import types
@@ -39,7 +40,8 @@ def read(path):
     example = "steps: 500" if is_yaml else '{"steps": 500}'
     try:
         text = file.read_text(encoding="utf-8-sig")
-        found = _yaml(text) if is_yaml else json.loads(text)
+        once = functools.partial(_once, path)
+        found = _yaml(text, once) if is_yaml else _json(text, once)
     except FileNotFoundError as error:
         raise RunError(f"--config={path} is not there: check the path.") from error
     except (ValueError, OSError, RecursionError) as error:
@@ -55,15 +57,44 @@ def read(path):
     return found
 
 
-def _yaml(text):
+def _json(text, once):
+    def settings(pairs):
+        once(name for name, _ in pairs)
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=settings)
+
+
+def _yaml(text, once):
     packages.need("--config with YAML", ["yaml"])
     import yaml
 
+    # Makes plain values alone, whatever the file says.
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node, deep=False):
+            once(key.value for key, _ in node.value if key.id == "scalar")
+            return super().construct_mapping(node, deep)
+
+        def construct_scalar(self, node):
+            # As JSON escapes what is beyond 16 bits: --print_config shows JSON.
+            text = super().construct_scalar(node)
+            return text.encode("utf-16", "surrogatepass").decode(
+                "utf-16", "surrogatepass"
+            )
+
     try:
-        # Makes plain values alone, whatever the file says.
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def _once(path, names):
+    """Raises a `RunError` that names a setting which a file has twice."""
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise RunError(f"--config={path} has {name[:80]!r} twice: leave one out.")
+        seen.add(name)
 
 
 def text_of(found, name, path):

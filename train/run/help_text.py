@@ -6,6 +6,7 @@ import sys
 
 from absl import flags
 
+from keras_vit_start import styled
 from train.common.errors import RunError
 from train.run import settings
 from zoo import ViTConfig
@@ -21,8 +22,8 @@ def add_values(arguments, find_recipe):
 
     The recipe is that of `--dataset`, `--recipe` and `--config` in the arguments, or
     without them that of the user's own data; `find_recipe` is as in
-    `train.run.settings.settle`. An unknown recipe, or a file that cannot be read, ends
-    the command.
+    `train.run.settings.settle`. Of an unknown recipe, or a file that cannot be read,
+    there is a warning, and the help is without values.
     """
     if not _ASKING & {*arguments}:
         return
@@ -33,7 +34,9 @@ def add_values(arguments, find_recipe):
     try:
         found = settings.settle(find_recipe, **named, flags=lambda recipe_class: {})
     except (ValueError, RunError) as error:
-        sys.exit(f"error: {error}")
+        warning = styled("warning:", "warning", sys.stderr)
+        print(f"{warning} the help has no values: {error}", file=sys.stderr)
+        return
     label += ", smoke" * named["smoke"]
     for field in dataclasses.fields(found.recipe):
         if field.name in flags.FLAGS and field.name != "dataset":

@@ -132,7 +132,7 @@ def suggest(rates, losses, diverged=False):
     of `WINDOW` losses, the steps in their middle.
 
     Args:
-        rates: rising learning rates of the steps, floats.
+        rates: learning rates of the steps, floats that do not fall.
         losses: losses after each of these steps; the last may be infinite.
         diverged: whether the test ended for that.
     """
@@ -141,10 +141,13 @@ def suggest(rates, losses, diverged=False):
     finite = np.isfinite(losses)
     rates, losses = rates[finite], losses[finite]
     found = {"suggested": None, "diverged": diverged, "smoothed": losses.tolist()}
-    if len(losses) < WINDOW:
+    # Rounded rates may repeat, or be zero: no slope is between them.
+    rises = np.diff(rates, prepend=0.0) > 0
+    if np.count_nonzero(rises) < WINDOW:
         return found
     smoothed = _smoothed(losses)
     found["smoothed"] = smoothed.tolist()
+    rates, losses, smoothed = rates[rises], losses[rises], smoothed[rises]
     bottom = int(smoothed.argmin())
     noise = (losses - smoothed)[: bottom + 1].std()
     if bottom < 1 or smoothed[0] - smoothed[bottom] <= 3 * noise:

@@ -16,14 +16,16 @@ Each run has a folder of its own in --run_dir, which gets study.md, study.png an
 study.json. A study that was killed goes on when the same command is given again.
 """
 
+import argparse
 import dataclasses
 import functools
+import sys
 
 from absl import flags
 
 from train.common import command_line
 from train.common.errors import RunError
-from train.run import recipe_flags
+from train.run import help_text, recipe_flags
 from train.study import kinds
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -104,12 +106,21 @@ def main(argv):
             "extend", "it is of single runs, such as keras-vit finetune"
         )
         recipe, settings = recipe_flags.read(
-            "study", functools.partial(studies.recipe_for, given.study), given.study
+            "study", functools.partial(kinds.recipe_for, given.study), given.study
         )
         results = studies.run(given.study, recipe, options, **settings)
         tables = kinds.named(given.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))
 
 
-if __name__ == "__main__":
+def command():
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--study", "-study", nargs="?")
+    study = parser.parse_known_args()[0].study
+    help_text.add_values(sys.argv[1:], functools.partial(kinds.recipe_for, study))
     command_line.run(main)
+
+
+if __name__ == "__main__":
+    command()

@@ -2,38 +2,15 @@
 
 import pathlib
 
-from train import recipes
 from train.common.errors import RunError
 from train.common.files import read_json, write_json, write_text
 from train.engine import reproducibility
 from train.inference.run_directory import RunDirectory
-from train.recipes import pretraining
 from train.reports import figures, markdown
 from train.study import kinds
 from train.study.runs import Options
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
-
-
-def recipe_for(study, dataset, name=None):
-    """Returns the recipe that the runs of a study have in common.
-
-    As `train.recipes.for_dataset`, but also the recipes for training from scratch.
-
-    Example:
-        >>> recipe_for("learning_rates", "cifar100").learning_rates
-        (0.001, 0.003, 0.01, 0.03)
-        >>> recipe_for("positions", "cifar100").weights is None
-        True
-    """
-    from_scratch = kinds.named(study).FROM_SCRATCH
-    others = set(pretraining.names()) - (set() if from_scratch else {*recipes.names()})
-    if name in others:
-        return pretraining.for_dataset(dataset, name)
-    recipe = recipes.for_dataset(dataset, name)
-    if from_scratch and name is None and recipe.weights is not None:
-        return pretraining.for_dataset(dataset)
-    return recipe
 
 
 def run(study, recipe, options=None, *, run_dir, **settings):
@@ -54,7 +31,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
             are several hosts.
 
     Example:
-        >>> recipe = recipe_for("positions", "digits").smoke()
+        >>> recipe = kinds.recipe_for("positions", "digits").smoke()
         >>> run("positions", recipe, run_dir="runs/positions")  # doctest: +SKIP
     """
     options, kind = options or Options(), kinds.named(study)
@@ -115,7 +92,7 @@ def _check(directory, study, recipe):
                 f"{directory.path} holds the study {other}: pass another --run_dir "
                 f"for {study}."
             )
-    from_scratch = kinds.named(study).FROM_SCRATCH
+    from_scratch = study in kinds.FROM_SCRATCH
     if from_scratch and recipe.weights is not None:
         raise RunError(
             "The study trains from scratch, and the recipe begins with the "

@@ -1,7 +1,8 @@
 """Class names of the released heads, in the order of their outputs.
 
 Those of ImageNet-1k are in `imagenet2012.csv`: WordNet ids in the order of the heads,
-and the names that `keras.applications` has for them. Two names, crane and maillot,
+and the names that `keras.applications` has for them, whose underscores become spaces in
+all that is returned and shown. Two names, crane and maillot,
 are of two classes each.
 """
 
@@ -28,8 +29,8 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
 
     Args:
         data_set: `"imagenet2012"` (1000 classes, names as `keras.applications` has
-            them), whose list is in this package, or `"imagenet21k"` (21843 classes,
-            WordNet lemmas), whose list is downloaded the first time.
+            them, but with spaces), whose list is in this package, or `"imagenet21k"`
+            (21843 classes, WordNet lemmas), whose list is downloaded the first time.
 
     Returns:
         A list of (WordNet id, name), in the order of the released heads.
@@ -50,7 +51,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
     if data_set == "imagenet2012":
         path = pathlib.Path(__file__).with_name("imagenet2012.csv")
         with open(path, encoding="utf-8", newline="") as file:
-            return [(wordnet_id, name) for wordnet_id, name in csv.reader(file)]
+            return _spaced(csv.reader(file))
     paths = [fetch(url, most_bytes=_MOST_BYTES) for url in LABEL_FILES.values()]
     try:
         lines = [path.read_text(encoding="utf-8").splitlines() for path in paths]
@@ -66,4 +67,8 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             f"{files} should list the {CLASSES[data_set]} classes of {data_set} but "
             "does not: delete it and try again."
         ) from error
-    return names
+    return _spaced(names)
+
+
+def _spaced(names):
+    return [(wordnet_id, name.replace("_", " ")) for wordnet_id, name in names]

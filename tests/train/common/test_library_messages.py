@@ -29,6 +29,9 @@ NOTICES = [
     "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
     "E0000 00:00:1733 1 cuda_driver.cc:51] failed call to cuInit: "
     "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+    "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN supports DT_UINT8 only "
+    "on platforms with AVX-512. Falling back to the default Eigen-based "
+    "implementation if present.",
     "2024-05-01 10:00:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom",
     "2024-05-01 10:00:00.123456: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:"
     "38] TF-TRT Warning: Could not find TensorRT",
@@ -45,6 +48,7 @@ NOTICES = [
 ERRORS = [
     "E0000 00:00:1795424868.711139   17339 cuda_platform.cc:52] failed call to cuInit: "
     "CUDA_ERROR_UNKNOWN: unknown error",
+    "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN: the product failed",
     "F0000 00:00:1733.1 17339 tensor.cc:7] Check failed: 1 == 2",
     "2024-05-01 10:00:00.123456: E tensorflow/core/framework/op.cc:1] out of memory",
     "2024-05-01 10:00:00.123456: F tensorflow/core/platform/env.cc:1] Check failed",

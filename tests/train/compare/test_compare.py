@@ -14,6 +14,7 @@ from train.common.errors import RunError
 from train.compare import comparison
 from train.reports import figures
 from train.reports.classification import classification_summary, interval
+from train.reports.ranked import ranked
 from train.reports.report import write_report
 
 pytest.importorskip("tensorflow")
@@ -54,7 +55,9 @@ def make_run(folder, network, mistakes, *, labels=LABELS, names=NAMES, **config)
     write_report(
         folder,
         config={"model": "net", "dataset": "photos", "weights": None, **config},
-        summary=classification_summary(labels, np.eye(len(names))[guesses], names),
+        summary=classification_summary(
+            ranked(labels, np.eye(len(names))[guesses]), names
+        ),
         results={
             "parameters": network.count_params(),
             "seconds": 12.5,

@@ -736,13 +736,25 @@ def test_data_that_cannot_be_downloaded(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
 
     def offline(self):
-        raise ConnectionError("no route to host")
+        raise ConnectionError("no route to host\n\nA page of help:\n- more")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
     with pytest.raises(
-        DataError, match=r"oxford_iiit_pet is not prepared .*no route.*--data_dir"
-    ):
+        DataError, match=r"oxford_iiit_pet is not prepared .*no route to host\): prep"
+    ) as told:
         load("oxford_iiit_pet", tmp_path)
+    assert "--data_dir" in str(told.value) and "help" not in str(told.value)
+
+
+def test_of_a_long_refusal_by_tfds_the_first_line_is_shown(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    def refused(name, data_dir):
+        raise ValueError("No such version.\nAvailable versions:\n- 1.0.0")
+
+    monkeypatch.setattr(tfds, "builder", refused)
+    with pytest.raises(DataError, match="cannot open it: No such version.$"):
+        load("cifar100", tmp_path)
 
 
 @pytest.mark.parametrize("dataset", ["photoz/", "./photoz", "/no/photoz", "~/photoz"])

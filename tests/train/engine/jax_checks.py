@@ -147,7 +147,8 @@ def a_smaller_last_batch_is_whole():
     head.assign(np.random.default_rng(1).normal(0, 1, head.shape))
     batches = list(ONE.batches(Source(16, 21)))
     assert [len(labels) for _, labels in batches] == [16, 5]
-    labels, probabilities, _ = loop.evaluate(trainer, batches)
+    found, _ = loop.evaluate(trainer, batches, lambda *batch: batch)
+    labels, probabilities = map(np.concatenate, zip(*found, strict=True))
     images = np.concatenate([np.asarray(images) for images, _ in batches])
     expected = keras.ops.softmax(trainer.model(images, training=False))
     np.testing.assert_allclose(probabilities, np.asarray(expected), atol=1e-5)

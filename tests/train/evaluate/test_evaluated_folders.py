@@ -13,8 +13,8 @@ from PIL import Image
 
 from train.common.errors import RunError
 from train.data import sources
-from train.evaluate import evaluation
-from train.inference import evaluation_data, run_data
+from train.evaluate import evaluation, training_images
+from train.inference import evaluation_data, loaded_model, run_data
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.skipif(
@@ -185,6 +185,31 @@ def test_training_data_that_are_gone(photos, flat, tmp_path):
         str(run), dataset=str(flat), split="all", out_dir=tmp_path / "out"
     )
     assert "the model was trained on is not known: there is no" in found["notes"][-1]
+    assert not (tmp_path / "out" / "label_errors.csv").exists()
+
+
+def test_a_folder_of_the_same_name_is_not_that_of_the_training(
+    photos, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = trained_on("photos", tmp_path)
+    here, other = run.resolve(), tmp_path / "other"
+    shutil.copytree(photos, other / "photos")
+    for folder in (tmp_path, other):
+        monkeypatch.chdir(folder)
+        loaded = loaded_model.load(str(here))
+        for dataset, is_same in ((photos, True), (other / "photos", False)):
+            assert evaluation_data.is_of_run(loaded, str(dataset)) == is_same
+        is_same = folder == tmp_path
+        assert evaluation_data.is_of_run(loaded, "photos") == is_same
+        source, part = evaluation_data.load_split(loaded, "photos", None, False, "all")
+        mask, warnings = training_images.in_training(
+            loaded, here, source, part, "all", None, False
+        )
+        assert np.sum(mask) == 9 * is_same and warnings == []
+    # A run that was moved with its photos has them where they were from it.
+    photos.rename(tmp_path / "gone")
+    assert evaluation_data.is_of_run(loaded_model.load(str(here)), "photos")
 
 
 def test_reports_of_folders_with_one_name_are_not_mixed(tmp_path, monkeypatch):

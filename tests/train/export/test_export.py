@@ -515,6 +515,29 @@ def run_dir(model_file, tmp_path):
     return folder
 
 
+def test_folders_that_are_named_by_numbers(tmp_path):
+    for name in ("7", "2"):
+        for part in ("train", "test"):
+            (tmp_path / part / name).mkdir(parents=True)
+            PIL.Image.new("RGB", (9, 9)).save(tmp_path / part / name / "0.png")
+    images = keras.Input((9, 9, 3))
+    flat = keras.layers.Flatten()(images)
+    model = keras.Model(images, keras.layers.Dense(8, name="head")(flat))
+    names = tuple("abcdefgh")
+    found = sample_images.read(
+        loaded_model.LoadedModel("own", model, names),
+        tmp_path / "images",
+        None,
+        calibration=None,
+        central_crop=False,
+        dataset=str(tmp_path),
+        data_dir=None,
+        skip_corrupt=False,
+        split="test",
+    )
+    assert found.labels.tolist() == [2, 7] and "no_accuracy" not in found.about
+
+
 @pytest.mark.soak
 def test_the_command(run_dir, tmp_path):
     done = command(

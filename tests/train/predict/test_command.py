@@ -37,6 +37,8 @@ def command(*words, program=None, **options):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": keras_vit_start.HERE},
+        # A job in the background of a shell ignores it, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 

@@ -115,9 +115,31 @@ def test_what_is_in_the_folder(registry, run_dir):
         "digits",
         "registry.json",
     }
-    for name in ("model.keras", "report.json", "class_names.txt"):
+    for name in ("model.keras", "class_names.txt"):
         published = (registry / "digits" / name).read_bytes()
         assert published == (run_dir / name).read_bytes()
+    report = json.loads((run_dir / "report.json").read_text())
+    assert report.pop("command") == "python -m train.finetune ..."
+    assert json.loads((registry / "digits" / "report.json").read_text()) == report
+
+
+def test_paths_and_commands_of_the_machine_are_not_published(
+    no_saved_model, run_dir, tmp_path
+):
+    other = tmp_path / "private"
+    shutil.copytree(run_dir, other)
+    report = json.loads((run_dir / "report.json").read_text())
+    report["command"] = "keras-vit finetune --dataset=/home/me/secret/photos"
+    report["config"] |= {
+        "dataset": "/home/me/secret/photos",
+        "weights": "~/secret/mine.npz",
+    }
+    (other / "report.json").write_text(json.dumps(report))
+    folder = publishing.publish(other, tmp_path / "registry")
+    for name in ("README.md", "report.json", "model.json"):
+        text = (folder / name).read_text()
+        assert "secret" not in text and "finetune --" not in text, name
+        assert "photos" in text and "mine.npz" in text, name
 
 
 def test_the_card(registry, run_dir, trained):
@@ -125,6 +147,12 @@ def test_the_card(registry, run_dir, trained):
     report = json.loads((run_dir / "report.json").read_text())
     assert (card.name, card.handle, card.data_set) == ("digits", "digits", "digits")
     assert card.metrics["test_accuracy"] == report["test_accuracy"]
+    others = {"test_examples", "test_suspected_label_errors"}
+    assert card.metrics == {
+        name: value
+        for name, value in report.items()
+        if name.startswith("test_") and name not in others
+    }
     assert card.top1 == 100 * report["test_accuracy"]
     assert card.parameters == trained.count_params()
     assert (card.image_size, card.channels) == ((32, 48), 3)

@@ -1,18 +1,22 @@
 """The answers of a classifier: order, mistakes.csv, suspected label errors."""
 
 import csv
+import dataclasses
+import itertools
+import tracemalloc
 import types
 
 import numpy as np
 import pytest
 
-from train.reports import answers as module
 from train.reports.answers import (
     answers_of,
     label_errors,
     write_label_errors,
     write_mistakes,
 )
+from train.reports.classification import classification_summary
+from train.reports.ranked import joined, ranked
 
 
 def read(path):
@@ -34,7 +38,7 @@ PROBABILITIES = np.array(
 
 
 def test_confident_mistakes_come_first_then_uncertain_answers():
-    answers = answers_of(None, LABELS, PROBABILITIES, "abc")
+    answers = answers_of(None, ranked(LABELS, PROBABILITIES), "abc")
     assert answers.order.tolist() == [3, 1, 5, 4, 0, 2]
     assert answers.mistakes.tolist() == [3, 1, 5]
     assert answers.correct.tolist() == [4, 0, 2]
@@ -43,32 +47,92 @@ def test_confident_mistakes_come_first_then_uncertain_answers():
     np.testing.assert_array_equal(answers.of_truth, [0.5, 0.3, 0.8, 0.05, 0.45, 0.2])
 
 
-def test_parts_of_the_arrays_make_no_difference(monkeypatch):
+def dense_label_errors(labels, probabilities):
+    """Places and suggestions by all probabilities of all images, one by one."""
+    thresholds = {
+        label: probabilities[labels == label, label].mean()
+        for label in np.unique(labels)
+        if np.count_nonzero(labels == label) >= 5
+    }
+    found = {}
+    for place, (label, row) in enumerate(zip(labels, probabilities, strict=True)):
+        reached = [one for one, least in thresholds.items() if row[one] >= least]
+        best = max(reached, key=lambda one: (row[one], -one), default=label)
+        if best != label and row.argmax() != label:
+            found[place] = best
+    return found
+
+
+@pytest.mark.parametrize("classes", [4, 40])
+def test_what_is_kept_is_enough(classes):
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, 4, 103)
-    probabilities = rng.dirichlet(np.ones(4), 103)
-    whole = answers_of(None, labels, probabilities, "abcd")
-    suspected = label_errors(whole)
-    assert len(suspected.places) > 5
-    monkeypatch.setattr(module, "_CHUNK", 10)
-    parts = answers_of(None, labels, probabilities, "abcd")
-    np.testing.assert_array_equal(parts.margin, whole.margin)
-    ordered = np.sort(probabilities, axis=1)
-    np.testing.assert_array_equal(parts.margin, ordered[:, -1] - ordered[:, -2])
-    again = label_errors(parts)
-    np.testing.assert_array_equal(again.places, suspected.places)
-    np.testing.assert_array_equal(again.suggested, suspected.suggested)
+    labels = rng.integers(0, classes, 403)
+    probabilities = rng.dirichlet(np.full(classes, 4 / classes), 403)
+    probabilities[:9] = probabilities[:9].round(1)  # equal ones
+    probabilities[9] = 1 / classes
+    own = np.arange(0, classes, 2)
+    edges = [0, 7, 7, 150, 403]
+    found = joined(
+        [
+            ranked(labels[low:high], probabilities[low:high], own)
+            for low, high in itertools.pairwise(edges)
+        ]
+    )
+    ordered = np.argsort(-probabilities, axis=1, kind="stable")
+    places = np.arange(403)
+    np.testing.assert_array_equal(found.predicted, probabilities.argmax(axis=1))
+    np.testing.assert_array_equal(found.classes, ordered[:, :10])
+    np.testing.assert_array_equal(found.confidence, probabilities.max(axis=1))
+    np.testing.assert_array_equal(found.of_truth, probabilities[places, labels])
+    at = np.argmax(ordered == labels[:, None], axis=1)
+    np.testing.assert_array_equal(found.ahead, at)
+    np.testing.assert_array_equal(found.among, own[probabilities[:, own].argmax(1)])
+    answers = answers_of(None, found, [f"{one}" for one in range(classes)])
+    last = np.sort(probabilities, axis=1)
+    np.testing.assert_array_equal(answers.margin, last[:, -1] - last[:, -2])
+    suspected = label_errors(answers)
+    expected = dense_label_errors(labels, probabilities)
+    assert len(expected) > 5
+    found = zip(suspected.places.tolist(), suspected.suggested.tolist(), strict=True)
+    assert dict(found) == expected
+    np.testing.assert_array_equal(
+        suspected.probabilities, probabilities[suspected.places, suspected.suggested]
+    )
+
+
+def test_many_classes_need_little_memory():
+    classes, images = 21_843, 64
+    labels = np.arange(images) * 300
+    parts = []
+    for label in labels:
+        row = np.full((1, classes), 1e-6, "float32")
+        row[0, (label + label % 2) % classes] = 0.9
+        parts.append(ranked(np.array([label]), row))
+    found = joined(parts)
+    names = [f"class {number}" for number in range(classes)]
+    tracemalloc.start()
+    try:
+        summary = classification_summary(found, names)
+        label_errors(answers_of(None, found, names))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    kept = [getattr(found, field.name) for field in dataclasses.fields(found)]
+    assert all(array.base is None for array in kept)
+    assert sum(array.nbytes for array in kept) < 300 * images
+    assert peak < 100e6  # 3.8 GB as a dense matrix
+    assert summary["confusion_matrix"].nnz == images
 
 
 def test_a_model_of_one_class():
-    answers = answers_of(None, np.zeros(3, int), np.ones((3, 1)), "a")
+    answers = answers_of(None, ranked(np.zeros(3, int), np.ones((3, 1))), "a")
     assert answers.margin.tolist() == [1, 1, 1] and not len(answers.mistakes)
     assert label_errors(answers) is None
 
 
 def test_every_image_is_in_the_file(tmp_path):
     names = ['a, "quoted".jpg', "größe.jpg", "=x", "bytes\udcff.jpg", "5.jpg", "6.jpg"]
-    answers = answers_of(None, LABELS, PROBABILITIES, ["a,b", "猫", "-c"])
+    answers = answers_of(None, ranked(LABELS, PROBABILITIES), ["a,b", "猫", "-c"])
     write_mistakes(tmp_path / "mistakes.csv", answers, names)
     rows = read(tmp_path / "mistakes.csv")
     assert rows[0] == {
@@ -106,11 +170,11 @@ def test_label_errors_by_hand(tmp_path):
     ]
     labels = np.array([label for label, _ in rows])[:11]
     probabilities = np.array([chances for _, chances in rows])[:11]
-    found = label_errors(answers_of(None, labels, probabilities, "abc"))
+    found = label_errors(answers_of(None, ranked(labels, probabilities), "abc"))
     assert found.places.tolist() == [4, 9] and found.suggested.tolist() == [1, 0]
     np.testing.assert_allclose(found.thresholds, [0.58, 0.6])
 
-    answers = answers_of(None, labels, probabilities, ["a", "=b", "c"])
+    answers = answers_of(None, ranked(labels, probabilities), ["a", "=b", "c"])
     names = [f"@{index}.jpg" for index in range(11)]
     write_label_errors(tmp_path / "errors.csv", answers, found, names)
     first, second = read(tmp_path / "errors.csv")
@@ -124,10 +188,20 @@ def test_label_errors_by_hand(tmp_path):
     }
     assert (second["file"], second["suggested"]) == ("'@9.jpg", "a")
 
+    # Images of the training, whose labels it knows, neither count nor are suspected.
+    both = np.concatenate((probabilities, np.eye(3)[(labels + np.arange(11) % 2) % 3]))
+    answers = answers_of(None, ranked(np.tile(labels, 2), both), "abc")
+    again = label_errors(answers, np.arange(22) < 11)
+    np.testing.assert_array_equal(again.places, found.places)
+    np.testing.assert_array_equal(again.thresholds, found.thresholds)
+    assert len(label_errors(answers).places) > 2
+    # Four images labelled 0 are too few.
+    assert label_errors(answers, np.isin(np.arange(22), range(1, 11))) is None
+
     # One more image labelled 0: it looks like class 2, which cannot be judged.
     labels = np.array([label for label, _ in rows])
     probabilities = np.array([chances for _, chances in rows])
-    found = label_errors(answers_of(None, labels, probabilities, "abc"))
+    found = label_errors(answers_of(None, ranked(labels, probabilities), "abc"))
     assert 11 not in found.places.tolist()
 
 
@@ -139,7 +213,7 @@ def test_switched_labels_are_found():
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels, switched = truth.copy(), rng.choice(200, 12, replace=False)
     labels[switched] = (labels[switched] + 1) % 4
-    found = label_errors(answers_of(None, labels, chances, "abcd"))
+    found = label_errors(answers_of(None, ranked(labels, chances), "abcd"))
     # One of them, of which the model is less sure, is missed.
     assert len(found.places) == 11 and set(found.places) < set(switched)
     np.testing.assert_array_equal(found.suggested, truth[found.places])
@@ -153,12 +227,14 @@ def test_classes_that_do_not_occur():
     chances[0, [3, 900]] = 0.1, 0.8
     chances[1, [3, 7]] = 0.1, 0.8
     names = [f"c{index}" for index in range(1000)]
-    found = label_errors(answers_of(None, labels, chances, names))
+    found = label_errors(answers_of(None, ranked(labels, chances), names))
     assert found.places.tolist() == [1] and found.suggested.tolist() == [7]
 
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_too_few_images_to_judge_by(count):
     labels = np.repeat([0, 1], [20, count])
-    answers = answers_of(types.SimpleNamespace(), labels, np.eye(2)[labels], "ab")
+    answers = answers_of(
+        types.SimpleNamespace(), ranked(labels, np.eye(2)[labels]), "ab"
+    )
     assert label_errors(answers) is None

@@ -2,11 +2,13 @@
 
 import csv
 import html
+import html.parser
 import json
 import os
 import re
 import shutil
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from PIL import Image
 from train.reports import gallery
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
+from train.reports.ranked import ranked
 from train.reports.report import write_report
 
 pytest.importorskip("tensorflow")
@@ -54,22 +57,23 @@ def photos(tmp_path):
     return file_split("photos", paths, np.arange(36) % 3)
 
 
-def written(out, split, *, mistakes=30, names=NAMES, part="test"):
+def written(out, split, *, mistakes=30, names=NAMES, part="test", in_training=None):
     """Writes the report of answers of which the first ones are wrong."""
     labels = split.labels()
     guesses = (labels + (np.arange(len(labels)) < mistakes)) % 3
     chances = np.full((len(labels), len(names)), 0.1 / (len(names) - 1))
     chances[np.arange(len(labels)), guesses] = np.linspace(0.5, 0.9, len(labels))
     chances /= chances.sum(axis=1, keepdims=True)
-    summary = classification_summary(labels, chances, names)
-    summary["calibration"] = calibration(labels, chances)
+    summary = classification_summary(ranked(labels, chances), names)
+    summary["calibration"] = calibration(ranked(labels, chances))
     results = write_report(
         out,
         config={"model": "<script>alert(1)</script>"},
         summary=summary,
         results={"command": "keras-vit evaluate x"},
         split=part,
-        answers=answers_of(split, labels, chances, names),
+        answers=answers_of(split, ranked(labels, chances), names),
+        in_training=in_training,
     )
     return results, (out / "report.html").read_text(), (out / "report.md").read_text()
 
@@ -112,9 +116,80 @@ def test_the_pages_show_the_same_photos_in_order(tmp_path, photos):
     }
 
 
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"\' onload=alert(1) x="',
+    "<!-- </style><img src=x> ]]> &lt;b&gt; {{ 7 * 7 }} {% raw %}",
+    "\x00\x07\x1b[2J\x7f\x85\u202e\u2028\udcff",
+)
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags of a page with the names of their attributes, and its texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.texts += [value for _, value in attrs if value]
+
+    def handle_endtag(self, tag):
+        self.tags.append(f"/{tag}")
+
+    def handle_comment(self, data):
+        self.tags.append("comment")
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def hostile_page(folder, texts):
+    """The parsed page of a report that has four texts wherever it can."""
+    labels = np.arange(16) % 4
+    names = [f"{texts[index % 4]}{index}" for index in range(16)]
+    split = types.SimpleNamespace(names=lambda: names)
+    chances = np.full((16, 4), 0.1)
+    chances[np.arange(16), (labels + (labels > 1)) % 4] = 0.7
+    summary = classification_summary(ranked(labels, chances), texts)
+    summary["calibration"] = calibration(ranked(labels, chances))
+    summary["notes"] = texts
+    write_report(
+        folder,
+        config={"model": texts[0], "dataset": texts[1], "weights": {texts[2]: texts}},
+        summary=summary,
+        results={"command": "\n".join(texts), "loss_function": texts[2]},
+        answers=answers_of(split, ranked(labels, chances), texts),
+    )
+    return Tags((folder / "report.html").read_text("utf-8"))
+
+
+def test_no_name_breaks_out_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery.Photo, "uri", "data:,")
+    monkeypatch.setattr(gallery.Photo, "is_tiny", False)
+    pixels = np.zeros((2, 2, 3), "uint8")
+    decoded = dict.fromkeys(range(16), pixels)
+    monkeypatch.setattr(gallery, "_decode", lambda split, places: (decoded, {}))
+    # Parts of a path have tags of their own.
+    names = [f"{index}" + "/x" * name.count("/") for index, name in enumerate(HOSTILE)]
+    plain = hostile_page(tmp_path, names)
+    hostile = hostile_page(tmp_path, HOSTILE)
+    assert hostile.tags == plain.tags
+    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert tuple(found["notes"]) == HOSTILE
+    text = "".join(hostile.texts)
+    for name in HOSTILE[:3]:
+        assert text.count(name) > 10
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", text)
+    assert r"\x00\x07\x1b[2J" in text
+
+
 def test_photos_are_whole_and_small(tmp_path, photos):
     labels = photos.labels()
-    answers = answers_of(photos, labels, np.eye(3)[labels], NAMES)
+    answers = answers_of(photos, ranked(labels, np.eye(3)[labels]), NAMES)
     found = gallery.Gallery(answers, photos.names(), [35, 0, 0])
     assert found.pixels[0].shape == (320, 160, 3) and not found.missing
     assert list(found.pixels) == [0, 35]
@@ -150,6 +225,22 @@ def test_label_errors_are_not_sought_in_training_images(tmp_path, photos):
     assert "train_suspected_label_errors" not in results
     for both in (page, text):
         assert "Not sought: the model may have been trained on these images" in both
+    for in_training, why_not in (
+        (7, "the model may have been trained on these images"),
+        ("the folder is gone", "which of the images the model was trained on is not"),
+        (np.arange(36) >= 12, "images that the model was not trained on."),
+    ):
+        _, page, text = written(tmp_path, photos, in_training=in_training)
+        assert f"Not sought: {why_not}" in page.replace(
+            "fewer than two classes have 5 ", ""
+        )
+        assert not (tmp_path / "label_errors.csv").exists()
+    everything = (tmp_path / "mistakes.csv").read_text()
+    written(tmp_path, photos, part="train", in_training=np.arange(36) < 3)
+    found = (tmp_path / "label_errors.csv").read_text()
+    assert len(found.splitlines()) > 1
+    assert not any(name in found for name in photos.names()[:3])
+    assert (tmp_path / "mistakes.csv").read_text() == everything
 
 
 def test_without_mistakes(tmp_path, photos):
@@ -166,7 +257,7 @@ def test_examples_that_are_no_files(tmp_path, photos):
 
     digits = sources.load("digits").test
     labels = digits.labels()
-    answers = answers_of(digits, labels, np.eye(10)[labels], "0123456789")
+    answers = answers_of(digits, ranked(labels, np.eye(10)[labels]), "0123456789")
     found = gallery.Gallery(answers, digits.names(), [3])
     assert found.folder is None
     (photo,) = found.group("Title", np.array([3]), 1).photos

@@ -20,6 +20,7 @@ from train.reports.classification import (
     interval,
 )
 from train.reports.figures import draw_batch, write_predictions_picture
+from train.reports.ranked import ranked
 from train.reports.report import write_report
 from train.run.task import about_loss
 
@@ -49,7 +50,7 @@ def written(run_dir, classes=10, examples=200, **changes):
     arguments = {
         "config": {"model": "ViT-B_16", "dataset": "digits", "learning_rate": 0.03},
         "summary": classification_summary(
-            *random_split(classes, examples), names_of(classes)
+            ranked(*random_split(classes, examples)), names_of(classes)
         ),
         "results": {"train_examples": 1437, "steps": 60, "seconds": 12.5},
         "history": training_log(run_dir / "metrics.jsonl"),
@@ -106,9 +107,11 @@ def test_summary_by_hand():
     # Rows are true, columns predicted: [[2, 1, 0], [0, 1, 0], [1, 1, 2]].
     labels = np.array([0, 0, 0, 1, 2, 2, 2, 2])
     predicted = [0, 0, 1, 1, 0, 1, 2, 2]
-    summary = classification_summary(labels, np.eye(3)[predicted], ["a", "b", "c"])
+    summary = classification_summary(
+        ranked(labels, np.eye(3)[predicted]), ["a", "b", "c"]
+    )
     np.testing.assert_array_equal(
-        summary["confusion_matrix"], [[2, 1, 0], [0, 1, 0], [1, 1, 2]]
+        summary["confusion_matrix"].toarray(), [[2, 1, 0], [0, 1, 0], [1, 1, 2]]
     )
     assert summary["accuracy"] == 5 / 8 and summary["examples"] == 8
     a, b, c = summary["per_class"]
@@ -131,11 +134,11 @@ def test_summary_by_hand():
 @pytest.mark.parametrize("classes", [2, 5, 6, 100])
 def test_summary_against_numpy(classes):
     labels, probabilities = random_split(classes, 500, seed=classes)
-    summary = classification_summary(labels, probabilities, names_of(classes))
+    summary = classification_summary(ranked(labels, probabilities), names_of(classes))
     predicted = probabilities.argmax(axis=1)
     matrix = np.zeros((classes, classes), int)
     np.add.at(matrix, (labels, predicted), 1)
-    np.testing.assert_array_equal(summary["confusion_matrix"], matrix)
+    np.testing.assert_array_equal(summary["confusion_matrix"].toarray(), matrix)
     assert summary["accuracy"] == pytest.approx(np.trace(matrix) / 500)
     for index, row in enumerate(summary["per_class"]):
         hits, true, guessed = (
@@ -158,7 +161,9 @@ def test_summary_against_numpy(classes):
 
 def test_top5_of_tied_probabilities_agrees_with_the_guess():
     labels = np.arange(8)
-    summary = classification_summary(labels, np.full((8, 8), 1 / 8), names_of(8))
+    summary = classification_summary(
+        ranked(labels, np.full((8, 8), 1 / 8)), names_of(8)
+    )
     assert summary["accuracy"] == 1 / 8 and summary["top5_accuracy"] == 5 / 8
 
 
@@ -168,7 +173,7 @@ def test_absent_classes_are_named_and_left_out_of_the_averages():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         summary = classification_summary(
-            np.array([0, 0, 2, 2]), predicted, list("abcd")
+            ranked(np.array([0, 0, 2, 2]), predicted), list("abcd")
         )
     assert summary["absent_classes"] == ["b", "d"]
     assert summary["macro"] == pytest.approx(
@@ -195,7 +200,7 @@ def test_calibration_by_hand():
     probabilities = np.full((5, 10), 0.01)
     probabilities[np.arange(5), 3] = confidence
     labels = np.array([3, 3, 0, 3, 0])
-    found = calibration(labels, probabilities)
+    found = calibration(ranked(labels, probabilities))
     assert found["error"] == pytest.approx(
         (3 * abs(2 / 3 - 0.9) + abs(1 - 0.6) + abs(0 - 0.2)) / 5
     )
@@ -208,7 +213,7 @@ def test_calibration_by_hand():
 
 
 def test_the_confident_and_right_are_calibrated():
-    found = calibration(np.arange(4), np.eye(4))
+    found = calibration(ranked(np.arange(4), np.eye(4)))
     assert found["error"] == 0 and found["bins"][-1]["examples"] == 4
 
 
@@ -244,7 +249,7 @@ def test_report_json_is_flat_and_complete(tmp_path):
     config = {"run_dir": tmp_path, "size": (16, 16), "model": {"num_layers": 4}}
     results = {"steps": 60, "seconds": 0.5, "command": command}
     data, page = written(tmp_path, config=config, results=results)
-    summary = classification_summary(*random_split(10, 200), names_of(10))
+    summary = classification_summary(ranked(*random_split(10, 200)), names_of(10))
     assert data["config"] == {
         "run_dir": str(tmp_path),
         "size": [16, 16],
@@ -283,7 +288,7 @@ def test_report_md_reads_well(tmp_path):
 
 
 def test_a_perfect_model_without_history(tmp_path, figures):
-    summary = classification_summary(np.arange(40), np.eye(40), names_of(40))
+    summary = classification_summary(ranked(np.arange(40), np.eye(40)), names_of(40))
     history = MetricLog(tmp_path / "metrics.jsonl")
     data, page = written(tmp_path, summary=summary, history=MetricLog(tmp_path / "x"))
     assert data["confusions"] == [] and history.path.exists()
@@ -294,8 +299,8 @@ def test_a_perfect_model_without_history(tmp_path, figures):
 
 def test_a_report_of_another_split_with_calibration(tmp_path, figures):
     labels, probabilities = random_split(10, 200)
-    summary = classification_summary(labels, probabilities, names_of(10))
-    summary["calibration"] = found = calibration(labels, probabilities)
+    summary = classification_summary(ranked(labels, probabilities), names_of(10))
+    summary["calibration"] = found = calibration(ranked(labels, probabilities))
     data, page = written(tmp_path, summary=summary, history=None, split="validation")
     assert "200 validation examples" in page and "learning_curve" not in page
     assert "test_accuracy" not in data
@@ -328,7 +333,7 @@ NAMES = [
 
 def test_names_that_mean_something_elsewhere(tmp_path, figures):
     labels, probabilities = random_split(10, 200)
-    summary = classification_summary(labels, probabilities, NAMES)
+    summary = classification_summary(ranked(labels, probabilities), NAMES)
     data, page = written(tmp_path, summary=summary)
     assert [row["name"] for row in data["per_class"]] == NAMES
     assert "épée" in (tmp_path / "report.json").read_text()
@@ -350,7 +355,9 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     arguments = {
         "config": {},
-        "summary": classification_summary(np.array([0, 1]), np.eye(2), ["a", "b"]),
+        "summary": classification_summary(
+            ranked(np.array([0, 1]), np.eye(2)), ["a", "b"]
+        ),
         "results": {},
         "history": MetricLog(tmp_path / "metrics.jsonl"),
     }
@@ -391,11 +398,11 @@ def texts_of(figure):
 def test_no_text_overlaps_or_is_cut(tmp_path, figures, classes):
     names = [f"{index} a rather long name of a class" for index in range(classes)]
     labels, probabilities = random_split(classes, 2000)
-    summary = classification_summary(labels, probabilities, names)
+    summary = classification_summary(ranked(labels, probabilities), names)
     history = None
     if classes == 2:
         # The same whatever the number of classes.
-        summary["calibration"] = calibration(labels, probabilities)
+        summary["calibration"] = calibration(ranked(labels, probabilities))
         history = training_log(tmp_path / "metrics.jsonl")
     written(tmp_path, summary=summary, history=history)
     images = np.zeros((12, 16, 16, 3), np.float32)
@@ -423,7 +430,9 @@ def test_the_confused_classes_are_the_ones_shown(tmp_path, figures):
     labels = np.repeat(np.arange(100), 3)
     predicted = labels.copy()
     predicted[3 * 71 : 3 * 71 + 2] = 42
-    summary = classification_summary(labels, np.eye(100)[predicted], names_of(100))
+    summary = classification_summary(
+        ranked(labels, np.eye(100)[predicted]), names_of(100)
+    )
     written(tmp_path, summary=summary)
     axes = figures[0].axes[0]
     shown = [text.get_text() for text in axes.get_yticklabels()]
@@ -534,7 +543,7 @@ def test_importing_is_light():
 
 
 def test_the_page_tells_the_balance_of_the_classes(tmp_path):
-    summary = classification_summary(*random_split(3, 60), names_of(3))
+    summary = classification_summary(ranked(*random_split(3, 60)), names_of(3))
     for row, count in zip(summary["per_class"], (70, 1_400, 205), strict=True):
         row["train_examples"] = count
     found, page = written(tmp_path, summary=summary)

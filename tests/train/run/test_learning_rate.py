@@ -65,6 +65,22 @@ def test_too_few_steps_are_no_suggestion():
         assert found["smoothed"] == losses
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e-3])
+def test_one_rate_is_no_suggestion(rate):
+    losses = np.linspace(2.3, 1.3, 50)
+    found = suggest(np.full(50, rate), losses)
+    assert found["suggested"] is None and len(found["smoothed"]) == 50
+
+
+def test_rates_that_are_repeated_are_one():
+    # As rounded: below the smallest number of float32 they are zero.
+    rates = np.repeat(RATES, 2)
+    losses = np.repeat(fall(0.03), 2)
+    found = suggest(np.append(np.zeros(3), rates), np.append([2.3] * 3, losses))
+    assert found["suggested"] == pytest.approx(0.03, rel=0.2)
+    assert len(found["smoothed"]) == 203
+
+
 @pytest.mark.parametrize("curvature", [0.2, 1.0, 20.0])
 def test_on_a_quadratic_it_is_stable_and_not_slow(curvature):
     """Gradient descent diverges above 2 / curvature."""

@@ -133,6 +133,8 @@ WRONG = {
     "dataset: digits\nmixup: 1\ncutmix: 1": "yaml: mixup=1.0 and cutmix=1.0 mix",
     "dataset: x/\nbatch_size: auto\nmicro_batches: 2": "leave out micro_batches=2, or",
     "dataset: [digits]": "dataset must be a text",
+    "dataset: digits\nsteps: 3\nsteps: 4": "yaml has 'steps' twice: leave one out",
+    "model: {mlp_dim: 3, 'mlp_dim': 4}": "yaml has 'mlp_dim' twice: leave one out",
     "steps: 3": "has no dataset: pass --dataset",
     "- digits": "has no settings by name: write them such as steps: 500",
     "dataset: [": r"cannot be read as YAML \(while parsing",
@@ -159,6 +161,23 @@ def test_files_that_cannot_be_read_are_named(file, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(RunError, match=r"needs pyyaml, .*pip install '.\[train\]'"):
         settle(file("steps: 3"))
+
+
+def test_a_key_twice_in_json_is_named(file):
+    for text in ('{"steps": 3, "steps": 3}', '{"model": {"steps": 3, "steps": 4}}'):
+        with pytest.raises(RunError, match="json has 'steps' twice: leave one out"):
+            settle(file(text, "a.json"))
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+def test_characters_beyond_16_bits(name, file):
+    dataset = "/data/\U0001f600 猫"
+    config = file({"dataset": dataset, "steps": 3}, name)
+    found = settle(config)
+    assert found.recipe.dataset == dataset
+    assert settle(file(settings.page(found, {}))).recipe == found.recipe
+    raw = file(json.dumps({"dataset": dataset}, ensure_ascii=False), name)
+    assert settle(raw).recipe.dataset == dataset
 
 
 KINDS = {
@@ -272,14 +291,31 @@ def test_help_reads_the_file_of_settings(file, monkeypatch):
     words = ["--help", f"--config={config}"]
     help_text.add_values(words, recipes.for_dataset)
     assert shown["rand_augment"].help == f"Help. [{config}: 2,15.0]"
+
+
+def test_help_without_the_recipe_or_file_that_is_named(monkeypatch, capsys):
+    shown = flags.FlagValues()
+    flags.DEFINE_string("steps", None, "Help.", shown)
+    monkeypatch.setattr(help_text.flags, "FLAGS", shown)
     for wrong in ("--recipe=nix", "--config=nix.yaml"):
-        with pytest.raises(SystemExit, match="error: .*nix"):
-            help_text.add_values(["-help", wrong], recipes.for_dataset)
+        help_text.add_values(["-help", wrong], recipes.for_dataset)
+        assert shown["steps"].help == "Help."
+        told = capsys.readouterr().err
+        assert told.startswith("warning: the help has no values: ") and "nix" in told
 
 
-@pytest.mark.parametrize("name", ["finetune", "pretrain"])
+COMMANDS = {
+    "finetune": 20_000,
+    "pretrain": 92_897,
+    "study": 20_000,
+    "study --study=positions": 92_897,
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_commands_show_their_recipes(name, forks, tmp_path):
-    words = ["--help", "--dataset=imagenet2012"]
-    code, output = forks.run([f"train.{name}", *words], tmp_path, {})
-    steps = {"finetune": 20_000, "pretrain": 92_897}[name]
+    module, *words = name.split()
+    words += ["--help", "--dataset=imagenet2012"]
+    code, output = forks.run([f"train.{module}", *words], tmp_path, {})
+    steps = COMMANDS[name]
     assert f"--steps: Training steps. [imagenet2012: {steps}]" in output, output

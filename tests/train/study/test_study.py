@@ -25,8 +25,8 @@ from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.reports import figures
 from train.run import recipe_flags, training
+from train.study import kinds, studies
 from train.study import runs as study_runs
-from train.study import studies
 from train.study.kinds import compute, examples, learning_rates, positions
 from train.study.runs import Options
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 ROOT = pathlib.Path(__file__).parents[3]
-DIGITS = studies.recipe_for("learning_rates", "digits")
+DIGITS = kinds.recipe_for("learning_rates", "digits")
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_the_first_run_fails_for_all(monkeypatch, tmp_path):
     assert len(runs.recipes) == 1
 
 
-VTAB = studies.recipe_for("vtab", "vtab")
+VTAB = kinds.recipe_for("vtab", "vtab")
 
 
 def test_precision_and_random_numbers_are_left_as_found(monkeypatch, tmp_path):
@@ -330,15 +330,16 @@ def test_vtab_without_all_data(monkeypatch, tmp_path, capsys):
 
 
 def test_recipes():
-    assert studies.recipe_for("examples", "digits") == DIGITS
-    assert studies.recipe_for("positions", "photos").model == "ViT-Ti_16"
-    assert studies.recipe_for("learning_rates", "photos").weights is not None
-    own = studies.recipe_for("compute", "photos", "augreg_imagenet2012_strong2")
+    assert {*kinds.names()} > kinds.FROM_SCRATCH
+    assert kinds.recipe_for("examples", "digits") == DIGITS
+    assert kinds.recipe_for("positions", "photos").model == "ViT-Ti_16"
+    assert kinds.recipe_for("learning_rates", "photos").weights is not None
+    own = kinds.recipe_for("compute", "photos", "augreg_imagenet2012_strong2")
     assert own.optimizer == "adam" and own.dataset == "photos"
-    assert studies.recipe_for("learning_rates", "x", "imagenet2012").weights
-    assert studies.recipe_for("compute", "x", "imagenet2012").weights is None
+    assert kinds.recipe_for("learning_rates", "x", "imagenet2012").weights
+    assert kinds.recipe_for("compute", "x", "imagenet2012").weights is None
     with pytest.raises(ValueError, match="There is no recipe 'nix'"):
-        studies.recipe_for("compute", "x", "nix")
+        kinds.recipe_for("compute", "x", "nix")
 
 
 def test_points():
@@ -365,7 +366,7 @@ def test_points():
     ]
     assert [point.recipe.model.mlp_dim for point in points[::2]] == [48, 96, 192]
     assert {point.recipe.model.num_heads for point in points} == {4}
-    tiny = compute.points_of(studies.recipe_for("compute", "x"), Options())
+    tiny = compute.points_of(kinds.recipe_for("compute", "x"), Options())
     assert [point.facts["model"] for point in tiny] == [
         "width-48", "width-96", "ViT-Ti_16"
     ]  # fmt: skip

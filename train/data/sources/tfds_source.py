@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from train.common.errors import first_line
 from train.data.registry import PARTS
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
 from train.data.sources.splits import DataError, Source, Split
@@ -93,7 +94,7 @@ def open_builder(dataset: str, data_dir: str | Path | None):
         # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
         raise DataError(
             f'"{dataset}" is not an existing folder, and TensorFlow Datasets cannot '
-            f"open it: {error}"
+            f"open it: {first_line(error)}"
         ) from error
     if builder.is_prepared():
         return builder
@@ -105,9 +106,9 @@ def open_builder(dataset: str, data_dir: str | Path | None):
         # Network, disk or a manual download: the remedy is the same.
         raise DataError(
             f"{dataset} is not prepared in {builder.data_path} and could not be "
-            f"downloaded ({type(error).__name__}: {error}): prepare it on a machine "
-            f'with network access, tfds.load("{dataset}", data_dir=...), copy that '
-            "folder here and pass it as --data_dir"
+            f"downloaded ({type(error).__name__}: {first_line(error)}): prepare it on "
+            f'a machine with network access, tfds.load("{dataset}", data_dir=...), '
+            "copy that folder here and pass it as --data_dir"
         ) from error
     return builder
 

@@ -1,7 +1,6 @@
 """The studies: one module each, found by its name.
 
-A module has `TITLE`, of the page; `FROM_SCRATCH`, whether its runs start from random
-weights; and three functions:
+A module has `TITLE`, of the page, and three functions:
 
 - `measure(recipe, options, settings)` makes the runs. It returns `runs.Runs` and a dict
   for `study.json` with `rows`. `settings` are those of `train.study.studies.run`.
@@ -12,6 +11,12 @@ weights; and three functions:
 import importlib
 import pkgutil
 
+from train import recipes
+from train.recipes import pretraining
+
+# Those whose runs start from random weights.
+FROM_SCRATCH = {"compute", "examples", "positions"}
+
 
 def names():
     """Returns the names of the studies, without importing them."""
@@ -21,3 +26,25 @@ def names():
 def named(name):
     """Returns the module of a study."""
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def recipe_for(study, dataset, name=None):
+    """Returns the recipe that the runs of a study have in common.
+
+    As `train.recipes.for_dataset`, but also the recipes for training from scratch.
+    `study` is None where it is not known.
+
+    Example:
+        >>> recipe_for("learning_rates", "cifar100").learning_rates
+        (0.001, 0.003, 0.01, 0.03)
+        >>> recipe_for("positions", "cifar100").weights is None
+        True
+    """
+    from_scratch = study in FROM_SCRATCH
+    others = set(pretraining.names()) - (set() if from_scratch else {*recipes.names()})
+    if name in others:
+        return pretraining.for_dataset(dataset, name)
+    recipe = recipes.for_dataset(dataset, name)
+    if from_scratch and name is None and recipe.weights is not None:
+        return pretraining.for_dataset(dataset)
+    return recipe

@@ -10,7 +10,6 @@ from train.study import accuracies
 from train.study.runs import Point, measured_from_scratch, model_name, models_of
 
 TITLE = "accuracy against the compute of training"
-FROM_SCRATCH = True
 # Forward, and twice as much backward: to the inputs and to the weights.
 _PASSES = 3
 _PREFIXES = {10**18: "exa", 10**15: "peta", 10**12: "tera", 10**9: "giga"}

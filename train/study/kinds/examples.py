@@ -6,7 +6,6 @@ from train.study import accuracies
 from train.study.runs import Point, measured_from_scratch, models_of
 
 TITLE = "accuracy against the number of training images"
-FROM_SCRATCH = True
 
 
 def measure(recipe, options, settings):

@@ -7,7 +7,6 @@ from train.study import accuracies
 from train.study.runs import Point, Runs, last_validation, measured
 
 TITLE = "learning rates"
-FROM_SCRATCH = False
 
 
 def measure(recipe, options, settings):

@@ -8,7 +8,6 @@ from train.study import accuracies
 from train.study.runs import Point, check_known, measured_from_scratch
 
 TITLE = "position embeddings"
-FROM_SCRATCH = True
 # The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
 POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
 POSITIONS += ("2d-every-layer", "2d-every-layer-shared")

@@ -9,7 +9,6 @@ from train.study import accuracies
 from train.study.runs import Point, Runs, check_known, measured
 
 TITLE = "VTAB-1k"
-FROM_SCRATCH = False
 
 
 def measure(recipe, options, settings):

@@ -1,0 +1,96 @@
+"""What reports keep of a classifier's outputs: of each image the most probable classes.
+
+All outputs of 50,000 images in 21,843 classes would take 4 GB.
+"""
+
+import dataclasses
+
+import numpy as np
+
+# Classes of an image.
+KEPT = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """The most probable classes of images, and what metrics need of the others.
+
+    Attributes:
+        labels: integers (images,), the true classes.
+        classes: integers (images, kept), the `KEPT` most probable classes or all, the
+            most probable first; of equals the one with the lower number.
+        probabilities: floats (images, kept), those of `classes`.
+        of_truth: floats (images,), the probability of the true class.
+        ahead: integers (images,), how many classes come before the true one.
+        among: integers (images,), the most probable of the classes that the data set
+            has.
+    """
+
+    labels: np.ndarray
+    classes: np.ndarray
+    probabilities: np.ndarray
+    of_truth: np.ndarray
+    ahead: np.ndarray
+    among: np.ndarray
+
+    @property
+    def predicted(self):
+        """Integers (images,), the most probable classes."""
+        return self.classes[:, 0]
+
+    @property
+    def confidence(self):
+        """Floats (images,), the probabilities of `predicted`."""
+        return self.probabilities[:, 0]
+
+
+def ranked(labels, probabilities, data_classes=None):
+    """Returns what is `Ranked` of labels (n,) and probabilities (n, classes).
+
+    `data_classes` are the places of the classes that the data set has, None for all.
+
+    Example:
+        >>> import numpy as np
+        >>> found = ranked(np.array([2]), np.array([[0.5, 0.2, 0.3]]), [1, 2])
+        >>> found.classes, found.ahead, found.among
+        (array([[0, 2, 1]]), array([1]), array([2]))
+    """
+    numbers = np.arange(probabilities.shape[1])
+    own = numbers if data_classes is None else np.unique(data_classes)
+    classes = _most_probable(probabilities)
+    of_truth = np.take_along_axis(probabilities, labels[:, None], axis=1)
+    is_earlier = numbers < labels[:, None]
+    is_ahead = (probabilities > of_truth) | ((probabilities == of_truth) & is_earlier)
+    return Ranked(
+        labels=labels,
+        classes=classes,
+        probabilities=np.take_along_axis(probabilities, classes, axis=1),
+        of_truth=of_truth[:, 0],
+        ahead=is_ahead.sum(axis=1),
+        among=own[probabilities[:, own].argmax(axis=1)],
+    )
+
+
+def _most_probable(probabilities):
+    """Returns `classes` of `Ranked`."""
+    kept = min(KEPT, probabilities.shape[1])
+    # A tenth of the time that sorting all takes.
+    found = np.argpartition(-probabilities, kept - 1, axis=1)[:, :kept]
+    found.sort(axis=1)
+    chances = np.take_along_axis(probabilities, found, axis=1)
+    order = np.argsort(-chances, axis=1, kind="stable")
+    classes = np.take_along_axis(found, order, axis=1)
+    # Of equals at the end any is found.
+    least = chances.min(axis=1, keepdims=True)
+    unclear = np.count_nonzero(probabilities >= least, axis=1) > kept
+    rows = np.argsort(-probabilities[unclear], axis=1, kind="stable")
+    classes[unclear] = rows[:, :kept]
+    return classes
+
+
+def joined(parts):
+    """Returns the `Ranked` of all images of a sequence of `Ranked`."""
+    names = [field.name for field in dataclasses.fields(Ranked)]
+    return Ranked(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    )
