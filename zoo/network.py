@@ -35,6 +35,11 @@ FAMILIES = {
     "qkv_bias": True,
     "norm_before_blocks": False,
     "norm_after_pooling": False,
+    "attention_norm_inside": False,
+    "mlp_norm_inside": False,
+    "norm_after_branches": False,
+    "rotary": "none",
+    "rotary_grid": None,
     "tokens_with_positions": "all",
     "position_resizing": "released",
 }
@@ -53,7 +58,11 @@ CHOICES = {
     "qkv_bias": (True, False, "query and value"),
     "norm_before_blocks": (True, False),
     "norm_after_pooling": (True, False),
-    "tokens_with_positions": ("all", "patches", "class token and patches"),
+    "attention_norm_inside": (True, False),
+    "mlp_norm_inside": (True, False),
+    "norm_after_branches": (True, False),
+    "rotary": ("none", "dinov3", "eva", "perception"),
+    "tokens_with_positions": ("all", "patches", "class token and patches", "none"),
     "position_resizing": position_embedding.METHODS,
 }
 
@@ -107,8 +116,15 @@ class ViTConfig:
             as in CLIP; False.
         norm_after_pooling: bool, whether the last norm comes after the pooling and not
             before it, as timm's `fc_norm` does; False.
+        attention_norm_inside: bool, see `TransformerBlock`; False.
+        mlp_norm_inside: bool, see `TransformerBlock`; False.
+        norm_after_branches: bool, `norm_after` of `TransformerBlock`; False.
+        rotary: the kind of rotary positions, see `SelfAttention`, or `"none"`.
+        rotary_grid: None, or the (rows, columns) to which their coordinates are
+            stretched, see `SelfAttention`.
         tokens_with_positions: `"patches"` for learned positions of the patches alone,
-            `"class token and patches"` for all but registers, or `"all"`.
+            `"class token and patches"` for all but registers, `"none"` where there are
+            rotary ones alone, or `"all"`.
         position_resizing: how position embeddings come to another grid, a `method` of
             `zoo.resize`: `"released"`, or the rule of the library whose file it is.
 
@@ -149,6 +165,11 @@ class ViTConfig:
     qkv_bias: bool | str | None = None
     norm_before_blocks: bool | None = None
     norm_after_pooling: bool | None = None
+    attention_norm_inside: bool | None = None
+    mlp_norm_inside: bool | None = None
+    norm_after_branches: bool | None = None
+    rotary: str | None = None
+    rotary_grid: tuple[int, int] | None = None
     tokens_with_positions: str | None = None
     position_resizing: str | None = None
 
@@ -166,6 +187,8 @@ class ViTConfig:
             _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
         if self.layer_scale not in (None, True, False):
             _check_number("layer_scale", self.layer_scale, positive=True)
+        if self.rotary_grid is not None:
+            self._set("rotary_grid", pair(self.rotary_grid, "rotary_grid"))
         if self.num_registers not in (None, 0):
             self._set(
                 "num_registers", positive_int(self.num_registers, "num_registers")

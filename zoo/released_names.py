@@ -38,10 +38,6 @@ ENCODER_NORM = {
     "Transformer/encoder_norm/scale": ("hidden_size",),
     "Transformer/encoder_norm/bias": ("hidden_size",),
 }
-ENCODER_ARRAYS = {
-    POSITION_EMBEDDING: (1, "positions", "hidden_size"),
-    **ENCODER_NORM,
-}
 _ATTENTION = "MultiHeadDotProductAttention_1"
 _DENSE_0 = "MlpBlock_3/Dense_0"
 BLOCK_ARRAYS = {
@@ -71,6 +67,7 @@ _POOL = "MAPHead_0"
 _POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
 _POOL_HEADS = ("pooling_heads", "pooling_head_size")
 OPTIONAL_ARRAYS = {
+    "positions": {POSITION_EMBEDDING: (1, "positions", "hidden_size")},
     "class_token": {CLASS_TOKEN: (1, 1, "hidden_size")},
     "distillation_token": {"distillation_token": (1, 1, "hidden_size")},
     "registers": {REGISTERS: (1, "num_registers", "hidden_size")},
@@ -107,6 +104,14 @@ OPTIONAL_ARRAYS = {
 }
 _QUERY_VALUE, _KEY = "query_and_value_bias", "key_bias"
 OPTIONAL_BLOCK_ARRAYS = {
+    "attention_norm_inside": {
+        f"{_ATTENTION}/LayerNorm_0/scale": ("hidden_size",),
+        f"{_ATTENTION}/LayerNorm_0/bias": ("hidden_size",),
+    },
+    "mlp_norm_inside": {
+        "MlpBlock_3/LayerNorm_0/scale": ("mlp_dim",),
+        "MlpBlock_3/LayerNorm_0/bias": ("mlp_dim",),
+    },
     _QUERY_VALUE: {
         f"{_ATTENTION}/query/bias": ("num_heads", "head_size"),
         f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
@@ -184,7 +189,8 @@ def features(shapes) -> set[str]:
 def families(shapes) -> dict[str, object]:
     """Returns what `zoo.network.FAMILIES` has and arrays of these shapes show."""
     found = features(shapes)
-    values = {name: name in found for name in OPTIONAL_ARRAYS if "norm" in name}
+    names = (*OPTIONAL_ARRAYS, *OPTIONAL_BLOCK_ARRAYS)
+    values = {name: name in found for name in names if "norm" in name}
     biases = {_QUERY_VALUE, _KEY} & found
     return values | {
         "layer_scale": "layer_scale" in found,
@@ -196,9 +202,10 @@ def families(shapes) -> dict[str, object]:
     }
 
 
-def required(qkv_bias) -> set[str]:
-    """Returns the features that the stated biases of queries, keys and values mean."""
-    return _BIASES[True if qkv_bias is None else qkv_bias]
+def required(qkv_bias, tokens_with_positions) -> set[str]:
+    """Returns the features that a `ViTConfig` of these values means."""
+    positions = set() if tokens_with_positions == "none" else {"positions"}
+    return positions | _BIASES[True if qkv_bias is None else qkv_bias]
 
 
 def num_prefix_tokens(shapes) -> int:
@@ -221,9 +228,7 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
             for unit in range(1, units + 1):
                 for name, shape in _unit_arrays(stage, unit).items():
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
-    arrays |= ENCODER_ARRAYS
-    if "norm_after_pooling" in optional:
-        arrays = {name: arrays[name] for name in arrays if name not in ENCODER_NORM}
+    arrays |= {} if "norm_after_pooling" in optional else ENCODER_NORM
     in_block = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         in_block |= rows if feature in optional else {}
@@ -279,7 +284,7 @@ def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
 @functools.cache
 def count(config, patches, classes, representation_size, class_token) -> int:
     """Returns how many numbers the network of a whole `ViTConfig` has."""
-    others = {"patches": 0, "class token and patches": class_token}
+    others = {"patches": 0, "class token and patches": class_token, "none": -patches}
     prefix = class_token + config.distillation_token + config.num_registers
     positions = patches + others.get(config.tokens_with_positions, prefix)
     patch = config.patch_size
@@ -301,7 +306,7 @@ def count(config, patches, classes, representation_size, class_token) -> int:
     features[REGISTERS] = config.num_registers
     features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
-    optional |= required(config.qkv_bias)
+    optional |= required(config.qkv_bias, config.tokens_with_positions)
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 

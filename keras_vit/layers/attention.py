@@ -4,9 +4,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers import rotation
 from keras_vit.layers.base import Composite, Placed
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.remat import Dropout
 from zoo.network import pair
 
@@ -30,6 +32,13 @@ class SelfAttention(Composite, Placed):
             tokens before the patches as `num_prefix_tokens`.
         qkv_bias: whether queries, keys and values have biases, or `"query and value"`
             for keys without.
+        num_registers: int, how many of the tokens before the patches are registers.
+        rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"` or
+            `"perception"`. Queries and keys of patches are turned by angles that their
+            row and column in the grid give.
+        rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
+            of `"eva"` and `"perception"` are stretched.
+        norm_epsilon: None, or the epsilon of a layer norm before the last projection.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -50,14 +59,16 @@ class SelfAttention(Composite, Placed):
     Source:
         Paper appendix A; `MultiHeadDotProductAttention_1` in the released files.
         Relative positions: paper appendix D.4, shared by the heads as in Shaw et al.
-        (arXiv 1803.02155, section 3.3).
+        (arXiv 1803.02155, section 3.3). Rotary positions: Su et al., arXiv 2104.09864,
+        section 3.2, see `keras_vit.layers.rotation.angles`; the norm: EVA-02's CLIP.
 
     Example:
         >>> tuple(SelfAttention(num_heads=3)(keras.random.normal((2, 7, 192))).shape)
         (2, 7, 192)
     """
 
-    parts = ("query", "key", "value", "out")
+    parts = ("query", "key", "value", "norm", "out")
+    norm = None
 
     def __init__(
         self,
@@ -66,6 +77,10 @@ class SelfAttention(Composite, Placed):
         relative_positions=False,
         grid_size=None,
         qkv_bias=True,
+        num_registers=0,
+        rotary="none",
+        rotary_grid=None,
+        norm_epsilon=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -74,6 +89,10 @@ class SelfAttention(Composite, Placed):
         self.relative_positions = relative_positions
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
         self.qkv_bias = qkv_bias
+        self.num_registers = num_registers
+        self.rotary = rotary
+        self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
+        self.norm_epsilon = norm_epsilon
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -84,7 +103,7 @@ class SelfAttention(Composite, Placed):
             )
         without = {True: (), "query and value": ("key",)}
         without = without.get(self.qkv_bias, ("query", "key", "value"))
-        for name in self.parts:
+        for name in ("query", "key", "value", "out"):
             self.add_part(
                 keras.layers.Dense,
                 name,
@@ -93,9 +112,14 @@ class SelfAttention(Composite, Placed):
                 input_shape=(None, hidden_size),
                 kernel_initializer=initializer("glorot_uniform"),
             )
+        if self.norm_epsilon is not None:
+            shape = (None, hidden_size)
+            self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.grid_size is not None:
             self.find_places(tokens_shape, " with grid_size")
+        if self.rotary != "none":
+            self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
             self.find_places(tokens_shape, " with relative_positions")
             # The embedding of offset o is in row o + length - 1.
@@ -105,6 +129,21 @@ class SelfAttention(Composite, Placed):
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
         self.settle()
+
+    def _build_rotation(self, head_size):
+        if self.grid_size is None or head_size % 4:
+            raise ValueError(
+                f"{self.name} has rotary positions, which need a grid_size and heads "
+                f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
+                f"heads of {head_size}: pass the grid, or another num_heads."
+            )
+        self._angles = rotation.angles(
+            self.rotary,
+            self.grid_size,
+            head_size,
+            self.num_prefix_tokens,
+            self.rotary_grid,
+        )
 
     def call(
         self,
@@ -124,6 +163,11 @@ class SelfAttention(Composite, Placed):
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
+        if self.rotary != "none":
+            query, key = (
+                rotation.rotated(heads, self.rotary, self._angles)
+                for heads in (query, key)
+            )
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of offsets, and show no weights.
         if (
@@ -137,6 +181,8 @@ class SelfAttention(Composite, Placed):
             mixed = ops.dot_product_attention(query, key, value)
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
+        if self.norm is not None:
+            mixed = self.norm(mixed)
         return ops.reshape(self.out(mixed), shape)
 
     def _heads(self, projection, tokens):

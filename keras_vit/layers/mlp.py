@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_vit.layers.base import Composite
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.remat import Dropout
 
 # 0.5 (1 + tanh(z)) is sigmoid(2 z), with z = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -65,6 +66,7 @@ class MLP(Composite):
             `"quick_gelu"`, x times the sigmoid of 1.702 x. With `"swiglu"` the first
             layer gives `2 * mlp_dim` numbers, and the SiLU of the first half is
             multiplied by the second.
+        norm_epsilon: None, or the epsilon of a layer norm of the hidden numbers.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -78,16 +80,25 @@ class MLP(Composite):
 
     Source:
         Paper section 3.1, equation 3; `MlpBlock_3` in the released files. Quick GELU:
-        the released CLIP; SwiGLU: Shazeer, arXiv 2002.05202.
+        the released CLIP; SwiGLU: Shazeer, arXiv 2002.05202; the norm: EVA-02, Fang
+        et al., arXiv 2303.11331, section 2.2.
 
     Example:
         >>> tuple(MLP(mlp_dim=768)(keras.random.normal((2, 7, 192))).shape)
         (2, 7, 192)
     """
 
-    parts = ("expand", "project")
+    parts = ("expand", "norm", "project")
+    norm = None
 
-    def __init__(self, mlp_dim, dropout_rate=0.0, activation="gelu_tanh", **kwargs):
+    def __init__(
+        self,
+        mlp_dim,
+        dropout_rate=0.0,
+        activation="gelu_tanh",
+        norm_epsilon=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
             raise ValueError(
@@ -97,6 +108,7 @@ class MLP(Composite):
         self.mlp_dim = mlp_dim
         self.dropout_rate = dropout_rate
         self.activation = activation
+        self.norm_epsilon = norm_epsilon
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -115,6 +127,9 @@ class MLP(Composite):
                     keras.initializers.RandomNormal(stddev=1e-6)
                 ),
             )
+        if self.norm_epsilon is not None:
+            shape = (None, self.mlp_dim)
+            self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
         self.settle()
 
@@ -123,5 +138,7 @@ class MLP(Composite):
         tokens = ops.reshape(tokens, (-1, tokens.shape[-1]))
         hidden = ACTIVATIONS[self.activation](self.expand(tokens), training)
         hidden = self.dropout(hidden, training=training)
+        if self.norm is not None:
+            hidden = self.norm(hidden)
         output = self.dropout(self.project(hidden), training=training)
         return ops.reshape(output, shape)

@@ -29,7 +29,12 @@ class TransformerBlock(Composite):
         grid_size: see `SelfAttention`.
         layer_scale: None, or the float that the factors of each branch start with, see
             `LayerScale`.
-        qkv_bias: see `SelfAttention`.
+        qkv_bias, num_registers, rotary, rotary_grid: see `SelfAttention`.
+        attention_norm_inside: bool, whether `SelfAttention` normalises before its last
+            projection.
+        mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
+        norm_after: bool, whether the norms come after the attention and the perceptron,
+            before what they give is added, and not before them.
 
     Call arguments:
         tokens, return_attention_weights, class_token_only: see `SelfAttention`.
@@ -43,7 +48,8 @@ class TransformerBlock(Composite):
 
     Source:
         Paper section 3.1, equations 2 and 3; `encoderblock_0`, ... in released files;
-        with LayerScale: Touvron et al., arXiv 2103.17239, equation 4.
+        with LayerScale: Touvron et al., arXiv 2103.17239, equation 4. Norms elsewhere:
+        `EvaBlock` and `EvaBlockPostNorm` of timm.
 
     Example:
         >>> block = TransformerBlock(num_heads=3, mlp_dim=768)
@@ -71,6 +77,12 @@ class TransformerBlock(Composite):
         grid_size=None,
         layer_scale=None,
         qkv_bias=True,
+        num_registers=0,
+        rotary="none",
+        rotary_grid=None,
+        attention_norm_inside=False,
+        mlp_norm_inside=False,
+        norm_after=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -84,6 +96,11 @@ class TransformerBlock(Composite):
         self.relative_positions = relative_positions
         self.layer_scale = layer_scale
         self.qkv_bias = qkv_bias
+        self.num_registers = num_registers
+        self.rotary = rotary
+        self.attention_norm_inside = attention_norm_inside
+        self.mlp_norm_inside = mlp_norm_inside
+        self.norm_after = norm_after
 
         self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
         self.add_part(
@@ -94,9 +111,20 @@ class TransformerBlock(Composite):
             relative_positions,
             grid_size,
             qkv_bias,
+            num_registers,
+            rotary,
+            rotary_grid,
+            layer_norm_epsilon if attention_norm_inside else None,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
-        self.add_part(MLP, "mlp", mlp_dim, dropout_rate, activation)
+        self.add_part(
+            MLP,
+            "mlp",
+            mlp_dim,
+            dropout_rate,
+            activation,
+            layer_norm_epsilon if mlp_norm_inside else None,
+        )
         if layer_scale is not None:
             self.add_part(LayerScale, "attention_scale", layer_scale)
             self.add_part(LayerScale, "mlp_scale", layer_scale)
@@ -106,6 +134,10 @@ class TransformerBlock(Composite):
     @property
     def grid_size(self):
         return self.attention.grid_size
+
+    @property
+    def rotary_grid(self):
+        return self.attention.rotary_grid
 
     def build(self, tokens_shape):
         for name in self.parts:
@@ -145,17 +177,22 @@ class TransformerBlock(Composite):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attention(
-            self.attention_norm(tokens),
+            tokens if self.norm_after else self.attention_norm(tokens),
             training=training,
             class_token_only=first_alone,
         )
+        if self.norm_after:
+            branch = self.attention_norm(branch)
         branch = self.dropout(branch, training=training)
         if self.attention_scale is not None:
             branch = self.attention_scale(branch)
         if first_alone:
             tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
-        branch = self.mlp(self.mlp_norm(tokens), training=training)
+        branch = tokens if self.norm_after else self.mlp_norm(tokens)
+        branch = self.mlp(branch, training=training)
+        if self.norm_after:
+            branch = self.mlp_norm(branch)
         if self.mlp_scale is not None:
             branch = self.mlp_scale(branch)
         tokens = tokens + self.stochastic_depth(branch, training=training)

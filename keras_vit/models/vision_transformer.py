@@ -190,14 +190,14 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if pooling != "token":
             class_token = checkpoint.class_token
         if image_size is None:
-            if checkpoint.grid_size is None:
+            if checkpoint.grid_size is None and checkpoint.num_positions:
                 raise ValueError(
                     f"{path} has {checkpoint.num_positions} positions, which is not "
                     "a square grid: pass the image_size=(height, width) it was trained "
                     "at."
                 )
-            sides = zip(checkpoint.grid_size, config.stride, strict=True)
-            image_size = tuple(side * stride for side, stride in sides)
+            # Without a table of positions no file needs to know its images' size.
+            image_size = checkpoint.image_size
         if include_top and classes is None:
             classes = checkpoint.classes
             if classes is None:
@@ -241,6 +241,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         # Where the file or the config only says that there are factors.
         layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
         relative = config.position_embedding == "relative"
+        placed = relative or config.rotary != "none"
         for index, positions in enumerate(at_blocks):
             if positions is not None:
                 tokens = positions(tokens)
@@ -253,7 +254,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 activation=config.activation,
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 relative_positions=relative,
-                grid_size=grid_size if relative else None,
+                grid_size=grid_size if placed else None,
+                num_registers=config.num_registers + config.distillation_token,
+                rotary=config.rotary,
+                rotary_grid=config.rotary_grid,
+                attention_norm_inside=config.attention_norm_inside,
+                mlp_norm_inside=config.mlp_norm_inside,
+                norm_after=config.norm_after_branches,
                 layer_scale=layer_scale or None,
                 qkv_bias=config.qkv_bias,
                 name=f"encoder_block_{index}",
@@ -270,6 +277,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 options["concatenate"] = True
             if pooled == "map":
                 found = checkpoint if checkpoint and checkpoint.pooling_heads else None
+                # Perception Encoder's attends to the class token too.
+                if config.rotary == "perception":
+                    prefix = 0
                 options |= {
                     "num_heads": found.pooling_heads if found else config.num_heads,
                     "mlp_dim": found.pooling_mlp_dim if found else config.mlp_dim,
@@ -394,6 +404,7 @@ def _before_blocks(config, class_token, positions):
     order = {
         "all": [*others, class_token, positions],
         "patches": [positions, *others, class_token],
+        "none": [*others, class_token],
         "class token and patches": [class_token, positions, *others],
     }
     return filter(None, order[config.tokens_with_positions])
@@ -406,6 +417,8 @@ def _positions(config, grid_size):
     """
     kinds = {"learned": layers.AddPositionEmbs, "2d": layers.AddPositionEmbs2D}
     layer = kinds.get(config.position_embedding)
+    if config.tokens_with_positions == "none":
+        layer = None
     nowhere = [None] * config.num_layers
     if layer is None:
         return [None, *nowhere]

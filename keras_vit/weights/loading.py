@@ -12,6 +12,7 @@ from keras_vit.weights.model_arrays import (
     PLACES,
     computed,
     families,
+    grid_of,
     released_variables,
 )
 from zoo import released_names
@@ -113,7 +114,7 @@ def assign(model, checkpoint, new_head, position_embedding_method):
             "representation_size for a new head on that."
         )
 
-    grid_size = model.get_layer("position_embedding").grid_size
+    grid_size = grid_of(model)
     _, kernel_shape = targets[_KERNEL]
     fitted = _fitted(checkpoint, kernel_shape, grid_size, position_embedding_method)
     if two_heads:
@@ -237,6 +238,20 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
 
     `kernel_shape` is of the model's patch embedding, `grid_size` of its patches.
     """
+    fitted = {}
+    if released_names.POSITION_EMBEDDING in checkpoint.arrays:
+        fitted |= _resized(checkpoint, grid_size, method)
+    if not checkpoint.semantics.takes_unit_range:
+        fitted |= _taking_unit_range(checkpoint)
+    if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
+        # Gray images: as if their one channel were given three times.
+        kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
+        fitted[_KERNEL] = kernel.sum(axis=2, keepdims=True)
+    return fitted
+
+
+def _resized(checkpoint, grid_size, method):
+    """The position embedding for the grid of a model's patches."""
     embedding = checkpoint.arrays[released_names.POSITION_EMBEDDING]
     old_grid = checkpoint.grid_size
     if old_grid is None:
@@ -250,14 +265,7 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
     prefix = checkpoint.num_prefix_positions
     method = method or checkpoint.config.position_resizing
     table = zoo.resize(embedding, old_grid, grid_size, method, prefix)
-    fitted = {released_names.POSITION_EMBEDDING: table}
-    if not checkpoint.semantics.takes_unit_range:
-        fitted |= _taking_unit_range(checkpoint)
-    if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
-        # Gray images: as if their one channel were given three times.
-        kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
-        fitted[_KERNEL] = kernel.sum(axis=2, keepdims=True)
-    return fitted
+    return {released_names.POSITION_EMBEDDING: table}
 
 
 def _taking_unit_range(checkpoint):

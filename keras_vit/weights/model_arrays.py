@@ -54,9 +54,11 @@ _LAYERS = {
             **_rename(f"{_ATTENTION}/key", "attention.key", _DENSE),
             **_rename(f"{_ATTENTION}/value", "attention.value", _DENSE),
             **_rename(f"{_ATTENTION}/out", "attention.out", _DENSE),
+            **_rename(f"{_ATTENTION}/LayerNorm_0", "attention.norm", _NORM),
             **_rename("LayerScale_0", "attention_scale", {"scale": "gamma"}),
             **_rename("LayerNorm_2", "mlp_norm", _NORM),
             **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
+            **_rename("MlpBlock_3/LayerNorm_0", "mlp.norm", _NORM),
             **_rename("MlpBlock_3/Dense_1", "mlp.project", _DENSE),
             **_rename("LayerScale_1", "mlp_scale", {"scale": "gamma"}),
         }.items()
@@ -82,7 +84,8 @@ _LAYERS = {
 def _released_shape(key, shape, layer):
     # Heads have an axis of their own in the released attention.
     pooling = _POOL_ATTENTION in key
-    if not (pooling or _ATTENTION in key) or key.endswith("out/bias"):
+    of_vectors = key.endswith("out/bias") or "LayerNorm" in key
+    if not (pooling or _ATTENTION in key) or of_vectors:
         return shape
     heads = (layer if pooling else layer.attention).num_heads
     head_size = shape[-1] // heads
@@ -102,7 +105,7 @@ PLACES = ReleasedPlaces(
 def released_variables(model):
     """Returns {released key: (variable, released shape)} of a whole model of ours."""
     found = PLACES.variables(model)
-    if POSITION_EMBEDDING not in found:
+    if POSITION_EMBEDDING not in found and not _has_rotation_alone(model):
         raise ValueError(
             f"Model {model.name!r} has no learned position embeddings added at the "
             "stem, and released files hold no others: build it with the "
@@ -110,6 +113,12 @@ def released_variables(model):
             "defaults, or keep its weights with Model.save."
         )
     return found
+
+
+def _has_rotation_alone(model):
+    names = {layer.name for layer in model.layers}
+    others = [name for name in names if "position_embedding" in name]
+    return model.get_layer("encoder_block_0").rotary != "none" and not others
 
 
 def saved_variables(model):
@@ -137,14 +146,29 @@ def computed(model):
 
 def families(model):
     """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
+    block = model.get_layer("encoder_block_0")
+    found = {
+        "qkv_bias": block.qkv_bias,
+        "norm_after_branches": block.norm_after,
+        "rotary": block.rotary,
+        "rotary_grid": block.rotary_grid,
+    }
+    if _has_rotation_alone(model):
+        return found | {"tokens_with_positions": "none"}
     positions = model.get_layer("position_embedding")
     covered, prefix = positions.num_prefix_tokens or 0, num_prefix_tokens(model)
     parts = {prefix: "all", 0: "patches"} if covered else {0: "patches", prefix: "all"}
-    return {
-        "qkv_bias": model.get_layer("encoder_block_0").qkv_bias,
+    return found | {
         "tokens_with_positions": parts.get(covered, "class token and patches"),
         "position_resizing": positions.resizing,
     }
+
+
+def grid_of(model):
+    """Returns the (rows, columns) of patches that a model's positions are of."""
+    if _has_rotation_alone(model):
+        return model.get_layer("encoder_block_0").grid_size
+    return model.get_layer("position_embedding").grid_size
 
 
 def save_released_weights(model, path, naming="released"):
@@ -185,7 +209,7 @@ def save_released_weights(model, path, naming="released"):
     checkpoint = zoo.Checkpoint(
         str(path),
         arrays,
-        model.get_layer("position_embedding").grid_size,
+        grid_of(model),
         zoo.ViTConfig(**computed(model), **families(model)),
         pooling,
     )

@@ -133,12 +133,7 @@ class ReleasedPlaces:
                 if layer.name in _WITHOUT_WEIGHTS and not layer.weights:
                     continue
                 for key, place in places.items() if match else ():
-                    # A composite layer makes only the parts that it needs.
-                    part = place.partition(".")[0]
-                    declared = part in getattr(layer, "parts", ())
-                    if declared and getattr(layer, part, None) is None:
-                        continue
-                    if place.endswith(".bias") and not _has_bias(layer, place):
+                    if not _is_made(layer, place):
                         continue
                     holder, variable = _at(model, layer, place)
                     yield key.format(*match.groups()), key, variable, layer, holder
@@ -177,9 +172,15 @@ def _check_calls(model, placed_layers):
             )
 
 
-def _has_bias(layer, place):
-    holder = functools.reduce(getattr, place.split(".")[:-1], layer)
-    return getattr(holder, "use_bias", True)
+def _is_made(layer, place):
+    """Whether layers of layers made a place's parts, and dense ones its bias."""
+    *parents, name = place.split(".")
+    for part in parents:
+        declared = part in getattr(layer, "parts", ())
+        if declared and getattr(layer, part, None) is None:
+            return False
+        layer = getattr(layer, part, None)
+    return name != "bias" or getattr(layer, "use_bias", True)
 
 
 def _at(model, layer, place):

@@ -14,15 +14,7 @@ from PIL import Image
 from small_variants import SMALL
 
 import zoo
-from zoo.released_names import (
-    BLOCK,
-    BLOCK_ARRAYS,
-    CLASS_TOKEN,
-    EMBEDDING_ARRAYS,
-    ENCODER_ARRAYS,
-    HEAD_ARRAYS,
-    PRE_LOGITS_ARRAYS,
-)
+from zoo.released_names import layout, required
 
 # Where TensorFlow Datasets looks, as HOME is "home".
 TFDS = "home/tensorflow_datasets"
@@ -126,10 +118,9 @@ def save_release(path, card, image_size=None):
         "representation_size": card.representation_size,
         "features": card.representation_size or size.hidden_size,
     }
-    shapes = {CLASS_TOKEN: (1, 1, "hidden_size"), **EMBEDDING_ARRAYS, **ENCODER_ARRAYS}
-    for block in range(size.num_layers):
-        shapes |= {f"{BLOCK}_{block}/{key}": of for key, of in BLOCK_ARRAYS.items()}
-    shapes |= HEAD_ARRAYS | (PRE_LOGITS_ARRAYS if card.representation_size else {})
+    features = {"class_token", "head", *required(True, "all")}
+    features |= {"pre_logits"} if card.representation_size else set()
+    shapes = layout(size.num_layers, None, features)
     rng = np.random.default_rng(0)
     arrays = {}
     for key, symbols in shapes.items():

@@ -2,8 +2,10 @@
 
 The rows of `architectures.csv` have arguments of timm's constructor by their names
 there, of which those in a file's settings are changes. Besides: `epsilon` of the layer
-norms, `distilled` for a second token with a head, `swiglu`, what images are expected,
-and a rule of resizing positions that is not timm's usual one.
+norms, `distilled` for a second token with a head, `swiglu`, what images are expected, a
+rule of resizing positions that is not timm's usual one, the kind of `rotary` positions,
+the heads of the pooling, and by which of its classes' names the arrays go: `"eva"` with
+separate biases of queries and values, `"eva unfused"` with separate kernels too.
 """
 
 import csv
@@ -24,9 +26,13 @@ _READ = {
     "num_heads": int,
     "epsilon": float,
     "reg_tokens": int,
+    "pooling_heads": int,
+    "ref_feat_shape": lambda text: [int(text)] * 2,
+    "qkv_bias": lambda text: "query and value" if text == "qv" else bool(int(text)),
     **dict.fromkeys(
-        ("class_token", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
-         "fc_norm", "distilled", "swiglu"),
+        ("class_token", "no_embed_class", "init_values", "pre_norm", "fc_norm",
+         "distilled", "swiglu", "use_abs_pos_emb", "use_post_norm",
+         "scale_attn_inner", "mlp_norm_inside"),
         lambda text: bool(int(text)),
     ),
 }  # fmt: skip

@@ -26,7 +26,10 @@ from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
 # Of what a network computes, that which arrays do not show.
-_UNSEEN = (*RELEASED, "qkv_bias", "tokens_with_positions")
+_UNSEEN = (
+    *RELEASED, "qkv_bias", "norm_after_branches", "rotary", "rotary_grid",
+    "tokens_with_positions",
+)  # fmt: skip
 
 
 def _size(name, doc):
@@ -80,7 +83,14 @@ class Checkpoint:
         _refuse(self.path, self._measured[1])
         stated, problems = self.semantics, []
         grid, rows = self.stored_grid, self.num_positions
-        if rows < 1:
+        has_table = "positions" in self._features
+        if has_table == (stated.tokens_with_positions == "none"):
+            is_there = "is" if has_table else "is not"
+            problems.append(
+                f"{released_names.POSITION_EMBEDDING} {is_there} there, and "
+                f"tokens_with_positions is {stated.tokens_with_positions!r}"
+            )
+        elif rows < 1 and has_table:
             problems.append("the position embedding has no rows for patches")
         if grid is not None and (
             len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows
@@ -124,7 +134,10 @@ class Checkpoint:
 
     @functools.cached_property
     def _measured(self):
-        required = released_names.required(self.semantics.qkv_bias)
+        stated = self.semantics
+        required = released_names.required(
+            stated.qkv_bias, stated.tokens_with_positions
+        )
         return released_names.measure(self.shapes, required)
 
     @functools.cached_property
@@ -179,20 +192,26 @@ class Checkpoint:
     @property
     def num_prefix_positions(self) -> int:
         """Rows of the position embedding for tokens before those of the patches."""
-        others = {"patches": 0, "class token and patches": int(self.class_token)}
+        others = {
+            "none": 0,
+            "patches": 0,
+            "class token and patches": int(self.class_token),
+        }
         covered = self.semantics.tokens_with_positions
         return others.get(covered, self.num_prefix_tokens)
 
     @property
     def num_positions(self) -> int:
-        """Rows of the position embedding for patches."""
+        """Rows of the position embedding for patches; without one, the patches."""
+        if "positions" not in self._features:
+            return math.prod(self.stored_grid or (0,))
         return self._measured[0]["positions"] - self.num_prefix_positions
 
     @property
     def grid_size(self) -> tuple[int, int] | None:
         """(height, width) in patches; None if not stated and not a square number."""
         side = math.isqrt(self.num_positions)
-        square = (side, side) if side * side == self.num_positions else None
+        square = (side, side) if side * side == self.num_positions > 0 else None
         return self.stored_grid or square
 
     @property
@@ -398,7 +417,7 @@ def write(
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".checkpoint-") as folder:
         part = os.path.join(folder, path.name)
         if path.suffix == ".npz":
-            height, width = checkpoint.grid_size
+            height, width = checkpoint.grid_size or (1, 1)
             if height != width:
                 stored[released_names.GRID_SIZE] = np.array([height, width], np.int32)
             np.savez(part, **stored)
@@ -455,7 +474,7 @@ def _whole(path, arrays, grid_size, semantics, pooling):
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
     checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling)
-    if checkpoint.grid_size is None:
+    if checkpoint.grid_size is None and checkpoint.num_positions:
         raise CheckpointError(
             f"Cannot write {path}: {checkpoint.num_positions} positions are not a "
             "square grid, pass grid_size=(height, width) in patches."

@@ -25,6 +25,7 @@ class Description(NamedTuple):
     config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
     pooling: str | None = None
+    pooling_heads: int | None = None
 
 
 def to_metadata(description: Description) -> dict[str, str]:

@@ -61,9 +61,10 @@ def read(file, library: str, num_heads: int | None = None):
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
     column = module.column(holders)
+    arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
-    _add_biases(parts)
+    _complete(parts, key_biases)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     sizes, missing = released_names.measure(shapes)
@@ -102,9 +103,9 @@ def read(file, library: str, num_heads: int | None = None):
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
             f"multiple of the {heads} attention heads that {source}: correct that."
         )
-    parts, problems = names.to_released(column, arrays, heads)
-    _add_biases(parts)
-    if not problems and sizes["class_token"]:
+    parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
+    _complete(parts, key_biases)
+    if not problems and sizes["class_token"] and POSITION_EMBEDDING in parts:
         problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
 
@@ -132,8 +133,14 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _add_biases(parts):
-    """Gives CLIP's patch embedding and projection zeros for biases, without a copy."""
+def _complete(parts, key_biases):
+    """Gives CLIP's patch embedding and projection zeros for biases, in place.
+
+    And takes away biases of keys that only the joining with others has made.
+    """
+    if not key_biases:
+        for name in [name for name in parts if name.endswith("/key/bias")]:
+            del parts[name]
     if "norm_before_blocks/scale" not in parts:
         return
     for kernel, bias in _WITHOUT_BIAS:
@@ -167,5 +174,6 @@ def written(library: str, checkpoint) -> tuple[dict[str, np.ndarray], dict[str, 
                 "which a model for images in [-1, 1] needs"
             )
     column = module.column_of(checkpoint)
-    arrays = names.from_released(column, released, checkpoint.num_heads)
+    heads = checkpoint.num_heads, checkpoint.pooling_heads
+    arrays = names.from_released(column, released, *heads)
     return module.file_names(arrays, checkpoint), files

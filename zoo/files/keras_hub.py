@@ -34,6 +34,11 @@ def column(keys) -> str:
     return COLUMN
 
 
+def joined(arrays: dict) -> tuple[dict, bool]:
+    """Returns the arrays, and whether keys have biases where queries do."""
+    return arrays, True
+
+
 def companion(file) -> H5 | None:
     """Opens the file of a preset's head, beside that of its backbone, or None."""
     path = pathlib.Path(file.path)

@@ -106,8 +106,13 @@ class Rearranged:
         return np.ascontiguousarray(array, dtype)
 
 
-def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[str]]:
-    """Returns arrays under their released names and axes, and a list of problems."""
+def to_released(
+    column: str, arrays: dict, num_heads: int, pooling_heads: int | None = None
+) -> tuple[dict, list[str]]:
+    """Returns arrays under their released names and axes, and a list of problems.
+
+    An attention pooling has `pooling_heads`, by default those of the blocks.
+    """
     found, problems = {}, []
     for name, array in arrays.items():
         rows = list(_rows(column, name))
@@ -120,7 +125,9 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
                 if row.released in _WITH_FIRST_AXES and 0 < own.ndim < 3:
                     own = own.reshape((*[1] * (3 - own.ndim), *own.shape))
                 if row.axes and column != "keras_hub":
-                    own = Rearranged(own, row.axes, num_heads)
+                    pooling = row.released.startswith("MAPHead_0/")
+                    heads = (pooling and pooling_heads) or num_heads
+                    own = Rearranged(own, row.axes, heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
@@ -128,8 +135,13 @@ def to_released(column: str, arrays: dict, num_heads: int) -> tuple[dict, list[s
     return found, problems
 
 
-def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
-    """Returns released arrays under the names and axes of another library."""
+def from_released(
+    column: str, arrays, num_heads: int, pooling_heads: int | None = None
+) -> dict[str, np.ndarray]:
+    """Returns released arrays under the names and axes of another library.
+
+    A part that is not there of an array, such as biases of keys, is zeros.
+    """
     found: dict[str, object] = {}
     for released, array in arrays.items():
         name = foreign_name(column, released)
@@ -139,16 +151,24 @@ def from_released(column: str, arrays, num_heads: int) -> dict[str, np.ndarray]:
         part = _PART.search(getattr(row, column))
         if row.axes:
             pattern = " -> ".join(reversed(row.axes.split(" -> ")))
-            array = np.asarray(Rearranged(array, pattern, num_heads))
+            pooling = released.startswith("MAPHead_0/")
+            heads = (pooling and pooling_heads) or num_heads
+            array = np.asarray(Rearranged(array, pattern, heads))
         if part is None:
             found[name] = array
         else:
             number, count = _numbers(part)
             found.setdefault(name, [None] * count)[number] = array
     return {
-        name: np.concatenate(array) if isinstance(array, list) else array
+        name: _joined(array) if isinstance(array, list) else array
         for name, array in found.items()
     }
+
+
+def _joined(parts):
+    like = next(part for part in parts if part is not None)
+    zeros = np.zeros_like(like)
+    return np.concatenate([zeros if part is None else part for part in parts])
 
 
 def foreign_name(column: str, released: str) -> str | None:

@@ -4,6 +4,8 @@ import dataclasses
 import pathlib
 import re
 
+import numpy as np
+
 from zoo.files import architectures, description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
@@ -20,9 +22,9 @@ _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
 REASONS = {
-    r"\.gamma_[12]$": "it has LayerScale of timm's EVA or BEiT, which are not read",
     r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
-    r"rel_pos|freqs": "its positions are not learned by addition alone",
+    r"rel_pos|relative_position|freqs": "its positions are not learned by addition "
+    "alone",
     r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
 }
 _ACTIVATIONS = {
@@ -41,9 +43,30 @@ _HARMLESS = re.compile(
 _READ = (
     "act_layer", "epsilon", "reg_tokens", "no_embed_class", "init_values", "qkv_bias",
     "pre_norm", "global_pool", "fc_norm", "distilled", "swiglu", "inputs",
-    "position_resizing",
+    "position_resizing", "rotary", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
+    "scale_attn_inner", "mlp_norm_inside", "pooling_heads", "named_as",
 )  # fmt: skip
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
+# What is called otherwise in timm's EVA.
+_EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
+_QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
+_QKV_BIAS = [f".attn.{part}_proj.bias" for part in "qkv"]
+_FUSED_BIAS = [f".attn.{part}_bias" for part in "qkv"]
+# The first of arrays that are one elsewhere: that one's name and all that it has; the
+# others: None.
+_APART = {
+    _QKV[0]: (".attn.qkv.weight", _QKV),
+    _QKV_BIAS[0]: (".attn.qkv.bias", _QKV_BIAS),
+    _FUSED_BIAS[0]: (".attn.qkv.bias", _FUSED_BIAS),
+    ".mlp.fc1_g.weight": (
+        ".mlp.fc1.weight",
+        [".mlp.fc1_g.weight", ".mlp.fc1_x.weight"],
+    ),
+    ".mlp.fc1_g.bias": (".mlp.fc1.bias", [".mlp.fc1_g.bias", ".mlp.fc1_x.bias"]),
+}
+_APART |= {
+    other: (None, ()) for _, others in [*_APART.values()] for other in others[1:]
+}
 _HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
@@ -59,7 +82,40 @@ def column(keys) -> str:
 
 def select(keys) -> dict[str, str]:
     """Returns {key: name in `names.TABLE`} of the model's arrays."""
-    return {key: _LONE_STEM.sub(_STEM, key) for key in keys}
+    chosen = {}
+    for key in keys:
+        name = _LONE_STEM.sub(_STEM, key)
+        for theirs, ours in _EVA.items():
+            name = name.replace(theirs, ours)
+        chosen[key] = name
+    return chosen
+
+
+def joined(arrays: dict) -> tuple[dict, bool]:
+    """Joins what timm's EVA has apart, queries, keys and values, gates and values.
+
+    Returns the arrays, and whether keys have biases where queries do.
+    """
+    found, key_biases = {}, True
+    for name, array in arrays.items():
+        first = next(filter(name.endswith, _APART), None)
+        if first is None:
+            found[name] = array
+            continue
+        stem, (whole, others) = name.removesuffix(first), _APART[first]
+        if whole is None:
+            continue  # joined where the first of its parts is
+        parts = [arrays.get(stem + other) for other in others]
+        is_bias = len(parts) == 3 and np.ndim(array) == 1
+        # Of keys there is no bias, and of others both or none.
+        if is_bias and parts[1] is None:
+            key_biases = False
+            parts[1] = np.zeros(array.shape, np.float32)
+        if any(part is None or part.ndim != array.ndim for part in parts):
+            found[name] = array  # which is unknown, as its others are
+            continue
+        found[stem + whole] = np.concatenate([np.asarray(part) for part in parts])
+    return found, key_biases
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
@@ -114,8 +170,10 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "layer_scale": bool(said["init_values"]),
         "num_registers": registers,
         "distillation_token": bool(said["distilled"]),
-        "qkv_bias": said["qkv_bias"] is not False,
+        "qkv_bias": True if said["qkv_bias"] is None else said["qkv_bias"],
         "norm_before_blocks": bool(said["pre_norm"]),
+        "attention_norm_inside": bool(said["scale_attn_inner"]),
+        "mlp_norm_inside": bool(said["mlp_norm_inside"]),
         # As timm: without a word the norm follows a mean.
         "norm_after_pooling": bool(
             pooled == "avg" if said["fc_norm"] is None else said["fc_norm"]
@@ -132,16 +190,26 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
                 "each model in a folder of its own, beside its own settings."
             )
     patches_alone = said["no_embed_class"] and prefixed
+    covered = "patches" if patches_alone else "all"
+    if said["use_abs_pos_emb"] is False:
+        covered = "none"
     network = dataclasses.replace(
         network,
         **families,
-        tokens_with_positions="patches" if patches_alone else "all",
+        norm_after_branches=bool(said["use_post_norm"]),
+        rotary=said["rotary"] or "none",
+        rotary_grid=said["ref_feat_shape"],
+        tokens_with_positions=covered,
         position_resizing=said["position_resizing"] or _RESIZING,
     )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
-    grid = description.grid_of(arguments.get("img_size"), patch_size)
+    image_size = arguments.get("img_size")
+    if image_size is None and covered == "none":
+        image_size = inputs.get("input_size", (None, None, None))[1:]
+    grid = description.grid_of(image_size, patch_size)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
-    return Description(network, None if sizes["hybrid"] else grid, pooling)
+    grid = None if sizes["hybrid"] else grid
+    return Description(network, grid, pooling, said["pooling_heads"])
 
 
 def settings(checkpoint) -> dict[str, dict]:
@@ -156,7 +224,9 @@ def settings(checkpoint) -> dict[str, dict]:
         raise ValueError(
             f"timm's layer_norm_epsilon is {epsilon}, not {config.layer_norm_epsilon}"
         )
-    if config.qkv_bias not in (True, False):
+    if config.qkv_bias == "query and value" and "eva" not in implied.get(
+        "named_as", ""
+    ):
         raise ValueError("timm's network has biases of keys where it has other ones")
     if config.tokens_with_positions == "class token and patches":
         raise ValueError("timm's networks have positions of all tokens or of patches")
@@ -185,17 +255,16 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if not gated:
         arguments["act_layer"] = config.activation
-    pooled, first_convolution = "token", "patch_embed.proj"
+    first_convolution = "patch_embed.proj"
     if stages is not None:
         first_convolution = f"patch_embed.backbone.{'stem.' if stages else ''}conv"
-    if checkpoint.pooling == "map":
-        pooled = "map"
-        arguments |= {"class_token": checkpoint.class_token, "global_pool": pooled}
-    if checkpoint.pooling == "gap":
-        pooled = "avg"
-        own = {"global_pool": pooled, "fc_norm": config.norm_after_pooling}
-        arguments |= {"class_token": checkpoint.class_token, **own}
+    pooled = {"map": "map", "gap": "avg"}.get(checkpoint.pooling, "token")
+    own_grid = list(config.rotary_grid) if config.rotary_grid else None
     others = {
+        "ref_feat_shape": own_grid,
+        "global_pool": pooled,
+        "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
+        "class_token": checkpoint.class_token,
         # A starting value; the arrays have those of the file.
         "init_values": 1e-5 if config.layer_scale else None,
         "reg_tokens": config.num_registers,
@@ -203,10 +272,15 @@ def settings(checkpoint) -> dict[str, dict]:
         "qkv_bias": config.qkv_bias,
     }
     by_default = {"init_values": None, "reg_tokens": 0, "no_embed_class": False}
-    by_default |= {"qkv_bias": True, **implied}
+    by_default |= {"qkv_bias": True, "ref_feat_shape": None, "class_token": True}
+    by_default |= {"global_pool": "token", "fc_norm": None, **implied}
+    if by_default["init_values"]:
+        by_default["init_values"] = 1e-5
     arguments |= {
         name: value for name, value in others.items() if value != by_default[name]
     }
+    if arguments.get("qkv_bias") == "query and value":
+        arguments["qkv_bias"] = True
     classes = checkpoint.classes or 0
     config = {
         "architecture": architecture,
@@ -229,16 +303,35 @@ def settings(checkpoint) -> dict[str, dict]:
     return {_CONFIG: config}
 
 
+# EVA's attention of its own, and timm's SBB, by their biases.
+_ROPE = {
+    False: "vit_mediumd_patch16_rope_reg1_gap_256",
+    "query and value": "vit_base_patch16_rope_reg1_gap_256",
+}
+
+
 def _written_as(checkpoint):
     """Returns an architecture that implies what no argument can say."""
     config = checkpoint.config
+    swiglu = config.activation == "swiglu"
+    rotary = config.rotary
+    normed = config.mlp_norm_inside, config.attention_norm_inside
+    biases = {False: "", "query and value": "_qkvb"}.get(config.qkv_bias)
+    dinov3 = f"vit_{'small_plus' if swiglu else 'base'}_patch16_dinov3{biases}"
+    eva = {
+        (True, False): "eva02_base_patch14_448",
+        (True, True): "eva02_base_patch16_clip_224",
+    }.get(normed, "eva02_tiny_patch14_336" if swiglu else _ROPE.get(config.qkv_bias))
     kinds = {
         "deit_base_distilled_patch16_224": checkpoint.pooling == "distilled",
-        "vit_giant_patch14_dinov2": config.activation == "swiglu",
-        "vit_base_patch16_clip_224": config.norm_before_blocks,
-        # Of Perception Encoder alone has the pooling another number of heads.
-        "vit_base_patch16_siglip_224": checkpoint.pooling == "map",
+        "vit_giant_patch14_dinov2": swiglu and rotary == "none",
+        "vit_base_patch16_clip_224": config.norm_before_blocks and rotary == "none",
+        "vit_base_patch16_siglip_224": checkpoint.pooling == "map" and rotary == "none",
         "flexivit_base": config.position_resizing == "bilinear_no_antialias",
+        dinov3: rotary == "dinov3" and biases is not None,
+        eva: rotary == "eva" and eva is not None,
+        "eva02_enormous_patch14_clip_224": config.norm_after_branches,
+        "vit_pe_core_base_patch16_224": rotary == "perception",
     }
     kinds = [name for name, fits in kinds.items() if fits]
     if kinds[1:]:
@@ -264,6 +357,41 @@ def file_names(arrays: dict, checkpoint) -> dict:
     """Returns arrays under the keys of a whole file."""
     if any(name.startswith("patch_embed.backbone.stages.") for name in arrays):
         return arrays
-    return {
+    arrays = {
         name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
     }
+    named_as = architectures.implied(_written_as(checkpoint)).get("named_as", "")
+    return _apart(arrays, named_as, checkpoint) if named_as else arrays
+
+
+def _apart(arrays, named_as, checkpoint):
+    """Returns arrays as timm's EVA has them, undoing `joined` and `select`."""
+    found = {}
+    unfused = named_as.endswith("unfused")
+    halves = checkpoint.config.activation == "swiglu" and _has_halves(checkpoint)
+    for name, array in arrays.items():
+        stem, _, part = name.partition(".attn.qkv.")
+        mlp, _, of_mlp = name.partition(".mlp.fc1.")
+        if part == "bias":
+            thirds = zip(
+                _QKV_BIAS if unfused else _FUSED_BIAS, np.split(array, 3), strict=True
+            )
+            found |= {stem + key: third for key, third in thirds if "k_" not in key}
+        elif part and unfused:
+            thirds = zip(_QKV, np.split(array, 3), strict=True)
+            found |= {stem + key: third for key, third in thirds}
+        elif of_mlp and halves:
+            _, keys = _APART[f".mlp.fc1_g.{of_mlp}"]
+            parts = zip(keys, np.split(array, 2), strict=True)
+            found |= {mlp + key: half for key, half in parts}
+        else:
+            for theirs, ours in _EVA.items():
+                name = name.replace(ours, theirs)
+            found[name] = array
+    return found
+
+
+def _has_halves(checkpoint):
+    # Of timm's SwiGLU, those of EVA-02's tiny and small models are packed.
+    config = checkpoint.config
+    return config.mlp_norm_inside or config.rotary == "dinov3"

@@ -5,6 +5,8 @@ import pathlib
 import re
 from typing import NamedTuple
 
+import numpy as np
+
 from zoo.files import description
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
@@ -53,8 +55,6 @@ _UNUSED = re.compile(
 )
 REASONS = {
     r"\.lambda_[12]$": "it has LayerScale of BEiT, which is not read",
-    r"embeddings\.patch_embeddings\.weight$": "it is DINOv3, whose positions are "
-    "rotations, which are not computed",
     r"relative_position": "its positions are not learned by addition alone",
 }
 
@@ -77,6 +77,7 @@ class _Type(NamedTuple):
     renamed: tuple = ()
     renamed_with_gates: tuple = ()
     norm_before_blocks: bool = False
+    rotary: str = "none"
     column: str = COLUMN
 
 
@@ -148,6 +149,29 @@ _CLIP = _SIGLIP._replace(
     inputs="clip",
     renamed=(*_SIGLIP.renamed, ("visual_projection.", "classifier.")),
 )
+_DINOV3 = _DINOV2._replace(
+    prefix="",
+    epsilon=1e-5,
+    heads=6,
+    tokens_with_positions="none",
+    rotary="dinov3",
+    inputs="imagenet",
+    renamed=(
+        ("^layer.", "^encoder.layer."),
+        ("^norm.", "^layernorm."),
+        *_DINOV2_NORMS,
+        ("embeddings.patch_embeddings.", "embeddings.patch_embeddings.projection."),
+        (".attention.q_proj.", ".attention.attention.query."),
+        (".attention.k_proj.", ".attention.attention.key."),
+        (".attention.v_proj.", ".attention.attention.value."),
+        (".attention.o_proj.", ".attention.output.dense."),
+        (".mlp.up_proj.", ".intermediate.dense."),
+        (".mlp.down_proj.", ".output.dense."),
+    ),
+    renamed_with_gates=(),
+)
+# Its gates, and the values behind them, are one array elsewhere.
+_GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
     "vit": _Type("vit."),
     "deit": _Type("deit.", distillation_token=True),
@@ -167,14 +191,17 @@ _TYPES = {
     "siglip": _SIGLIP,
     "clip_vision_model": _CLIP,
     "clip": _CLIP,
+    "dinov3_vit": _DINOV3,
 }
-_PREFIXES = tuple(dict.fromkeys(kind.prefix for kind in _TYPES.values()))
+_PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
 def _named_as(keys):
     """Returns a type of the names that keys have."""
     if any(".self_attn." in key for key in keys):
         return _CLIP
+    if any(key.endswith("embeddings.patch_embeddings.weight") for key in keys):
+        return _DINOV3
     if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
         return _TIPSV2
     return _DINOV2
@@ -198,15 +225,37 @@ def select(keys) -> dict[str, str]:
         unused = classifies and name.startswith(("pooler.", "head."))
         if unused or _UNUSED.match(key):
             continue
+        if kind is _DINOV3:
+            name = name.removeprefix("model.")
         if kind is _DINOV2:
             for pattern, replacement in _RENAMED.items():
                 name = re.sub(pattern, replacement, name)
         for theirs, ours in renamed.items():
             # The MLP of an attention pooling is called so by all.
             if not (theirs.startswith(".mlp") and name.startswith("head.")):
-                name = name.replace(theirs, ours)
+                name = _replaced(name, theirs, ours)
         chosen[key] = name.replace("cls_classifier.", "classifier.")
     return chosen
+
+
+def _replaced(name, old, new):
+    """Returns a name with a part of it replaced, its start where that begins with ^."""
+    if not old.startswith("^"):
+        return name.replace(old, new)
+    is_start = name.startswith(old[1:])
+    return new[1:] + name.removeprefix(old[1:]) if is_start else name
+
+
+def joined(arrays: dict) -> tuple[dict, bool]:
+    """Joins gates and values, and says whether keys have biases where queries do."""
+    found = {}
+    for name, array in arrays.items():
+        gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
+        if gate in arrays and arrays[gate].ndim == array.ndim:
+            found[name] = np.concatenate([np.asarray(arrays[gate]), np.asarray(array)])
+        elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
+            found[name] = array
+    return found, True
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
@@ -229,7 +278,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         )
     # Of two towers, that of the images.
     config = config.get("vision_config", config)
-    gated = bool(config.get("use_swiglu_ffn", False))
+    own = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+    gated = bool(own)
+    silu = {"silu": "gelu"} if gated and kind is _DINOV3 else {}
     description.check_sizes(
         file,
         config,
@@ -238,6 +289,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         intermediate_size=sizes["mlp_dim"],
     )
     activation = config.get("hidden_act", kind.activation)
+    activation = silu.get(activation, activation)
     if activation not in _ACTIVATIONS:
         raise CheckpointError(
             f"{file} has hidden_act {activation!r}: only "
@@ -257,12 +309,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     )
     families = {
         "layer_scale": kind.layer_scale,
-        "num_registers": kind.registers
-        and config.get("num_register_tokens", kind.registers),
+        "num_registers": config.get("num_register_tokens", kind.registers),
         "distillation_token": kind.distillation_token,
-        "qkv_bias": config.get("qkv_bias", True),
+        "qkv_bias": _biases(file, config)
+        if kind is _DINOV3
+        else config.get("qkv_bias", True),
         "norm_before_blocks": kind.norm_before_blocks,
         "norm_after_pooling": False,
+        "attention_norm_inside": False,
+        "mlp_norm_inside": False,
     }
     if model_type is not None:
         what = f"a model of type {model_type!r}"
@@ -281,13 +336,35 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     network = dataclasses.replace(
         network,
         **families,
+        rotary=kind.rotary,
         tokens_with_positions=kind.tokens_with_positions
-        if families["num_registers"]
+        if families["num_registers"] or kind is _DINOV3
         else "all",
         position_resizing=kind.position_resizing,
     )
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
     return Description(network, grid)
+
+
+def _biases(file, config):
+    """Returns `qkv_bias` of the settings of a DINOv3."""
+    names = ("query_bias", "key_bias", "value_bias")
+    has = tuple(config.get(name, name != "key_bias") for name in names)
+    known = {(True, False, True): "query and value", (False,) * 3: False}
+    known[True, True, True] = True
+    wrong = {
+        name: config[name]
+        for name in ("mlp_bias", "proj_bias")
+        if not config.get(name, True)
+    }
+    if config.get("rope_theta", 100.0) != 100.0:
+        wrong["rope_theta"] = config["rope_theta"]
+    if has not in known or wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: "
+            f"{wrong or dict(zip(names, has, strict=True))}."
+        )
+    return known[has]
 
 
 def _inputs(file, defaults):
@@ -316,13 +393,16 @@ _CLASSES = {
     "tipsv2_vision_model": ("Tipsv2VisionModel", None),
     "siglip_vision_model": ("SiglipVisionModel", "SiglipForImageClassification"),
     "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
+    "dinov3_vit": ("DINOv3ViTModel", None),
 }
 
 
 def _type_of(checkpoint):
     """Returns the `model_type` that a checkpoint is written as."""
     config = checkpoint.config
-    if config.layer_scale:
+    if config.rotary == "dinov3":
+        name = "dinov3_vit"
+    elif config.layer_scale:
         name = "dinov2"
         if config.num_registers:
             tipsv2 = config.position_resizing == "bilinear"
@@ -341,7 +421,17 @@ def _type_of(checkpoint):
     head = checkpoint.classes is not None
     wanted = {
         "a class token": (kind.class_token, checkpoint.class_token),
-        "registers": (bool(kind.registers), bool(config.num_registers)),
+        "registers": (
+            bool(config.num_registers) if kind is _DINOV3 else bool(kind.registers),
+            bool(config.num_registers),
+        ),
+        "other rotary positions": (kind.rotary != "none", config.rotary != "none"),
+        "norms elsewhere": (
+            False,
+            config.attention_norm_inside
+            or config.mlp_norm_inside
+            or config.norm_after_branches,
+        ),
         "a distillation token": (kind.distillation_token, config.distillation_token),
         "a norm before the blocks": (
             kind.norm_before_blocks,
@@ -350,7 +440,7 @@ def _type_of(checkpoint):
         "a norm after the pooling": (False, config.norm_after_pooling),
         "a head": (head and classifier is not None, head),
         "a head on the class token and the mean": (
-            head and kind.layer_scale,
+            head and kind.layer_scale and classifier is not None,
             head and checkpoint.pooling == "token_and_gap",
         ),
         "gates in its MLPs": (
@@ -364,7 +454,8 @@ def _type_of(checkpoint):
                 f"transformers' nearest network, {name!r}, is one "
                 f"{'with' if has else 'without'} {what}"
             )
-    expected = kind.tokens_with_positions if kind.registers else "all"
+    there = kind.registers or kind is _DINOV3
+    expected = kind.tokens_with_positions if there else "all"
     if config.tokens_with_positions != expected:
         raise ValueError(
             f"transformers' {name!r} has positions of {expected} tokens, and this of "
@@ -410,7 +501,18 @@ def settings(checkpoint) -> dict[str, dict]:
         config["vision_use_head"] = checkpoint.pooling_heads is not None
     if name == "clip_vision_model" and classes is not None:
         config["projection_dim"] = classes
-    if kind.layer_scale:
+    if kind is _DINOV3:
+        has = semantics.qkv_bias
+        config |= {
+            "use_gated_mlp": gated,
+            "hidden_act": "silu" if gated else _WRITTEN[semantics.activation],
+            "num_register_tokens": checkpoint.config.num_registers,
+            "query_bias": has is not False,
+            "key_bias": has is True,
+            "value_bias": has is not False,
+            "layerscale_value": 1.0,
+        }
+    elif kind.layer_scale:
         config |= {
             "mlp_ratio": _mlp_ratio(checkpoint, gated),
             "use_swiglu_ffn": gated,
@@ -492,9 +594,14 @@ def file_names(arrays: dict, checkpoint) -> dict:
             name = name.replace("classifier", "cls_classifier", two)
             named[name.replace("distillation_cls_", "distillation_")] = array
             continue
-        for theirs, ours in kind.renamed_with_gates if gated else kind.renamed:
+        if gated and kind is _DINOV3 and _VALUES in name:
+            gate, array = np.split(array, 2)
+            place = name.replace(_VALUES, _GATE)
+            named[_replaced(place, "^encoder.layer.", "^layer.")] = gate
+        with_gates = gated and kind.renamed_with_gates
+        for theirs, ours in with_gates or kind.renamed:
             # The attention's own output has the name that an MLP's second layer has.
-            if f".attention{ours}" not in name:
-                name = name.replace(ours, theirs)
+            if f".attention{ours}" not in name or ours.startswith(".attention."):
+                name = _replaced(name, ours, theirs)
         named[prefix + name] = array
     return named

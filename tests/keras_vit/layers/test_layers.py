@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import math
 
 import keras
@@ -115,16 +116,25 @@ LAYERS = {
             "relative_positions": True,
             "grid_size": (2, 3),
             "qkv_bias": "query and value",
+            "num_registers": 1,
+            "rotary": "eva",
+            "rotary_grid": (4, 4),
+            "norm_epsilon": 0.1,
         },
         (2, 7, 24),
         (2, 7, 24),
-        {"num_weights": 8, "random_in_training": True},
+        {"num_weights": 10, "random_in_training": True},
     ),
     "MLP": (
-        {"mlp_dim": 40, "dropout_rate": 0.4, "activation": "gelu"},
+        {
+            "mlp_dim": 40,
+            "dropout_rate": 0.4,
+            "activation": "gelu",
+            "norm_epsilon": 0.1,
+        },
         (2, 7, 24),
         (2, 7, 24),
-        {"num_weights": 4, "random_in_training": True},
+        {"num_weights": 6, "random_in_training": True},
     ),
     "StochasticDepth": (
         {"rate": 0.4, "seed": 3},
@@ -145,11 +155,17 @@ LAYERS = {
             "grid_size": (2, 3),
             "layer_scale": 0.1,
             "qkv_bias": False,
+            "num_registers": 1,
+            "rotary": "dinov3",
+            "rotary_grid": (4, 4),
+            "attention_norm_inside": True,
+            "mlp_norm_inside": True,
+            "norm_after": True,
         },
         (2, 7, 24),
         (2, 7, 24),
         {
-            "num_weights": 16,
+            "num_weights": 20,
             "random_in_training": True,
         },
     ),
@@ -201,7 +217,15 @@ def test_common_behaviour(name, tmp_path):
 
 def test_attention_as_released(tmp_path):
     init_arguments, input_shape, output_shape, options = LAYERS["SelfAttention"]
-    released = {"relative_positions": False, "grid_size": None, "qkv_bias": True}
+    released = {
+        "relative_positions": False,
+        "grid_size": None,
+        "qkv_bias": True,
+        "num_registers": 0,
+        "rotary": "none",
+        "rotary_grid": None,
+        "norm_epsilon": None,
+    }
     init_arguments = init_arguments | released
 
     def make(**kwargs):
@@ -209,7 +233,7 @@ def test_attention_as_released(tmp_path):
 
     tokens = normal(input_shape)
     layer = make()
-    assert len(layer.trainable_variables) == options["num_weights"]
+    assert len(layer.trainable_variables) == 8
     check_shapes(layers.SelfAttention(**init_arguments), input_shape, output_shape)
     check_saving(layer, tokens, tmp_path / "layer.keras")
     check_dtype_policies(make, tokens)
@@ -481,7 +505,8 @@ def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
     layer = getattr(keras_vit, name)(
-        **{**init_arguments, "relative_positions": False, "grid_size": None},
+        **init_arguments
+        | {"relative_positions": False, "grid_size": None, "rotary": "none"},
         dtype="mixed_bfloat16",
     )
     tokens = keras.Input((None, 24))
@@ -539,7 +564,7 @@ def test_a_block_with_layer_scale_and_without_biases():
     plain = built(keras_vit.TransformerBlock(3, 40), None, 7, 24)
     tokens = normal((2, 7, 24))
     for scaled, other in ((block.attention, plain.attention), (block.mlp, plain.mlp)):
-        for part in other.parts:
+        for part in filter(functools.partial(getattr, other), other.parts):
             getattr(other, part).kernel.assign(getattr(scaled, part).kernel)
             bias = getattr(scaled, part).bias
             bias = np.zeros(24) if bias is None else bias
@@ -551,6 +576,30 @@ def test_a_block_with_layer_scale_and_without_biases():
     np.testing.assert_allclose(numpy(block(tokens)), expected, atol=1e-5)
     first = keras_vit.LayerScale(0.3)(tokens)
     np.testing.assert_allclose(numpy(first), 0.3 * tokens, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["eva", "perception", "dinov3"])
+def test_rotary_positions(kind):
+    """What attends to what depends on the offset of two patches alone."""
+    options = {"grid_size": (3, 4), "rotary": kind, "num_registers": 2}
+    layer = built(keras_vit.SelfAttention(2, **options), None, 15, 24)
+    tokens = np.tile(normal((1, 1, 24)), (1, 15, 1))
+    _, weights = layer(tokens, return_attention_weights=True)
+    scores = np.log(numpy(weights))[0, :, 3:, 3:].reshape(2, 3, 4, 3, 4)
+    for rows, columns in ((1, 0), (0, 1), (2, 3)):
+        first = scores[:, 0, 0] - scores[:, 0, 0, :1, :1]
+        # Of another query, keys as far away as those of the first query.
+        other = (
+            scores[:, rows, columns]
+            - scores[:, rows, columns, rows, columns][:, None, None]
+        )
+        height, width = 3 - rows, 4 - columns
+        np.testing.assert_allclose(
+            other[:, rows:, columns:], first[:, :height, :width], atol=1e-4
+        )
+    assert np.ptp(scores[:, 0, 0]) > 1e-3
+    with pytest.raises(ValueError, match="rotary positions, which need a grid_size"):
+        keras_vit.SelfAttention(2, rotary=kind)(tokens)
 
 
 def test_registers_are_put_behind_the_class_token():

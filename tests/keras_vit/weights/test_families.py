@@ -20,13 +20,9 @@ FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
 TOLERANCE = 2e-5
 # Of whose networks a part is not computed; docs/models.md says so.
-NOT_READ = ("BEiT", "DINOv3", "EVA-02", "NaFlex", "Perception Encoder")
+NOT_READ = ("BEiT", "NaFlex")
 CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
-READ = [
-    case
-    for case in CASES
-    if case["family"] not in NOT_READ and case["name"] != "sbb_rope_reg1_gap_timm"
-]
+READ = [case for case in CASES if case["family"] not in NOT_READ]
 # What is left out of a file: masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 # A classifier of SigLIP reads the mean, and the attention pooling lies beside it.
@@ -205,6 +201,23 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             r"unknown norm\.weight",
         ),
         (
+            "dinov3_timm",
+            {"config": {"architecture": "vit_base_patch16_dinov3_qkvb"}},
+            "qkv_bias 'query and value' .the arrays have False",
+        ),
+        ("dinov3_plus_timm", {"without": ("0.mlp.fc1_x.bias",)}, "0.mlp.fc1_g.bias"),
+        (
+            "eva02_base_timm",
+            {"without": ("0.attn.k_proj",)},
+            "unknown blocks.0.attn.q_",
+        ),
+        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "'rope_theta': 50.0"),
+        (
+            "dinov3_transformers",
+            {"config": {"key_bias": True}},
+            "qkv_bias True .the arrays have 'query and value'",
+        ),
+        (
             "deit_distilled_timm",
             {"config": {"architecture": "deit_tiny_patch16_224"}},
             "distillation_token False .the arrays have True",
@@ -263,6 +276,8 @@ def test_other_families_are_refused(case):
         "dinov2_reg4_classifier_transformers",
         "deit_distilled_timm",
         "so150m2_reg1_gap_timm",
+        "eva02_base_timm",
+        "pe_core_timm",
     ],
 )
 def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):

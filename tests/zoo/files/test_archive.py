@@ -292,7 +292,8 @@ def shapes(size, blocks):
         "classes": 1000,
         "features": size,
     }
-    layout = zoo.released_names.layout(blocks, optional={"class_token", "head"})
+    features = {"class_token", "head", *zoo.released_names.required(True, "all")}
+    layout = zoo.released_names.layout(blocks, optional=features)
     return {
         key: tuple(sizes.get(symbol, symbol) for symbol in shape)
         for key, shape in layout.items()

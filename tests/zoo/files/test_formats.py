@@ -479,11 +479,9 @@ class TestOtherNetworks:
     @pytest.mark.parametrize(
         ("library", "key", "reason"),
         [
-            ("timm", "blocks.0.gamma_1", "LayerScale of timm's EVA or BEiT"),
             ("timm", "blocks.0.attn.q_norm.weight", "normalises queries and keys"),
             ("timm", "blocks.0.attn.rel_pos.bias", "positions are not learned"),
             ("transformers", "beit.encoder.layer.0.lambda_1", "LayerScale of BEiT"),
-            ("transformers", "embeddings.patch_embeddings.weight", "it is DINOv3"),
             ("transformers", "attention.relative_position_bias", "not learned by add"),
         ],
     )
