@@ -8,6 +8,8 @@ import re
 from train.data.registry import CROPS, Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ARCHITECTURES, ViTConfig
+from zoo.catalog.locate import named
+from zoo.files.opening import EXTENSIONS
 
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
@@ -34,6 +36,13 @@ def base_name(dataset):
     return dataset.partition(":")[0].partition("/")[0]
 
 
+def brings_weights(model):
+    """Returns whether a model is not a variant but weights: a handle, path or URL."""
+    if not isinstance(model, str) or model in ARCHITECTURES:
+        return False
+    return "/" in model or model.endswith(EXTENSIONS) or named(model) is not None
+
+
 def is_own(dataset):
     """Returns whether the data are files of the user's: folder, CSV or TFRecord."""
     return kind_of(dataset).is_own
@@ -48,7 +57,8 @@ class Recipe(Augmentation):
 
     Args:
         model: also a `ViTConfig`.
-        weights: None for random ones.
+        weights: None for random ones; those of a model that brings its own, as
+            `"dinov2-s14/lvd142m"` does, are named as it is.
         micro_batches: a number, or `"auto"`, see `train.run.micro_batches`.
         learning_rates: those that the source of the recipe tried.
         momentum: with `"momentum"`.
@@ -207,16 +217,19 @@ class Recipe(Augmentation):
     def override(self, **values):
         """Returns the recipe with other values.
 
-        Unless given, the warm-up keeps its share of the steps and micro-batches about
-        their size. The published number is dropped, unless all that changes is the
-        seed, how a step is computed (micro-batches, remat), or what is logged. Raises
-        a `ValueError` where the values do not fit each other.
+        Unless given, weights are those of a model that brings its own, the warm-up
+        keeps its share of the steps and micro-batches about their size. The published
+        number is dropped, unless all that changes is the seed, how a step is computed
+        (micro-batches, remat), or what is logged. Raises a `ValueError` where the
+        values do not fit each other.
 
         Example:
             >>> recipe = Recipe("cifar100", "ViT-B_16", "imagenet21k", 384, 10_000)
             >>> recipe.override(steps=400, batch_size=64).warmup_steps
             20
         """
+        if brings_weights(values.get("model")):
+            values.setdefault("weights", values["model"])
         if "steps" in values:
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
@@ -262,6 +275,11 @@ class Recipe(Augmentation):
             >>> recipe.smoke().steps, recipe.smoke().image_size
             (8, 32)
         """
+        if brings_weights(self.model):
+            raise ValueError(
+                f"--smoke trains a tiny model of random weights, and {self.model} has "
+                "its own: pass a variant such as ViT-B_16 as --model."
+            )
         config = ARCHITECTURES.get(self.model, self.model)
         image_size = 64
         if isinstance(config, ViTConfig):

@@ -7,6 +7,7 @@ from train import baselines
 from train.common.errors import RunError
 from train.data.sources.splits import named
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
+from train.recipes.recipe import brings_weights
 from zoo.catalog.similar import similar_variants
 
 
@@ -38,19 +39,14 @@ def model(recipe, classes):
     """Returns the recipe's model: its weights, and a new head of so many classes."""
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
-    known = [*keras_vit.VARIANTS, *baselines.BASELINES]
-    if isinstance(recipe.model, str) and recipe.model not in known:
-        near = similar_variants(recipe.model, known)
-        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
-        raise RunError(
-            f"There is no model {recipe.model!r}: {hint} one of {', '.join(known)}."
-        )
     try:
+        config, weights, pooling = _network(recipe)
         return keras_vit.VisionTransformer(
-            recipe.model,
-            weights=_checkpoint(recipe),
+            config,
+            weights,
             image_size=recipe.image_size,
             classes=classes,
+            pooling=pooling,
             representation_size=(
                 config_of(recipe).hidden_size if recipe.pre_logits else None
             ),
@@ -61,6 +57,7 @@ def model(recipe, classes):
             ),
             remat=recipe.remat,
             head_bias_init=recipe.head_bias,
+            name=None if config is recipe.model else "vision_transformer",
         )
     except (ValueError, zoo.StoreError) as error:
         raise RunError(str(error)) from error
@@ -93,24 +90,41 @@ def _baseline(recipe, classes):
 
 def config_of(recipe):
     """Returns the `ViTConfig` of the recipe's model."""
-    if not isinstance(recipe.model, str):
-        return recipe.model
-    if recipe.model not in keras_vit.VARIANTS:
+    config, weights, _ = _network(recipe)
+    if not isinstance(config, str):
+        return config.completed(weights.config if weights else None)
+    return keras_vit.VARIANTS[config]
+
+
+def _network(recipe):
+    """Returns the network of a recipe, weights without their head or None, and pooling.
+
+    The network is the name of a variant or a `ViTConfig`.
+    """
+    model = recipe.model
+    if not isinstance(model, str):
+        weights = recipe.weights and read_weights(recipe.weights, None, model.num_heads)
+        return model, weights and weights.without_head(), "token"
+    if model in keras_vit.VARIANTS:
+        weights = recipe.weights and read_weights(recipe.weights, model)
+        return model, weights and weights.without_head(), "token"
+    if not brings_weights(model):
+        known = [*keras_vit.VARIANTS, *baselines.BASELINES]
+        near = similar_variants(model, known)
+        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
         raise RunError(
-            f"{recipe.model} is not a Vision Transformer: pass another --model, one of "
-            f"{', '.join(keras_vit.VARIANTS)}."
+            f"There is no model {model!r}: {hint} one of {', '.join(known)}, or what "
+            "keras-vit zoo list shows, hf://org/name, or the path of a file."
         )
-    return keras_vit.VARIANTS[recipe.model]
-
-
-def _checkpoint(recipe):
-    """Returns the weights without their head, which is always new, or None."""
+    if recipe.weights not in (None, model):
+        raise RunError(
+            f"The model {model} has weights of its own: leave out "
+            f"--weights={recipe.weights}, or pass none for random ones."
+        )
+    found = read_weights(model)
     if recipe.weights is None:
-        return None
-    variant, num_heads = recipe.model, None
-    if not isinstance(recipe.model, str):
-        variant, num_heads = None, recipe.model.num_heads
-    return read_weights(recipe.weights, variant, num_heads).without_head()
+        return found.config, None, found.pooling
+    return keras_vit.ViTConfig(), found.without_head(), found.pooling
 
 
 def loss(recipe, source):

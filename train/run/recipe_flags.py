@@ -58,10 +58,11 @@ def _define_number_or_auto(name, default, text):
 # Help by name; `train.recipes.Recipe` checks the values.
 _FLAGS = {
     flags.DEFINE_string: {
-        "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; or to compare "
-        "with, BiT-R50x1 or ResNet50V2.",
-        "weights": "A release such as imagenet21k or augreg-imagenet21k, the path or "
-        "URL of a released .npz, or none for random weights.",
+        "model": "A released variant such as ViT-B_16 or R50+ViT-B_16; what brings its "
+        "weights, such as dinov2-s14/lvd142m, hf://org/name or the path of a file; or "
+        "to compare with, BiT-R50x1 or ResNet50V2.",
+        "weights": "Of a variant: a release such as imagenet21k or augreg-imagenet21k, "
+        "the path or URL of a released .npz, or none for random weights.",
     },
     _define_on_or_off: {
         "frozen": "Train the head alone: a linear probe.",
