@@ -71,14 +71,16 @@ def save_case(devices, source, folder, micro_batches, dropout, optimizer):
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))
     with trainer.averaged():
-        labels, probabilities, loss = evaluate(
+        found, loss = evaluate(
             trainer,
             devices.batches(
                 lambda share: pipeline.evaluation_batches(
                     tested, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
                 )
             ),
+            keep=lambda *batch: batch,
         )
+        labels, probabilities = map(np.concatenate, zip(*found, strict=True))
     for metrics in told:
         del metrics["seconds"]
     np.savez(

@@ -87,14 +87,16 @@ def save_steps(devices, parts, path):
     told = [metrics for _, metrics in steps]
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))
-    labels, probabilities, loss = evaluate(
+    found, loss = evaluate(
         trainer,
         devices.batches(
             lambda share: pipeline.evaluation_batches(
                 tested, image_size=IMAGE_SIZE, batch_size=BATCH, share=share
             )
         ),
+        keep=lambda *batch: batch,
     )
+    labels, probabilities = map(np.concatenate, zip(*found, strict=True))
     arrays = {
         f"{index:03d}": variable.numpy()
         for index, variable in enumerate(trainer.variables)
