@@ -37,8 +37,8 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
     Example:
         >>> model = VisionTransformer("ViT-Ti_16", image_size=(32, 48))
         >>> maps = features(model, layers=(5, -1, "pooled"))
-        >>> [(name, shape[1:]) for name, shape in maps.output_shape.items()]
-        [('layer_5', (2, 3, 192)), ('layer_11', (2, 3, 192)), ('pooled', (192,))]
+        >>> {name: tensor.shape[1:] for name, tensor in maps.output.items()}
+        {'layer_5': (2, 3, 192), 'layer_11': (2, 3, 192), 'pooled': (192,)}
     """
     own = getattr(model, "layers", ())
     blocks = [layer for layer in own if isinstance(layer, TransformerBlock)]
