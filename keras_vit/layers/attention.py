@@ -68,7 +68,6 @@ class SelfAttention(Composite, Placed):
     """
 
     parts = ("query", "key", "value", "norm", "out")
-    norm = None
 
     def __init__(
         self,
@@ -93,6 +92,8 @@ class SelfAttention(Composite, Placed):
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.norm_epsilon = norm_epsilon
+        if norm_epsilon is None:
+            self.norm = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
