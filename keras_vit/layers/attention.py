@@ -138,7 +138,7 @@ class SelfAttention(Composite, Placed):
                 f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
                 f"heads of {head_size}: pass the grid, or another num_heads."
             )
-        self._angles = rotation.angles(
+        self.angles = rotation.angles(
             self.rotary,
             self.grid_size,
             head_size,
@@ -166,7 +166,7 @@ class SelfAttention(Composite, Placed):
         value = self._heads(self.value, tokens)
         if self.rotary != "none":
             query, key = (
-                rotation.rotated(heads, self.rotary, self._angles)
+                rotation.rotated(heads, self.rotary, self.angles)
                 for heads in (query, key)
             )
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
