@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit import layers
+from keras_vit.layers.rotation import rotated
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
@@ -92,17 +93,23 @@ def _layer_norm(graph, layer, value, name, **_):
 
 
 def _block(graph, block, tokens, name, *, class_token_only=False, **_):
-    value = _layer_norm(graph, block.attention_norm, tokens, f"{name}/attention_norm")
+    def normed(value, part, is_there):
+        norm = getattr(block, part)
+        return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
+
+    before, after = not block.norm_after, block.norm_after
+    branch = normed(tokens, "attention_norm", before)
     branch = _attention(
-        graph, block.attention, value, f"{name}/attention", class_token_only
+        graph, block.attention, branch, f"{name}/attention", class_token_only
     )
+    branch = normed(branch, "attention_norm", after)
     if block.attention_scale is not None:
         branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
     if class_token_only:
         tokens = _tokens(graph, tokens, 0, 1)
     tokens = graph.node("Add", tokens, branch)
-    value = _layer_norm(graph, block.mlp_norm, tokens, f"{name}/mlp_norm")
-    branch = _mlp(graph, block.mlp, value, f"{name}/mlp")
+    branch = _mlp(graph, block.mlp, normed(tokens, "mlp_norm", before), f"{name}/mlp")
+    branch = normed(branch, "mlp_norm", after)
     if block.mlp_scale is not None:
         branch = _layer_scale(graph, block.mlp_scale, branch, f"{name}/scale_1")
     return graph.node("Add", tokens, branch)
@@ -116,7 +123,7 @@ def _mlp(graph, layer, value, name, **_):
     value = _dense(graph, layer.expand, value, f"{name}/expand")
     if layer.activation == "swiglu":
         halves = [(0, layer.mlp_dim), (layer.mlp_dim, 2 * layer.mlp_dim)]
-        gate, value = (_tokens(graph, value, *ends, axis=2) for ends in halves)
+        gate, value = (_tokens(graph, value, *ends, axis=-1) for ends in halves)
         gate = graph.node("Mul", gate, graph.node("Sigmoid", gate))
         value = graph.node("Mul", gate, value)
     elif layer.activation == "quick_gelu":
@@ -125,6 +132,8 @@ def _mlp(graph, layer, value, name, **_):
         value = graph.node("Mul", value, gate)
     else:
         value = graph.node("Gelu", value, approximate=_GELUS[layer.activation])
+    if layer.norm is not None:
+        value = _layer_norm(graph, layer.norm, value, f"{name}/norm")
     return _dense(graph, layer.project, value, f"{name}/project")
 
 
@@ -140,6 +149,8 @@ def _attention(graph, layer, tokens, name, class_token_only):
     def heads(part, value, *axes):
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
+        if layer.rotary != "none" and part != "value":
+            value = _rotated(graph, layer, value, part == "query" and class_token_only)
         return graph.transpose(value, *axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
@@ -157,7 +168,48 @@ def _attention(graph, layer, tokens, name, class_token_only):
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
     mixed = graph.transpose(mixed, 0, 2, 1, 3)
     mixed = graph.reshape(mixed, 0, 0, layer.query.units)
+    if layer.norm is not None:
+        mixed = _layer_norm(graph, layer.norm, mixed, f"{name}/norm")
     return _dense(graph, layer.out, mixed, f"{name}/out")
+
+
+def _rotated(graph, layer, heads, first_alone):
+    turns = layer.angles[: 1 if first_alone else None, None]
+    first = "first" if first_alone else "all"
+    name = f"rotation/{layer.rotary}/{turns.shape[-1]}"
+    cosine, sine = (
+        graph.weight(f"{name}/{first}/{kind}", values.astype("float32"))
+        for kind, values in (("cosine", np.cos(turns)), ("sine", np.sin(turns)))
+    )
+    # What the rotation of a unit vector by a right angle is, of each of them.
+    ones = np.eye(turns.shape[-1], dtype="float32")[None, None]
+    right = np.full((1, turns.shape[-1]), np.pi / 2)
+    partners = keras.ops.convert_to_numpy(rotated(ones, layer.rotary, right))[0, 0]
+    partners = graph.weight(f"{name}/partners", partners.round())
+    turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
+    return graph.node("Add", graph.node("Mul", heads, cosine), turned)
+
+
+def _attention_pooling(graph, layer, value, name, **_):
+    tokens = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    units = layer.query.units
+    head_size = units // layer.num_heads
+
+    def heads(part, *axes):
+        found = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
+        found = graph.reshape(found, 0, 0, layer.num_heads, head_size)
+        return graph.transpose(found, *axes)
+
+    # The query is the same for all images.
+    query = keras.ops.reshape(layer.query(layer.probe), (1, layer.num_heads, 1, -1))
+    query = graph.weight(f"{name}/query", query * head_size**-0.5)
+    scores = graph.node("MatMul", query, heads("key", 0, 2, 3, 1))
+    weights = graph.wide("Softmax", scores, axis=-1)
+    mixed = graph.node("MatMul", weights, heads("value", 0, 2, 1, 3))
+    pooled = graph.reshape(graph.transpose(mixed, 0, 2, 1, 3), 0, units)
+    pooled = _dense(graph, layer.out, pooled, f"{name}/out")
+    branch = _layer_norm(graph, layer.norm, pooled, f"{name}/norm")
+    return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
 
 
 def _registers(graph, layer, value, name, **_):
@@ -276,6 +328,7 @@ def _pre_activation_unit(graph, unit, features, name, **_):
 _FUNCTIONS = {
     layers.AddPositionEmbs: _positions,
     layers.AddPositionEmbs2D: _positions_2d,
+    layers.AttentionPooling: _attention_pooling,
     layers.ClassToken: _class_token,
     layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
     layers.ClassTokenPooling: _class_token_pooling,
