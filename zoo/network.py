@@ -110,8 +110,8 @@ class ViTConfig:
         num_registers: int, tokens that belong to no patch, see `RegisterTokens`; 0.
         distillation_token: bool, whether such a token follows the class token and has
             a head of its own, as in a distilled DeiT; False.
-        qkv_bias: `False` for queries, keys and values without biases, `"query and
-            value"` for none of the keys, or `True`.
+        qkv_bias: `False` for queries, keys and values without biases,
+            `"query and value"` for none of the keys, or `True`.
         norm_before_blocks: bool, whether tokens are normalised before the first block,
             as in CLIP; False.
         norm_after_pooling: bool, whether the last norm comes after the pooling and not
