@@ -5,14 +5,18 @@ a prefix of its weights' names; and as options the arguments of the layer's call
 shape of its input. It returns the name of the output value.
 """
 
+import functools
+
 import keras
 import numpy as np
 
 from keras_vit import layers
+from keras_vit.layers import rotation
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
+_END = 2**31 - 1
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 # The operators are called as the functions are, but for the capital.
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
@@ -92,20 +96,22 @@ def _layer_norm(graph, layer, value, name, **_):
 
 
 def _block(graph, block, tokens, name, *, class_token_only=False, **_):
-    value = _layer_norm(graph, block.attention_norm, tokens, f"{name}/attention_norm")
-    branch = _attention(
-        graph, block.attention, value, f"{name}/attention", class_token_only
-    )
-    if block.attention_scale is not None:
-        branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
-    if class_token_only:
-        tokens = _tokens(graph, tokens, 0, 1)
-    tokens = graph.node("Add", tokens, branch)
-    value = _layer_norm(graph, block.mlp_norm, tokens, f"{name}/mlp_norm")
-    branch = _mlp(graph, block.mlp, value, f"{name}/mlp")
-    if block.mlp_scale is not None:
-        branch = _layer_scale(graph, block.mlp_scale, branch, f"{name}/scale_1")
-    return graph.node("Add", tokens, branch)
+    attention = functools.partial(_attention, class_token_only=class_token_only)
+    for part, function in (("attention", attention), ("mlp", _mlp)):
+        norm = f"{part}_norm"
+        norm = functools.partial(
+            _layer_norm, graph, getattr(block, norm), name=f"{name}/{norm}"
+        )
+        branch = tokens if block.norm_after else norm(tokens)
+        branch = function(graph, getattr(block, part), branch, f"{name}/{part}")
+        if block.norm_after:
+            branch = norm(branch)
+        if (scale := getattr(block, f"{part}_scale")) is not None:
+            branch = _layer_scale(graph, scale, branch, f"{name}/{part}_scale")
+        if class_token_only and part == "attention":
+            tokens = _tokens(graph, tokens, 0, 1)
+        tokens = graph.node("Add", tokens, branch)
+    return tokens
 
 
 def _layer_scale(graph, layer, value, name, **_):
@@ -125,6 +131,8 @@ def _mlp(graph, layer, value, name, **_):
         value = graph.node("Mul", value, gate)
     else:
         value = graph.node("Gelu", value, approximate=_GELUS[layer.activation])
+    if layer.norm is not None:
+        value = _layer_norm(graph, layer.norm, value, f"{name}/norm")
     return _dense(graph, layer.project, value, f"{name}/project")
 
 
@@ -136,28 +144,95 @@ def _tokens(graph, tokens, start, end, axis=1):
 def _attention(graph, layer, tokens, name, class_token_only):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
-
-    def heads(part, value, *axes):
-        value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
-        value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
-        return graph.transpose(value, *axes)
-
-    scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
-    query = graph.node("Mul", heads("query", queries, 0, 2, 1, 3), scale)
-    scores = graph.node("MatMul", query, heads("key", tokens, 0, 2, 3, 1))
+    query, key, value = (
+        _heads(graph, layer, part, values, name)
+        for part, values in (("query", queries), ("key", tokens), ("value", tokens))
+    )
+    if layer.rotary != "none":
+        turns = rotation.angles(
+            layer.rotary,
+            layer.grid_size,
+            head_size,
+            layer.num_prefix_tokens,
+            layer.rotary_grid,
+        )
+        key = _rotated(graph, layer.rotary, key, turns)
+        query = _rotated(
+            graph, layer.rotary, query, turns[:1] if class_token_only else turns
+        )
+    scores = None
     if layer.relative_positions:
         keys_at = np.arange(layer.length)
         queries_at = keys_at[:1] if class_token_only else keys_at
         rows = graph.integers(queries_at[:, None] - keys_at + layer.length - 1)
         [offsets] = graph.weights(name, layer, "offset_embedding")
         keys = graph.node("Gather", offsets, rows, axis=0)
-        offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
-        scores = graph.node("Add", scores, offset_scores)
-    weights = graph.wide("Softmax", scores, axis=-1)
-    mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
-    mixed = graph.transpose(mixed, 0, 2, 1, 3)
-    mixed = graph.reshape(mixed, 0, 0, layer.query.units)
+        scaled = graph.node("Mul", query, _scale(graph, head_size))
+        scores = graph.node("Einsum", scaled, keys, equation="bqhd,qkd->bhqk")
+    mixed = _mixed(graph, query, key, value, head_size, scores)
+    if layer.norm is not None:
+        mixed = _layer_norm(graph, layer.norm, mixed, f"{name}/norm")
     return _dense(graph, layer.out, mixed, f"{name}/out")
+
+
+def _heads(graph, layer, part, tokens, name):
+    """Adds a projection, (batch, tokens, heads, head size)."""
+    value = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
+    return graph.reshape(value, 0, 0, layer.num_heads, -1)
+
+
+def _scale(graph, head_size):
+    return graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
+
+
+def _mixed(graph, query, key, value, head_size, more_scores=None):
+    """Adds the mean of the values by the softmax of the scores, heads joined."""
+    query = graph.node("Mul", query, _scale(graph, head_size))
+    query = graph.transpose(query, 0, 2, 1, 3)
+    scores = graph.node("MatMul", query, graph.transpose(key, 0, 2, 3, 1))
+    if more_scores is not None:
+        scores = graph.node("Add", scores, more_scores)
+    weights = graph.wide("Softmax", scores, axis=-1)
+    mixed = graph.node("MatMul", weights, graph.transpose(value, 0, 2, 1, 3))
+    return graph.reshape(graph.transpose(mixed, 0, 2, 1, 3), 0, 0, -1)
+
+
+def _rotated(graph, kind, heads, turns):
+    """Adds the rotation of heads (batch, tokens, heads, head size) by their angles."""
+    length, size = turns.shape
+    # Turned by a right angle, every number is its partner with the sign of the sine.
+    ones, right = np.eye(size)[None, :, None], np.full((size, size), np.pi / 2)
+    partners = np.rint(keras.ops.convert_to_numpy(rotation.rotated(ones, kind, right)))
+    partners = graph.weight(f"partners/{kind}/{size}", partners[0, :, 0])
+    cosine, sine = (
+        graph.weight(f"{function.__name__}/{length}/{size}", function(turns)[:, None])
+        for function in (np.cos, np.sin)
+    )
+    return graph.node(
+        "Add",
+        graph.node("Mul", heads, cosine),
+        graph.node("Mul", graph.node("MatMul", heads, partners), sine),
+    )
+
+
+def _attention_pooling(graph, layer, tokens, name, **_):
+    if layer.num_prefix_tokens:
+        tokens = _tokens(graph, tokens, layer.num_prefix_tokens, _END)
+    key, value = (_heads(graph, layer, part, tokens, name) for part in ("key", "value"))
+    head_size = layer.query.units // layer.num_heads
+    # The query is the same for all images.
+    query = keras.ops.reshape(layer.query(layer.probe), (1, 1, -1, head_size))
+    query = graph.weight(f"{name}/query", query)
+    value = _mixed(graph, query, key, value, head_size)
+    value = _dense(graph, layer.out, value, f"{name}/out")
+    branch = _layer_norm(graph, layer.norm, value, f"{name}/norm")
+    branch = _mlp(graph, layer.mlp, branch, f"{name}/mlp")
+    return graph.reshape(graph.node("Add", value, branch), 0, -1)
+
+
+def _patch_map(graph, layer, tokens, name, **_):
+    tokens = _tokens(graph, tokens, layer.num_prefix_tokens, _END)
+    return graph.reshape(tokens, 0, *layer.grid_size, -1)
 
 
 def _registers(graph, layer, value, name, **_):
@@ -167,7 +242,7 @@ def _registers(graph, layer, value, name, **_):
     parts = [graph.node("Expand", *graph.weights(name, layer, "registers"), shape)]
     if layer.after:
         parts.insert(0, _tokens(graph, value, 0, layer.after))
-        value = _tokens(graph, value, layer.after, 2**31 - 1)
+        value = _tokens(graph, value, layer.after, _END)
     return graph.node("Concat", *parts, value, axis=1)
 
 
@@ -190,7 +265,7 @@ def _class_token_pooling(graph, layer, value, name, **_):
 def _mean(graph, layer, value, name, **_):
     axes = [1]
     if isinstance(layer, layers.PatchPooling):
-        value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+        value = _tokens(graph, value, layer.num_prefix_tokens, _END)
     elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
         value, axes = graph.image(value), [2, 3]
     return graph.wide("ReduceMean", value, graph.integers(axes), keepdims=0)
@@ -276,12 +351,14 @@ def _pre_activation_unit(graph, unit, features, name, **_):
 _FUNCTIONS = {
     layers.AddPositionEmbs: _positions,
     layers.AddPositionEmbs2D: _positions_2d,
+    layers.AttentionPooling: _attention_pooling,
     layers.ClassToken: _class_token,
     layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
     layers.ClassTokenPooling: _class_token_pooling,
     layers.DistillationPooling: _distillation_pooling,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
+    layers.PatchMap: _patch_map,
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
