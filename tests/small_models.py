@@ -40,6 +40,27 @@ POOLED = {
     "hybrid": {"config": HYBRID},
     "rows and columns before every block": positions("2d", "every_layer"),
     "relative": positions("relative"),
+    "registers": of(
+        PLAIN,
+        layer_scale=0.5,
+        num_registers=2,
+        tokens_with_positions="patches",
+        activation="swiglu",
+        qkv_bias=False,
+        norm_before_blocks=True,
+        norm_after_pooling=True,
+    ),
+    "rotary, attention pooling": {
+        **of(
+            PLAIN,
+            rotary="perception",
+            activation="quick_gelu",
+            attention_norm_inside=True,
+            mlp_norm_inside=True,
+            norm_after_branches=True,
+        ),
+        "pooling": "map",
+    },
 }
 # For each token too.
 MODELS = POOLED | {

@@ -68,7 +68,6 @@ class SelfAttention(Composite, Placed):
     """
 
     parts = ("query", "key", "value", "norm", "out")
-    norm = None
 
     def __init__(
         self,
@@ -93,6 +92,8 @@ class SelfAttention(Composite, Placed):
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.norm_epsilon = norm_epsilon
+        if norm_epsilon is None:
+            self.norm = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -137,7 +138,7 @@ class SelfAttention(Composite, Placed):
                 f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
                 f"heads of {head_size}: pass the grid, or another num_heads."
             )
-        self._angles = rotation.angles(
+        self.angles = rotation.angles(
             self.rotary,
             self.grid_size,
             head_size,
@@ -165,7 +166,7 @@ class SelfAttention(Composite, Placed):
         value = self._heads(self.value, tokens)
         if self.rotary != "none":
             query, key = (
-                rotation.rotated(heads, self.rotary, self._angles)
+                rotation.rotated(heads, self.rotary, self.angles)
                 for heads in (query, key)
             )
         # TensorFlow has no fused attention; the fused forms have neither dropout nor

@@ -89,7 +89,6 @@ class MLP(Composite):
     """
 
     parts = ("expand", "norm", "project")
-    norm = None
 
     def __init__(
         self,
@@ -109,6 +108,8 @@ class MLP(Composite):
         self.dropout_rate = dropout_rate
         self.activation = activation
         self.norm_epsilon = norm_epsilon
+        if norm_epsilon is None:
+            self.norm = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]

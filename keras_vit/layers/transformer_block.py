@@ -61,8 +61,6 @@ class TransformerBlock(Composite):
         "attention_norm", "attention", "attention_scale",
         "mlp_norm", "mlp", "mlp_scale",
     )  # fmt: skip
-    # Without LayerScale.
-    attention_scale = mlp_scale = None
 
     def __init__(
         self,
@@ -125,9 +123,11 @@ class TransformerBlock(Composite):
             activation,
             layer_norm_epsilon if mlp_norm_inside else None,
         )
-        if layer_scale is not None:
-            self.add_part(LayerScale, "attention_scale", layer_scale)
-            self.add_part(LayerScale, "mlp_scale", layer_scale)
+        for name in ("attention_scale", "mlp_scale"):
+            if layer_scale is None:
+                setattr(self, name, None)
+            else:
+                self.add_part(LayerScale, name, layer_scale)
         self.add_part(Dropout, "dropout", dropout_rate)
         self.add_part(StochasticDepth, "stochastic_depth", stochastic_depth_rate)
 

@@ -28,6 +28,8 @@ from harness import flags, gradients, numpy  # noqa: E402
 from keras_vit import explain  # noqa: E402
 from keras_vit.lean import blocks_for_class_token, lean  # noqa: E402
 
+FAMILIES = ("registers", "rotary", "attention_pooling")
+
 
 class Checks:
     """Each method is a check of what `test_backends.written` has put into a folder."""
@@ -46,7 +48,7 @@ class Checks:
 
     def models(self):
         """Attention, both embeddings of positions, symmetric padding, int8."""
-        for kind in ("plain", "2d", "relative", "hybrid", "int8"):
+        for kind in ("plain", "2d", "relative", "hybrid", "int8", *FAMILIES):
             self.same(self.load(kind)(self.images), kind)
 
     def what_is_inside(self):
@@ -106,7 +108,7 @@ class Checks:
             np.testing.assert_array_equal(again[key], array, err_msg=key)
 
     def another_image_size(self):
-        for kind in ("plain", "2d"):
+        for kind in ("plain", "2d", *FAMILIES):
             resized = keras_vit.at_image_size(self.load(kind), (24, 16))
             images = np.swapaxes(self.images, 1, 2)
             self.same(resized(images), f"{kind}_resized")

@@ -21,6 +21,28 @@ KINDS = {
     "plain": {},
     "2d": {"position_embedding": "2d"},
     "relative": {"position_embedding": "relative"},
+    "registers": {
+        "layer_scale": 0.5,
+        "num_registers": 2,
+        "tokens_with_positions": "patches",
+        "activation": "swiglu",
+        "qkv_bias": False,
+        "norm_before_blocks": True,
+    },
+    "rotary": {
+        "num_registers": 2,
+        "tokens_with_positions": "none",
+        "rotary": "dinov3",
+        "attention_norm_inside": True,
+        "mlp_norm_inside": True,
+        "norm_after_branches": True,
+        "norm_after_pooling": True,
+    },
+    "attention_pooling": {
+        "rotary": "perception",
+        "position_resizing": "bicubic",
+        "activation": "quick_gelu",
+    },
     "hybrid": {
         "patch_size": 2,
         "resnet_stages": (),
@@ -42,12 +64,15 @@ def written(tmp_path_factory):
     models = {}
     for kind, changes in KINDS.items():
         config = dataclasses.replace(PLAIN, **changes)
-        models[kind] = VisionTransformer(config, image_size=SIZE, classes=3)
+        pooling = "map" if kind == "attention_pooling" else "token"
+        models[kind] = VisionTransformer(
+            config, image_size=SIZE, classes=3, pooling=pooling
+        )
         randomize(models[kind])
     plain = models["plain"]
     plain.get_layer("head").class_names = ["cat", "dog", "Käfer"]
     models["int8"] = keras_vit.quantize_weights(plain)
-    for kind in ("plain", "2d"):
+    for kind in ("plain", "2d", "registers", "rotary", "attention_pooling"):
         resized = keras_vit.at_image_size(models[kind], SIZE[::-1])
         arrays[f"{kind}_resized"] = numpy(resized(np.swapaxes(images, 1, 2)))
     for kind, model in models.items():

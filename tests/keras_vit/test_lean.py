@@ -11,7 +11,9 @@ from keras_vit import layers
 from keras_vit.lean import blocks_for_class_token, lean
 
 NAMES = ["encoder_block_0", "encoder_block_1", "encoder_norm"]
-LEAN = sorted(small_models.POOLED.keys() - {"mean of the tokens"})
+# All tokens go into what the others pool.
+_OF_ALL = {"mean of the tokens", "rotary, attention pooling"}
+LEAN = sorted(small_models.POOLED.keys() - _OF_ALL)
 
 
 def images_of(model):

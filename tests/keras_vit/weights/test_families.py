@@ -53,7 +53,8 @@ def expected_of(case):
 
 def check(model, expected, what, part=""):
     images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
-    found, wanted = np.asarray(model(images)), expected[part + what]
+    found = keras.ops.convert_to_numpy(model(images))
+    wanted = expected[part + what]
     assert found.shape == wanted.shape
     error = np.abs(found - wanted).max() / np.abs(wanted).max()
     assert error <= TOLERANCE, (what, part, error)

@@ -32,6 +32,12 @@ MODELS = small_models.MODELS | {
     "one table before every block": positions("2d", "every_layer_shared"),
     "relative, no class token": {**positions("relative"), "pooling": "gap"},
     "no positions": positions("none"),
+    "class token and mean, registers behind": {
+        **of(PLAIN, num_registers=2, tokens_with_positions="class token and patches"),
+        "pooling": "token_and_gap",
+    },
+    "distilled": {**of(PLAIN, distillation_token=True), "pooling": "distilled"},
+    "rotary alone": of(PLAIN, rotary="dinov3", tokens_with_positions="none"),
 }
 IN_FLOAT16 = ("plain", "exact GELU", "hybrid", "relative")
 

@@ -5,18 +5,15 @@ a prefix of its weights' names; and as options the arguments of the layer's call
 shape of its input. It returns the name of the output value.
 """
 
-import functools
-
 import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.layers import rotation
+from keras_vit.layers.rotation import rotated
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
-_END = 2**31 - 1
 _AUTO_PADS = {"same": "SAME_UPPER", "valid": "VALID"}
 # The operators are called as the functions are, but for the capital.
 _ACTIVATIONS = ("relu", "sigmoid", "softmax", "tanh")
@@ -96,22 +93,26 @@ def _layer_norm(graph, layer, value, name, **_):
 
 
 def _block(graph, block, tokens, name, *, class_token_only=False, **_):
-    attention = functools.partial(_attention, class_token_only=class_token_only)
-    for part, function in (("attention", attention), ("mlp", _mlp)):
-        norm = f"{part}_norm"
-        norm = functools.partial(
-            _layer_norm, graph, getattr(block, norm), name=f"{name}/{norm}"
-        )
-        branch = tokens if block.norm_after else norm(tokens)
-        branch = function(graph, getattr(block, part), branch, f"{name}/{part}")
-        if block.norm_after:
-            branch = norm(branch)
-        if (scale := getattr(block, f"{part}_scale")) is not None:
-            branch = _layer_scale(graph, scale, branch, f"{name}/{part}_scale")
-        if class_token_only and part == "attention":
-            tokens = _tokens(graph, tokens, 0, 1)
-        tokens = graph.node("Add", tokens, branch)
-    return tokens
+    def normed(value, part, is_there):
+        norm = getattr(block, part)
+        return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
+
+    before, after = not block.norm_after, block.norm_after
+    branch = normed(tokens, "attention_norm", before)
+    branch = _attention(
+        graph, block.attention, branch, f"{name}/attention", class_token_only
+    )
+    branch = normed(branch, "attention_norm", after)
+    if block.attention_scale is not None:
+        branch = _layer_scale(graph, block.attention_scale, branch, f"{name}/scale_0")
+    if class_token_only:
+        tokens = _tokens(graph, tokens, 0, 1)
+    tokens = graph.node("Add", tokens, branch)
+    branch = _mlp(graph, block.mlp, normed(tokens, "mlp_norm", before), f"{name}/mlp")
+    branch = normed(branch, "mlp_norm", after)
+    if block.mlp_scale is not None:
+        branch = _layer_scale(graph, block.mlp_scale, branch, f"{name}/scale_1")
+    return graph.node("Add", tokens, branch)
 
 
 def _layer_scale(graph, layer, value, name, **_):
@@ -122,7 +123,7 @@ def _mlp(graph, layer, value, name, **_):
     value = _dense(graph, layer.expand, value, f"{name}/expand")
     if layer.activation == "swiglu":
         halves = [(0, layer.mlp_dim), (layer.mlp_dim, 2 * layer.mlp_dim)]
-        gate, value = (_tokens(graph, value, *ends, axis=2) for ends in halves)
+        gate, value = (_tokens(graph, value, *ends, axis=-1) for ends in halves)
         gate = graph.node("Mul", gate, graph.node("Sigmoid", gate))
         value = graph.node("Mul", gate, value)
     elif layer.activation == "quick_gelu":
@@ -144,94 +145,75 @@ def _tokens(graph, tokens, start, end, axis=1):
 def _attention(graph, layer, tokens, name, class_token_only):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
-    query, key, value = (
-        _heads(graph, layer, part, values, name)
-        for part, values in (("query", queries), ("key", tokens), ("value", tokens))
-    )
-    if layer.rotary != "none":
-        turns = rotation.angles(
-            layer.rotary,
-            layer.grid_size,
-            head_size,
-            layer.num_prefix_tokens,
-            layer.rotary_grid,
-        )
-        key = _rotated(graph, layer.rotary, key, turns)
-        query = _rotated(
-            graph, layer.rotary, query, turns[:1] if class_token_only else turns
-        )
-    scores = None
+
+    def heads(part, value, *axes):
+        value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
+        value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
+        if layer.rotary != "none" and part != "value":
+            value = _rotated(graph, layer, value, part == "query" and class_token_only)
+        return graph.transpose(value, *axes)
+
+    scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
+    query = graph.node("Mul", heads("query", queries, 0, 2, 1, 3), scale)
+    scores = graph.node("MatMul", query, heads("key", tokens, 0, 2, 3, 1))
     if layer.relative_positions:
         keys_at = np.arange(layer.length)
         queries_at = keys_at[:1] if class_token_only else keys_at
         rows = graph.integers(queries_at[:, None] - keys_at + layer.length - 1)
         [offsets] = graph.weights(name, layer, "offset_embedding")
         keys = graph.node("Gather", offsets, rows, axis=0)
-        scaled = graph.node("Mul", query, _scale(graph, head_size))
-        scores = graph.node("Einsum", scaled, keys, equation="bqhd,qkd->bhqk")
-    mixed = _mixed(graph, query, key, value, head_size, scores)
+        offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
+        scores = graph.node("Add", scores, offset_scores)
+    weights = graph.wide("Softmax", scores, axis=-1)
+    mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
+    mixed = graph.transpose(mixed, 0, 2, 1, 3)
+    mixed = graph.reshape(mixed, 0, 0, layer.query.units)
     if layer.norm is not None:
         mixed = _layer_norm(graph, layer.norm, mixed, f"{name}/norm")
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _heads(graph, layer, part, tokens, name):
-    """Adds a projection, (batch, tokens, heads, head size)."""
-    value = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
-    return graph.reshape(value, 0, 0, layer.num_heads, -1)
-
-
-def _scale(graph, head_size):
-    return graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
-
-
-def _mixed(graph, query, key, value, head_size, more_scores=None):
-    """Adds the mean of the values by the softmax of the scores, heads joined."""
-    query = graph.node("Mul", query, _scale(graph, head_size))
-    query = graph.transpose(query, 0, 2, 1, 3)
-    scores = graph.node("MatMul", query, graph.transpose(key, 0, 2, 3, 1))
-    if more_scores is not None:
-        scores = graph.node("Add", scores, more_scores)
-    weights = graph.wide("Softmax", scores, axis=-1)
-    mixed = graph.node("MatMul", weights, graph.transpose(value, 0, 2, 1, 3))
-    return graph.reshape(graph.transpose(mixed, 0, 2, 1, 3), 0, 0, -1)
-
-
-def _rotated(graph, kind, heads, turns):
-    """Adds the rotation of heads (batch, tokens, heads, head size) by their angles."""
-    length, size = turns.shape
-    # Turned by a right angle, every number is its partner with the sign of the sine.
-    ones, right = np.eye(size)[None, :, None], np.full((size, size), np.pi / 2)
-    partners = np.rint(keras.ops.convert_to_numpy(rotation.rotated(ones, kind, right)))
-    partners = graph.weight(f"partners/{kind}/{size}", partners[0, :, 0])
+def _rotated(graph, layer, heads, first_alone):
+    turns = layer.angles[: 1 if first_alone else None, None]
+    first = "first" if first_alone else "all"
+    name = f"rotation/{layer.rotary}/{turns.shape[-1]}"
     cosine, sine = (
-        graph.weight(f"{function.__name__}/{length}/{size}", function(turns)[:, None])
-        for function in (np.cos, np.sin)
+        graph.weight(f"{name}/{first}/{kind}", values.astype("float32"))
+        for kind, values in (("cosine", np.cos(turns)), ("sine", np.sin(turns)))
     )
-    return graph.node(
-        "Add",
-        graph.node("Mul", heads, cosine),
-        graph.node("Mul", graph.node("MatMul", heads, partners), sine),
-    )
+    # What the rotation of a unit vector by a right angle is, of each of them.
+    ones = np.eye(turns.shape[-1], dtype="float32")[None, None]
+    right = np.full((1, turns.shape[-1]), np.pi / 2)
+    partners = keras.ops.convert_to_numpy(rotated(ones, layer.rotary, right))[0, 0]
+    partners = graph.weight(f"{name}/partners", partners.round())
+    turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
+    return graph.node("Add", graph.node("Mul", heads, cosine), turned)
 
 
-def _attention_pooling(graph, layer, tokens, name, **_):
-    if layer.num_prefix_tokens:
-        tokens = _tokens(graph, tokens, layer.num_prefix_tokens, _END)
-    key, value = (_heads(graph, layer, part, tokens, name) for part in ("key", "value"))
-    head_size = layer.query.units // layer.num_heads
+def _attention_pooling(graph, layer, value, name, **_):
+    tokens = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
+    units = layer.query.units
+    head_size = units // layer.num_heads
+
+    def heads(part, *axes):
+        found = _dense(graph, getattr(layer, part), tokens, f"{name}/{part}")
+        found = graph.reshape(found, 0, 0, layer.num_heads, head_size)
+        return graph.transpose(found, *axes)
+
     # The query is the same for all images.
-    query = keras.ops.reshape(layer.query(layer.probe), (1, 1, -1, head_size))
-    query = graph.weight(f"{name}/query", query)
-    value = _mixed(graph, query, key, value, head_size)
-    value = _dense(graph, layer.out, value, f"{name}/out")
-    branch = _layer_norm(graph, layer.norm, value, f"{name}/norm")
-    branch = _mlp(graph, layer.mlp, branch, f"{name}/mlp")
-    return graph.reshape(graph.node("Add", value, branch), 0, -1)
+    query = keras.ops.reshape(layer.query(layer.probe), (1, layer.num_heads, 1, -1))
+    query = graph.weight(f"{name}/query", query * head_size**-0.5)
+    scores = graph.node("MatMul", query, heads("key", 0, 2, 3, 1))
+    weights = graph.wide("Softmax", scores, axis=-1)
+    mixed = graph.node("MatMul", weights, heads("value", 0, 2, 1, 3))
+    pooled = graph.reshape(graph.transpose(mixed, 0, 2, 1, 3), 0, units)
+    pooled = _dense(graph, layer.out, pooled, f"{name}/out")
+    branch = _layer_norm(graph, layer.norm, pooled, f"{name}/norm")
+    return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
 
 
 def _patch_map(graph, layer, tokens, name, **_):
-    tokens = _tokens(graph, tokens, layer.num_prefix_tokens, _END)
+    tokens = _tokens(graph, tokens, layer.num_prefix_tokens, 2**31 - 1)
     return graph.reshape(tokens, 0, *layer.grid_size, -1)
 
 
@@ -242,7 +224,7 @@ def _registers(graph, layer, value, name, **_):
     parts = [graph.node("Expand", *graph.weights(name, layer, "registers"), shape)]
     if layer.after:
         parts.insert(0, _tokens(graph, value, 0, layer.after))
-        value = _tokens(graph, value, layer.after, _END)
+        value = _tokens(graph, value, layer.after, 2**31 - 1)
     return graph.node("Concat", *parts, value, axis=1)
 
 
@@ -265,7 +247,7 @@ def _class_token_pooling(graph, layer, value, name, **_):
 def _mean(graph, layer, value, name, **_):
     axes = [1]
     if isinstance(layer, layers.PatchPooling):
-        value = _tokens(graph, value, layer.num_prefix_tokens, _END)
+        value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
     elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
         value, axes = graph.image(value), [2, 3]
     return graph.wide("ReduceMean", value, graph.integers(axes), keepdims=0)
