@@ -639,8 +639,8 @@ def test_other_models_are_refused(exported, tmp_path):
 
 
 def test_features_behind_a_norm(tmp_path):
-    config = dataclasses.replace(PLAIN, num_layers=1, norm_after_pooling=True)
-    model = made(config, include_top=False, pooling="gap")
+    network = of(PLAIN, num_layers=1, norm_after_pooling=True)
+    model = made(**network, include_top=False, pooling="gap")
     assert model.layers[-1].name == "norm_after_pooling"
     write_saved_model(model, tmp_path)
     images = np.random.default_rng(0).random((2, *model.input_shape[1:]), "float32")
