@@ -38,6 +38,11 @@ def position_embedding_similarity(model, layer=0):
                 "relative positions: embeddings of the offset between two tokens, not "
                 "of places."
             )
+        if any(block.rotary != "none" for block in blocks):
+            kind = (
+                "rotary positions alone: angles by which queries and keys are turned, "
+                "not embeddings of places."
+            )
         raise ValueError(f"The model {model.name} has {kind}")
     if not 0 <= layer < len(places):
         raise ValueError(

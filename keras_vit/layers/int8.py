@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_vit.layers.attention import SelfAttention
 from keras_vit.layers.classification_head import ClassificationHead
+from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.residual_unit import ResidualUnit
@@ -111,5 +112,6 @@ def int8_parts(kind, module=__name__):
 # Files of models name them by these.
 Int8SelfAttention = int8_parts(SelfAttention)
 Int8MLP = int8_parts(MLP)
+Int8AttentionPooling = int8_parts(AttentionPooling)
 Int8TransformerBlock = int8_parts(TransformerBlock)
 Int8ResidualUnit = int8_parts(ResidualUnit)

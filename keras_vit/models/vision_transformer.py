@@ -272,7 +272,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if pooled is not None:
             prefix = config.num_registers + config.distillation_token + class_token
             options = {"name": "pooling"}
-            two_heads = checkpoint is not None and checkpoint.pooling == "distilled"
+            two_heads = checkpoint is not None and (
+                checkpoint.default_pooling == "distilled"
+            )
             if pooled == "distilled" and two_heads and include_top and not new_head:
                 options["concatenate"] = True
             if pooled == "map":

@@ -22,6 +22,17 @@ def body_and_head(model):
     return keras.Model(model.input, head.input), head
 
 
+def check_one_output(model):
+    """Raises ValueError where a model returns several tensors, or one by its name."""
+    if isinstance(outputs := getattr(model, "output", None), dict):
+        first = next(iter(outputs))
+        raise ValueError(
+            f"{model.name} returns a dict of {', '.join(outputs)}, and an exported "
+            f"file has one output: pass keras.Model(model.input, "
+            f"model.output[{first!r}])."
+        )
+
+
 def in_float32(model):
     """Returns a model with the same values that computes in float32, or the model."""
     if all(layer.dtype_policy.name == "float32" for layer in model.layers):

@@ -19,7 +19,7 @@ from train.inference.exported_model import FACTS
 from train.inference.model_writing import body_and_head
 
 # The last layers of models of keras_vit, with their head and without.
-_LAST_LAYERS = ("head", "pre_logits", "pooling")
+_LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")
 
 
 def write_saved_model(model, folder, *, class_names=None):
@@ -160,6 +160,7 @@ def add_version(saved_model, folder):
 
 
 def _check_model(model):
+    model_writing.check_one_output(model)
     if len(model.output_shape) != 2:
         raise ValueError(
             f"{model.name} returns all tokens, {model.output_shape}, but signatures of "

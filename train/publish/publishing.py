@@ -140,7 +140,9 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     config = report["config"]
     architecture, variant, base = config["model"], None, config.get("weights")
     if isinstance(architecture, str):
-        variant, architecture = architecture, zoo.ARCHITECTURES[architecture].sizes
+        variant = architecture if architecture in zoo.ARCHITECTURES else None
+        known = zoo.ARCHITECTURES.get(variant) or zoo.read(folder / weights).config
+        architecture = known.sizes
     try:
         card = zoo.PublishedModel(
             name=name,
@@ -179,9 +181,9 @@ def _without_places(report):
     config = dict(report["config"])
     if kind_of(config["dataset"]).is_own:
         config["dataset"] = short_name(config["dataset"])
-    weights = config.get("weights")
-    if weights is not None and _is_file(weights):
-        config["weights"] = pathlib.Path(weights).name
+    for name in ("model", "weights"):
+        if isinstance(config.get(name), str) and _is_file(config[name]):
+            config[name] = pathlib.Path(config[name]).name
     kept = {name: value for name, value in report.items() if name != "command"}
     return kept | {"config": config}
 

@@ -84,6 +84,13 @@ def test_the_mean_of_patches_beside_a_class_token(tmp_path):
     check(model, tmp_path / "model.onnx", 1e-5)
 
 
+def test_a_map_of_features(tmp_path):
+    maps = keras_vit.features(shared("registers"), 0)
+    model = keras.Model(maps.input, maps.output["layer_0"])
+    write_onnx(model, tmp_path / "model.onnx")
+    check(model, tmp_path / "model.onnx", 1e-5, "features")
+
+
 def output_of(model):
     if model.layers[-1].name != "head":
         return "features"
@@ -292,6 +299,11 @@ class Own(keras.Model):
             "last has the activation 'elu', .*: use one of linear, relu",
         ),
         (by_keras, {}, "head/kernel has integers: export the model before Keras"),
+        (
+            lambda: keras_vit.features(shared(), (0, -1)),
+            {},
+            r"a dict of layer_0, layer_1, .*: pass keras.Model.*\['layer_0'\]",
+        ),
         (two_outputs, {}, "not a functional model of one input and one output"),
         (lambda: Own(shared()), {}, "own.* is not a functional model"),
         (

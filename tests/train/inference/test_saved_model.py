@@ -638,6 +638,16 @@ def test_other_models_are_refused(exported, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_features_behind_a_norm(tmp_path):
+    network = of(PLAIN, num_layers=1, norm_after_pooling=True)
+    model = made(**network, include_top=False, pooling="gap")
+    assert model.layers[-1].name == "norm_after_pooling"
+    write_saved_model(model, tmp_path)
+    images = np.random.default_rng(0).random((2, *model.input_shape[1:]), "float32")
+    found = tf.saved_model.load(str(tmp_path))(images)
+    np.testing.assert_allclose(found, model(2 * images - 1), rtol=0, atol=1e-5)
+
+
 def test_another_backend(exported, tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(RunError, match="on TensorFlow, but KERAS_BACKEND is 'jax'"):

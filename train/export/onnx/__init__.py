@@ -18,7 +18,12 @@ from train.common import packages
 from train.common.files import whole_file
 from train.export.onnx.graph import Graph
 from train.export.onnx.layers import function_of
-from train.inference.model_writing import check_class_names, facts_of, has_head
+from train.inference.model_writing import (
+    check_class_names,
+    check_one_output,
+    facts_of,
+    has_head,
+)
 
 # The first opset with a GELU operator, of October 2023.
 OPSET = 20
@@ -69,6 +74,7 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
         raise ValueError(
             f"precision must be one of {', '.join(_PRECISIONS)}, got {precision!r}."
         )
+    check_one_output(model)
     steps = _steps(model)
     if class_names is not None:
         check_class_names(class_names, model)

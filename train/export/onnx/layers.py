@@ -212,6 +212,11 @@ def _attention_pooling(graph, layer, value, name, **_):
     return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
 
 
+def _patch_map(graph, layer, tokens, name, **_):
+    tokens = _tokens(graph, tokens, layer.num_prefix_tokens, 2**31 - 1)
+    return graph.reshape(tokens, 0, *layer.grid_size, -1)
+
+
 def _registers(graph, layer, value, name, **_):
     batch = graph.node("Shape", value, start=0, end=1)
     shape = graph.integers(layer.registers.shape[1:])
@@ -335,6 +340,7 @@ _FUNCTIONS = {
     layers.DistillationPooling: _distillation_pooling,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
+    layers.PatchMap: _patch_map,
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,

@@ -80,6 +80,7 @@ def write_tflite(
         >>> write_tflite(model, "model.tflite", class_names=["cat", "dog"])
         {'float32': 74}
     """
+    model_writing.check_one_output(model)
     output = "logits" if has_head(model) else "features"
     _check(model, output, precision, calibration, min_agreement, class_names, uint8)
     packages.need("TFLite", TFLITE.packages, extra="export")
