@@ -6,7 +6,9 @@ import re
 from train.common.errors import RunError
 
 _BLOCK = re.compile(r"encoder_block_(\d+)/")
-_AFTER_BLOCKS = ("encoder_norm/", "pre_logits/", "head/")
+_AFTER_BLOCKS = (
+    "encoder_norm/", "norm_after_pooling/", "pooling/", "pre_logits/", "head/",
+)  # fmt: skip
 
 
 def choose_trainable(model, *, frozen=False, lora_rank=0):

@@ -119,6 +119,7 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
         found = zoo.read(again)
         assert (found.config, found.pooling) == (checkpoint.config, checkpoint.pooling)
         assert found.grid_size == checkpoint.grid_size
+        assert found.shapes == checkpoint.shapes
         safetensors.write(path, ours)
 
 
