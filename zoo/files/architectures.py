@@ -5,7 +5,8 @@ there, of which those in a file's settings are changes. Besides: `epsilon` of th
 norms, `distilled` for a second token with a head, `swiglu`, what images are expected, a
 rule of resizing positions that is not timm's usual one, the kind of `rotary` positions,
 the heads of the pooling, and by which of its classes' names the arrays go: `"eva"` with
-separate biases of queries and values, `"eva unfused"` with separate kernels too.
+separate biases of queries and values, `"eva unfused"` with separate kernels too,
+`"naflex"` with flat patches.
 """
 
 import csv

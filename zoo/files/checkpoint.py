@@ -425,7 +425,12 @@ def write(
             pooling = checkpoint.pooling
             if pooling == checkpoint.default_pooling:
                 pooling = None
-            stated = Description(checkpoint.config, checkpoint.grid_size, pooling)
+            stated = Description(
+                checkpoint.config,
+                checkpoint.grid_size,
+                pooling,
+                checkpoint.pooling_heads,
+            )
             safetensors.write(part, stored, description.to_metadata(stated))
         for name, text in files.items():
             pathlib.Path(folder, name).write_text(text)

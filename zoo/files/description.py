@@ -7,7 +7,7 @@ import pathlib
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.network import FAMILIES, Semantics, ViTConfig, pair
+from zoo.network import FAMILIES, Semantics, ViTConfig, pair, positive_int
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -45,6 +45,8 @@ def to_metadata(description: Description) -> dict[str, str]:
         entry["families"] = families
     if description.pooling is not None:
         entry["pooling"] = description.pooling
+    if description.pooling_heads not in (None, description.config.num_heads):
+        entry["pooling_heads"] = description.pooling_heads
     return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
@@ -57,11 +59,15 @@ def from_metadata(metadata, path) -> Description | None:
         computed = entry.pop("semantics")
         heads, grid = entry.pop("num_heads"), entry.pop("grid_size")
         families, pooling = entry.pop("families", {}), entry.pop("pooling", None)
+        pooling_heads = entry.pop("pooling_heads", None)
+        if pooling_heads is not None:
+            positive_int(pooling_heads, "pooling_heads")
         if entry:
             raise ValueError(f"unknown {', '.join(entry)}")
         grid = None if grid is None else pair(tuple(grid), "grid_size")
         config = Semantics(num_heads=heads, **computed)
-        return Description(dataclasses.replace(config, **families), grid, pooling)
+        config = dataclasses.replace(config, **families)
+        return Description(config, grid, pooling, pooling_heads)
     except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "

@@ -8,6 +8,7 @@ einops pattern, so what is written is read back to the last bit.
 """
 
 import csv
+import math
 import pathlib
 import re
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 from zoo.released_names import (
     BLOCK,
     CLASS_TOKEN,
+    EMBEDDING_ARRAYS,
     OPTIONAL_ARRAYS,
     OPTIONAL_BLOCK_ARRAYS,
     POSITION_EMBEDDING,
@@ -38,6 +40,9 @@ _RELEASED_START = {"block": 0, "stage": 1, "unit": 1}
 _PART = re.compile(r"\[([0-9])(?:/([0-9]))?\]")
 # Tables and tokens that some files hold without their first axes.
 _WITH_FIRST_AXES = (POSITION_EMBEDDING, CLASS_TOKEN)
+_EMBEDDING, _ = EMBEDDING_ARRAYS
+# NaFlex has the patches that its kernel multiplies flattened.
+FLAT_PATCHES = "outputs (y x inputs) -> y x inputs outputs"
 
 
 class Row(NamedTuple):
@@ -85,11 +90,11 @@ TABLE = tuple(_row(_template(released)) for released in _EVERY_ARRAY)
 class Rearranged:
     """An array with its axes changed by an einops pattern when it is read."""
 
-    def __init__(self, source, pattern: str, num_heads: int):
+    def __init__(self, source, pattern: str, **sizes: int):
         import einops
 
         self.source, self.pattern, self.dtype = source, pattern, source.dtype
-        self._sizes = {"head": num_heads} if "head" in pattern else {}
+        self._sizes = {axis: sizes[axis] for axis in sizes if axis in pattern}
         # A stand-in of one number tells the shape without reading the array.
         stand_in = np.broadcast_to(np.float32(0), source.shape)
         try:
@@ -122,12 +127,14 @@ def to_released(
             part = _PART.search(getattr(row, column))
             try:
                 own = _part(array, *_numbers(part)) if part else array
-                if row.released in _WITH_FIRST_AXES and 0 < own.ndim < 3:
-                    own = own.reshape((*[1] * (3 - own.ndim), *own.shape))
-                if row.axes and column != "keras_hub":
+                if row.released in _WITH_FIRST_AXES:
+                    own = _with_first_axes(own)
+                if row.released == _EMBEDDING and own.ndim == 2:
+                    own = Rearranged(own, FLAT_PATCHES, **_patch_size(own.shape[1]))
+                elif row.axes and column != "keras_hub":
                     pooling = row.released.startswith("MAPHead_0/")
                     heads = (pooling and pooling_heads) or num_heads
-                    own = Rearranged(own, row.axes, heads)
+                    own = Rearranged(own, row.axes, head=heads)
             except ValueError as error:
                 problems.append(f"{name} has shape {tuple(array.shape)}: {error}")
                 continue
@@ -153,7 +160,7 @@ def from_released(
             pattern = " -> ".join(reversed(row.axes.split(" -> ")))
             pooling = released.startswith("MAPHead_0/")
             heads = (pooling and pooling_heads) or num_heads
-            array = np.asarray(Rearranged(array, pattern, heads))
+            array = np.asarray(Rearranged(array, pattern, head=heads))
         if part is None:
             found[name] = array
         else:
@@ -169,6 +176,11 @@ def _joined(parts):
     like = next(part for part in parts if part is not None)
     zeros = np.zeros_like(like)
     return np.concatenate([zeros if part is None else part for part in parts])
+
+
+def flat_patches(kernel: np.ndarray) -> np.ndarray:
+    """Returns a kernel (outputs, inputs, y, x) as NaFlex has it."""
+    return kernel.transpose(0, 2, 3, 1).reshape(len(kernel), -1)
 
 
 def foreign_name(column: str, released: str) -> str | None:
@@ -202,6 +214,23 @@ _PATTERNS = {
 def _shifted(numbers, direction):
     """Returns the numbers in a name as another library counts them."""
     return {name: n + direction * _RELEASED_START[name] for name, n in numbers.items()}
+
+
+def _with_first_axes(array):
+    """Returns a table or token of one sequence, its grid as one axis."""
+    if array.ndim == 4:
+        batch, rows, columns, size = array.shape
+        return array.reshape((batch, rows * columns, size))
+    missing = 3 - array.ndim if array.ndim else 0
+    return array.reshape((*[1] * missing, *array.shape)) if missing > 0 else array
+
+
+def _patch_size(length):
+    """Returns the axes of a square patch of three channels, of NaFlex's kernels."""
+    side = math.isqrt(length // 3)
+    if 3 * side**2 != length:
+        raise ValueError("its second axis holds a square patch of three channels")
+    return {"y": side, "x": side}
 
 
 def _numbers(part):

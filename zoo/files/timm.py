@@ -9,7 +9,8 @@ import numpy as np
 from zoo.files import architectures, description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.network import Semantics, ViTConfig
+from zoo.files.names import flat_patches
+from zoo.network import Semantics, ViTConfig, pair
 
 COLUMN = "timm"
 # `resample_abs_pos_embed` widens its cubic kernel when it shrinks.
@@ -37,7 +38,7 @@ _ACTIVATIONS = {
 _HARMLESS = re.compile(
     r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
     r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
-    r"drop_rate|\w+_drop_rate|drop_path_rate"
+    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size"
 )
 # What stands for one of ours; those of `architectures.csv` that timm has no name for.
 _READ = (
@@ -47,6 +48,7 @@ _READ = (
     "scale_attn_inner", "mlp_norm_inside", "pooling_heads", "named_as",
 )  # fmt: skip
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
+_NAFLEX = re.compile(r"^embeds\.")
 # What is called otherwise in timm's EVA.
 _EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
 _QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
@@ -84,7 +86,9 @@ def select(keys) -> dict[str, str]:
     """Returns {key: name in `names.TABLE`} of the model's arrays."""
     chosen = {}
     for key in keys:
-        name = _LONE_STEM.sub(_STEM, key)
+        name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", key))
+        if _NAFLEX.match(key) and name.startswith("proj."):
+            name = f"patch_embed.{name}"
         for theirs, ours in _EVA.items():
             name = name.replace(theirs, ours)
         chosen[key] = name
@@ -208,7 +212,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         image_size = inputs.get("input_size", (None, None, None))[1:]
     grid = description.grid_of(image_size, patch_size)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
-    grid = None if sizes["hybrid"] else grid
+    grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
+    grid = None if grid is None else pair(grid, "pos_embed_grid_size")
     return Description(network, grid, pooling, said["pooling_heads"])
 
 
@@ -282,6 +287,10 @@ def settings(checkpoint) -> dict[str, dict]:
     if arguments.get("qkv_bias") == "query and value":
         arguments["qkv_bias"] = True
     classes = checkpoint.classes or 0
+    if implied.get("named_as") == "naflex":
+        # The grid of its positions, whatever the size of an image.
+        del arguments["img_size"]
+        arguments["pos_embed_grid_size"] = list(checkpoint.grid_size)
     config = {
         "architecture": architecture,
         "num_classes": classes,
@@ -313,6 +322,8 @@ _ROPE = {
 def _written_as(checkpoint):
     """Returns an architecture that implies what no argument can say."""
     config = checkpoint.config
+    # Of all networks of timm, NaFlex alone resizes so.
+    naflex = checkpoint.pooling == "map" and config.position_resizing == "bilinear"
     swiglu = config.activation == "swiglu"
     rotary = config.rotary
     normed = config.mlp_norm_inside, config.attention_norm_inside
@@ -326,7 +337,10 @@ def _written_as(checkpoint):
         "deit_base_distilled_patch16_224": checkpoint.pooling == "distilled",
         "vit_giant_patch14_dinov2": swiglu and rotary == "none",
         "vit_base_patch16_clip_224": config.norm_before_blocks and rotary == "none",
-        "vit_base_patch16_siglip_224": checkpoint.pooling == "map" and rotary == "none",
+        "naflexvit_base_patch16_siglip": naflex,
+        "vit_base_patch16_siglip_224": checkpoint.pooling == "map"
+        and rotary == "none"
+        and not naflex,
         "flexivit_base": config.position_resizing == "bilinear_no_antialias",
         dinov3: rotary == "dinov3" and biases is not None,
         eva: rotary == "eva" and eva is not None,
@@ -361,7 +375,23 @@ def file_names(arrays: dict, checkpoint) -> dict:
         name.replace(_STEM, "patch_embed.backbone."): arrays[name] for name in arrays
     }
     named_as = architectures.implied(_written_as(checkpoint)).get("named_as", "")
+    if named_as == "naflex":
+        return _flat(arrays, checkpoint)
     return _apart(arrays, named_as, checkpoint) if named_as else arrays
+
+
+def _flat(arrays, checkpoint):
+    """Returns arrays as timm's NaFlex has them, undoing `select`."""
+    found = {}
+    for name, array in arrays.items():
+        if name == "patch_embed.proj.weight":
+            array = flat_patches(array)
+        if name == "pos_embed":
+            array = array.reshape((1, *checkpoint.grid_size, -1))
+        of_embeds = name.startswith(("patch_embed.", "pos_embed", "reg_", "cls_"))
+        name = name.removeprefix("patch_embed.")
+        found[f"embeds.{name}" if of_embeds else name] = array
+    return found
 
 
 def _apart(arrays, named_as, checkpoint):

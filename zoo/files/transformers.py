@@ -11,6 +11,7 @@ from zoo.files import description
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
+from zoo.files.names import flat_patches
 from zoo.network import Semantics, ViTConfig
 
 COLUMN = "transformers"
@@ -141,6 +142,8 @@ _SIGLIP = _Type(
         ("head.attention.in_proj_", "head.attention.in_proj."),
     ),
 )
+# Of any number of patches, which it has flattened.
+_NAFLEX = _SIGLIP._replace(position_resizing="bilinear")
 _CLIP = _SIGLIP._replace(
     activation="quick_gelu",
     epsilon=1e-5,
@@ -189,6 +192,8 @@ _TYPES = {
     "tipsv2": _TIPSV2,
     "siglip_vision_model": _SIGLIP,
     "siglip": _SIGLIP,
+    "siglip2_vision_model": _NAFLEX,
+    "siglip2": _NAFLEX,
     "clip_vision_model": _CLIP,
     "clip": _CLIP,
     "dinov3_vit": _DINOV3,
@@ -392,6 +397,7 @@ _CLASSES = {
     ),
     "tipsv2_vision_model": ("Tipsv2VisionModel", None),
     "siglip_vision_model": ("SiglipVisionModel", "SiglipForImageClassification"),
+    "siglip2_vision_model": ("Siglip2VisionModel", None),
     "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
     "dinov3_vit": ("DINOv3ViTModel", None),
 }
@@ -414,7 +420,8 @@ def _type_of(checkpoint):
     elif checkpoint.pooling_heads or (
         not checkpoint.class_token and config.activation == "gelu_tanh"
     ):
-        name = "siglip_vision_model"
+        naflex = config.position_resizing == "bilinear"
+        name = "siglip2_vision_model" if naflex else "siglip_vision_model"
     else:
         name = "vit" if checkpoint.class_token else "ijepa"
     kind, (_, classifier) = _TYPES[name], _CLASSES[name]
@@ -497,7 +504,10 @@ def settings(checkpoint) -> dict[str, dict]:
         "num_channels": checkpoint.channels,
         "qkv_bias": semantics.qkv_bias is not False,
     }
-    if name == "siglip_vision_model":
+    if kind is _NAFLEX:
+        del config["image_size"]
+        config["num_patches"] = checkpoint.num_positions
+    if kind in (_SIGLIP, _NAFLEX):
         config["vision_use_head"] = checkpoint.pooling_heads is not None
     if name == "clip_vision_model" and classes is not None:
         config["projection_dim"] = classes
@@ -581,6 +591,8 @@ def file_names(arrays: dict, checkpoint) -> dict:
     two = "distillation_classifier.weight" in arrays
     named = {}
     for name, array in arrays.items():
+        if kind is _NAFLEX and name == "embeddings.patch_embeddings.projection.weight":
+            array = flat_patches(array)
         if clip and name in _FLAT:
             array = array.reshape(array.shape[_FLAT[name] :])
         if kind is _CLIP and name.startswith("classifier."):
