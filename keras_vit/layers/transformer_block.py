@@ -29,7 +29,10 @@ class TransformerBlock(Composite):
         grid_size: see `SelfAttention`.
         layer_scale: None, or the float that the factors of each branch start with, see
             `LayerScale`.
-        qkv_bias, num_registers, rotary, rotary_grid: see `SelfAttention`.
+        qkv_bias: see `SelfAttention`.
+        num_registers: see `SelfAttention`.
+        rotary: see `SelfAttention`.
+        rotary_grid: see `SelfAttention`.
         attention_norm_inside: bool, whether `SelfAttention` normalises before its last
             projection.
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
