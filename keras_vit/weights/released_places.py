@@ -180,7 +180,7 @@ def _is_made(layer, place):
         if declared and getattr(layer, part, None) is None:
             return False
         layer = getattr(layer, part, None)
-    return name != "bias" or getattr(layer, "use_bias", True)
+    return name != "bias" or not parents or getattr(layer, "use_bias", True)
 
 
 def _at(model, layer, place):
