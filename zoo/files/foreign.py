@@ -101,7 +101,8 @@ def read(file, library: str, num_heads: int | None = None):
         source = "its header or settings say" if by_file else "num_heads says"
         raise CheckpointError(
             f"{file.path} has arrays of hidden size {hidden_size}, which is not a "
-            f"multiple of the {heads} attention heads that {source}: correct that."
+            f"multiple of the {brief(heads)} attention heads that {source}: correct "
+            "that."
         )
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
     _complete(parts, key_biases)

@@ -11,6 +11,7 @@ from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.network import Semantics, ViTConfig, pair
+from zoo.text import brief
 
 COLUMN = "timm"
 # `resample_abs_pos_embed` widens its cubic kernel when it shrinks.
@@ -40,12 +41,20 @@ _HARMLESS = re.compile(
     r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
     r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size"
 )
-# What stands for one of ours; those of `architectures.csv` that timm has no name for.
+# What stands for one of ours.
 _READ = (
-    "act_layer", "epsilon", "reg_tokens", "no_embed_class", "init_values", "qkv_bias",
-    "pre_norm", "global_pool", "fc_norm", "distilled", "swiglu", "inputs",
-    "position_resizing", "rotary", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
-    "scale_attn_inner", "mlp_norm_inside", "pooling_heads", "named_as",
+    "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
+    "global_pool", "fc_norm", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
+    "scale_attn_inner",
+)  # fmt: skip
+_FLAGS = (
+    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "use_abs_pos_emb",
+    "use_post_norm", "scale_attn_inner",
+)  # fmt: skip
+# Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
+_IMPLIED = (
+    "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
+    "mlp_norm_inside", "pooling_heads", "named_as",
 )  # fmt: skip
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
 _NAFLEX = re.compile(r"^embeds\.")
@@ -137,16 +146,29 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             "of the papers, DeiT and those of docs/models.md are read."
         )
     own = config.get("model_args", {})
-    arguments = {**implied, "global_pool": config.get("global_pool"), **own}
+    stated = {name: config[name] for name in ("global_pool",) if config.get(name)}
+    arguments = {**implied, **stated, **own}
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said = {name: arguments.pop(name, None) for name in _READ}
+    for name in _IMPLIED:
+        said[name] = implied.get(name)
+        if name not in own:
+            arguments.pop(name, None)
     token, pooled = sizes["class_token"], said["global_pool"]
     wrong = [name for name in arguments if not _HARMLESS.fullmatch(name)]
+    wrong += [
+        f"{name}={brief(own[name])}"
+        for name in _FLAGS
+        if own.get(name) is not None and not isinstance(own[name], bool)
+    ]
+    registers = said["reg_tokens"] or 0
+    if type(registers) is not int or registers < 0:
+        wrong.append(f"reg_tokens={brief(registers)}")
     if said["act_layer"] not in _ACTIVATIONS:
-        wrong.append(f"act_layer={said['act_layer']!r}")
+        wrong.append(f"act_layer={brief(said['act_layer'])}")
     if (
         pooled not in _POOLINGS
         or (pooled == "token" and not token)
@@ -160,7 +182,6 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
     mean, std = architectures.INPUTS[said["inputs"] or "half"]
-    registers = int(said["reg_tokens"] or 0)
     prefixed = token or registers
     network = Semantics(
         num_heads=arguments.get("num_heads"),

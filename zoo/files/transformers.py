@@ -13,6 +13,7 @@ from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
 from zoo.network import Semantics, ViTConfig
+from zoo.text import brief
 
 COLUMN = "transformers"
 DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
@@ -283,9 +284,12 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         )
     # Of two towers, that of the images.
     config = config.get("vision_config", config)
-    own = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
-    gated = bool(own)
-    silu = {"silu": "gelu"} if gated and kind is _DINOV3 else {}
+    gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
+    if not isinstance(gated, bool):
+        raise CheckpointError(
+            f"{file} has a use_swiglu_ffn or use_gated_mlp of {brief(gated)}: only "
+            "true and false are known."
+        )
     description.check_sizes(
         file,
         config,
@@ -293,8 +297,18 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         num_hidden_layers=sizes["num_layers"],
         intermediate_size=sizes["mlp_dim"],
     )
+    if sizes["patch_height"] == sizes["patch_width"]:
+        description.check_sizes(file, config, patch_size=sizes["patch_height"])
     activation = config.get("hidden_act", kind.activation)
-    activation = silu.get(activation, activation)
+    # DINOv3's gates have the activation of the settings, those of DINOv2 always SiLU.
+    is_gate = gated and kind is _DINOV3
+    if is_gate and activation == "silu":
+        activation = kind.activation
+    elif is_gate:
+        raise CheckpointError(
+            f"{file} has gates of hidden_act {brief(activation)}: only silu is "
+            "supported."
+        )
     if activation not in _ACTIVATIONS:
         raise CheckpointError(
             f"{file} has hidden_act {activation!r}: only "
