@@ -6,7 +6,7 @@ import pathlib
 
 import tensorflow as tf
 
-from keras_vit.structure import head_activation
+from keras_vit.structure import POOLINGS, head_activation, last_layer
 from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
@@ -123,6 +123,11 @@ def num_logits(loaded):
         raise RunError(
             f"The model {loaded.name} has outputs of shape {shape[1:]}: give one that "
             "ends in a head for classes."
+        )
+    if isinstance(last_layer(loaded.model), POOLINGS):
+        raise RunError(
+            f"The model {loaded.name} has no head for classes, only features: "
+            "fine-tune it, or evaluate its features by keras-vit few_shot."
         )
     activation = head_activation(loaded.model)
     if activation not in (None, "linear"):

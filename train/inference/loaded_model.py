@@ -52,7 +52,8 @@ def load(source, *, image_size=None, features=False):
         image_size: int or (height, width) in pixels, to which the position embeddings
             are resized; by default that of the model.
         features: bool, whether to leave out the head: the outputs are then its inputs,
-            those of `pre_logits` where the model has it.
+            those of `pre_logits` where the model has it. Weights without a head give
+            features in any case.
 
     Returns:
         `LoadedModel`.
@@ -202,6 +203,8 @@ def _class_names(path, model, features):
 def _of_weights(source, card, image_size, features):
     checkpoint = read_weights(source if card is None else fetch_card(card))
     options = {"image_size": image_size}
+    # Those of many families are given out without one.
+    features = features or checkpoint.classes is None
     if features:
         options["include_top"] = False
         options["representation_size"] = checkpoint.representation_size

@@ -210,6 +210,16 @@ def test_another_image_size_keeps_what_the_model_computes(run_dir):
     assert loaded.model.get_layer("encoder_block_0").activation == "gelu"
 
 
+def test_weights_without_a_head_give_features(tmp_path):
+    config = keras_vit.ViTConfig(16, 1, 2, 16, 8)
+    model = keras_vit.VisionTransformer(config, image_size=32, include_top=False)
+    path = keras_vit.save_released_weights(model, tmp_path / "features.npz")
+    loaded = loaded_model.load(str(path))
+    assert loaded.model.output_shape == (None, 16)
+    with pytest.raises(RunError, match="features has no head for classes, only feat"):
+        evaluation_data.num_logits(loaded)
+
+
 def test_classes_are_matched_by_name(photos, tmp_path):
     """A run's model on a folder that has some of its classes, named a bit otherwise."""
     run = tmp_path / "run"
