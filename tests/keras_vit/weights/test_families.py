@@ -6,6 +6,7 @@ write, with what these compute, every tensor random (`../shared/goldens_families
 
 import json
 import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -309,3 +310,46 @@ def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):
     check(again, expected, "logits", "resized_")
     with pytest.raises(zoo.CheckpointError, match="an .npz cannot say|would be read"):
         keras_vit.save_released_weights(model, tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "changes", "message"),
+    [
+        ("dinov3_plus_transformers", None, {"hidden_act": "gelu"}, "only silu is"),
+        (
+            "dinov3_plus_transformers",
+            None,
+            {"use_gated_mlp": "false"},
+            "true and false",
+        ),
+        ("dinov3_plus_transformers", None, {"patch_size": 16}, "patch_size 16"),
+        ("dinov3_timm", "model_args", {"rotary": "eva"}, "supported: rotary"),
+        ("dinov3_timm", "model_args", {"epsilon": 0.5}, "supported: epsilon"),
+        ("siglip_timm", "model_args", {"pooling_heads": 0}, "supported: pooling_heads"),
+        ("dinov2_reg4_timm", "model_args", {"reg_tokens": 4.9}, "reg_tokens=4.9"),
+        ("dinov2_reg4_timm", "model_args", {"no_embed_class": "no"}, "no_embed_class="),
+        ("dinov3_timm", "model_args", {"num_heads": 10**400}, "attention heads"),
+    ],
+)
+def test_settings_that_are_not_computed_are_refused(
+    name, part, changes, message, tmp_path
+):
+    folder = with_settings(name, part, changes, tmp_path)
+    with pytest.raises(zoo.CheckpointError, match=message) as error:
+        zoo.read(folder)
+    assert len(str(error.value)) < 500
+
+
+def test_what_the_settings_leave_out_follows_from_the_name(tmp_path):
+    for name in ("dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"):
+        folder = with_settings(name, None, {"global_pool": None}, tmp_path / name)
+        assert zoo.read(folder).pooling == zoo.read(path_of(named(name))).pooling
+
+
+def with_settings(name, part, changes, folder):
+    """Copies a case with other settings."""
+    shutil.copytree(path_of(named(name)), folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    (config if part is None else config[part]).update(changes)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
