@@ -57,6 +57,11 @@ REFUSED = {
         "similarity the figure shows.",
     ),
 }
+# Networks with parts that those of the other rows do not have; make soak has all.
+OFTEN = (
+    "DeiT, distilled", "DINOv2", "DINOv2, registers", "SBB", "SigLIP", "EVA-02",
+    "Perception Encoder",
+)  # fmt: skip
 IMAGES = 4
 
 
@@ -301,7 +306,11 @@ EXPORTS = {
 }
 
 
-def each(test):
+def each(test, rarely=()):
+    families = [
+        pytest.param(family, marks=pytest.mark.soak if family in rarely else ())
+        for family in FAMILIES
+    ]
     marks = (
         pytest.mark.skipif(
             not FOLDER.is_dir(), reason=f"{FOLDER} is not there: only developers and CI"
@@ -309,9 +318,13 @@ def each(test):
         pytest.mark.skipif(
             keras.backend.backend() != "tensorflow", reason="exports need TensorFlow"
         ),
-        pytest.mark.parametrize("family", FAMILIES),
+        pytest.mark.parametrize("family", families),
     )
     return functools.reduce(lambda marked, mark: mark(marked), marks, test)
+
+
+def each_slowly(test):
+    return pytest.mark.slow(each(test, rarely=FAMILIES.keys() - set(OFTEN)))
 
 
 def run(tools, family, tmp_path):
@@ -326,8 +339,7 @@ def run(tools, family, tmp_path):
             tool(family, folder)
 
 
-@pytest.mark.slow
-@each
+@each_slowly
 def test_training(family, tmp_path, monkeypatch):
     # Pictures of a run, and the SavedModel of a published model, which another tool is.
     monkeypatch.setattr(figures, "save", lambda figure, path: path.touch())
@@ -343,8 +355,7 @@ def test_what_is_shown(family, tmp_path):
     run(SHOWN, family, tmp_path)
 
 
-@pytest.mark.slow
-@each
+@each_slowly
 def test_exports(family, tmp_path):
     run(EXPORTS, family, tmp_path)
 
