@@ -5,6 +5,7 @@ unique, makes sure that ours are imported, and names packages that are missing. 
 imports the standard library alone, and Keras in `need_backend`.
 """
 
+import contextlib
 import difflib
 import glob
 import importlib.machinery
@@ -58,7 +59,15 @@ def main():
     """Runs `keras-vit COMMAND ...` and returns the exit status."""
     given = sys.argv[1:2]
     if given in ([], ["-h"], ["--help"], ["help"]):
-        print(usage())
+        with contextlib.suppress(BrokenPipeError):
+            print(usage(), flush=True)
+            return 0
+        # Nothing more can be flushed at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if given == ["--version"]:
+        file = os.path.join(HERE, "keras_vit", "version.py")
+        print("keras_vit", runpy.run_path(file)["__version__"])
         return 0
     name = given[0].replace("-", "_")
     if name not in COMMANDS:

@@ -83,6 +83,15 @@ def test_the_map_of_commands_says_what_each_does():
         assert re.match(r"  keras-vit (\w+) ", line)[1] in keras_vit_start.COMMANDS
 
 
+def test_version_and_a_reader_that_stops(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["keras-vit", "--version"])
+    assert keras_vit_start.main() == 0
+    assert capsys.readouterr().out.startswith("keras_vit 0")
+    script = f"{sys.executable} {ROOT / 'keras_vit_start.py'} help | head -c 1"
+    found = subprocess.run(script, shell=True, capture_output=True, text=True)
+    assert not found.stderr
+
+
 def test_a_command_that_is_not_in_the_map_is_listed_at_its_end(monkeypatch):
     place = keras_vit_start.COMMANDS["finetune"]
     monkeypatch.setitem(keras_vit_start.COMMANDS, "a_new_one", place)

@@ -9,11 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 import zoo.photos
-from train.data import pipeline
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy
-from train.data.sources.splits import DataError, check_name, named, pick
-from train.inference.evaluation_data import center_crop
+from train.data.sources.splits import DataError, check_name, named
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -43,7 +41,7 @@ class Photo:
 
 
 class Photos:
-    """Image files, each once, prepared as for evaluation.
+    """Image files, each once, prepared as `keras_vit.classify` does.
 
     Of folders all images in them and below, sorted, but for hidden files and images in
     the folder `without`, such as that of an earlier report, that are not named one by
@@ -91,17 +89,17 @@ class Photos:
 
         `places` are those of some photos; they ascend.
         """
-        split = self._split if places is None else pick(self._split, places)
         *size, channels = self.shape
-        if self._central_crop:
-            split = center_crop(split, tuple(size))
-        batches = pipeline.evaluation_batches(
-            split, image_size=tuple(size), batch_size=batch_size
-        )
-        for images, _ in pipeline.explained(batches, split):
-            if channels == 1:
-                images = tf.image.rgb_to_grayscale(images)
-            yield images.numpy()
+        kind = "central crop" if self._central_crop else "squash"
+        places = range(len(self)) if places is None else places
+        for start in range(0, len(places), batch_size):
+            part = places[start : start + batch_size]
+            yield np.stack(
+                [
+                    zoo.photos.prepare(self.paths[place], tuple(size), kind, channels)
+                    for place in part
+                ]
+            )
 
     def chosen(self, places):
         """Yields the `Photo`s at some places, which ascend."""

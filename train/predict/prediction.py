@@ -161,6 +161,9 @@ class _Job:
                 stack.callback(lambda: self.features.close(not is_done and bool(file)))
             if sort_into is not None:
                 self.copies = SortedCopies(sort_into, classifier.class_names)
+                for answer in file or ():
+                    if os.path.exists(path := file.path_of(answer.file)):
+                        self.copies.add(path, answer.top[0][0])
             if gallery is not None:
                 self.gallery = Gallery(gallery)
                 for answer in file or ():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import numbers
+import os
 import pathlib
 import re
 
@@ -310,6 +311,8 @@ class Recipe(Augmentation):
     def run_name(self):
         """The name of the run's directory where none is given."""
         model = self.model if isinstance(self.model, str) else "ViT"
+        if os.path.exists(model):
+            model = pathlib.Path(model).name
         name = f"{pathlib.Path(self.dataset).name}-{model}"
         return re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
 

@@ -131,6 +131,10 @@ def test_an_interruption_is_gone_on_with(after, folder, monkeypatch):
     assert "10 photos, answered by stub" in pathlib.Path("page.html").read_text("utf-8")
     again = predict("stub", ["photos"], resume=True, **given)
     assert (again.answered, again.unreadable) == (0, 1)
+    # A folder of copies that is asked for later has all of them.
+    given["sort_into"] = "later"
+    predict("stub", ["photos"], resume=True, **given)
+    assert sum(len(files) for _, _, files in os.walk("later")) == 10
 
 
 def test_new_photos_are_added(folder, monkeypatch):
