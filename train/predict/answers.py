@@ -203,7 +203,10 @@ class AnswerFile:
     def _check(self, settings):
         earlier = self._earlier
         differences = [
-            f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
+            # Digests say nothing to people.
+            f"other {name.replace('_', ' ')}"
+            if name in ("weights", "class_names")
+            else f"{name} {earlier.get(name)!r} (now {settings.get(name)!r})"
             for name in sorted(earlier.keys() | settings.keys())
             if earlier.get(name) != settings.get(name)
         ]

@@ -173,7 +173,7 @@ def test_other_class_names_are_refused(folder, monkeypatch):
     stub(monkeypatch)
     predict("stub", paths(1), out="out.csv")
     stub(monkeypatch, class_names=("red", "green", "violet"))
-    with pytest.raises(RunError, match="answers of other settings: class_names '"):
+    with pytest.raises(RunError, match="answers of other settings: other class names"):
         predict("stub", ["photos"], out="out.csv", resume=True)
 
 

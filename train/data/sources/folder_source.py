@@ -17,7 +17,7 @@ _SYSTEM_FILES = ("thumbs.db", "desktop.ini")
 # Names of subfolders, and the part that each is.
 _PARTS = {part: part for part in PARTS} | {"val": "validation"}
 LAYOUT = (
-    f"expected one folder per class, class/*{{{','.join(photos.ENDINGS)}}}, such as "
+    f"expected one folder per class, class/*{{{','.join(photos.endings())}}}, such as "
     "daisy/1.jpg, or such folders in each part, train/daisy/1.jpg and test/daisy/2.jpg"
 )
 
