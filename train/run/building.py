@@ -90,6 +90,13 @@ def _baseline(recipe, classes):
 
 def config_of(recipe):
     """Returns the `ViTConfig` of the recipe's model."""
+    model = recipe.model
+    is_known = not isinstance(model, str) or model in keras_vit.VARIANTS
+    if not is_known and not brings_weights(model):
+        raise RunError(
+            f"{model} is not a Vision Transformer: pass another --model, one of "
+            f"{', '.join(keras_vit.VARIANTS)}."
+        )
     config, weights, _ = _network(recipe)
     if not isinstance(config, str):
         return config.completed(weights.config if weights else None)
