@@ -91,16 +91,16 @@ def _baseline(recipe, classes):
 def config_of(recipe):
     """Returns the `ViTConfig` of the recipe's model."""
     model = recipe.model
-    is_known = not isinstance(model, str) or model in keras_vit.VARIANTS
-    if not is_known and not brings_weights(model):
+    if not isinstance(model, str):
+        return model
+    if model in keras_vit.VARIANTS:
+        return keras_vit.VARIANTS[model]
+    if not brings_weights(model):
         raise RunError(
             f"{model} is not a Vision Transformer: pass another --model, one of "
             f"{', '.join(keras_vit.VARIANTS)}."
         )
-    config, weights, _ = _network(recipe)
-    if not isinstance(config, str):
-        return config.completed(weights.config if weights else None)
-    return keras_vit.VARIANTS[config]
+    return read_weights(model).config
 
 
 def _network(recipe):
