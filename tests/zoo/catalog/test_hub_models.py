@@ -1,3 +1,4 @@
+import pathlib
 import re
 import warnings
 
@@ -8,6 +9,9 @@ from zoo.catalog import families
 from zoo.files.architectures import implied
 from zoo.store import hub
 
+GUIDE = (
+    pathlib.Path(__file__).parents[3] / "docs" / "how_to" / "choose_a_model.md"
+).read_text(encoding="utf-8")
 # In millions, as ../shared/reference/families.md measured timm's models.
 PARAMETERS = {
     "deit3_medium_patch16_224": 38.85,
@@ -60,6 +64,22 @@ def test_published_figures():
     assert zoo.get("dinov2-g14/lvd142m").top1 is None
     handles = {handle for (handle,) in families._ACCURACIES}
     assert handles <= families.MODELS.keys()
+
+
+def test_the_guide_has_the_figures_of_the_cards():
+    rows = re.findall(r"(?m)^\| `([\w+/-]+)` \| ([\d.,]+) \|(.*)\|(.*)\|(.*)\|$", GUIDE)
+    assert len(rows) == 11
+    for handle, millions, linear, neighbours, licence in rows:
+        card = zoo.get(handle)
+        assert float(millions.replace(",", "")) == round(card.parameters / 1e6, 1)
+        assert licence.strip() == card.licence
+        figures = {one.metric: f"{one.value:g}" for one in card.accuracies}
+        for metric, text in (
+            ("top1 of a linear probe", linear),
+            ("top1 of nearest neighbours", neighbours),
+        ):
+            said = text.strip().removesuffix("%")
+            assert said == "" or float(said) == float(figures[metric])
 
 
 def test_names_of_timm_are_understood():
