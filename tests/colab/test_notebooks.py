@@ -304,5 +304,5 @@ def test_phone(executed):
     assert len(files) == 2
     said = printed(notebook)
     for name in (*files, "Keras"):
-        assert re.search(rf"^{re.escape(name)} +\w\S* [\d.]+%, ", said, re.M)
+        assert re.search(rf"^{re.escape(name)} +\w.* [\d.]+%, ", said, re.M)
     assert len(shown(notebook, "image/png")) == 2

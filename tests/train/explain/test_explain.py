@@ -149,7 +149,7 @@ def numbers(out, name):
 
 def prepared(path, channels=3):
     """An image as the model takes it, without our own code for that."""
-    image = tf.io.decode_image(path.read_bytes(), 3, expand_animations=False)
+    image = np.asarray(PIL.Image.open(path).convert("RGB"))
     image = tf.image.resize(image, small_models.SIZE)[None] / 127.5 - 1
     return (image if channels == 3 else tf.image.rgb_to_grayscale(image)).numpy()
 
