@@ -1,7 +1,6 @@
 """Photos in, answers out: classes or features of photos of any size and kind."""
 
-import collections
-import concurrent.futures
+import contextlib
 import itertools
 import os
 
@@ -18,7 +17,7 @@ from keras_vit.structure import (
     layer_of_pixels,
     pooled_features,
 )
-from zoo.photos import prepare
+from zoo.photos import prepare, read_ahead
 from zoo.probabilities import softmax
 
 # Photos that are prepared while the model computes, in batches.
@@ -212,19 +211,15 @@ def _outputs(model, predictor, photos):
 
 def _batches(photos, prepared, batch_size):
     """Yields arrays of prepared photos, while threads prepare those that follow."""
-    photos, waiting = enumerate(photos), collections.deque()
-    pool = concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count())
-    try:
-        while True:
-            free = (1 + _AHEAD) * batch_size - len(waiting)
-            for number, photo in itertools.islice(photos, free):
-                waiting.append(pool.submit(prepared, number, photo))
-            if not waiting:
-                return
-            count = min(batch_size, len(waiting))
-            yield np.stack([waiting.popleft().result() for _ in range(count)])
-    finally:
-        pool.shutdown(cancel_futures=True)
+    read = read_ahead(
+        enumerate(photos),
+        lambda numbered: prepared(*numbered),
+        threads=os.cpu_count(),
+        ahead=_AHEAD * batch_size,
+    )
+    with contextlib.closing(read):
+        while batch := [image for _, image in itertools.islice(read, batch_size)]:
+            yield np.stack(batch)
 
 
 def _each(photos):

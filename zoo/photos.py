@@ -1,5 +1,7 @@
 """Photos as the networks take them: decoded upright, resized, scaled to [-1, 1]."""
 
+import collections
+import concurrent.futures
 import importlib.util
 import io
 import math
@@ -30,6 +32,27 @@ def reads_heic() -> bool:
 def endings() -> tuple[str, ...]:
     """Returns the endings of files that can be decoded, in lower case."""
     return ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
+
+
+def read_ahead(items, read, *, threads, ahead):
+    """Yields each item with what a function returns for it, in order.
+
+    Threads call the function, on at most `ahead` items more than have been yielded.
+    """
+    waiting = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(read, item)))
+                if len(waiting) > ahead:
+                    item, future = waiting.popleft()
+                    yield item, future.result()
+            while waiting:
+                item, future = waiting.popleft()
+                yield item, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
 
 
 def decode(photo) -> np.ndarray:

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.explain.running import check_images, gradients, run
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import POOLINGS
+from keras_vit.structure import POOLINGS, last_layer
 
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
@@ -108,9 +108,7 @@ def _weighting(weights, place):
 
 
 def _check_head(model):
-    last = model.layers[-1]
-    while isinstance(last, keras.Model):
-        last = last.layers[-1]
+    last = last_layer(model)
     features = isinstance(last, POOLINGS) or last.name == "pre_logits"
     if len(model.output_shape) != 2 or features:
         raise ValueError(

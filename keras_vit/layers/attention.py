@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers import rotation
-from keras_vit.layers.base import Composite, Placed
+from keras_vit.layers.base import Composite, Placed, check_heads
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
@@ -97,11 +97,7 @@ class SelfAttention(Composite, Placed):
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
-        if hidden_size % self.num_heads:
-            raise ValueError(
-                f"{self.name}: num_heads={self.num_heads} does not divide the size of "
-                f"a token, {hidden_size}."
-            )
+        check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
         without = without.get(self.qkv_bias, ("query", "key", "value"))
         for name in ("query", "key", "value", "out"):

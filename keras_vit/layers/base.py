@@ -60,6 +60,15 @@ def prefix_tokens(num_tokens, grid_size, name, remedy, num_registers=0):
     return others
 
 
+def check_heads(layer, hidden_size):
+    """Raises a ValueError if a layer's `num_heads` does not divide a token's size."""
+    if hidden_size % layer.num_heads:
+        raise ValueError(
+            f"{layer.name}: num_heads={layer.num_heads} does not divide the size of a "
+            f"token, {hidden_size}."
+        )
+
+
 class Placed:
     """Mixin of layers that depend on the places of their tokens.
 

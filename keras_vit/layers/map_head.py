@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.layers.base import Composite
+from keras_vit.layers.base import Composite, check_heads
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
@@ -59,11 +59,7 @@ class AttentionPooling(Composite):
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
-        if hidden_size % self.num_heads:
-            raise ValueError(
-                f"{self.name}: num_heads={self.num_heads} does not divide the size of "
-                f"a token, {hidden_size}."
-            )
+        check_heads(self, hidden_size)
         self.probe = self.add_weight(
             name="probe",
             shape=(1, 1, hidden_size),

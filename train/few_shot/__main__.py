@@ -9,7 +9,6 @@ hf://org/name. Its head is left out. The classifier is that of the papers: ridge
 regression in closed form, in seconds once the features are there.
 """
 
-import os
 import sys
 
 from absl import app, flags
@@ -44,6 +43,7 @@ def main(argv):
             "pass some from 1 up, such as 1,5,10."
         )
     from train.inference import linear_probe
+    from train.inference.run_directory import RunDirectory
     from train.recipes.recipe import brings_weights
 
     with command_line.exit_on_errors("no report was written"):
@@ -57,7 +57,7 @@ def main(argv):
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")
     words = [f"--dataset={flags.FLAGS.dataset}"]
-    is_run = os.path.exists(os.path.join(argv[1], "model.keras"))
+    is_run = RunDirectory(argv[1]).model.exists()
     if brings_weights(argv[1]) and not (is_run or argv[1].endswith(".keras")):
         words.append(f"--model={argv[1]}")
     command_line.say_next(("finetune", *words))

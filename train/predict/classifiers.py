@@ -159,17 +159,9 @@ def _of_keras_model(source, image_size, batch_size, with_features):
             )
     batch_size = batch_size or _BATCH_SIZE
     predictor = keras_vit.Predictor(model, batch_size)
-    # JAX compiles for each number of images: the last and smaller batch is filled up.
-    pads, has_full_batch = keras.backend.backend() == "jax", False
 
     def compute(images):
-        nonlocal has_full_batch
-        count = len(images)
-        if pads and has_full_batch:
-            rest = [(0, batch_size - count)] + [(0, 0)] * (images.ndim - 1)
-            images = np.pad(images, rest)
-        has_full_batch = has_full_batch or count == batch_size
-        outputs = predictor(images)[:count]
+        outputs = predictor(images)
         if not with_features:
             return probabilities(outputs), None
         if head is None or not names:

@@ -4,9 +4,8 @@ import collections
 import pathlib
 
 from train.common.files import make_folder, write_text
-from train.predict.photos import read_ahead
 from train.reports import html
-from zoo.photos import decode
+from zoo.photos import decode, read_ahead
 
 # How many photos are shown of more, and the longer side of each, in pixels.
 SHOWN, LONGER_SIDE = 500, 240

@@ -1,7 +1,6 @@
 """The photos that a command line names, found as they are needed."""
 
 import collections
-import concurrent.futures
 import glob
 import itertools
 import os
@@ -127,27 +126,6 @@ class Photos:
         count = sum(self.others.values())
         files = "1 file" if count == 1 else f"{count:,} files"
         return f"left out {files} with the endings of no photo ({kinds}){remedy}"
-
-
-def read_ahead(items, read, *, threads, ahead):
-    """Yields each item with what a function returns for it, in order.
-
-    Threads call the function, on at most `ahead` items more than have been yielded.
-    """
-    waiting = collections.deque()
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        try:
-            for item in items:
-                waiting.append((item, pool.submit(read, item)))
-                if len(waiting) > ahead:
-                    item, future = waiting.popleft()
-                    yield item, future.result()
-            while waiting:
-                item, future = waiting.popleft()
-                yield item, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
 
 
 def _expanded(place):

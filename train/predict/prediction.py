@@ -21,9 +21,9 @@ from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
 from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
-from train.predict.photos import STDIN, Photos, read_ahead
+from train.predict.photos import STDIN, Photos
 from train.predict.sorting import SortedCopies
-from zoo.photos import prepare
+from zoo.photos import prepare, read_ahead
 from zoo.text import printable
 
 # Of the photos that could not be read, how many are named.
@@ -161,13 +161,13 @@ class _Job:
                 stack.callback(lambda: self.features.close(not is_done and bool(file)))
             if sort_into is not None:
                 self.copies = SortedCopies(sort_into, classifier.class_names)
-                for answer in file or ():
-                    if os.path.exists(path := file.path_of(answer.file)):
-                        self.copies.add(path, answer.top[0][0])
             if gallery is not None:
                 self.gallery = Gallery(gallery)
+            if self.copies or self.gallery:
                 for answer in file or ():
-                    self.gallery.add(file.path_of(answer.file), answer)
+                    path = file.path_of(answer.file)
+                    # One that was answered before may be gone.
+                    self._show(path, answer, copy=os.path.exists(path))
             self._answer_all(total, show_progress)
             if self.features is not None:
                 self.features.finish()
@@ -240,6 +240,13 @@ class _Job:
             text = reason if photo in reason else f"{photo}: {reason}"
             self.predictions.reasons.append(printable(text))
 
+    def _show(self, photo, answer, copy=True):
+        """Copies a photo to its class, and adds it to the gallery."""
+        if self.copies is not None and copy:
+            self.copies.add(photo, answer.top[0][0])
+        if self.gallery is not None:
+            self.gallery.add(photo, answer)
+
     def _answer(self, batch):
         photos, images = zip(*batch, strict=True)
         probabilities, features = self.classifier.compute(np.stack(images))
@@ -251,10 +258,7 @@ class _Job:
             self._check_outputs(features, photos, self.classifier.num_features)
             self.features.append([self.spell(photo) for photo in photos], features)
         for photo, answer in zip(photos, answers, strict=False):
-            if self.copies is not None:
-                self.copies.add(photo, answer.top[0][0])
-            if self.gallery is not None:
-                self.gallery.add(photo, answer)
+            self._show(photo, answer)
             self.predictions.counts[answer.top[0][0]] += 1
         if self.file is not None:
             self.file.append(answers)

@@ -109,11 +109,10 @@ def _network(recipe):
     The network is the name of a variant or a `ViTConfig`.
     """
     model = recipe.model
-    if not isinstance(model, str):
-        weights = recipe.weights and read_weights(recipe.weights, None, model.num_heads)
-        return model, weights and weights.without_head(), "token"
-    if model in keras_vit.VARIANTS:
-        weights = recipe.weights and read_weights(recipe.weights, model)
+    is_config = not isinstance(model, str)
+    if is_config or model in keras_vit.VARIANTS:
+        of_kind = (None, model.num_heads) if is_config else (model,)
+        weights = recipe.weights and read_weights(recipe.weights, *of_kind)
         return model, weights and weights.without_head(), "token"
     if not brings_weights(model):
         known = [*keras_vit.VARIANTS, *baselines.BASELINES]

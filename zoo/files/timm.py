@@ -146,17 +146,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             "of the papers, DeiT and those of docs/models.md are read."
         )
     own = config.get("model_args", {})
-    stated = {name: config[name] for name in ("global_pool",) if config.get(name)}
-    arguments = {**implied, **stated, **own}
+    said = {name: implied.pop(name, None) for name in _IMPLIED}
+    if pooled := config.get("global_pool"):
+        implied["global_pool"] = pooled
+    arguments = {**implied, **own}
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
     description.check_sizes(file, own, depth=sizes["num_layers"])
-    said = {name: arguments.pop(name, None) for name in _READ}
-    for name in _IMPLIED:
-        said[name] = implied.get(name)
-        if name not in own:
-            arguments.pop(name, None)
+    said |= {name: arguments.pop(name, None) for name in _READ}
     token, pooled = sizes["class_token"], said["global_pool"]
     wrong = [name for name in arguments if not _HARMLESS.fullmatch(name)]
     wrong += [

@@ -93,10 +93,16 @@ def cached(handle: str) -> pathlib.Path | None:
     """
     repository, _, revision = handle.removeprefix(_SCHEME).partition("@")
     try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
+        from huggingface_hub.constants import HF_HUB_CACHE
     except ImportError:
         return None
+    # Without the rest of the library, which takes longer than all of `zoo list`.
+    place = os.path.join(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}")
+    if not os.path.isdir(place):
+        return None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
     with contextlib.suppress(LocalEntryNotFoundError):
         return pathlib.Path(
             snapshot_download(

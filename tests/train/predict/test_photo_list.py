@@ -10,7 +10,8 @@ import pytest
 
 from train.common.errors import RunError
 from train.predict import photos
-from train.predict.photos import Photos, read_ahead
+from train.predict.photos import Photos
+from zoo.photos import read_ahead
 
 
 @pytest.fixture
