@@ -24,7 +24,9 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.finding import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
+from train.inference.finding import find as check_model
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
@@ -109,6 +111,10 @@ def main(argv):
         sys.exit(f"error: {error}")
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
+    with command_line.exit_on_errors("nothing was written"):
+        check_model(models[0])
+        if values["dataset"] is not None:
+            check_data(values["dataset"], values["data_dir"])
     from train.export import report, run
 
     failure = None

@@ -15,10 +15,10 @@ from keras_vit.structure import head_activation, head_of, layer_of_pixels
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
+from train.inference.finding import find
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
-from zoo.catalog import registry
-from zoo.catalog.locate import fetch_card, named, published
+from zoo.catalog.locate import published
 from zoo.network import pair
 
 # The remedy where the memory is full.
@@ -65,18 +65,14 @@ def load(source, *, image_size=None, features=False):
         >>> load("runs/digits").model.output_shape  # doctest: +SKIP
         (None, 10)
     """
-    path = pathlib.Path(source).expanduser()
+    found = find(source)
     try:
-        card = named(source) if isinstance(source, str) else None
-        if card is None and path.is_dir() and not (path / registry.CARD).is_file():
-            run = RunDirectory(path)
-            if run.model.is_file() or run.checkpoints.is_dir():
-                run.require(run.model)
-                name, config = path.resolve().name, run.read_config()
-                return _of_keras_file(run.model, name, config, image_size, features)
-        if path.suffix == ".keras":
-            return _of_keras_file(path, path.stem, {}, image_size, features)
-        return _of_weights(source, card, image_size, features)
+        if found.keras_file is None:
+            return _of_weights(source, found.fetch, image_size, features)
+        name, config = found.keras_file.stem, {}
+        if found.run is not None:
+            name, config = found.run.path.resolve().name, found.run.read_config()
+        return _of_keras_file(found.keras_file, name, config, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
@@ -200,8 +196,8 @@ def _class_names(path, model, features):
     )
 
 
-def _of_weights(source, card, image_size, features):
-    checkpoint = read_weights(source if card is None else fetch_card(card))
+def _of_weights(source, fetch, image_size, features):
+    checkpoint = read_weights(fetch())
     options = {"image_size": image_size}
     # Those of many families are given out without one.
     features = features or checkpoint.classes is None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from train.common.errors import RunError
-from train.inference import exported_model
+from train.inference import exported_model, finding
 from zoo.photos import PREPARATIONS
 from zoo.probabilities import softmax
 
@@ -128,6 +128,7 @@ def _length(features, model):
 
 
 def _of_keras_model(source, image_size, batch_size, with_features):
+    finding.find(source)  # before Keras is loaded
     import keras
 
     import keras_vit
