@@ -128,7 +128,6 @@ class Recipe(Augmentation):
     published: str = dataclasses.field(default="", metadata=_OUTPUT)
 
     def __post_init__(self):
-        self._check_model()
         self._check_ranges()
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
@@ -174,7 +173,16 @@ class Recipe(Augmentation):
                 f"{self.class_weights!r}."
             )
 
-    def _check_model(self):
+    def check(self):
+        """Refuses a model and weights that there are not, and images that do not fit.
+
+        Nothing is downloaded: so a mistake is found before anything else is done.
+
+        Raises:
+            ValueError: there is no such model or release, or its patches do not divide
+                the images.
+            StoreError: there is no such file, or registries cannot be read.
+        """
         model = self.model
         known = [*ARCHITECTURES, *BASELINES]
         is_name = isinstance(model, str) and not brings_weights(model)
@@ -186,19 +194,11 @@ class Recipe(Augmentation):
                 "what keras-vit zoo list shows, hf://org/name, or the path of a file."
             )
         config = ARCHITECTURES.get(model, model)
-        if isinstance(config, ViTConfig) and config.patch_size is not None:
+        if isinstance(config, ViTConfig):
             name = model if isinstance(model, str) else "This model"
             config.grid_size(self.image_size, name)
-
-    def check_weights(self):
-        """Refuses weights that are not there or were not released, without a download.
-
-        Raises:
-            CatalogError: no model or release has this name.
-            StoreError: there is no such file, or registries cannot be read.
-        """
-        if self.weights is not None and self.model not in BASELINES:
-            resolve(self.weights, self.model if self.model in ARCHITECTURES else None)
+        if self.weights is not None and model not in BASELINES:
+            resolve(self.weights, model if model in ARCHITECTURES else None)
 
     def _check_ranges(self):
         for field in dataclasses.fields(self):

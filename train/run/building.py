@@ -39,6 +39,7 @@ def model(recipe, classes):
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
     try:
+        recipe.check()
         config, weights, pooling = _network(recipe)
         return keras_vit.VisionTransformer(
             config,

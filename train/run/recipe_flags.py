@@ -267,7 +267,7 @@ def read(command, find_recipe, kind=""):
             flags=functools.partial(overrides, given),
             **{name: given[name] for name in names},
         )
-        found.recipe.check_weights()
+        found.recipe.check()
     except ValueError as error:
         sys.exit(f"error: {error}")
     recipe = found.recipe
