@@ -122,6 +122,21 @@ def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
         )
 
 
+def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
+    """Refuses settings of other biases of offsets than there are in a file."""
+    if (bool(own), bool(shared)) != (sizes["own_biases"], sizes["shared_biases"]):
+        kinds = {(0, 0): "none", (1, 0): "in each block", (0, 1): "one for all blocks"}
+        said, found = (
+            kinds.get(tuple(map(int, map(bool, pair))), "of both kinds")
+            for pair in ((own, shared), (sizes["own_biases"], sizes["shared_biases"]))
+        )
+        raise CheckpointError(
+            f"{file} describes {settings}, with relative position biases: {said} (the "
+            f"arrays have {found}): keep each model in a folder of its own, beside its "
+            "own settings."
+        )
+
+
 def check_plain(path, library: str, shown: dict) -> None:
     """Refuses arrays of other families that no settings name."""
     plain = ViTConfig(**FAMILIES)

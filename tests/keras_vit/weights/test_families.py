@@ -21,7 +21,7 @@ FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
 TOLERANCE = 2e-5
 # Of whose networks a part is not computed; docs/models.md says so.
-NOT_READ = ("BEiT",)
+NOT_READ = ()
 CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
 READ = [case for case in CASES if case["family"] not in NOT_READ]
 # What is left out of a file: masks, decoders and the towers of texts.
