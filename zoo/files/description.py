@@ -124,16 +124,18 @@ def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
 
 def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
     """Refuses settings of other biases of offsets than there are in a file."""
-    if (bool(own), bool(shared)) != (sizes["own_biases"], sizes["shared_biases"]):
-        kinds = {(0, 0): "none", (1, 0): "in each block", (0, 1): "one for all blocks"}
-        said, found = (
-            kinds.get(tuple(map(int, map(bool, pair))), "of both kinds")
-            for pair in ((own, shared), (sizes["own_biases"], sizes["shared_biases"]))
-        )
+    said, found = (bool(own), bool(shared)), sizes["biases"]
+    if said != found:
+        kinds = {
+            (False, False): "none",
+            (True, False): "those of each block",
+            (False, True): "one table for all blocks",
+            (True, True): "those of each block and one table for all",
+        }
         raise CheckpointError(
-            f"{file} describes {settings}, with relative position biases: {said} (the "
-            f"arrays have {found}): keep each model in a folder of its own, beside its "
-            "own settings."
+            f"{file} describes {settings}, with relative position biases: "
+            f"{kinds[said]} (the arrays have {kinds[found]}): keep each model in a "
+            "folder of its own, beside its own settings."
         )
 
 

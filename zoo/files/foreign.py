@@ -90,7 +90,7 @@ def read(file, library: str, num_heads: int | None = None):
         "hybrid": released_names.count_units(shapes) is not None,
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
-        **biases,
+        "biases": biases,
     }
     stated = _description(file, module, sizes)
     if stated.pooling == "gap" and "pooling_heads" in sizes:
@@ -130,13 +130,11 @@ def _unshared(arrays):
     """Returns arrays with biases of offsets that all blocks share in each of them.
 
     So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
-    block that has its own too adds both. Returned is also which of them there are.
+    block that has its own too adds both. Returned is also whether there are own and
+    shared ones.
     """
     shared = next((name for name in _SHARED if name in arrays), None)
-    biases = {
-        "own_biases": any(map(_OWN.search, arrays)),
-        "shared_biases": shared is not None,
-    }
+    biases = any(map(_OWN.search, arrays)), shared is not None
     if shared is None:
         return arrays, biases
     return _in_each_block(dict(arrays), shared), biases

@@ -206,7 +206,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_before_blocks": bool(said["pre_norm"]),
         "attention_norm_inside": bool(said["scale_attn_inner"]),
         "mlp_norm_inside": bool(said["mlp_norm_inside"]),
-        "relative_position_bias": sizes["own_biases"] or sizes["shared_biases"],
+        "relative_position_bias": any(sizes["biases"]),
         # As timm: without a word the norm follows a mean.
         "norm_after_pooling": bool(
             pooled == "avg" if said["fc_norm"] is None else said["fc_norm"]
