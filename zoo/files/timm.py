@@ -279,7 +279,9 @@ def settings(checkpoint) -> dict[str, dict]:
     image_size = list(checkpoint.image_size)
     # Rounding down, timm turns a ratio into `mlp_dim`, or twice that with gates.
     gated = config.activation == "swiglu"
-    expanded = checkpoint.mlp_dim * (2 if gated else 1)
+    # Its EVA doubles for itself, and has the exact GELU alone, as its BEiT.
+    of_eva = separate or config.rotary == "perception"
+    expanded = checkpoint.mlp_dim * (2 if gated and not of_eva else 1)
     ratio, rest = divmod(expanded, hidden_size)
     arguments = {
         "img_size": image_size,
@@ -294,7 +296,9 @@ def settings(checkpoint) -> dict[str, dict]:
         _check_beit(checkpoint)
         if config.tokens_with_positions == "all":
             arguments["use_abs_pos_emb"] = True
-    elif not gated:
+    if of_eva and config.activation not in ("gelu", "swiglu"):
+        raise ValueError(f"timm's {architecture} has no {config.activation}")
+    if not of_eva and not gated:
         arguments["act_layer"] = config.activation
     first_convolution = "patch_embed.proj"
     if stages is not None:
@@ -322,7 +326,7 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if arguments.get("qkv_bias") == "query and value":
         arguments["qkv_bias"] = True
-    if separate and "fc_norm" in arguments:
+    if of_eva and "fc_norm" in arguments:
         arguments["use_fc_norm"] = arguments.pop("fc_norm")
     classes = checkpoint.classes or 0
     if named_as == "naflex":
@@ -404,7 +408,6 @@ def _check_beit(checkpoint):
         "registers": bool(config.num_registers),
         "no class token": not checkpoint.class_token,
         "norms inside": config.mlp_norm_inside or config.attention_norm_inside,
-        f"the activation {config.activation}": config.activation != "gelu",
         f"positions of {config.tokens_with_positions}": (
             config.tokens_with_positions not in ("all", "none")
         ),

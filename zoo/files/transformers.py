@@ -409,6 +409,11 @@ def _of_beit(file, config, sizes):
             "are known."
         )
     own, shared, absolute, mean = said.values()
+    if not any((own, shared, absolute)):
+        raise CheckpointError(
+            f"{file} has no positions of any kind, learned or relative, which is not "
+            "read: no published BEiT is without."
+        )
     description.check_biases(file, "a model of type 'beit'", sizes, own, shared)
     # That for masked patches has a norm of its own before its head.
     masked = "BeitForMaskedImageModeling" in config.get("architectures", ())
@@ -628,7 +633,9 @@ def settings(checkpoint) -> dict[str, dict]:
             ),
             "use_relative_position_bias": True,
             "use_shared_relative_position_bias": False,
-            "layer_scale_init_value": 0.1 if checkpoint.config.layer_scale else 0,
+            "layer_scale_init_value": float(
+                0.1 if checkpoint.config.layer_scale else 0
+            ),
             "use_mean_pooling": checkpoint.pooling == "gap",
         }
     elif kind.layer_scale:

@@ -10,7 +10,9 @@ import shutil
 
 import keras
 import numpy as np
+import peer_models
 import pytest
+from harness import normal
 
 import keras_vit
 import zoo
@@ -119,6 +121,60 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
         assert found.grid_size == checkpoint.grid_size
         assert found.shapes == checkpoint.shapes
         safetensors.write(path, ours)
+
+
+@each([case for case in CASES if case["library"] == "timm"])
+def test_timm_computes_with_what_is_written(case, timm, tmp_path):
+    zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
+    expected = expected_of(case)
+    found = timm(peer_models.run_timm_folder, tmp_path, expected["images"])
+    wanted = expected["logits" if "logits" in expected else "features"]
+    assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+BEITS = {
+    "in each block": {"use_relative_position_bias": True},
+    "shared": {"use_shared_relative_position_bias": True},
+    "both": {
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": True,
+    },
+    "with learned positions": {
+        "use_relative_position_bias": True,
+        "use_absolute_position_embeddings": True,
+    },
+    "class token, no LayerScale": {
+        "use_relative_position_bias": True,
+        "use_mean_pooling": False,
+        "layer_scale_init_value": 0.0,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", BEITS)
+def test_beits_of_transformers(kind, transformers, tmp_path):
+    """At two sizes; what is written for it computes the same there."""
+    theirs, ours = (tmp_path / name for name in ("theirs", "ours"))
+    ours.mkdir()
+    images = {size: normal((1, *size, 3)) for size in ((32, 32), (40, 56))}
+    expected = transformers(
+        peer_models.save_beit, theirs, list(images.values()), **BEITS[kind]
+    )
+    model = keras_vit.load_model(theirs)
+    for size, wanted in zip(images, expected, strict=True):
+        for same in (
+            keras_vit.at_image_size(model, size),
+            keras_vit.load_model(theirs, image_size=size),
+        ):
+            found = keras.ops.convert_to_numpy(same(images[size]))
+            assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+    path = keras_vit.save_released_weights(
+        model, ours / "model.safetensors", naming="transformers"
+    )
+    assert zoo.read(path).pooling == zoo.read(theirs).pooling
+    again = transformers(peer_models.run_beit, ours, list(images.values()))
+    for found, wanted in zip(again, expected, strict=True):
+        assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
 
 @each([case for case in CASES if case["library"] == "big_vision"])
