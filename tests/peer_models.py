@@ -166,6 +166,16 @@ def save_timm_family(folder, images, name, **model_args):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
+def run_timm_folder(folder, images):
+    """Returns what timm computes with a folder, for images as its network takes them."""
+    import timm
+    import torch
+
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
+    with torch.no_grad():
+        return model(torch.from_numpy(images)).numpy()
+
+
 def load_timm(images, name, **kwargs):
     """Returns the logits of a timm model and its state."""
     import timm
@@ -209,3 +219,28 @@ def load_transformers(folder, images):
 
     model = transformers.ViTForImageClassification.from_pretrained(folder)
     return run(model, images)
+
+
+def save_beit(folder, batches, **kwargs):
+    """Writes a small random BEiT; returns its logits of each batch in [-1, 1]."""
+    import transformers
+
+    sizes = {
+        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3,
+        "intermediate_size": 96, "patch_size": 8, "image_size": 32, "num_labels": 6,
+    }  # fmt: skip
+    config = transformers.BeitConfig(**sizes, **kwargs)
+    model = random(transformers.BeitForImageClassification, config)
+    model.save_pretrained(folder)
+    return [run(model, (images + 1) / 2) for images in batches]
+
+
+def run_beit(folder, batches):
+    """Returns the logits of a folder's BEiT, which has every array that is needed."""
+    import transformers
+
+    model, report = transformers.BeitForImageClassification.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not any(report.values()), report
+    return [run(model, (images + 1) / 2) for images in batches]

@@ -50,6 +50,12 @@ POOLED = {
         norm_before_blocks=True,
         norm_after_pooling=True,
     ),
+    "relative biases": of(
+        PLAIN,
+        relative_position_bias=True,
+        tokens_with_positions="none",
+        num_registers=1,
+    ),
     "rotary, attention pooling": {
         **of(
             PLAIN,

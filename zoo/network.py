@@ -42,7 +42,11 @@ FAMILIES = {
     "rotary_grid": None,
     "tokens_with_positions": "all",
     "position_resizing": "released",
+    "relative_position_bias": False,
+    "relative_position_resizing": position_embedding.GEOMETRIC,
 }
+# Choices of what happens at another image size, with which all weights go.
+RESIZING = ("position_resizing", "relative_position_resizing")
 # What a head reads: the class token, the mean of the patches, both after one another,
 # what a query attends to, or, where there is a distillation token, the mean of that
 # and the class token.
@@ -64,6 +68,8 @@ CHOICES = {
     "rotary": ("none", "dinov3", "eva", "perception"),
     "tokens_with_positions": ("all", "patches", "class token and patches", "none"),
     "position_resizing": position_embedding.METHODS,
+    "relative_position_bias": (True, False),
+    "relative_position_resizing": position_embedding.RELATIVE_METHODS,
 }
 
 
@@ -124,9 +130,15 @@ class ViTConfig:
             stretched, see `SelfAttention`.
         tokens_with_positions: `"patches"` for learned positions of the patches alone,
             `"class token and patches"` for all but registers, `"none"` where there are
-            rotary ones alone, or `"all"`.
+            rotary ones or relative biases alone, or `"all"`.
         position_resizing: how position embeddings come to another grid, a `method` of
             `zoo.resize`: `"released"`, or the rule of the library whose file it is.
+        relative_position_bias: bool, whether each block adds a learned bias of the
+            offset between two patches to their score, see `RelativePositionBias`;
+            False.
+        relative_position_resizing: how these biases come to another grid, a `method`
+            of `zoo.position_embedding.resize_relative`: `"geometric"`, timm's rule, or
+            `"bilinear_no_antialias"`, that of transformers.
 
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
@@ -172,6 +184,8 @@ class ViTConfig:
     rotary_grid: tuple[int, int] | None = None
     tokens_with_positions: str | None = None
     position_resizing: str | None = None
+    relative_position_bias: bool | None = None
+    relative_position_resizing: str | None = None
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
@@ -340,7 +354,7 @@ class ViTConfig:
             if (name in RELEASED and (found.is_hybrid or "resnet" not in name))
             # Factors are learned whatever they start with, and resizing is a choice.
             or (name == "layer_scale" and bool(ours) != bool(theirs))
-            or (name in FAMILIES and name not in ("layer_scale", "position_resizing"))
+            or (name in FAMILIES and name not in ("layer_scale", *RESIZING))
         ]
         if of_file is not None and differences:
             raise ValueError(
@@ -401,7 +415,7 @@ class ViTConfig:
         """
         return released_names.count(
             self.with_defaults(ViTConfig(**RELEASED, **FAMILIES)),
-            math.prod(self.grid_size(image_size)),
+            self.grid_size(image_size),
             classes,
             representation_size,
             class_token,

@@ -42,6 +42,9 @@ _WITHOUT_ANTIALIAS = {
     "bicubic_no_antialias": _torch_cubic,
 }
 METHODS = ("released", *_KERNELS, *_WITHOUT_ANTIALIAS)
+# How timm brings biases of offsets to another grid.
+GEOMETRIC = "geometric"
+RELATIVE_METHODS = (GEOMETRIC, *METHODS)
 
 
 def resize(
@@ -125,6 +128,97 @@ def resize(
         near = slice(used[0], used[-1] + 1)
         new_row[:] = weights[near] @ grid[near]
     return table
+
+
+def relative_positions(grid_size: tuple[int, int], num_prefix_tokens: int = 1) -> int:
+    """Returns how many biases `RelativePositionBias` has for each head.
+
+    Example:
+        >>> relative_positions((14, 14))
+        732
+    """
+    rows, columns = grid_size
+    others = 3 if num_prefix_tokens else 0
+    return (2 * rows - 1) * (2 * columns - 1) + others
+
+
+def resize_relative(
+    table: np.ndarray,
+    old_grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    method: str = GEOMETRIC,
+) -> np.ndarray:
+    """Resizes biases of the offsets between patches from one grid to another.
+
+    Args:
+        table: float array (R, heads), `relative_positions` rows: those of the offsets,
+            row by row, then three of a class token or none, which are kept.
+        old_grid: (height, width) in patches.
+        new_grid: (height, width) in patches.
+        method: `"geometric"` for timm's rule, linear between old offsets that are put
+            at steps which grow geometrically from the middle; or as in `resize`, of
+            the offsets as if they were places: `"bilinear_no_antialias"` is
+            transformers' rule.
+
+    Returns:
+        An array of the same dtype, computed in float64; the argument itself if the
+        grids are equal.
+
+    Raises:
+        ValueError: an unknown method, or an array that does not fit the old grid.
+
+    Source: `resize_rel_pos_bias_table` of timm, from BEiT's `run_class_finetuning.py`
+    (Bao et al., arXiv 2106.08254); `BeitRelativePositionBias` of transformers.
+
+    Example:
+        >>> import numpy as np
+        >>> resize_relative(np.ones((7 * 7 + 3, 12)), (4, 4), (5, 7)).shape
+        (120, 12)
+    """
+    old_grid, new_grid = tuple(old_grid), tuple(new_grid)
+    task = f"Resizing relative positions from {old_grid} to {new_grid} patches"
+    if method not in RELATIVE_METHODS:
+        raise ValueError(
+            f"{task}: unknown method {method!r}, choose from {RELATIVE_METHODS}."
+        )
+    expected = [relative_positions(old_grid, prefix) for prefix in (0, 1)]
+    if table.ndim != 2 or len(table) not in expected:
+        raise ValueError(
+            f"{task}: the old grid needs shape ({expected[0]}, heads), or "
+            f"({expected[1]}, heads) with a class token, got {table.shape}. Pass the "
+            "grid that the array was trained on as old_grid."
+        )
+    if old_grid == new_grid:
+        return table
+    weights = _geometric_weights if method == GEOMETRIC else _weights
+    options = () if method == GEOMETRIC else (method,)
+    rows, columns = (
+        weights(2 * old - 1, 2 * new - 1, *options)
+        for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    heads = table.shape[1]
+    offsets = table[: expected[0]].astype("float64")
+    offsets = offsets.reshape(rows.shape[1], columns.shape[1], heads)
+    offsets = np.einsum("ia,jb,abh->ijh", rows, columns, offsets, optimize=True)
+    others = table[expected[0] :]
+    return np.concatenate([offsets.reshape(-1, heads).astype(table.dtype), others])
+
+
+def _geometric_weights(old: int, new: int) -> np.ndarray:
+    """Returns the (new, old) matrix of one axis of offsets, both lengths odd."""
+    # Bisection as in the source, whose numbers depend on where it stops.
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        ratio = (low + high) / 2
+        if (1 - ratio ** (old // 2)) / (1 - ratio) > new // 2:
+            high = ratio
+        else:
+            low = ratio
+    steps = np.cumsum(ratio ** np.arange(old // 2))
+    places = np.concatenate([-steps[::-1], [0.0], steps])
+    wanted = np.arange(new) - new // 2
+    # Beyond the last place its value holds.
+    return np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1)
 
 
 def resize_patches(

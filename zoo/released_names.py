@@ -11,6 +11,8 @@ import functools
 import math
 import re
 
+from zoo.position_embedding import relative_positions
+
 CLASS_TOKEN = "cls"
 POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
 # Ours: no released file has it, and only files with a non-square grid need it.
@@ -63,6 +65,7 @@ ROOT_ARRAYS = {
 }
 # Arrays that only some networks have, by feature: once in a network, and in each block.
 REGISTERS = "registers"
+RELATIVE_BIAS = "relative_position_bias"
 _POOL = "MAPHead_0"
 _POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
 _POOL_HEADS = ("pooling_heads", "pooling_head_size")
@@ -117,6 +120,10 @@ OPTIONAL_BLOCK_ARRAYS = {
         f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
     },
     _KEY: {f"{_ATTENTION}/key/bias": ("num_heads", "head_size")},
+    # Its heads are those of the attention, which most files do not show.
+    "relative_position_bias": {
+        f"{_ATTENTION}/{RELATIVE_BIAS}": ("relative_positions", "relative_heads")
+    },
     "layer_scale": {
         "LayerScale_0/scale": ("hidden_size",),
         "LayerScale_1/scale": ("hidden_size",),
@@ -196,6 +203,7 @@ def families(shapes) -> dict[str, object]:
         "layer_scale": "layer_scale" in found,
         "num_registers": shapes[REGISTERS][1] if REGISTERS in found else 0,
         "distillation_token": "distillation_token" in found,
+        "relative_position_bias": "relative_position_bias" in found,
         "qkv_bias": next(
             (key for key, value in _BIASES.items() if value == biases), True
         ),
@@ -282,8 +290,9 @@ def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
 
 
 @functools.cache
-def count(config, patches, classes, representation_size, class_token) -> int:
+def count(config, grid_size, classes, representation_size, class_token) -> int:
     """Returns how many numbers the network of a whole `ViTConfig` has."""
+    patches = math.prod(grid_size)
     others = {"patches": 0, "class token and patches": class_token, "none": -patches}
     prefix = class_token + config.distillation_token + config.num_registers
     positions = patches + others.get(config.tokens_with_positions, prefix)
@@ -296,6 +305,8 @@ def count(config, patches, classes, representation_size, class_token) -> int:
         patch_width=patch_width,
         channels=3,
         positions=positions,
+        relative_positions=relative_positions(grid_size, prefix),
+        relative_heads=config.num_heads,
         num_registers=config.num_registers,
         classes=classes,
         representation_size=representation_size,

@@ -17,6 +17,7 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
+from keras_vit.layers.relative_position import RelativePositionBias
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -26,6 +27,6 @@ __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
     "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchMap",
-    "PatchPooling", "RegisterTokens", "ResidualUnit", "SelfAttention", "StdConv2D",
-    "StochasticDepth", "TransformerBlock",
+    "PatchPooling", "RegisterTokens", "RelativePositionBias", "ResidualUnit",
+    "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from keras_vit.layers.base import Composite, Placed, check_heads
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.relative_position import RelativePositionBias
 from keras_vit.layers.remat import Dropout
 from zoo.network import pair
 
@@ -39,6 +40,8 @@ class SelfAttention(Composite, Placed):
         rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
             of `"eva"` and `"perception"` are stretched.
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
+        relative_bias: None, or the `resizing` of a `RelativePositionBias`, which adds a
+            bias of the offset in the grid to each score.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -67,7 +70,7 @@ class SelfAttention(Composite, Placed):
         (2, 7, 192)
     """
 
-    parts = ("query", "key", "value", "norm", "out")
+    parts = ("query", "key", "value", "position_bias", "norm", "out")
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class SelfAttention(Composite, Placed):
         rotary="none",
         rotary_grid=None,
         norm_epsilon=None,
+        relative_bias=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -92,8 +96,11 @@ class SelfAttention(Composite, Placed):
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.norm_epsilon = norm_epsilon
+        self.relative_bias = relative_bias
         if norm_epsilon is None:
             self.norm = None
+        if relative_bias is None:
+            self.position_bias = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -115,6 +122,8 @@ class SelfAttention(Composite, Placed):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.grid_size is not None:
             self.find_places(tokens_shape, " with grid_size")
+        if self.relative_bias is not None:
+            self._build_position_bias()
         if self.rotary != "none":
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
@@ -126,6 +135,21 @@ class SelfAttention(Composite, Placed):
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
         self.settle()
+
+    def _build_position_bias(self):
+        if self.grid_size is None:
+            raise ValueError(
+                f"{self.name} has a relative_bias, which needs a grid_size: pass the "
+                "(rows, columns) of the patches."
+            )
+        self.add_part(
+            RelativePositionBias,
+            "position_bias",
+            self.grid_size,
+            self.num_registers,
+            self.relative_bias,
+            input_shape=(None, self.num_heads, self.length, self.length),
+        )
 
     def _build_rotation(self, head_size):
         if self.grid_size is None or head_size % 4:
@@ -175,7 +199,10 @@ class SelfAttention(Composite, Placed):
         ):
             mixed = self._mixed(query, key, value, training)
         else:
-            mixed = ops.dot_product_attention(query, key, value)
+            bias = None
+            if self.position_bias is not None:
+                bias = self.position_bias.biases(queries.shape[1])[None]
+            mixed = ops.dot_product_attention(query, key, value, bias=bias)
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         if self.norm is not None:
@@ -198,6 +225,8 @@ class SelfAttention(Composite, Placed):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
+        if self.position_bias is not None:
+            scores = self.position_bias(scores)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
         if (watcher := forward_pass().watcher) is not None:
             weights = watcher.attention(weights)

@@ -38,6 +38,7 @@ class TransformerBlock(Composite):
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
         norm_after: bool, whether the norms come after the attention and the perceptron,
             before what they give is added, and not before them.
+        relative_bias: see `SelfAttention`.
 
     Call arguments:
         tokens, return_attention_weights, class_token_only: see `SelfAttention`.
@@ -84,6 +85,7 @@ class TransformerBlock(Composite):
         attention_norm_inside=False,
         mlp_norm_inside=False,
         norm_after=False,
+        relative_bias=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -102,6 +104,7 @@ class TransformerBlock(Composite):
         self.attention_norm_inside = attention_norm_inside
         self.mlp_norm_inside = mlp_norm_inside
         self.norm_after = norm_after
+        self.relative_bias = relative_bias
 
         self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
         self.add_part(
@@ -116,6 +119,7 @@ class TransformerBlock(Composite):
             rotary,
             rotary_grid,
             layer_norm_epsilon if attention_norm_inside else None,
+            relative_bias,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(

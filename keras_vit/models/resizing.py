@@ -9,6 +9,7 @@ from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import takes_own_arguments
 from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
 from zoo.network import pair
+from zoo.position_embedding import resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 
@@ -17,7 +18,8 @@ _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 def at_image_size(model, image_size, position_embedding_method=None):
     """Returns a model that computes the same for images of another size.
 
-    Only its position embeddings change: they are resized to the new grid of patches.
+    Only its position embeddings and biases change: they are resized to the new grid of
+    patches.
 
     Args:
         model: a functional or sequential `keras.Model` of `keras_vit`, of its layers,
@@ -31,8 +33,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
         A new `keras.Model` of the same kind and layers' names, not compiled.
 
     Raises:
-        ValueError: the image cannot be cut into whole patches; the model has relative
-            positions, another layer with weights for one image size, or one that
+        ValueError: the image cannot be cut into whole patches; the model has embeddings
+            of relative positions, another layer with weights for one image size, or one that
             resizes all images to one size; or the method is unknown.
 
     Source:
@@ -54,7 +56,7 @@ def at_image_size(model, image_size, position_embedding_method=None):
         block.relative_positions for block in layers_of(model, layers.TransformerBlock)
     ):
         raise ValueError(
-            f"The model {model.name} has relative positions, which belong to one "
+            f"The model {model.name} has embeddings of offsets, which belong to one "
             "number of tokens: build and train it at the image size that you need."
         )
     if fixed := what_fixes_size(model, image_size):
@@ -167,6 +169,19 @@ class _Copies:
                     _resized(weight.name, _as_float(value), *grids, rule, prefix)
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
+            for part, _ in parts:
+                if isinstance(part, layers.RelativePositionBias):
+                    [place] = (
+                        place
+                        for place, weight in enumerate(layer.weights)
+                        if weight is part.table
+                    )
+                    weights[place] = resize_relative(
+                        _as_float(weights[place]),
+                        part.grid_size,
+                        self.grid,
+                        method or part.resizing,
+                    )
             if [value.shape for value in weights] != [
                 tuple(weight.shape) for weight in copy.weights
             ]:

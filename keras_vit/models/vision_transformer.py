@@ -241,7 +241,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         # Where the file or the config only says that there are factors.
         layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
         relative = config.position_embedding == "relative"
-        placed = relative or config.rotary != "none"
+        biased = config.relative_position_bias
+        placed = relative or biased or config.rotary != "none"
         for index, positions in enumerate(at_blocks):
             if positions is not None:
                 tokens = positions(tokens)
@@ -263,6 +264,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 norm_after=config.norm_after_branches,
                 layer_scale=layer_scale or None,
                 qkv_bias=config.qkv_bias,
+                relative_bias=config.relative_position_resizing if biased else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
         norm = functools.partial(layers.LayerNorm, config.layer_norm_epsilon)

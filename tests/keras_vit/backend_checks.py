@@ -28,7 +28,7 @@ from harness import flags, gradients, numpy  # noqa: E402
 from keras_vit import explain  # noqa: E402
 from keras_vit.lean import blocks_for_class_token, lean  # noqa: E402
 
-FAMILIES = ("registers", "rotary", "attention_pooling")
+FAMILIES = ("registers", "rotary", "relative_bias", "attention_pooling")
 
 
 class Checks:

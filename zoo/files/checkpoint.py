@@ -21,7 +21,7 @@ from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
-from zoo.position_embedding import resize_patches
+from zoo.position_embedding import relative_positions, resize_patches
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
@@ -96,6 +96,7 @@ class Checkpoint:
             len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows
         ):
             problems.append(f"a grid of {grid} patches for {rows} positions")
+        problems += self._wrong_relative_positions()
         if not stated.has_released_positions:
             problems.append(
                 "files have learned position embeddings, added at the stem: leave "
@@ -126,6 +127,23 @@ class Checkpoint:
             if name != "resnet_width" and size not in (None, self.config.sizes[name])
         ]
         _refuse(self.path, problems)
+
+    def _wrong_relative_positions(self):
+        """Returns what is wrong with biases of offsets, in a list."""
+        sizes, grid, problems = self._measured[0], self.grid_size, []
+        rows = sizes.get("relative_positions")
+        if rows is None:
+            return []
+        prefix = self.num_prefix_tokens
+        if grid is None or rows != relative_positions(grid, prefix):
+            of = "no known" if grid is None else f"a {grid[0]}x{grid[1]}"
+            problems.append(f"{of} grid of patches for {rows} relative positions")
+        if sizes["relative_heads"] != self.num_heads:
+            problems.append(
+                f"{self.num_heads} attention heads, and relative positions of "
+                f"{sizes['relative_heads']}"
+            )
+        return problems
 
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -204,8 +222,17 @@ class Checkpoint:
     def num_positions(self) -> int:
         """Rows of the position embedding for patches; without one, the patches."""
         if "positions" not in self._features:
-            return math.prod(self.stored_grid or (0,))
+            return math.prod(self.stored_grid or self._grid_of_offsets)
         return self._measured[0]["positions"] - self.num_prefix_positions
+
+    @property
+    def _grid_of_offsets(self):
+        """The square grid that biases of offsets are of, (0, 0) without."""
+        offsets = self._measured[0].get("relative_positions", 0)
+        offsets -= 3 if self.num_prefix_tokens else 0
+        side = math.isqrt(max(offsets, 0))
+        square = side * side == offsets and side % 2
+        return ((side + 1) // 2,) * 2 if square else (0, 0)
 
     @property
     def grid_size(self) -> tuple[int, int] | None:

@@ -122,6 +122,23 @@ def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
         )
 
 
+def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
+    """Refuses settings of other biases of offsets than there are in a file."""
+    said, found = (bool(own), bool(shared)), sizes["biases"]
+    if said != found:
+        kinds = {
+            (False, False): "none",
+            (True, False): "those of each block",
+            (False, True): "one table for all blocks",
+            (True, True): "those of each block and one table for all",
+        }
+        raise CheckpointError(
+            f"{file} describes {settings}, with relative position biases: "
+            f"{kinds[said]} (the arrays have {kinds[found]}): keep each model in a "
+            "folder of its own, beside its own settings."
+        )
+
+
 def check_plain(path, library: str, shown: dict) -> None:
     """Refuses arrays of other families that no settings name."""
     plain = ViTConfig(**FAMILIES)

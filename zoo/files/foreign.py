@@ -24,6 +24,18 @@ _WITHOUT_BIAS = (
     tuple(released_names.EMBEDDING_ARRAYS),
     tuple(released_names.HEAD_ARRAYS),
 )
+# Biases of offsets that all blocks share, and those of one block.
+_SHARED = {
+    "rel_pos_bias.relative_position_bias_table": (
+        "blocks.{}.attn.relative_position_bias_table"
+    ),
+    "encoder.relative_position_bias.relative_position_bias_table": (
+        "encoder.layer.{}.attention.attention.relative_position_bias."
+        "relative_position_bias_table"
+    ),
+}
+_OWN = re.compile(r"^(blocks|encoder\.layer)\..*\.relative_position_bias_table$")
+_BLOCK = re.compile(r"(?:blocks|encoder\.layer)\.([0-9]+)\.")
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
@@ -61,6 +73,7 @@ def read(file, library: str, num_heads: int | None = None):
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
     column = module.column(holders)
+    arrays, biases = _unshared(arrays)
     arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
@@ -77,6 +90,7 @@ def read(file, library: str, num_heads: int | None = None):
         "hybrid": released_names.count_units(shapes) is not None,
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
+        "biases": biases,
     }
     stated = _description(file, module, sizes)
     if stated.pooling == "gap" and "pooling_heads" in sizes:
@@ -90,6 +104,7 @@ def read(file, library: str, num_heads: int | None = None):
     key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
     # keras-hub's arrays have an axis of heads.
     known = sizes["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
+    known = sizes.get("relative_heads", known)
     heads = stated.config.num_heads or num_heads or known
     if heads is None:
         raise CheckpointError(
@@ -109,6 +124,33 @@ def read(file, library: str, num_heads: int | None = None):
     if not problems and sizes["class_token"] and POSITION_EMBEDDING in parts:
         problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
+
+
+def _unshared(arrays):
+    """Returns arrays with biases of offsets that all blocks share in each of them.
+
+    So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
+    block that has its own too adds both. Returned is also whether there are own and
+    shared ones.
+    """
+    shared = next((name for name in _SHARED if name in arrays), None)
+    biases = any(map(_OWN.search, arrays)), shared is not None
+    if shared is None:
+        return arrays, biases
+    return _in_each_block(dict(arrays), shared), biases
+
+
+def _in_each_block(arrays, shared):
+    biases = np.asarray(arrays.pop(shared))
+    table = _SHARED[shared]
+    for block in sorted({match[1] for match in map(_BLOCK.search, arrays) if match}):
+        name = table.format(block)
+        own = arrays.get(name)
+        if own is not None and own.shape != biases.shape:
+            arrays[shared] = biases  # which is unknown, as it fits no block
+        else:
+            arrays[name] = biases if own is None else np.asarray(own) + biases
+    return arrays
 
 
 def _description(file, module, sizes):

@@ -25,7 +25,7 @@ _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
 REASONS = {
     r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
-    r"rel_pos|relative_position|freqs": "its positions are not learned by addition "
+    r"(^|\.)(shared_)?rel_pos\.|freqs": "its positions are not learned by addition "
     "alone",
     r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
 }
@@ -39,17 +39,19 @@ _ACTIVATIONS = {
 _HARMLESS = re.compile(
     r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
     r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
-    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size"
+    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size|head_init_scale|"
+    r"use_shared_rel_pos_bias"
 )
 # What stands for one of ours.
 _READ = (
     "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
     "global_pool", "fc_norm", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
-    "scale_attn_inner",
+    "scale_attn_inner", "use_rel_pos_bias",
 )  # fmt: skip
 _FLAGS = (
     "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "use_abs_pos_emb",
-    "use_post_norm", "scale_attn_inner",
+    "use_post_norm", "scale_attn_inner", "use_rel_pos_bias", "use_shared_rel_pos_bias",
+    "use_fc_norm",
 )  # fmt: skip
 # Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
 _IMPLIED = (
@@ -95,6 +97,8 @@ def select(keys) -> dict[str, str]:
     """Returns {key: name in `names.TABLE`} of the model's arrays."""
     chosen = {}
     for key in keys:
+        if key.endswith(".relative_position_index"):
+            continue  # of the grid alone
         name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", key))
         if _NAFLEX.match(key) and name.startswith("proj."):
             name = f"patch_embed.{name}"
@@ -150,6 +154,11 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if pooled := config.get("global_pool"):
         implied["global_pool"] = pooled
     arguments = {**implied, **own}
+    if "use_fc_norm" in arguments:
+        arguments["fc_norm"] = arguments.pop("use_fc_norm")
+    separate = (said["named_as"] or "").startswith(("beit", "eva"))
+    if arguments.get("qkv_bias") is True and separate:
+        arguments["qkv_bias"] = "query and value"
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
@@ -197,6 +206,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_before_blocks": bool(said["pre_norm"]),
         "attention_norm_inside": bool(said["scale_attn_inner"]),
         "mlp_norm_inside": bool(said["mlp_norm_inside"]),
+        "relative_position_bias": any(sizes["biases"]),
         # As timm: without a word the norm follows a mean.
         "norm_after_pooling": bool(
             pooled == "avg" if said["fc_norm"] is None else said["fc_norm"]
@@ -205,6 +215,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if architecture is not None:
         stated = ViTConfig(**families)
         what = f"timm's {architecture}"
+        shared = arguments.get("use_shared_rel_pos_bias")
+        own_biases = said["use_rel_pos_bias"]
+        description.check_biases(file, what, sizes, own_biases, shared)
         description.check_families(file, what, stated, sizes["families"])
         if (network.activation == "swiglu") != sizes["swiglu"]:
             raise CheckpointError(
@@ -248,9 +261,9 @@ def settings(checkpoint) -> dict[str, dict]:
         raise ValueError(
             f"timm's layer_norm_epsilon is {epsilon}, not {config.layer_norm_epsilon}"
         )
-    if config.qkv_bias == "query and value" and "eva" not in implied.get(
-        "named_as", ""
-    ):
+    named_as = implied.get("named_as", "")
+    separate = named_as.startswith(("beit", "eva"))
+    if config.qkv_bias == "query and value" and not separate:
         raise ValueError("timm's network has biases of keys where it has other ones")
     if config.tokens_with_positions == "class token and patches":
         raise ValueError("timm's networks have positions of all tokens or of patches")
@@ -266,7 +279,9 @@ def settings(checkpoint) -> dict[str, dict]:
     image_size = list(checkpoint.image_size)
     # Rounding down, timm turns a ratio into `mlp_dim`, or twice that with gates.
     gated = config.activation == "swiglu"
-    expanded = checkpoint.mlp_dim * (2 if gated else 1)
+    # Its EVA doubles for itself, and has the exact GELU alone, as its BEiT.
+    of_eva = separate or config.rotary == "perception"
+    expanded = checkpoint.mlp_dim * (2 if gated and not of_eva else 1)
     ratio, rest = divmod(expanded, hidden_size)
     arguments = {
         "img_size": image_size,
@@ -277,7 +292,13 @@ def settings(checkpoint) -> dict[str, dict]:
         "num_heads": checkpoint.num_heads,
         "mlp_ratio": (expanded + 0.5) / hidden_size if rest else ratio,
     }
-    if not gated:
+    if named_as == "beit":
+        _check_beit(checkpoint)
+        if config.tokens_with_positions == "all":
+            arguments["use_abs_pos_emb"] = True
+    if of_eva and config.activation not in ("gelu", "swiglu"):
+        raise ValueError(f"timm's {architecture} has no {config.activation}")
+    if not of_eva and not gated:
         arguments["act_layer"] = config.activation
     first_convolution = "patch_embed.proj"
     if stages is not None:
@@ -305,8 +326,10 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if arguments.get("qkv_bias") == "query and value":
         arguments["qkv_bias"] = True
+    if of_eva and "fc_norm" in arguments:
+        arguments["use_fc_norm"] = arguments.pop("fc_norm")
     classes = checkpoint.classes or 0
-    if implied.get("named_as") == "naflex":
+    if named_as == "naflex":
         # The grid of its positions, whatever the size of an image.
         del arguments["img_size"]
         arguments["pos_embed_grid_size"] = list(checkpoint.grid_size)
@@ -364,6 +387,7 @@ def _written_as(checkpoint):
         dinov3: rotary == "dinov3" and biases is not None,
         eva: rotary == "eva" and eva is not None,
         "eva02_enormous_patch14_clip_224": config.norm_after_branches,
+        "beit_base_patch16_224": config.relative_position_bias,
         "vit_pe_core_base_patch16_224": rotary == "perception",
     }
     kinds = [name for name, fits in kinds.items() if fits]
@@ -374,6 +398,22 @@ def _written_as(checkpoint):
     if config.distillation_token and checkpoint.pooling != "distilled":
         raise ValueError("timm's distilled DeiT has two heads, and this has one")
     return (*kinds, "vit_base_patch16_224")[0]
+
+
+def _check_beit(checkpoint):
+    """Makes sure that a network is one that timm's BEiT can be."""
+    config = checkpoint.config
+    others = {
+        "biases of keys": config.qkv_bias is True,
+        "registers": bool(config.num_registers),
+        "no class token": not checkpoint.class_token,
+        "norms inside": config.mlp_norm_inside or config.attention_norm_inside,
+        f"positions of {config.tokens_with_positions}": (
+            config.tokens_with_positions not in ("all", "none")
+        ),
+    }
+    if wrong := [what for what, is_so in others.items() if is_so]:
+        raise ValueError(f"timm's BEiT has no network with {', '.join(wrong)}")
 
 
 def without_biases(checkpoint) -> tuple[str, ...]:

@@ -53,11 +53,12 @@ _RENAMED = {
 # Of pre-training and other towers; the network of the images has no use for them.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|temperature$|"
+    r".*\.relative_position_index$|"
     r"logit_(scale|bias)$|text_(model|encoder|projection)\."
 )
 REASONS = {
-    r"\.lambda_[12]$": "it has LayerScale of BEiT, which is not read",
-    r"relative_position": "its positions are not learned by addition alone",
+    # Of its two classes for segmentation.
+    r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
 }
 
 
@@ -80,6 +81,7 @@ class _Type(NamedTuple):
     renamed_with_gates: tuple = ()
     norm_before_blocks: bool = False
     rotary: str = "none"
+    relative_position_resizing: str | None = None
     column: str = COLUMN
 
 
@@ -174,6 +176,16 @@ _DINOV3 = _DINOV2._replace(
     ),
     renamed_with_gates=(),
 )
+_BEIT = _Type(
+    "beit.",
+    layer_scale=True,
+    tokens_with_positions="none",
+    relative_position_resizing="bilinear_no_antialias",
+    renamed=(
+        (".lambda_1", ".layer_scale1.lambda1"),
+        (".lambda_2", ".layer_scale2.lambda1"),
+    ),
+)
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
@@ -198,7 +210,9 @@ _TYPES = {
     "clip_vision_model": _CLIP,
     "clip": _CLIP,
     "dinov3_vit": _DINOV3,
+    "beit": _BEIT,
 }
+_OF_BEIT = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
@@ -210,6 +224,8 @@ def _named_as(keys):
         return _DINOV3
     if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
         return _TIPSV2
+    if any(map(_OF_BEIT.search, keys)):
+        return _BEIT
     return _DINOV2
 
 
@@ -228,7 +244,7 @@ def select(keys) -> dict[str, str]:
         prefix = next(filter(key.startswith, _PREFIXES), "")
         name = key.removeprefix(prefix)
         # The classifier reads the tokens themselves.
-        unused = classifies and name.startswith(("pooler.", "head."))
+        unused = classifies and name.startswith(("pooler.dense.", "head."))
         if unused or _UNUSED.match(key):
             continue
         if kind is _DINOV3:
@@ -337,7 +353,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_after_pooling": False,
         "attention_norm_inside": False,
         "mlp_norm_inside": False,
+        "relative_position_bias": False,
     }
+    covered = "all"
+    if families["num_registers"] or kind is _DINOV3:
+        covered = kind.tokens_with_positions
+    pooling = None
+    if kind is _BEIT:
+        own, covered, pooling = _of_beit(file, config, sizes)
+        families |= own
     if model_type is not None:
         what = f"a model of type {model_type!r}"
         stated = ViTConfig(**families)
@@ -356,13 +380,50 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         network,
         **families,
         rotary=kind.rotary,
-        tokens_with_positions=kind.tokens_with_positions
-        if families["num_registers"] or kind is _DINOV3
-        else "all",
+        tokens_with_positions=covered,
         position_resizing=kind.position_resizing,
+        relative_position_resizing=kind.relative_position_resizing,
     )
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
-    return Description(network, grid)
+    if kind is _BEIT and grid is not None and grid[0] != grid[1]:
+        raise CheckpointError(
+            f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
+            "patches, of whose relative positions transformers' BEiT confuses rows "
+            "and columns: only square ones are read."
+        )
+    return Description(network, grid, pooling)
+
+
+def _of_beit(file, config, sizes):
+    """Returns families, tokens with positions and pooling of a BEiT's settings."""
+    by_default = {
+        "use_relative_position_bias": False,
+        "use_shared_relative_position_bias": False,
+        "use_absolute_position_embeddings": False,
+        "use_mean_pooling": True,
+    }
+    said = {name: config.get(name, value) for name, value in by_default.items()}
+    if wrong := [name for name in said if not isinstance(said[name], bool)]:
+        raise CheckpointError(
+            f"{file} has a {wrong[0]} of {brief(said[wrong[0]])}: only true and false "
+            "are known."
+        )
+    own, shared, absolute, mean = said.values()
+    if not any((own, shared, absolute)):
+        raise CheckpointError(
+            f"{file} has no positions of any kind, learned or relative, which is not "
+            "read: no published BEiT is without."
+        )
+    description.check_biases(file, "a model of type 'beit'", sizes, own, shared)
+    # That for masked patches has a norm of its own before its head.
+    masked = "BeitForMaskedImageModeling" in config.get("architectures", ())
+    families = {
+        "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
+        "qkv_bias": "query and value",
+        "norm_after_pooling": mean and not masked,
+        "relative_position_bias": own or shared,
+    }
+    return families, "all" if absolute else "none", "gap" if mean else "token"
 
 
 def _biases(file, config):
@@ -414,6 +475,7 @@ _CLASSES = {
     "siglip2_vision_model": ("Siglip2VisionModel", None),
     "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
     "dinov3_vit": ("DINOv3ViTModel", None),
+    "beit": ("BeitModel", "BeitForImageClassification"),
 }
 
 
@@ -422,6 +484,8 @@ def _type_of(checkpoint):
     config = checkpoint.config
     if config.rotary == "dinov3":
         name = "dinov3_vit"
+    elif config.relative_position_bias:
+        name = "beit"
     elif config.layer_scale:
         name = "dinov2"
         if config.num_registers:
@@ -458,14 +522,21 @@ def _type_of(checkpoint):
             kind.norm_before_blocks,
             config.norm_before_blocks,
         ),
-        "a norm after the pooling": (False, config.norm_after_pooling),
+        "a norm after the pooling": (
+            kind is _BEIT and checkpoint.pooling == "gap",
+            config.norm_after_pooling,
+        ),
+        "biases of keys": (
+            kind is not _BEIT and config.qkv_bias is True,
+            config.qkv_bias is True,
+        ),
         "a head": (head and classifier is not None, head),
         "a head on the class token and the mean": (
-            head and kind.layer_scale and classifier is not None,
+            head and kind is not _BEIT and kind.layer_scale and classifier is not None,
             head and checkpoint.pooling == "token_and_gap",
         ),
         "gates in its MLPs": (
-            kind.layer_scale and config.activation == "swiglu",
+            kind is not _BEIT and kind.layer_scale and config.activation == "swiglu",
             config.activation == "swiglu",
         ),
     }
@@ -475,6 +546,9 @@ def _type_of(checkpoint):
                 f"transformers' nearest network, {name!r}, is one "
                 f"{'with' if has else 'without'} {what}"
             )
+    if kind is _BEIT:
+        _check_beit(checkpoint)
+        return name
     there = kind.registers or kind is _DINOV3
     expected = kind.tokens_with_positions if there else "all"
     if config.tokens_with_positions != expected:
@@ -483,6 +557,20 @@ def _type_of(checkpoint):
             f"{config.tokens_with_positions}"
         )
     return name
+
+
+def _check_beit(checkpoint):
+    """Makes sure that a network is one that transformers' BEiT can be."""
+    config, grid = checkpoint.config, checkpoint.grid_size
+    if config.qkv_bias != "query and value":
+        raise ValueError("transformers' BEiT has biases of queries and values")
+    if config.tokens_with_positions not in ("all", "none"):
+        raise ValueError("transformers' BEiT has positions of all tokens, or none")
+    if grid[0] != grid[1]:
+        raise ValueError(
+            f"transformers' BEiT confuses rows and columns of a grid of {grid[0]}x"
+            f"{grid[1]} patches: take a model of square images"
+        )
 
 
 def settings(checkpoint) -> dict[str, dict]:
@@ -535,6 +623,20 @@ def settings(checkpoint) -> dict[str, dict]:
             "key_bias": has is True,
             "value_bias": has is not False,
             "layerscale_value": 1.0,
+        }
+    elif kind is _BEIT:
+        del config["qkv_bias"]
+        config |= {
+            "use_mask_token": False,
+            "use_absolute_position_embeddings": (
+                checkpoint.config.tokens_with_positions == "all"
+            ),
+            "use_relative_position_bias": True,
+            "use_shared_relative_position_bias": False,
+            "layer_scale_init_value": float(
+                0.1 if checkpoint.config.layer_scale else 0
+            ),
+            "use_mean_pooling": checkpoint.pooling == "gap",
         }
     elif kind.layer_scale:
         config |= {

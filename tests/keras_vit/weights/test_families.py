@@ -10,7 +10,9 @@ import shutil
 
 import keras
 import numpy as np
+import peer_models
 import pytest
+from harness import normal
 
 import keras_vit
 import zoo
@@ -20,10 +22,7 @@ from zoo.files import safetensors
 FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
 TOLERANCE = 2e-5
-# Of whose networks a part is not computed; docs/models.md says so.
-NOT_READ = ("BEiT",)
 CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
-READ = [case for case in CASES if case["family"] not in NOT_READ]
 # What is left out of a file: masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 # A classifier of SigLIP reads the mean, and the attention pooling lies beside it.
@@ -63,7 +62,7 @@ def check(model, expected, what, part=""):
     assert error <= TOLERANCE, (what, part, error)
 
 
-@each(READ)
+@each(CASES)
 def test_numbers_are_those_of_the_library(case):
     expected = expected_of(case)
     for what, options in OPTIONS.items():
@@ -75,7 +74,7 @@ def test_numbers_are_those_of_the_library(case):
         check(resized, expected, what, "resized_")
 
 
-@each([case for case in READ if "other_patch" in case])
+@each([case for case in CASES if "other_patch" in case])
 def test_a_patch_size_chosen_when_loading(case):
     expected, other = expected_of(case), case["other_patch"]
     for what, options in OPTIONS.items():
@@ -91,7 +90,7 @@ def arrays_of(path):
 
 WRITTEN_BACK = [
     case
-    for case in READ
+    for case in CASES
     if path_of(case).is_dir() and case["name"] not in WRITTEN_AS_ANOTHER
 ]
 
@@ -124,7 +123,61 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
         safetensors.write(path, ours)
 
 
-@each([case for case in READ if case["library"] == "big_vision"])
+@each([case for case in CASES if case["library"] == "timm"])
+def test_timm_computes_with_what_is_written(case, timm, tmp_path):
+    zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
+    expected = expected_of(case)
+    found = timm(peer_models.run_timm_folder, tmp_path, expected["images"])
+    wanted = expected["logits" if "logits" in expected else "features"]
+    assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+BEITS = {
+    "in each block": {"use_relative_position_bias": True},
+    "shared": {"use_shared_relative_position_bias": True},
+    "both": {
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": True,
+    },
+    "with learned positions": {
+        "use_relative_position_bias": True,
+        "use_absolute_position_embeddings": True,
+    },
+    "class token, no LayerScale": {
+        "use_relative_position_bias": True,
+        "use_mean_pooling": False,
+        "layer_scale_init_value": 0.0,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", BEITS)
+def test_beits_of_transformers(kind, transformers, tmp_path):
+    """At two sizes; what is written for it computes the same there."""
+    theirs, ours = (tmp_path / name for name in ("theirs", "ours"))
+    ours.mkdir()
+    images = {size: normal((1, *size, 3)) for size in ((32, 32), (40, 56))}
+    expected = transformers(
+        peer_models.save_beit, theirs, list(images.values()), **BEITS[kind]
+    )
+    model = keras_vit.load_model(theirs)
+    for size, wanted in zip(images, expected, strict=True):
+        for same in (
+            keras_vit.at_image_size(model, size),
+            keras_vit.load_model(theirs, image_size=size),
+        ):
+            found = keras.ops.convert_to_numpy(same(images[size]))
+            assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+    path = keras_vit.save_released_weights(
+        model, ours / "model.safetensors", naming="transformers"
+    )
+    assert zoo.read(path).pooling == zoo.read(theirs).pooling
+    again = transformers(peer_models.run_beit, ours, list(images.values()))
+    for found, wanted in zip(again, expected, strict=True):
+        assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+@each([case for case in CASES if case["library"] == "big_vision"])
 def test_files_of_big_vision_are_written_as_released(case, tmp_path):
     checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.npz"
     zoo.write(path, checkpoint)
@@ -234,6 +287,73 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             {"config": {"architecture": "deit_tiny_patch16_224"}},
             "distillation_token False .the arrays have True",
         ),
+        (
+            "beit_timm",
+            {"without": ("0.attn.relative_position_bias_table",)},
+            r"missing blocks\.0\.attn\.relative_position_bias_table",
+        ),
+        (
+            "beit_timm",
+            {"without": ("relative_position_bias_table",)},
+            "biases: those of each block .the arrays have none",
+        ),
+        (
+            "beit_timm",
+            {"config": {"architecture": "eva02_enormous_patch14_clip_224"}},
+            "biases: none .the arrays have those of each block",
+        ),
+        ("beit_timm", {"without": (".gamma_",)}, "layer_scale True .the arrays have F"),
+        (
+            "beit_timm",
+            {"without": (".q_bias", ".v_bias")},
+            "qkv_bias 'query and value' .the arrays have False",
+        ),
+        ("beit_timm", {"config": {"architecture": None}}, "relative_position_bias"),
+        (
+            "beit_transformers",
+            {"config": {"use_shared_relative_position_bias": True}},
+            "each block and one table for all .the arrays have those of each block",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_relative_position_bias": 1}},
+            "use_relative_position_bias of 1: only true",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"layer_scale_init_value": 0}},
+            "layer_scale False .the arrays have True",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_mean_pooling": False}},
+            "norm_after_pooling False .the arrays have True",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"image_size": [32, 64]}},
+            "a grid of 4x8 .*confuses rows and columns",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"image_size": 64}},
+            "a 8x8 grid of patches for 52 relative positions",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"num_attention_heads": 4}},
+            "4 attention heads, and relative positions of 3",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_absolute_position_embeddings": True}},
+            "missing|is not there, and tokens_with_positions is 'all'",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"model_type": "vit"}},
+            "'vit', with .*relative_position_bias False .the arrays have True",
+        ),
     ],
 )
 def test_another_network_is_refused_by_name(name, change, message, tmp_path):
@@ -276,12 +396,6 @@ def test_what_explain_shows_is_without_registers():
     assert np.abs(np.asarray(quantized(images)) - expected["features"]).max() < 0.1
 
 
-@each([case for case in CASES if case not in READ])
-def test_other_families_are_refused(case):
-    with pytest.raises(zoo.CheckpointError):
-        zoo.read(path_of(case))
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -290,6 +404,8 @@ def test_other_families_are_refused(case):
         "so150m2_reg1_gap_timm",
         "eva02_base_timm",
         "pe_core_timm",
+        "beit_timm",
+        "beit_transformers",
     ],
 )
 def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):

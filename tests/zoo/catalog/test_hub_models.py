@@ -26,6 +26,9 @@ PARAMETERS = {
     "vit_small_patch14_dinov2": 22.06,
     "vit_giant_patch14_reg4_dinov2": 1136.48,
     "vit_so400m_patch14_reg1_tipsv2": 413.39,
+    "beit_base_patch16_224": 86.53,
+    "beit_large_patch16_512": 305.67,
+    "beitv2_large_patch16_224": 304.43,
     "vit_base_patch16_siglip_224": 92.88,
     "vit_so400m_patch14_siglip_384": 428.23,
     "vit_giantopt_patch16_siglip_256": 1163.17,
@@ -33,9 +36,9 @@ PARAMETERS = {
 
 
 def test_every_model_is_named_once():
-    assert len(families.MODELS) == 113
+    assert len(families.MODELS) == 126
     places = {model.repository for model in families.MODELS.values()}
-    assert len(places) == 113
+    assert len(places) == 126
     for handle, model in families.MODELS.items():
         assert zoo.get(handle) is model and handle in zoo.list_models()
         assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9+_-]+", handle)
@@ -58,7 +61,7 @@ def test_parameters(architecture):
 
 def test_published_figures():
     with_figures = [model for model in families.MODELS.values() if model.accuracies]
-    assert len(with_figures) == 4 + 8 + 32 + 3
+    assert len(with_figures) == 4 + 8 + 32 + 3 + 9
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
     # Of a probe, not of the model as it is.
     assert zoo.get("dinov2-g14/lvd142m").top1 is None

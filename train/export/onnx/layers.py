@@ -164,6 +164,11 @@ def _attention(graph, layer, tokens, name, class_token_only):
         keys = graph.node("Gather", offsets, rows, axis=0)
         offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
         scores = graph.node("Add", scores, offset_scores)
+    if layer.position_bias is not None:
+        queries_at = 1 if class_token_only else None
+        scores = _position_bias(
+            graph, layer.position_bias, scores, f"{name}/position_bias", queries_at
+        )
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
     mixed = graph.transpose(mixed, 0, 2, 1, 3)
@@ -171,6 +176,12 @@ def _attention(graph, layer, tokens, name, class_token_only):
     if layer.norm is not None:
         mixed = _layer_norm(graph, layer.norm, mixed, f"{name}/norm")
     return _dense(graph, layer.out, mixed, f"{name}/out")
+
+
+def _position_bias(graph, layer, scores, name, num_queries=None, **_):
+    table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
+    rows = graph.integers(layer.rows[:num_queries])
+    return graph.node("Add", scores, graph.node("Gather", table, rows, axis=1))
 
 
 def _rotated(graph, layer, heads, first_alone):
@@ -344,6 +355,7 @@ _FUNCTIONS = {
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
+    layers.RelativePositionBias: _position_bias,
     layers.ResidualUnit: _residual_unit,
     layers.StdConv2D: _convolution,
     layers.TransformerBlock: _block,
