@@ -166,6 +166,23 @@ def save_timm_family(folder, images, name, **model_args):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
+def cards_of_timm(names):
+    """Returns {handle: facts} of {handle: name and tag of a model}, as timm has them."""
+    import timm
+    import torch
+
+    found = {}
+    for handle, name in names.items():
+        cfg = timm.get_pretrained_cfg(name)
+        with torch.device("meta"):
+            model = timm.create_model(name, num_classes=cfg.num_classes)
+        found[handle] = (
+            *(cfg.hf_hub_id, cfg.input_size[1], cfg.num_classes),
+            *(sum(value.numel() for value in model.parameters()), cfg.license),
+        )
+    return found
+
+
 def load_timm(images, name, **kwargs):
     """Returns the logits of a timm model and its state."""
     import timm

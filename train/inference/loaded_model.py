@@ -18,7 +18,7 @@ from train.common.progress import progress_bar
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
-from zoo.catalog.locate import fetch_card, named, published
+from zoo.catalog.locate import named, published
 from zoo.network import pair
 
 # The remedy where the memory is full.
@@ -76,7 +76,7 @@ def load(source, *, image_size=None, features=False):
                 return _of_keras_file(run.model, name, config, image_size, features)
         if path.suffix == ".keras":
             return _of_keras_file(path, path.stem, {}, image_size, features)
-        return _of_weights(source, card, image_size, features)
+        return _of_weights(source, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
@@ -200,8 +200,8 @@ def _class_names(path, model, features):
     )
 
 
-def _of_weights(source, card, image_size, features):
-    checkpoint = read_weights(source if card is None else fetch_card(card))
+def _of_weights(source, image_size, features):
+    checkpoint = read_weights(source)
     options = {"image_size": image_size}
     # Those of many families are given out without one.
     features = features or checkpoint.classes is None
