@@ -87,6 +87,9 @@ def random(make, *args, seed=0, **kwargs):
     with torch.device("meta"):
         model = make(*args, **kwargs)
     model.to_empty(device="cpu")
+    for module in model.modules():
+        # Such as the angles of rotary positions.
+        getattr(module, "init_non_persistent_buffers", lambda: None)()
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -162,6 +165,15 @@ def save_timm_family(folder, images, name, **model_args):
 
     model = random(timm.create_model, name, **model_args)
     save_for_hf(model, folder, model_args=model_args, safe_serialization=True)
+    inputs = model.pretrained_cfg
+    return run(model, images, inputs["mean"], inputs["std"])
+
+
+def load_timm_folder(folder, images):
+    """Returns what timm computes with a folder as it is on a hub."""
+    import timm
+
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
     inputs = model.pretrained_cfg
     return run(model, images, inputs["mean"], inputs["std"])
 

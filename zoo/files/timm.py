@@ -44,13 +44,20 @@ _HARMLESS = re.compile(
 # What stands for one of ours.
 _READ = (
     "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
-    "global_pool", "fc_norm", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
-    "scale_attn_inner",
-)  # fmt: skip
-_FLAGS = (
-    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "use_abs_pos_emb",
+    "global_pool", "fc_norm", "final_norm", "ref_feat_shape", "use_abs_pos_emb",
     "use_post_norm", "scale_attn_inner",
 )  # fmt: skip
+_FLAGS = (
+    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "final_norm",
+    "use_abs_pos_emb", "use_post_norm", "scale_attn_inner",
+)  # fmt: skip
+# What its class `Eva` calls otherwise than `VisionTransformer`.
+_EVA_ARGUMENTS = {
+    "num_reg_tokens": "reg_tokens",
+    "use_pre_transformer_norm": "pre_norm",
+    "use_post_transformer_norm": "final_norm",
+    "use_fc_norm": "fc_norm",
+}
 # Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
 _IMPLIED = (
     "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
@@ -147,6 +154,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         )
     own = config.get("model_args", {})
     said = {name: implied.pop(name, None) for name in _IMPLIED}
+    if is_eva := _is_eva(said["named_as"]):
+        own = {_EVA_ARGUMENTS.get(name, name): own[name] for name in own}
     if pooled := config.get("global_pool"):
         implied["global_pool"] = pooled
     arguments = {**implied, **own}
@@ -162,6 +171,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         for name in _FLAGS
         if own.get(name) is not None and not isinstance(own[name], bool)
     ]
+    final_norm, after_pooling = _norms(said, is_eva)
+    if is_eva and after_pooling and said["final_norm"]:
+        wrong.append("use_fc_norm beside use_post_transformer_norm")
     registers = said["reg_tokens"] or 0
     if type(registers) is not int or registers < 0:
         wrong.append(f"reg_tokens={brief(registers)}")
@@ -197,10 +209,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_before_blocks": bool(said["pre_norm"]),
         "attention_norm_inside": bool(said["scale_attn_inner"]),
         "mlp_norm_inside": bool(said["mlp_norm_inside"]),
-        # As timm: without a word the norm follows a mean.
-        "norm_after_pooling": bool(
-            pooled == "avg" if said["fc_norm"] is None else said["fc_norm"]
-        ),
+        "norm_after_pooling": after_pooling,
     }
     if architecture is not None:
         stated = ViTConfig(**families)
@@ -219,6 +228,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     network = dataclasses.replace(
         network,
         **families,
+        final_norm=final_norm,
         norm_after_branches=bool(said["use_post_norm"]),
         rotary=said["rotary"] or "none",
         rotary_grid=said["ref_feat_shape"],
@@ -234,6 +244,21 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
     return Description(network, grid, pooling, said["pooling_heads"])
+
+
+def _norms(said, is_eva):
+    """Returns whether there is a final norm, and whether it follows the pooling."""
+    # As timm: without a word the norm follows a mean.
+    after = said["global_pool"] == "avg" if said["fc_norm"] is None else said["fc_norm"]
+    if is_eva:
+        # Two norms, each with a switch of its own.
+        return bool(after) or said["final_norm"] is not False, bool(after)
+    final = said["final_norm"] is not False
+    return final, bool(after) and final
+
+
+def _is_eva(named_as):
+    return "eva" in (named_as or "").split()
 
 
 def settings(checkpoint) -> dict[str, dict]:
@@ -265,8 +290,9 @@ def settings(checkpoint) -> dict[str, dict]:
     hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
     image_size = list(checkpoint.image_size)
     # Rounding down, timm turns a ratio into `mlp_dim`, or twice that with gates.
-    gated = config.activation == "swiglu"
-    expanded = checkpoint.mlp_dim * (2 if gated else 1)
+    # But its class Eva does that itself.
+    gated, is_eva = config.activation == "swiglu", _is_eva(implied.get("named_as"))
+    expanded = checkpoint.mlp_dim * (2 if gated and not is_eva else 1)
     ratio, rest = divmod(expanded, hidden_size)
     arguments = {
         "img_size": image_size,
@@ -277,8 +303,15 @@ def settings(checkpoint) -> dict[str, dict]:
         "num_heads": checkpoint.num_heads,
         "mlp_ratio": (expanded + 0.5) / hidden_size if rest else ratio,
     }
-    if not gated:
+    if is_eva and config.activation not in ("swiglu", "gelu"):
+        raise ValueError(f"timm's Eva computes the exact GELU, not {config.activation}")
+    if not (gated or is_eva):
         arguments["act_layer"] = config.activation
+    if implied.get("pooling_heads") not in (None, checkpoint.pooling_heads):
+        raise ValueError(
+            f"timm's attention pooling has {implied['pooling_heads']} heads, not "
+            f"{checkpoint.pooling_heads}"
+        )
     first_convolution = "patch_embed.proj"
     if stages is not None:
         first_convolution = f"patch_embed.backbone.{'stem.' if stages else ''}conv"
@@ -288,6 +321,7 @@ def settings(checkpoint) -> dict[str, dict]:
         "ref_feat_shape": own_grid,
         "global_pool": pooled,
         "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
+        "final_norm": None if config.final_norm else False,
         "class_token": checkpoint.class_token,
         # A starting value; the arrays have those of the file.
         "init_values": 1e-5 if config.layer_scale else None,
@@ -297,7 +331,8 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     by_default = {"init_values": None, "reg_tokens": 0, "no_embed_class": False}
     by_default |= {"qkv_bias": True, "ref_feat_shape": None, "class_token": True}
-    by_default |= {"global_pool": "token", "fc_norm": None, **implied}
+    by_default |= {"global_pool": "avg" if is_eva else "token", "fc_norm": None}
+    by_default |= {"final_norm": None, **implied}
     if by_default["init_values"]:
         by_default["init_values"] = 1e-5
     arguments |= {
@@ -305,6 +340,9 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if arguments.get("qkv_bias") == "query and value":
         arguments["qkv_bias"] = True
+    if is_eva:
+        theirs = {ours: name for name, ours in _EVA_ARGUMENTS.items()}
+        arguments = {theirs.get(name, name): arguments[name] for name in arguments}
     classes = checkpoint.classes or 0
     if implied.get("named_as") == "naflex":
         # The grid of its positions, whatever the size of an image.
@@ -352,6 +390,13 @@ def _written_as(checkpoint):
         (True, False): "eva02_base_patch14_448",
         (True, True): "eva02_base_patch16_clip_224",
     }.get(normed, "eva02_tiny_patch14_336" if swiglu else _ROPE.get(config.qkv_bias))
+    # With a class token the coordinates of patches begin at 1.
+    perception = {
+        (True, True): "vit_pe_core_base_patch16_224",
+        (True, False): "vit_pe_core_gigantic_patch14_448",
+        (False, True): "vit_pe_spatial_base_patch16_512",
+        (False, False): "vit_pe_spatial_gigantic_patch14_448",
+    }[bool(config.final_norm), checkpoint.class_token]
     kinds = {
         "deit_base_distilled_patch16_224": checkpoint.pooling == "distilled",
         "vit_giant_patch14_dinov2": swiglu and rotary == "none",
@@ -364,7 +409,10 @@ def _written_as(checkpoint):
         dinov3: rotary == "dinov3" and biases is not None,
         eva: rotary == "eva" and eva is not None,
         "eva02_enormous_patch14_clip_224": config.norm_after_branches,
-        "vit_pe_core_base_patch16_224": rotary == "perception",
+        perception: rotary == "perception",
+        "eva_giant_patch14_224": rotary == "none"
+        and config.qkv_bias == "query and value"
+        and not (swiglu or config.norm_after_branches),
     }
     kinds = [name for name, fits in kinds.items() if fits]
     if kinds[1:]:
@@ -416,12 +464,12 @@ def _flat(arrays, checkpoint):
 def _apart(arrays, named_as, checkpoint):
     """Returns arrays as timm's EVA has them, undoing `joined` and `select`."""
     found = {}
-    unfused = named_as.endswith("unfused")
+    unfused, fused = named_as.endswith(" unfused"), named_as.endswith(" fused")
     halves = checkpoint.config.activation == "swiglu" and _has_halves(checkpoint)
     for name, array in arrays.items():
         stem, _, part = name.partition(".attn.qkv.")
         mlp, _, of_mlp = name.partition(".mlp.fc1.")
-        if part == "bias":
+        if part == "bias" and not fused:
             thirds = zip(
                 _QKV_BIAS if unfused else _FUSED_BIAS, np.split(array, 3), strict=True
             )
