@@ -87,6 +87,9 @@ def random(make, *args, seed=0, **kwargs):
     with torch.device("meta"):
         model = make(*args, **kwargs)
     model.to_empty(device="cpu")
+    for module in model.modules():
+        # Such as the angles of rotary positions.
+        getattr(module, "init_non_persistent_buffers", lambda: None)()
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -166,14 +169,30 @@ def save_timm_family(folder, images, name, **model_args):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
-def run_timm_folder(folder, images):
-    """Returns what timm computes with a folder, for images as its network takes them."""
+def load_timm_folder(folder, images, mean=None, std=None):
+    """Returns what timm computes with a folder as it is on a hub."""
+    import timm
+
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    inputs = model.pretrained_cfg
+    return run(model, images, mean or inputs["mean"], std or inputs["std"])
+
+
+def cards_of_timm(names):
+    """Returns what timm knows of models, by the handles of their names and tags."""
     import timm
     import torch
 
-    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
-    with torch.no_grad():
-        return model(torch.from_numpy(images)).numpy()
+    found = {}
+    for handle, name in names.items():
+        cfg = timm.get_pretrained_cfg(name)
+        with torch.device("meta"):
+            model = timm.create_model(name, num_classes=cfg.num_classes)
+        found[handle] = (
+            *(cfg.hf_hub_id, cfg.input_size[1], cfg.num_classes),
+            *(sum(value.numel() for value in model.parameters()), cfg.license),
+        )
+    return found
 
 
 def load_timm(images, name, **kwargs):

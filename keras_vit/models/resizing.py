@@ -34,8 +34,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
 
     Raises:
         ValueError: the image cannot be cut into whole patches; the model has embeddings
-            of relative positions, another layer with weights for one image size, or one that
-            resizes all images to one size; or the method is unknown.
+            of relative positions, another layer with weights for one image size, or one
+            that resizes all images to one size; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.

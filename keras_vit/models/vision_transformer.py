@@ -268,7 +268,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
         norm = functools.partial(layers.LayerNorm, config.layer_norm_epsilon)
-        if not config.norm_after_pooling:
+        if not config.final_norm:
+            # That the model is whole is seen by its layers' names.
+            tokens = keras.layers.Identity(name="no_encoder_norm")(tokens)
+        elif not config.norm_after_pooling:
             tokens = norm(name="encoder_norm")(tokens)
         all_tokens = tokens
         if pooled is not None:

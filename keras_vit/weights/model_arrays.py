@@ -98,7 +98,11 @@ def _released_shape(key, shape, layer):
 
 PLACES = ReleasedPlaces(
     _LAYERS,
-    ("embedding", "encoder_block_0", "encoder_norm or norm_after_pooling"),
+    (
+        "embedding",
+        "encoder_block_0",
+        "encoder_norm or norm_after_pooling or no_encoder_norm",
+    ),
     "keras_vit.VisionTransformer or one of the variants",
     _released_shape,
 )
@@ -152,8 +156,10 @@ def computed(model):
 def families(model):
     """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
     block = model.get_layer("encoder_block_0")
+    names = {layer.name for layer in model.layers}
     found = {
         "qkv_bias": block.qkv_bias,
+        "final_norm": "no_encoder_norm" not in names,
         "norm_after_branches": block.norm_after,
         "rotary": block.rotary,
         "rotary_grid": block.rotary_grid,

@@ -1,7 +1,6 @@
 """Finds a model by what a command line calls it, before anything heavy is imported."""
 
 import pathlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 from train.common.errors import RunError
@@ -11,11 +10,10 @@ from zoo.catalog.locate import named, resolve
 
 
 class FoundModel(NamedTuple):
-    """A `.keras` file, with the run that it belongs to if any, or weights to fetch."""
+    """A `.keras` file and the run that it belongs to, None where there is none."""
 
     keras_file: pathlib.Path | None = None
     run: RunDirectory | None = None
-    fetch: Callable[[], pathlib.Path] | None = None
 
 
 def find(source):
@@ -39,10 +37,11 @@ def find(source):
             if run.model.is_file() or run.checkpoints.is_dir():
                 run.require(run.model)
                 return FoundModel(run.model, run)
-        if path.suffix != ".keras":
-            return FoundModel(fetch=resolve(source))
-        if not path.exists():
-            raise OSError("there is no such file: check the path.")
-        return FoundModel(path)
+        if path.suffix == ".keras":
+            if not path.exists():
+                raise OSError("there is no such file: check the path.")
+            return FoundModel(path)
+        resolve(source)
+        return FoundModel()
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error

@@ -68,7 +68,7 @@ def load(source, *, image_size=None, features=False):
     found = find(source)
     try:
         if found.keras_file is None:
-            return _of_weights(source, found.fetch, image_size, features)
+            return _of_weights(source, image_size, features)
         name, config = found.keras_file.stem, {}
         if found.run is not None:
             name, config = found.run.path.resolve().name, found.run.read_config()
@@ -196,8 +196,8 @@ def _class_names(path, model, features):
     )
 
 
-def _of_weights(source, fetch, image_size, features):
-    checkpoint = read_weights(fetch())
+def _of_weights(source, image_size, features):
+    checkpoint = read_weights(source)
     options = {"image_size": image_size}
     # Those of many families are given out without one.
     features = features or checkpoint.classes is None

@@ -26,6 +26,7 @@ from zoo.catalog.families import HubModel
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
+from zoo.files.checkpoint import Checkpoint, read
 from zoo.files.opening import EXTENSIONS
 from zoo.store import hub
 
@@ -133,6 +134,24 @@ def _card(source, variant):
         return get(source)
     except CatalogError as error:
         raise CatalogError(f"There is no file or folder {source}. {error}") from error
+
+
+def read_located(
+    source: str | os.PathLike, variant: str | None = None, num_heads: int | None = None
+) -> Checkpoint:
+    """Returns the checkpoint of what `locate` finds.
+
+    It computes what its card says where one repository serves two networks.
+
+    Args:
+        source: as of `locate`.
+        variant: as of `locate`.
+        num_heads: as of `zoo.read`.
+    """
+    card = named(source, variant) if isinstance(source, str) else None
+    semantics = card.semantics if isinstance(card, HubModel) else None
+    path = locate(source, variant)
+    return read(path, semantics=semantics, num_heads=num_heads)
 
 
 def named(

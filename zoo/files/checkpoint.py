@@ -27,8 +27,8 @@ from zoo.text import brief
 NAMINGS = ("released", *foreign.WRITTEN)
 # Of what a network computes, that which arrays do not show.
 _UNSEEN = (
-    *RELEASED, "qkv_bias", "norm_after_branches", "rotary", "rotary_grid",
-    "tokens_with_positions",
+    *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
+    "rotary_grid", "tokens_with_positions",
 )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ class Checkpoint:
     def _measured(self):
         stated = self.semantics
         required = released_names.required(
-            stated.qkv_bias, stated.tokens_with_positions
+            stated.qkv_bias, stated.tokens_with_positions, stated.final_norm
         )
         return released_names.measure(self.shapes, required)
 

@@ -80,7 +80,9 @@ def read(file, library: str, num_heads: int | None = None):
     _complete(parts, key_biases)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
-    sizes, missing = released_names.measure(shapes)
+    norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
+    without = {released_names.NO_FINAL_NORM} if norm_missing else set()
+    sizes, missing = released_names.measure(shapes, without)
     problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
@@ -93,6 +95,16 @@ def read(file, library: str, num_heads: int | None = None):
         "biases": biases,
     }
     stated = _description(file, module, sizes)
+    has_norm = stated.config.final_norm is not False
+    if not (has_norm or norm_missing):
+        layer = names.foreign_name(column, next(iter(released_names.ENCODER_NORM)))
+        raise CheckpointError(
+            f"{file.path} is stated to be without a final norm, and the arrays have "
+            f"{layer}: keep each model in a folder of its own, beside its own settings."
+        )
+    if has_norm and not sizes["families"]["norm_after_pooling"] and norm_missing:
+        _, missing = released_names.measure(shapes)
+        return {}, stated, [_in_their_names(column, problem) for problem in missing]
     if stated.pooling == "gap" and "pooling_heads" in sizes:
         # timm's architectures of a mean leave the attention pooling of a file out.
         arrays = {

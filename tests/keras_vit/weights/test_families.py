@@ -127,7 +127,9 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
 def test_timm_computes_with_what_is_written(case, timm, tmp_path):
     zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
     expected = expected_of(case)
-    found = timm(peer_models.run_timm_folder, tmp_path, expected["images"])
+    images, as_they_are = expected["images"], {"mean": [0.0] * 3, "std": [1.0] * 3}
+    images = images.transpose(0, 2, 3, 1)
+    found = timm(peer_models.load_timm_folder, tmp_path, images, **as_they_are)
     wanted = expected["logits" if "logits" in expected else "features"]
     assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
@@ -460,6 +462,74 @@ def test_what_the_settings_leave_out_follows_from_the_name(tmp_path):
     for name in ("dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"):
         folder = with_settings(name, None, {"global_pool": None}, tmp_path / name)
         assert zoo.read(folder).pooling == zoo.read(path_of(named(name))).pooling
+
+
+def without_norm(tmp_path, layer_scale=False):
+    """Writes a small Perception Encoder without a final norm, as timm does."""
+    config = zoo.ViTConfig(
+        **{"hidden_size": 24, "num_layers": 2, "num_heads": 2, "mlp_dim": 48},
+        **{"patch_size": 8, "activation": "gelu", "layer_norm_epsilon": 1e-5},
+        **{"norm_before_blocks": True, "rotary": "perception", "rotary_grid": (2, 2)},
+        **{"final_norm": False, "layer_scale": layer_scale},
+        position_resizing="bicubic",
+    )
+    model = keras_vit.VisionTransformer(
+        config, image_size=16, include_top=False, pooling="gap"
+    )
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    # Perception Encoder's patches have no bias.
+    model.get_layer("embedding").bias.assign(np.zeros(24))
+    path = tmp_path / "model.safetensors"
+    keras_vit.save_released_weights(model, path, naming="timm")
+    return model, path
+
+
+@pytest.mark.parametrize("layer_scale", [False, True])
+def test_networks_without_a_final_norm(layer_scale, tmp_path):
+    model, path = without_norm(tmp_path, layer_scale)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    assert settings["architecture"] == "vit_pe_spatial_gigantic_patch14_448"
+    arrays = arrays_of(path)
+    assert not {"norm.weight", "fc_norm.weight"} & arrays.keys()
+    assert ("blocks.0.gamma_1" in arrays) == layer_scale
+    assert "blocks.0.attn.qkv.bias" in arrays
+    images = np.random.default_rng(1).uniform(-1, 1, (1, 16, 16, 3))
+    released = tmp_path / "released.safetensors"
+    keras_vit.save_released_weights(model, released)
+    safetensors.write(path, arrays)  # without the header that is ours
+    for source in (released, path):
+        again = keras_vit.load_model(source, include_top=False)
+        np.testing.assert_allclose(again(images), model(images), rtol=1e-5)
+    with pytest.raises(zoo.CheckpointError, match="cannot say .*final_norm=False"):
+        keras_vit.save_released_weights(model, tmp_path / "model.npz")
+    cut = keras.Model(model.input, model.get_layer("encoder_block_0").output)
+    with pytest.raises(ValueError, match="a part of a model"):
+        keras_vit.save_released_weights(cut, released)
+
+
+def test_a_final_norm_is_there_or_not_as_the_settings_say(tmp_path):
+    _, path = without_norm(tmp_path)
+    arrays = arrays_of(path)
+    norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
+    for wrong, message in (
+        (norm, "without a final norm, and the arrays have norm"),
+        ({"norm.weight": np.ones(24)}, "missing norm.bias"),
+    ):
+        safetensors.write(path, arrays | wrong)
+        with pytest.raises(zoo.CheckpointError, match=message):
+            zoo.read(path)
+    safetensors.write(path, arrays)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings["model_args"] |= {"use_post_transformer_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="missing norm.weight"):
+        zoo.read(path)
+    settings["model_args"] |= {"use_fc_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="use_fc_norm beside"):
+        zoo.read(path)
 
 
 def with_settings(name, part, changes, folder):
