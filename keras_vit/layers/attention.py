@@ -35,7 +35,7 @@ class SelfAttention(Composite, Placed):
         num_registers: int, how many of the tokens before the patches are registers.
         rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"` or
             `"perception"`. Queries and keys of patches are turned by angles that their
-            row and column in the grid give.
+            row and column in the grid give: in `grid_size`, or else `turns`.
         rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
             of `"eva"` and `"perception"` are stretched.
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
@@ -46,6 +46,7 @@ class SelfAttention(Composite, Placed):
         return_attention_weights: bool.
         class_token_only: bool, whether only the first token is a query; keys are all
             tokens.
+        turns: None, or for images of any size what `RotaryPositions` gives.
 
     Returns:
         Float tensor (batch, tokens, hidden_size), of one token with
@@ -95,7 +96,7 @@ class SelfAttention(Composite, Placed):
         if norm_epsilon is None:
             self.norm = None
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape, turns_shape=None):
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -115,7 +116,7 @@ class SelfAttention(Composite, Placed):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.grid_size is not None:
             self.find_places(tokens_shape, " with grid_size")
-        if self.rotary != "none":
+        if self.rotary != "none" and turns_shape is None:
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
             self.find_places(tokens_shape, " with relative_positions")
@@ -134,13 +135,14 @@ class SelfAttention(Composite, Placed):
                 f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
                 f"heads of {head_size}: pass the grid, or another num_heads."
             )
-        self.angles = rotation.angles(
+        angles = rotation.angles(
             self.rotary,
             self.grid_size,
             head_size,
             self.num_prefix_tokens,
             self.rotary_grid,
         )
+        self.turns = rotation.turns(angles)
 
     def call(
         self,
@@ -148,23 +150,24 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
         self.check_places(tokens)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
-        return attend(tokens, training, class_token_only)
+        return attend(tokens, training, class_token_only, turns)
 
-    def _attend(self, tokens, training, class_token_only):
+    def _attend(self, tokens, training, class_token_only, turns):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
         if self.rotary != "none":
-            query, key = (
-                rotation.rotated(heads, self.rotary, self.angles)
-                for heads in (query, key)
-            )
+            turns = self.turns if turns is None else turns
+            of_queries = turns[:, :1] if class_token_only else turns
+            query = rotation.rotated(query, self.rotary, of_queries)
+            key = rotation.rotated(key, self.rotary, turns)
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of offsets, and show no weights.
         if (
@@ -220,6 +223,7 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
         self.check_places(tokens)
         batch, length, hidden_size = tokens.shape

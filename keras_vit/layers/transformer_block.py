@@ -40,7 +40,7 @@ class TransformerBlock(Composite):
             before what they give is added, and not before them.
 
     Call arguments:
-        tokens, return_attention_weights, class_token_only: see `SelfAttention`.
+        tokens, return_attention_weights, class_token_only, turns: see `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
         remat: bool, whether training keeps the block's input alone and computes the
             rest once more for the gradient: less memory for a third more time, and the
@@ -142,9 +142,11 @@ class TransformerBlock(Composite):
     def rotary_grid(self):
         return self.attention.rotary_grid
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape, turns_shape=None):
         for name in self.parts:
-            if (part := getattr(self, name)) is not None:
+            if (part := getattr(self, name)) is self.attention:
+                part.build(tokens_shape, turns_shape)
+            elif part is not None:
                 part.build(tokens_shape)
         self.settle()
 
@@ -155,11 +157,12 @@ class TransformerBlock(Composite):
         return_attention_weights=False,
         class_token_only=False,
         remat=False,
+        turns=None,
     ):
         class_token_only |= self in forward_pass().class_token_blocks
 
         def encode(tokens):
-            return self._encode(tokens, training, class_token_only)
+            return self._encode(tokens, training, class_token_only, turns)
 
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
@@ -176,13 +179,14 @@ class TransformerBlock(Composite):
             return watcher.block(encode, tokens)
         return encode(tokens)
 
-    def _encode(self, tokens, training, class_token_only):
+    def _encode(self, tokens, training, class_token_only, turns):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attention(
             tokens if self.norm_after else self.attention_norm(tokens),
             training=training,
             class_token_only=first_alone,
+            turns=turns,
         )
         if self.norm_after:
             branch = self.attention_norm(branch)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.layers.rotation import rotated
+from keras_vit.layers.rotation import rotated, turns
 from train.baselines.pre_activation_unit import PreActivationUnit
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
@@ -174,16 +174,16 @@ def _attention(graph, layer, tokens, name, class_token_only):
 
 
 def _rotated(graph, layer, heads, first_alone):
-    turns = layer.angles[: 1 if first_alone else None, None]
+    values = layer.turns[:, : 1 if first_alone else None, None]
     first = "first" if first_alone else "all"
-    name = f"rotation/{layer.rotary}/{turns.shape[-1]}"
+    name = f"rotation/{layer.rotary}/{values.shape[-1]}"
     cosine, sine = (
-        graph.weight(f"{name}/{first}/{kind}", values.astype("float32"))
-        for kind, values in (("cosine", np.cos(turns)), ("sine", np.sin(turns)))
+        graph.weight(f"{name}/{first}/{kind}", part)
+        for kind, part in zip(("cosine", "sine"), values, strict=True)
     )
     # What the rotation of a unit vector by a right angle is, of each of them.
-    ones = np.eye(turns.shape[-1], dtype="float32")[None, None]
-    right = np.full((1, turns.shape[-1]), np.pi / 2)
+    ones = np.eye(values.shape[-1], dtype="float32")[None, None]
+    right = turns(np.full((1, values.shape[-1]), np.pi / 2))
     partners = keras.ops.convert_to_numpy(rotated(ones, layer.rotary, right))[0, 0]
     partners = graph.weight(f"{name}/partners", partners.round())
     turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
