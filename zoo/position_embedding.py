@@ -115,7 +115,8 @@ def resize(
         return position_embedding
 
     rows, columns = (
-        axis_weights(old, new, method) for old, new in zip(old_grid, new_grid, strict=True)
+        axis_weights(old, new, method)
+        for old, new in zip(old_grid, new_grid, strict=True)
     )
     hidden_size = shape[2]
     table = np.empty((1, tokens + len(rows) * len(columns), hidden_size), dtype)

@@ -31,7 +31,8 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
         reference: None or (rows, columns): the grid to which coordinates are stretched.
 
     Returns:
-        float64 array or tensor (tokens, head_size), in the order of the numbers that they turn.
+        float64 array or tensor (tokens, head_size), in the order of the numbers that
+        they turn.
 
     Source:
         Su et al., arXiv 2104.09864, section 3.2. `RotaryEmbeddingCat` of timm for

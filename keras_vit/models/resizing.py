@@ -180,7 +180,9 @@ class _Copies:
                 config["grid_size"] = own = layer.grid_size or self.old_grid
                 config["num_prefix_tokens"] = layer.length - math.prod(own)
         elif isinstance(layer, (Placed, layers.TransformerBlock)) and (
-            config.get("grid_size") or _is_rotary(layer) or isinstance(layer, layers.PatchMap)
+            config.get("grid_size")
+            or _is_rotary(layer)
+            or isinstance(layer, layers.PatchMap)
         ):
             config["grid_size"] = None if self.grid == ANY_SIZE else self.grid
         return type(layer).from_config(config)
