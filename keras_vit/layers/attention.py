@@ -96,7 +96,7 @@ class SelfAttention(Composite, Placed):
         if norm_epsilon is None:
             self.norm = None
 
-    def build(self, tokens_shape, turns_shape=None):
+    def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -116,7 +116,7 @@ class SelfAttention(Composite, Placed):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.grid_size is not None:
             self.find_places(tokens_shape, " with grid_size")
-        if self.rotary != "none" and turns_shape is None:
+        if self.rotary != "none":
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
             self.find_places(tokens_shape, " with relative_positions")
@@ -129,20 +129,29 @@ class SelfAttention(Composite, Placed):
         self.settle()
 
     def _build_rotation(self, head_size):
-        if self.grid_size is None or head_size % 4:
+        if head_size % 4:
             raise ValueError(
-                f"{self.name} has rotary positions, which need a grid_size and heads "
-                f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
-                f"heads of {head_size}: pass the grid, or another num_heads."
+                f"{self.name} has rotary positions, which need heads whose size is a "
+                f"multiple of 4, got {head_size}: pass another num_heads."
             )
-        angles = rotation.angles(
+        if self.grid_size is None:
+            return
+        turns = rotation.turns(
             self.rotary,
             self.grid_size,
             head_size,
             self.num_prefix_tokens,
             self.rotary_grid,
         )
-        self.turns = rotation.turns(angles)
+        self.turns = np.stack(turns).astype("float32")
+
+    def _check_places(self, tokens, turns):
+        self.check_places(tokens)
+        if self.rotary != "none" and self.grid_size is None and turns is None:
+            raise ValueError(
+                f"{self.name} has rotary positions, which need a grid_size, or turns, "
+                "the output of RotaryPositions: pass one of them."
+            )
 
     def call(
         self,
@@ -152,7 +161,7 @@ class SelfAttention(Composite, Placed):
         class_token_only=False,
         turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
@@ -225,7 +234,7 @@ class SelfAttention(Composite, Placed):
         class_token_only=False,
         turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

@@ -43,14 +43,9 @@ class PatchMap(Layer, Placed):
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape, grid_shape=None):
-        if grid_shape is not None:
-            return
+    def build(self, tokens_shape):
         if self.grid_size is None:
-            raise ValueError(
-                f"{self.name} has no grid_size: pass it, or call the layer with the "
-                "grid of PatchGrid."
-            )
+            return
         rows, columns = self.grid_size
         expected = self.num_prefix_tokens + math.prod(self.grid_size)
         if tokens_shape[1] not in (None, expected):
@@ -68,4 +63,9 @@ class PatchMap(Layer, Placed):
 
     def compute_output_shape(self, tokens_shape, grid_shape=None):
         grid_size = self.grid_size if grid_shape is None else grid_shape
+        if grid_size is None:
+            raise ValueError(
+                f"{self.name} has no grid_size: pass it, or call the layer with the "
+                "grid that PatchGrid gives."
+            )
         return (tokens_shape[0], *grid_size, tokens_shape[2])

@@ -58,8 +58,8 @@ class AddPositionEmbs(Layer, Placed):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape, grid_shape=None):
-        self.find_places(_of_own_grid(self, tokens_shape, grid_shape))
+    def build(self, tokens_shape):
+        self.find_places(_at_own_grid(self, tokens_shape))
         self.position_embedding = self.add_weight(
             name="position_embedding",
             shape=(1, self.length, tokens_shape[-1]),
@@ -127,10 +127,10 @@ class AddPositionEmbs2D(Layer, Placed):
         self.resizing = resizing
         self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, tokens_shape, grid_shape=None):
+    def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
-        self.find_places(_of_own_grid(self, tokens_shape, grid_shape))
+        self.find_places(_at_own_grid(self, tokens_shape))
         if hidden_size % 2:
             raise ValueError(
                 f"{self.name} adds a column's embedding to one half of a token and a "
@@ -188,17 +188,12 @@ class AddPositionEmbs2D(Layer, Placed):
         return table
 
 
-def _of_own_grid(layer, tokens_shape, grid_shape):
-    """Returns the shape of a layer's tokens for images of the size that it is of."""
-    if grid_shape is None:
-        return tokens_shape
-    if layer.grid_size is None or layer.num_prefix_tokens is None:
-        raise ValueError(
-            f"{layer.name} is given a grid, and needs its own grid_size and "
-            "num_prefix_tokens: pass both."
-        )
-    length = layer.num_prefix_tokens + math.prod(layer.grid_size)
-    return (tokens_shape[0], length, tokens_shape[-1])
+def _at_own_grid(layer, tokens_shape):
+    """Returns the shape of tokens, those of the layer's own grid if it is not known."""
+    batch, length, size = tokens_shape
+    if length is None and None not in (layer.grid_size, layer.num_prefix_tokens):
+        length = layer.num_prefix_tokens + math.prod(layer.grid_size)
+    return (batch, length, size)
 
 
 def _along(embeddings, old, new, method):

@@ -19,7 +19,7 @@ _KINDS = {
 }
 
 
-def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
+def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None, xp=np):
     """Returns the angles by which the numbers of a head are turned.
 
     Args:
@@ -29,6 +29,8 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
         num_prefix_tokens: int, the tokens before those of the patches, which have the
             angle 0.
         reference: None or (rows, columns): the grid to which coordinates are stretched.
+        xp: module of the functions of arrays that compute them, see `axis_weights` in
+            `zoo.position_embedding`.
 
     Returns:
         float64 array or tensor (tokens, head_size), in the order of the numbers that
@@ -44,7 +46,6 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
         (7, 8)
     """
     theta, columns_first, neighbours = _KINDS[kind]
-    xp = namespace_of(*grid_size)
     frequencies = theta ** (-4.0 * np.arange(head_size // 4) / head_size)
     places = [xp.arange(side, dtype="float64") for side in grid_size]
     lengths = [xp.array(side, dtype="float64") for side in grid_size]
@@ -70,11 +71,10 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
     return xp.pad(found, ((num_prefix_tokens, 0), (0, 0)))
 
 
-def turns(angles):
-    """Returns float32 (2, tokens, head_size): the cosine and the sine of angles."""
-    if isinstance(angles, np.ndarray):
-        return np.stack([np.cos(angles), np.sin(angles)]).astype("float32")
-    return ops.cast(ops.stack([ops.cos(angles), ops.sin(angles)]), "float32")
+def turns(*args, xp=np):
+    """Returns the cosines and the sines of `angles`, which has these arguments."""
+    found = angles(*args, xp=xp)
+    return xp.cos(found), xp.sin(found)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -125,9 +125,16 @@ class RotaryPositions(Layer):
 
     def call(self, grid):
         def at(*grid_size):
-            prefix, reference = self.num_prefix_tokens, self.rotary_grid
-            found = angles(self.kind, grid_size, self.head_size, prefix, reference)
-            return ops.convert_to_tensor(turns(found))
+            both = turns(
+                self.kind,
+                grid_size,
+                self.head_size,
+                self.num_prefix_tokens,
+                self.rotary_grid,
+                xp=namespace_of(*grid_size),
+            )
+            both = [ops.convert_to_tensor(one, dtype="float32") for one in both]
+            return ops.stack(both)
 
         return at_grid(grid, self.grid_size, lambda: at(*self.grid_size), at)
 

@@ -142,11 +142,9 @@ class TransformerBlock(Composite):
     def rotary_grid(self):
         return self.attention.rotary_grid
 
-    def build(self, tokens_shape, turns_shape=None):
+    def build(self, tokens_shape):
         for name in self.parts:
-            if (part := getattr(self, name)) is self.attention:
-                part.build(tokens_shape, turns_shape)
-            elif part is not None:
+            if (part := getattr(self, name)) is not None:
                 part.build(tokens_shape)
         self.settle()
 

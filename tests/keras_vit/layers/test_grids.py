@@ -111,7 +111,12 @@ def test_configurations():
 def test_what_is_missing_is_named():
     tokens = keras.Input((None, 8))
     grid = keras.Input(batch_shape=(None, None))
-    with pytest.raises(ValueError, match="its own grid_size and num_prefix_tokens"):
+    with pytest.raises(ValueError, match="known number of tokens.*num_prefix_tokens"):
         AddPositionEmbs(OWN)(tokens, grid=grid)
+    attention = layers.SelfAttention(2, rotary="eva")
+    with pytest.raises(ValueError, match="rotary positions, which need a grid_size or"):
+        attention(tokens)
+    turns = layers.RotaryPositions("eva", OWN, 4)(grid)
+    assert attention(tokens, turns=turns).shape == tokens.shape
     with pytest.raises(ValueError, match="no grid_size: pass it, or call the layer"):
         PatchMap()(tokens)
