@@ -107,6 +107,12 @@ class _Copies:
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
             for layer in model.layers:
+                if self.image_size == ANY_SIZE and _depends_on_grid(layer):
+                    raise ValueError(
+                        f"The layer {layer.name} needs the grid of the images beside "
+                        f"its tokens, which the sequential model {model.name} cannot "
+                        "hand it: build a functional model of these layers."
+                    )
                 copy.add(
                     self.of_layer(layer, copy.outputs[0] if copy.layers else images)
                 )
@@ -237,6 +243,10 @@ class _Copies:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
+
+
+def _depends_on_grid(layer):
+    return isinstance(layer, (*_POSITIONS, layers.PatchMap)) or _is_rotary(layer)
 
 
 def _is_rotary(layer):

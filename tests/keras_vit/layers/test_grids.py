@@ -114,7 +114,9 @@ def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="known number of tokens.*num_prefix_tokens"):
         AddPositionEmbs(OWN)(tokens, grid=grid)
     attention = layers.SelfAttention(2, rotary="eva")
-    with pytest.raises(ValueError, match="rotary positions, which need a grid_size or"):
+    with pytest.raises(
+        ValueError, match="rotary positions, which need a grid_size, or"
+    ):
         attention(tokens)
     turns = layers.RotaryPositions("eva", OWN, 4)(grid)
     assert attention(tokens, turns=turns).shape == tokens.shape
