@@ -74,6 +74,27 @@ def test_numbers_are_those_of_the_library(case):
         check(resized, expected, what, "resized_")
 
 
+@each([case for case in CASES if not case["name"].startswith("beit")])
+def test_one_model_for_images_of_all_sizes(case):
+    expected = expected_of(case)
+    # What follows from all others.
+    what = [what for what in OPTIONS if what in expected][-1]
+    options = OPTIONS[what]
+    model = keras_vit.load_model(path_of(case), image_size=(None, None), **options)
+    assert model.input_shape == (None, None, None, 3)
+    predictor = keras_vit.Predictor(model)
+    fixed = keras_vit.load_model(path_of(case), **options)
+    resized = keras_vit.at_image_size(fixed, case["resized_image_size"])
+    for part, one in (("", fixed), ("resized_", resized)):
+        check(model, expected, what, part)
+        images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
+        wanted = keras.ops.convert_to_numpy(one(images))
+        again = keras_vit.at_image_size(model, images.shape[1:3])(images)
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(again), wanted)
+        for found in (keras.ops.convert_to_numpy(model(images)), predictor(images)):
+            assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
 @each([case for case in CASES if "other_patch" in case])
 def test_a_patch_size_chosen_when_loading(case):
     expected, other = expected_of(case), case["other_patch"]
