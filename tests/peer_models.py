@@ -179,7 +179,7 @@ def load_timm_folder(folder, images):
 
 
 def cards_of_timm(names):
-    """Returns {handle: facts} of {handle: name and tag of a model}, as timm has them."""
+    """Returns {handle: facts} of {handle: name and tag of a timm model}."""
     import timm
     import torch
 

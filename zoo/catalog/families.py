@@ -3,8 +3,8 @@
 `families.csv` has one row per model: repository, image size, classes and licence are
 those of timm 1.0.31's `pretrained_cfg`, the parameters those of the model that it
 builds; `architecture` is timm's name of the network where it is not the one that the
-repository is called by. `families_accuracies.csv` has one row per published accuracy, the best evidence
-first.
+repository is called by. `families_accuracies.csv` has one row per published accuracy,
+the best evidence first.
 """
 
 import dataclasses

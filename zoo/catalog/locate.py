@@ -113,7 +113,8 @@ def read_located(
     It computes what its card says where one repository serves two networks.
 
     Args:
-        source: as of `locate`, and `variant` too.
+        source: as of `locate`.
+        variant: as of `locate`.
         num_heads: as of `zoo.read`.
     """
     card = named(source, variant) if isinstance(source, str) else None

@@ -308,7 +308,7 @@ def read(
         10
     """
     file = opening.open_file(os.path.expanduser(path))
-    library = foreign.recognise(file.keys)
+    library = foreign.recognise(file)
     if library is None:
         parts, stated, problems = _read_released(file)
     else:

@@ -141,7 +141,11 @@ def joined(arrays: dict) -> tuple[dict, bool]:
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
-    config = description.read_json(file)
+    return described(file, description.read_json(file), sizes)
+
+
+def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
+    """Returns what settings of timm say, which are of a file."""
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
@@ -237,8 +241,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
     image_size = arguments.get("img_size")
-    if image_size is None and covered == "none":
-        image_size = inputs.get("input_size", (None, None, None))[1:]
+    if image_size is None and covered == "none" and "input_size" in inputs:
+        image_size = inputs["input_size"][1:]
     grid = description.grid_of(image_size, patch_size)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
