@@ -178,6 +178,17 @@ def load_timm_folder(folder, images):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
+def fields_of_transformers(names):
+    """Returns {class name: fields}, of all of them what every configuration has."""
+    import transformers
+
+    every = transformers.PretrainedConfig().to_dict().keys()
+    return {
+        name: sorted(getattr(transformers, name)().to_dict().keys() - every)
+        for name in names
+    }
+
+
 def cards_of_timm(names):
     """Returns {handle: facts} of {handle: name and tag of a timm model}."""
     import timm

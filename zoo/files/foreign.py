@@ -26,6 +26,7 @@ _WITHOUT_BIAS = (
     tuple(released_names.EMBEDDING_ARRAYS),
     tuple(released_names.HEAD_ARRAYS),
 )
+_KERNEL, _ = released_names.EMBEDDING_ARRAYS
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
@@ -87,6 +88,7 @@ def read(file, library: str, num_heads: int | None = None):
         "hybrid": released_names.count_units(shapes) is not None,
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
+        "flat_patches": arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
         "stem": pathlib.Path(file.path).stem,
         "names": original.kind(holders),
     }

@@ -58,6 +58,8 @@ _EVA_ARGUMENTS = {
     "use_post_transformer_norm": "final_norm",
     "use_fc_norm": "fc_norm",
 }
+# Which timm has None for, too.
+_MAY_BE_NULL = ("fc_norm", "final_norm")
 # Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
 _IMPLIED = (
     "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
@@ -165,6 +167,19 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     arguments = {**implied, **own}
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
+    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
+    nulls += [
+        name
+        for name in (*_FLAGS, "num_heads", "reg_tokens", "class_token")
+        if own.get(name, 0) is None and name not in _MAY_BE_NULL
+    ]
+    description.refuse_null(file, nulls)
+    if architecture and sizes["flat_patches"] and said["named_as"] != "naflex":
+        raise CheckpointError(
+            f"{file} describes timm's {architecture}, whose patches are not flat as "
+            "NaFlex's, unlike those of the arrays: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said |= {name: arguments.pop(name, None) for name in _READ}
@@ -247,7 +262,15 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
-    return Description(network, grid, pooling, said["pooling_heads"])
+    notes = " ".join(map(str, inputs.get("notes") or ()))
+    warning = None
+    if "QuickGELU" in notes and network.activation == "gelu":
+        warning = (
+            f"{file} has the note that its weights were trained with quick GELU, and "
+            f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
+            'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
+        )
+    return Description(network, grid, pooling, said["pooling_heads"], warning)
 
 
 def _norms(said, is_eva):
