@@ -178,8 +178,19 @@ def load_timm_folder(folder, images, mean=None, std=None):
     return run(model, images, mean or inputs["mean"], std or inputs["std"])
 
 
+def fields_of_transformers(names):
+    """Returns {class name: fields}, of all of them what every configuration has."""
+    import transformers
+
+    every = transformers.PretrainedConfig().to_dict().keys()
+    return {
+        name: sorted(getattr(transformers, name)().to_dict().keys() - every)
+        for name in names
+    }
+
+
 def cards_of_timm(names):
-    """Returns what timm knows of models, by the handles of their names and tags."""
+    """Returns {handle: facts} of {handle: name and tag of a timm model}."""
     import timm
     import torch
 

@@ -157,6 +157,8 @@ def _where(as_json):
 
 
 def _mib(size, digits=1):
+    if size >= 10_000 * 2**20:
+        return f"{size / 2**30:,.1f} GiB"
     return f"{size / 2**20:,.{digits}f} MiB"
 
 

@@ -65,6 +65,8 @@ _ARGUMENTS = {
 }
 # The names of classes whose keys have no biases.
 _BIASES_APART = ("beit", "eva", "eva unfused")
+# Which timm has None for, too.
+_MAY_BE_NULL = ("fc_norm", "final_norm")
 # Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
 _IMPLIED = (
     "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
@@ -150,7 +152,11 @@ def joined(arrays: dict) -> tuple[dict, bool]:
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
-    config = description.read_json(file)
+    return described(file, description.read_json(file), sizes)
+
+
+def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
+    """Returns what settings of timm say, which are of a file."""
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
@@ -173,6 +179,19 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         arguments["qkv_bias"] = "query and value"
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
+    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
+    nulls += [
+        name
+        for name in (*_FLAGS, "num_heads", "reg_tokens", "class_token")
+        if own.get(name, 0) is None and name not in _MAY_BE_NULL
+    ]
+    description.refuse_null(file, nulls)
+    if architecture and sizes["flat_patches"] and said["named_as"] != "naflex":
+        raise CheckpointError(
+            f"{file} describes timm's {architecture}, whose patches are not flat as "
+            "NaFlex's, unlike those of the arrays: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said |= {name: arguments.pop(name, None) for name in _READ}
@@ -253,13 +272,21 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
     image_size = arguments.get("img_size")
-    if image_size is None and covered == "none":
-        image_size = inputs.get("input_size", (None, None, None))[1:]
+    if image_size is None and covered == "none" and "input_size" in inputs:
+        image_size = inputs["input_size"][1:]
     grid = description.grid_of(image_size, patch_size)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
-    return Description(network, grid, pooling, said["pooling_heads"])
+    notes = " ".join(map(str, inputs.get("notes") or ()))
+    warning = None
+    if "QuickGELU" in notes and network.activation == "gelu":
+        warning = (
+            f"{file} has the note that its weights were trained with quick GELU, and "
+            f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
+            'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
+        )
+    return Description(network, grid, pooling, said["pooling_heads"], warning)
 
 
 def _norms(said, is_eva):

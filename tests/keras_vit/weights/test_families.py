@@ -299,7 +299,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             {"without": ("0.attn.k_proj",)},
             "unknown blocks.0.attn.q_",
         ),
-        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "'rope_theta': 50.0"),
+        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "rope_theta=50.0"),
         (
             "dinov3_transformers",
             {"config": {"key_bias": True}},

@@ -68,7 +68,7 @@ def test_published_figures():
     with_figures = [model for model in families.MODELS.values() if model.accuracies]
     assert len(with_figures) == 4 + 8 + 32 + 3 + 39 + 35 + 9
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
-    assert zoo.get("eva02-l14/mim-m38m+imagenet21k+imagenet2012").top1 == 90.052
+    assert zoo.get("eva02-l14/mim38m+imagenet21k+imagenet2012").top1 == 90.052
     assert zoo.get("clip-b16/openai").accuracies[0] == (
         "imagenet2012", "zero-shot top1", 68.34, 224, "open_clip openclip_results.csv",
     )  # fmt: skip
