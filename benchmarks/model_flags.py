@@ -32,10 +32,11 @@ def define(*, model, batch, peers):
     )
 
 
-def stem(benchmark):
+def stem(benchmark, output=None):
     """Returns what the result of a benchmark of these flags is called."""
     given = flags.FLAGS
     size = "" if given.image_size == 224 else f"-{given.image_size}"
+    size += f"-{output}" if output else ""
     return f"{benchmark}-{given.model.replace('/', '-')}{size}-b{given.batch}"
 
 
@@ -53,14 +54,23 @@ class Setting:
         return {**self.ours, "parameters": self.parameters}
 
 
-def setting(training=False):
-    """Returns the flags as a `Setting`, whose models classify in training."""
+def setting(output=None):
+    """Returns the flags as a `Setting`.
+
+    Models of other families give an `output` of `benchmarks.families.OUTPUTS`, by
+    default what keras-hub's encoder gives.
+    """
     given = flags.FLAGS
     architecture = families.architecture_of(given.model)
     if architecture is not None:
         _check_peers(architecture)
-        return _of_family(architecture, given.image_size, given.batch, training)
+        return of_family(architecture, given.image_size, given.batch, output)
     described = describe(given.model, given.image_size, given.batch)
+    if output in ("tokens", "features"):
+        raise ValueError(
+            f"--output={output} is of other families, and {given.model} gives logits: "
+            "leave it out."
+        )
     if described.parameters is None and given.peers:
         raise ValueError(
             f"--model={given.model}: no peer has the ResNet of a hybrid, pass --peers= "
@@ -76,7 +86,8 @@ def describe(model, image_size, batch):
 
     if model not in keras_vit.VARIANTS:
         raise ValueError(
-            f"Unknown model {model!r}: choose from {', '.join(keras_vit.VARIANTS)}."
+            f"Unknown model {model!r}: choose from {', '.join(keras_vit.VARIANTS)}, or "
+            'pass a handle of `keras-vit zoo list "*dinov2*"` and the like.'
         )
     config = keras_vit.VARIANTS[model]
     config.grid_size(image_size, name=model)
@@ -105,19 +116,17 @@ def _check_peers(architecture):
         )
 
 
-def _of_family(architecture, image_size, batch, training):
+def of_family(architecture, image_size, batch, output=None):
     """Returns the `Setting` of an architecture of another family."""
     import zoo
 
-    output = peer_models.keras_hub_output(architecture) or "features"
-    family = families.written(
-        architecture, image_size, "logits" if training else output
-    )
+    output = output or peer_models.keras_hub_output(architecture) or "features"
+    family = families.written(architecture, image_size, output)
     checkpoint = zoo.read(family.file)
+    classes = CLASSES if output == "logits" else 0
     parameters = sum(math.prod(shape) for shape in checkpoint.shapes.values())
-    classes = CLASSES if training else 0
-    if training:
-        parameters += (checkpoint.hidden_size + 1) * CLASSES
+    if classes:
+        parameters += (checkpoint.hidden_size + 1) * classes
     ours = {
         "sizes": dataclasses.asdict(checkpoint.config),
         "image_size": image_size,
@@ -129,7 +138,7 @@ def _of_family(architecture, image_size, batch, training):
         image_size,
         classes,
         checkpoint.class_token,
-        None if output == "tokens" and not training else checkpoint.pooling_mlp_dim,
+        None if output == "tokens" else checkpoint.pooling_mlp_dim,
     )
     return Setting(ours, parameters, 2 * count * batch)
 

@@ -28,6 +28,18 @@ def test_steps_of_ours_end_with_logits(job, monkeypatch):
     assert logits.dtype == "float32"
 
 
+@pytest.mark.parametrize(
+    "output, shape", [("tokens", (2, 16, 48)), ("features", (2, 48))]
+)
+def test_steps_of_other_families_end_with_their_output(output, shape, shared):
+    file = shared / "goldens_families" / "siglip2_timm"
+    family = {"architecture": "siglip", "file": str(file), "output": output}
+    found = ours.graph(sizes={}, image_size=32, batch=2, family=family)()
+    assert found.shape == shape
+    model = ours.build({}, 32, family | {"output": "logits"})
+    assert model.output_shape == (None, 1000)
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_name_functions_and_labels_differ(table):
     choices = TABLES[table].values()
