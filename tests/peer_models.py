@@ -88,8 +88,9 @@ def random(make, *args, seed=0, **kwargs):
         model = make(*args, **kwargs)
     model.to_empty(device="cpu")
     for module in model.modules():
-        # Such as the angles of rotary positions.
-        getattr(module, "init_non_persistent_buffers", lambda: None)()
+        # What timm computes rather than loads, such as which offset a pair has.
+        if hasattr(module, "init_non_persistent_buffers"):
+            module.init_non_persistent_buffers()
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
