@@ -280,7 +280,8 @@ def own_image_size(model):
     if not placed:
         raise ValueError(
             f"The model {model.name} takes images of any size, and has no positions "
-            "that are of one: pass image_size."
+            "that are of one: pass image_size, or the model that "
+            "keras_vit.at_image_size(model, (height, width)) gives."
         )
     steps = zip(placed[0].grid_size, size_step(model), strict=True)
     return tuple(count * step for count, step in steps)

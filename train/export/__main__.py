@@ -87,6 +87,12 @@ flags.DEFINE_float(
 flags.DEFINE_bool(
     "dynamic_batch", False, "Let TFLite take any number of images, not one at a time."
 )
+flags.DEFINE_bool(
+    "any_size",
+    False,
+    "Let SavedModel and ONNX take images of any size whose sides are multiples of the "
+    "patch size; TFLite stays at one size.",
+)
 flags.DEFINE_bool("uint8", False, "Let tflite-int8 take and return uint8.")
 flags.DEFINE_integer(
     "threads",
@@ -129,7 +135,7 @@ def main(argv):
                 command=command_line.as_typed("export"),
                 **command_line.values(
                     "dataset data_dir skip_corrupt split central_crop image_size "
-                    "features min_agreement dynamic_batch uint8 threads"
+                    "features min_agreement dynamic_batch uint8 any_size threads"
                 ),
             )
         except run.ExportError as error:

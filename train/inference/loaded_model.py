@@ -11,7 +11,12 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.structure import head_activation, head_of, layer_of_pixels
+from keras_vit.structure import (
+    head_activation,
+    head_of,
+    layer_of_pixels,
+    own_image_size,
+)
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
@@ -50,7 +55,8 @@ def load(source, *, image_size=None, features=False):
             `keras_vit.load_model` takes. A name of the zoo takes precedence over a
             directory of that name.
         image_size: int or (height, width) in pixels, to which the position embeddings
-            are resized; by default that of the model.
+            are resized; by default that of the model, and of a model for images of any
+            size that of its positions.
         features: bool, whether to leave out the head: the outputs are then its inputs,
             those of `pre_logits` where the model has it. Weights without a head give
             features in any case.
@@ -163,6 +169,8 @@ def image_shape_of(loaded, channels=(3,)):
 def _of_keras_file(path, name, config, image_size, features):
     model = load_model(path)
     size = model.input_shape[1:3]
+    if image_size is None and size == (None, None):
+        image_size = own_image_size(model)
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
