@@ -12,7 +12,7 @@ from keras_vit.lean import blocks_for_class_token
 from keras_vit.structure import own_image_size
 
 ANY = (None, None)
-KINDS = sorted(small_models.MODELS.keys() - {"relative"})
+KINDS = sorted(small_models.MODELS.keys() - {"relative", "relative biases"})
 SIZES = (small_models.SIZE, (48, 24), (96, 120))
 PLAIN, SIZE = small_models.PLAIN, small_models.SIZE
 
