@@ -152,10 +152,11 @@ def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
         )
 
 
-def check_plain(path, library: str, shown: dict) -> None:
+def check_plain(path, library: str, shown: dict, has_pooling: bool) -> None:
     """Refuses arrays of other families that no settings name."""
     plain = ViTConfig(**FAMILIES)
     found = [name for name, value in shown.items() if value != getattr(plain, name)]
+    found += ["attention pooling"] * has_pooling
     if found:
         raise CheckpointError(
             f"{path} has no settings of {library} that name its network, which is not "

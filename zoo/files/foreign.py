@@ -86,7 +86,10 @@ def read(file, library: str, num_heads: int | None = None):
     arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
-    _complete(parts, key_biases)
+    _, bias = released_names.EMBEDDING_ARRAYS
+    if "norm_before_blocks/scale" in parts and bias in parts and module is not original:
+        wrong.append(f"unknown {names.foreign_name(column, bias)}")
+    _complete(parts, key_biases, module)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
     norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
@@ -104,7 +107,7 @@ def read(file, library: str, num_heads: int | None = None):
         "biases": biases,
         "flat_patches": arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
         "stem": pathlib.Path(file.path).stem,
-        "names": original.kind(holders),
+        "keys": tuple(holders),
     }
     stated = _description(file, module, sizes)
     has_norm = stated.config.final_norm is not False
@@ -118,7 +121,7 @@ def read(file, library: str, num_heads: int | None = None):
         _, missing = released_names.measure(shapes)
         return {}, stated, [_in_their_names(column, problem) for problem in missing]
     if stated.pooling == "gap" and "pooling_heads" in sizes:
-        # timm's architectures of a mean leave the attention pooling of a file out.
+        # timm's SigLIP of a mean leaves the attention pooling of a file out.
         arrays = {
             name: array
             for name, array in arrays.items()
@@ -144,7 +147,7 @@ def read(file, library: str, num_heads: int | None = None):
             "that."
         )
     parts, problems = names.to_released(column, arrays, heads, stated.pooling_heads)
-    _complete(parts, key_biases)
+    _complete(parts, key_biases, module)
     if not problems and sizes["class_token"] and POSITION_EMBEDDING in parts:
         problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
@@ -200,8 +203,10 @@ def _in_their_names(library, problem):
     return f"{problem}, from {theirs}" if theirs else problem
 
 
-def _complete(parts, key_biases):
+def _complete(parts, key_biases, module):
     """Gives CLIP's patch embedding and projection zeros for biases, in place.
+
+    timm has one of the projection.
 
     And takes away biases of keys that only the joining with others has made.
     """
@@ -210,7 +215,7 @@ def _complete(parts, key_biases):
             del parts[name]
     if "norm_before_blocks/scale" not in parts:
         return
-    for kernel, bias in _WITHOUT_BIAS:
+    for kernel, bias in _WITHOUT_BIAS[: 1 if module is timm else None]:
         if kernel in parts and bias not in parts:
             parts[bias] = np.zeros(parts[kernel].shape[-1:], np.float32)
 

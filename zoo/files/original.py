@@ -153,7 +153,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings or the name of a file say."""
     file, beside = folder / _CONFIG, folder / _OPEN_CLIP
     config = description.read_json(file)
-    names_of, name = sizes["names"], sizes["stem"]
+    names_of, name = kind(sizes["keys"]), sizes["stem"]
     if "architecture" in config:
         return _with_class_row(timm.described(file, config, sizes))
     if names_of == "clip" and beside.is_file():

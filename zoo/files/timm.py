@@ -79,8 +79,7 @@ _EVA = {".gamma_1": ".ls1.gamma", ".gamma_2": ".ls2.gamma"}
 _QKV = [f".attn.{part}_proj.weight" for part in "qkv"]
 _QKV_BIAS = [f".attn.{part}_proj.bias" for part in "qkv"]
 _FUSED_BIAS = [f".attn.{part}_bias" for part in "qkv"]
-# The first of arrays that are one elsewhere: that one's name and all that it has; the
-# others: None.
+# The first of arrays that are one elsewhere: that one's name, and all that it has.
 _APART = {
     _QKV[0]: (".attn.qkv.weight", _QKV),
     _QKV_BIAS[0]: (".attn.qkv.bias", _QKV_BIAS),
@@ -91,9 +90,8 @@ _APART = {
     ),
     ".mlp.fc1_g.bias": (".mlp.fc1.bias", [".mlp.fc1_g.bias", ".mlp.fc1_x.bias"]),
 }
-_APART |= {
-    other: (None, ()) for _, others in [*_APART.values()] for other in others[1:]
-}
+# The others, by the first.
+_BEHIND = {other: first for first, (_, parts) in _APART.items() for other in parts[1:]}
 _HYBRIDS = {
     (): "vit_tiny_r_s16_p8_224",
     (2, 2, 2, 2): "vit_small_r26_s32_224",
@@ -129,24 +127,37 @@ def joined(arrays: dict) -> tuple[dict, bool]:
     """
     found, key_biases = {}, True
     for name, array in arrays.items():
+        behind = next(filter(name.endswith, _BEHIND), None)
+        if behind and _joins(arrays, name.removesuffix(behind), _BEHIND[behind]):
+            continue  # joined where the first of its parts is
         first = next(filter(name.endswith, _APART), None)
         if first is None:
             found[name] = array
             continue
         stem, (whole, others) = name.removesuffix(first), _APART[first]
-        if whole is None:
-            continue  # joined where the first of its parts is
         parts = [arrays.get(stem + other) for other in others]
         is_bias = len(parts) == 3 and np.ndim(array) == 1
         # Of keys there is no bias, and of others both or none.
         if is_bias and parts[1] is None:
             key_biases = False
             parts[1] = np.zeros(array.shape, np.float32)
-        if any(part is None or part.ndim != array.ndim for part in parts):
+        if stem + whole in arrays or not may_be_joined(parts):
             found[name] = array  # which is unknown, as its others are
             continue
         found[stem + whole] = np.concatenate([np.asarray(part) for part in parts])
     return found, key_biases
+
+
+def _joins(arrays, stem, first):
+    whole, _ = _APART[first]
+    return stem + first in arrays and stem + whole not in arrays
+
+
+def may_be_joined(parts) -> bool:
+    """Returns whether arrays are all there, and fit along the first axis."""
+    shapes = {None if part is None else part.shape[1:] for part in parts}
+    lengths = {0 if part is None else part.ndim for part in parts}
+    return len(shapes) == len(lengths) == 1 and shapes != {None} and lengths != {0}
 
 
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
@@ -160,7 +171,8 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
-        description.check_plain(file.parent, COLUMN, sizes["families"])
+        has_pooling = "pooling_heads" in sizes
+        description.check_plain(file.parent, COLUMN, sizes["families"], has_pooling)
     elif (implied := architectures.implied(architecture)) is None:
         raise CheckpointError(
             f"{file} describes timm's {architecture}, whose name is not known: which "
@@ -172,6 +184,7 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     kind = _class_of(said["named_as"])
     ours = _ARGUMENTS.get(kind, {})
     own = {ours.get(name, name): value for name, value in {**own}.items()}
+    by_name = {**implied, **own}.get("global_pool")
     if pooled := config.get("global_pool"):
         implied["global_pool"] = pooled
     arguments = {**implied, **own}
@@ -218,6 +231,10 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         wrong.append(
             f"global_pool={pooled!r} {'with' if token else 'without'} a class token"
         )
+    if architecture and (pooled == "map") != (by_name == "map"):
+        wrong.append(f"global_pool={brief(pooled)} where {architecture} has {by_name}")
+    if pooled != "map" and "pooling_heads" in sizes and "siglip" not in architecture:
+        wrong.append("no attention pooling, which the arrays have")
     if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."

@@ -19,6 +19,7 @@ from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
+from zoo.files.timm import may_be_joined
 from zoo.network import Semantics, ViTConfig
 from zoo.text import brief
 
@@ -59,9 +60,12 @@ _RENAMED = {
 }
 # Of pre-training and other towers; the network of the images has no use for them.
 _UNUSED = re.compile(
-    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|temperature$|"
-    r".*\.relative_position_index$|"
-    r"logit_(scale|bias)$|text_(model|encoder|projection)\."
+    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|"
+    r".*\.relative_position_index$"
+)
+_UNUSED_OF_TWO = re.compile(
+    r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|"
+    r"temperature$|logit_(scale|bias)$|text_(model|encoder|projection)\."
 )
 REASONS = {
     # Of its two classes for segmentation.
@@ -253,13 +257,15 @@ def select(keys) -> dict[str, str]:
     chosen = {}
     classifies = any(key.startswith(("classifier.", "cls_classifier.")) for key in keys)
     kind = _named_as(keys)
+    of_two = kind in (_CLIP, _TIPSV2)
+    # The classifier reads the tokens themselves.
+    unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
+    idle = _UNUSED_OF_TWO if of_two else _UNUSED
     renamed = dict((*kind.renamed, *kind.renamed_with_gates))
     for key in keys:
         prefix = next(filter(key.startswith, _PREFIXES), "")
         name = key.removeprefix(prefix)
-        # The classifier reads the tokens themselves.
-        unused = classifies and name.startswith(("pooler.dense.", "head."))
-        if unused or _UNUSED.match(key):
+        if name.startswith(unused_heads) or idle.match(key):
             continue
         if kind is _DINOV3:
             name = name.removeprefix("model.")
@@ -287,7 +293,7 @@ def joined(arrays: dict) -> tuple[dict, bool]:
     found = {}
     for name, array in arrays.items():
         gate = name.replace(_VALUES, _GATE) if _VALUES in name else None
-        if gate in arrays and arrays[gate].ndim == array.ndim:
+        if gate in arrays and may_be_joined((arrays[gate], array)):
             found[name] = np.concatenate([np.asarray(arrays[gate]), np.asarray(array)])
         elif _GATE not in name or name.replace(_GATE, _VALUES) not in arrays:
             found[name] = array
@@ -301,7 +307,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     model_type = config.get("model_type")
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
-        description.check_plain(folder, COLUMN, sizes["families"])
+        has_pooling = "pooling_heads" in sizes
+        description.check_plain(folder, COLUMN, sizes["families"], has_pooling)
     elif (kind := _TYPES.get(model_type)) is None:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}: only those of types "
@@ -312,6 +319,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             f"{file} is of a CLIPForImageClassification, whose head reads the mean of "
             "patches before the last norm: only CLIP's projection is read."
         )
+    if model_type is not None:
+        _check_names(file, config, kind, sizes)
     # Of two towers, that of the images.
     config = _tower(file, config, kind)
     _check_fields(file, config)
@@ -453,6 +462,47 @@ def _of_beit(file, config, sizes):
         "relative_position_bias": own or shared,
     }
     return families, "all" if absolute else "none", "gap" if mean else "token"
+
+
+def _check_names(file, config, kind, sizes):
+    """Refuses arrays in the names of another type, or of another class of it."""
+    keys, model_type = sizes["keys"], config["model_type"]
+    prefixes = {prefix for prefix in _PREFIXES for k in keys if k.startswith(prefix)}
+    if _named_as(keys) not in _names_of(kind) or prefixes - {kind.prefix}:
+        raise CheckpointError(
+            f"{file} describes a model of type {model_type!r}, and the arrays have the "
+            "names of another type: keep each model in a folder of its own, beside its "
+            "own settings."
+        )
+    name = ([*(config.get("architectures") or ()), ""])[0]
+    projects = name in ("CLIPModel", "CLIPVisionModelWithProjection")
+    classifies = "ForImageClassification" in name and config.get("id2label") != {}
+    if not (projects or classifies or name.endswith("Model")):
+        return  # a class of which nothing is known
+    teacher = name.endswith("WithTeacher")
+    for has, said, what in (
+        ("classes" in sizes, projects or classifies, "head"),
+        (_has_two_heads(keys), teacher, "second head"),
+    ):
+        if has != said:
+            raise CheckpointError(
+                f"{file} describes a {name}, which has {'a' if said else 'no'} {what}, "
+                "unlike the arrays: keep each model in a folder of its own, beside "
+                "its own settings."
+            )
+
+
+def _names_of(kind):
+    """Returns what `_named_as` may return for the arrays of a type."""
+    if kind.prefix == _CLIP.prefix:
+        return (_CLIP,)
+    if kind is _BEIT:
+        return (_BEIT, _DINOV2)  # the latter's where it has neither biases nor factors
+    return (kind,) if kind in (_DINOV3, _TIPSV2) else (_DINOV2,)
+
+
+def _has_two_heads(keys):
+    return any(key.startswith("distillation_classifier.") for key in keys)
 
 
 def _tower(file, config, kind):

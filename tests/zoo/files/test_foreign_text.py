@@ -259,6 +259,8 @@ def test_settings_of_other_kinds(naming, tmp_path):
         "hybrid": False,
         "flat_patches": False,
         "channels": 3,
+        "keys": tuple(file.keys),
+        "classes": 10,
     }
     refused = 0
     for settings in variations(SETTINGS[naming]):
