@@ -802,8 +802,11 @@ def _mlp_size(width, ratio, gated):
 def _mlp_ratio(checkpoint, gated):
     """Returns the ratio from which DINOv2's classes find the size of the MLP."""
     size, width = checkpoint.mlp_dim, checkpoint.hidden_size
+    # A whole number where there is one, which its classes insist on.
+    for ratio in range(1, 2 + 2 * size // width):
+        if _mlp_size(width, ratio, gated) == size:
+            return ratio
     ratio = (3 * size // 2 if gated else size) / width
-    ratio = int(ratio) if ratio == int(ratio) else ratio
     if _mlp_size(width, ratio, gated) != size:
         raise ValueError(f"transformers' DINOv2 has no MLP of {size} at width {width}")
     return ratio
