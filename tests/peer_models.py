@@ -171,7 +171,7 @@ def save_timm_family(folder, images, name, **model_args):
 
 
 def run_timm_folder(folder, images):
-    """Returns what timm computes with a folder, for images as its network takes them."""
+    """Returns what timm makes of a folder and of images as its network takes them."""
     import timm
     import torch
 

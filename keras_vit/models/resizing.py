@@ -34,8 +34,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
 
     Raises:
         ValueError: the image cannot be cut into whole patches; the model has embeddings
-            of relative positions, another layer with weights for one image size, or one that
-            resizes all images to one size; or the method is unknown.
+            of relative positions, another layer with weights for one image size, or one
+            that resizes all images to one size; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -56,8 +56,9 @@ def at_image_size(model, image_size, position_embedding_method=None):
         block.relative_positions for block in layers_of(model, layers.TransformerBlock)
     ):
         raise ValueError(
-            f"The model {model.name} has embeddings of offsets, which belong to one "
-            "number of tokens: build and train it at the image size that you need."
+            f"The model {model.name} has embeddings of relative positions, which "
+            "belong to one number of tokens: build and train it at the image size that "
+            "you need."
         )
     if fixed := what_fixes_size(model, image_size):
         raise ValueError(

@@ -41,7 +41,7 @@ _FILE = pathlib.Path(__file__).with_name("architectures.csv")
 
 
 def _row(cells):
-    # An empty cell is what timm's constructor has by default.
+    # An empty or missing cell is what timm's constructor has by default.
     return {key: _READ.get(key, str)(text) for key, text in cells.items() if text}
 
 
