@@ -23,25 +23,35 @@ def run(exporter, **settings):
         raise RuntimeError(f"The export failed: {''.join(last)}")
 
 
-def timm_onnx(path, sizes, image_size, parameters, batch):
+def timm_file(path, architecture, image_size):
+    """Writes a random model of timm as it is uploaded to a hub."""
+    import timm
+    from timm.models import save_for_hf
+
+    arguments = {"img_size": image_size, "num_classes": 0}
+    model = timm.create_model(architecture, **arguments)
+    save_for_hf(model, path, model_args=arguments, safe_serialization=True)
+
+
+def timm_onnx(path, sizes, image_size, parameters, batch, family=None):
     """Writes timm's model as ONNX."""
     import torch
 
     from benchmarks import peer_models
 
-    model = peer_models.timm(sizes, image_size, parameters).eval()
+    model = peer_models.timm(sizes, image_size, parameters, family).eval()
     images = torch.zeros(batch, 3, image_size, image_size)
     torch.onnx.export(model, (images,), path, dynamo=True)
 
 
-def litert(path, sizes, image_size, batch, dynamic_range):
+def litert(path, sizes, image_size, batch, dynamic_range, family=None):
     """Writes our model as TFLite."""
     import tensorflow as tf
 
     from benchmarks.ours import build
     from keras_vit.lean import lean
 
-    model = build(sizes, image_size)
+    model = build(sizes, image_size, family)
     context = lean(model)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
 
@@ -60,4 +70,5 @@ def litert(path, sizes, image_size, batch, dynamic_range):
 
 if __name__ == "__main__":
     exporter, settings = sys.argv[1:]
-    {"litert": litert, "timm_onnx": timm_onnx}[exporter](**json.loads(settings))
+    jobs = {"litert": litert, "timm_file": timm_file, "timm_onnx": timm_onnx}
+    jobs[exporter](**json.loads(settings))

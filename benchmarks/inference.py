@@ -2,14 +2,17 @@
 
   python -m benchmarks.inference --model=ViT-B_16 --batch=8
   python -m benchmarks.inference --model=ViT-Ti_16 --batch=1 --peers=all
+  python -m benchmarks.inference --model=dinov2-s14/lvd142m --output=features
   python -m benchmarks.inference --ours=graph --profile=/tmp/trace
 
-Every model has random weights, 1000 classes and class-token pooling, and each is in a
+Every model has random weights, 1000 classes and class-token pooling; one of another
+family gives tokens or features (--output) and is timm's of that name. Each is in a
 process of its own; they take turns, and the ratio of two is the median over the
 rounds.
 
 --ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
-          keras-predict, jax, torch, or all
+          any-size (of a model for images of any size), keras-predict, jax, torch, or
+          all
 --peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
           --peers= for none
@@ -25,13 +28,20 @@ from benchmarks.profiling import profile
 
 command.define_flags()
 model_flags.define(model="ViT-B_16", batch=8, peers="keras-hub,torch")
+flags.DEFINE_enum(
+    "output",
+    None,
+    ["tokens", "features"],
+    "Of models of other families: all tokens, or the pooled vector. By default what "
+    "keras-hub's encoder gives: tokens of DINOv2, the pooled vector of SigLIP.",
+)
 flags.DEFINE_list("ours", "graph,predictor,xla", "What of keras_vit, or all.")
 
 
 def main():
     """Runs the contest that the flags describe."""
     given = flags.FLAGS
-    setting = model_flags.setting()
+    setting = model_flags.setting(given.output)
     step = {"items": given.batch, "operations": setting.operations}
     contenders = [
         dataclasses.replace(choice, settings=setting.ours, ours=True, **step)
@@ -47,7 +57,7 @@ def main():
         profile(contenders[0], given.profile)
         return
     command.compare(
-        model_flags.stem("inference"),
+        model_flags.stem("inference", given.output),
         contenders,
         reference=peers.PEERS["keras-hub"].name,
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from benchmarks import families
 from benchmarks.contest import Contender, row
 
 CLASSES = 1000
@@ -30,10 +31,15 @@ def random_labels(batch):
     return np.random.default_rng(1).integers(0, CLASSES, batch, "int32")
 
 
-def build(sizes, image_size, **arguments):
-    """Returns our model with random weights."""
+def build(sizes, image_size, family=None, **arguments):
+    """Returns our model with random weights, those of a family's file if it is one."""
     import keras_vit
 
+    if family is not None:
+        arguments |= families.OUTPUTS[family["output"]]
+        if family["output"] == "logits":
+            arguments["classes"] = CLASSES
+        return keras_vit.load_model(family["file"], **arguments)
     config = keras_vit.ViTConfig(**sizes)
     return keras_vit.VisionTransformer(
         config, image_size=image_size, classes=CLASSES, **arguments
@@ -55,43 +61,52 @@ def as_graph(model, images, context=contextlib.nullcontext):
 
 
 @row(INFERENCE, "graph", "keras_vit", ("tensorflow", "keras_vit"))
-def graph(sizes, image_size, batch):
+def graph(sizes, image_size, batch, family=None):
     """The model in a `tf.function`, without what its logits do not need."""
     from keras_vit.lean import lean
 
-    model = build(sizes, image_size)
+    model = build(sizes, image_size, family)
     return as_graph(model, random_images(batch, image_size), lean(model))
 
 
 @row(INFERENCE, "torch", "keras_vit torch", ("torch", "keras_vit"), "torch")
 @row(INFERENCE, "jax", "keras_vit jax", ("jax", "keras_vit"), "jax")
 @row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
-def predictor(sizes, image_size, batch, jit_compile=False):
+def predictor(sizes, image_size, batch, family=None, jit_compile=False, any_size=False):
     """`keras_vit.Predictor`, on any backend."""
     import keras_vit
 
-    predict = keras_vit.Predictor(
-        build(sizes, image_size), batch_size=batch, jit_compile=jit_compile
-    )
+    model = build(sizes, image_size, family)
+    if any_size:
+        model = keras_vit.at_image_size(model, (None, None))
+    predict = keras_vit.Predictor(model, batch_size=batch, jit_compile=jit_compile)
     images = random_images(batch, image_size)
     return lambda: predict(images)
 
 
 @row(INFERENCE, "xla", "keras_vit predictor, XLA", ("tensorflow", "keras_vit"))
-def predictor_xla(sizes, image_size, batch):
+def predictor_xla(sizes, image_size, batch, family=None):
     """`keras_vit.Predictor`, compiled by XLA on TensorFlow."""
-    return predictor(sizes, image_size, batch, jit_compile=True)
+    return predictor(sizes, image_size, batch, family, jit_compile=True)
+
+
+@row(
+    INFERENCE, "any-size", "keras_vit predictor, any size", ("tensorflow", "keras_vit")
+)
+def predictor_any_size(sizes, image_size, batch, family=None):
+    """`keras_vit.Predictor` of a model for images of any size, at its own size."""
+    return predictor(sizes, image_size, batch, family, any_size=True)
 
 
 @row(INFERENCE, "keras-predict", "keras_vit keras predict", ("tensorflow", "keras_vit"))
-def keras_predict(sizes, image_size, batch):
+def keras_predict(sizes, image_size, batch, family=None):
     """The model's own `predict`."""
-    model = build(sizes, image_size)
+    model = build(sizes, image_size, family)
     images = random_images(batch, image_size)
     return lambda: model.predict(images, batch_size=batch, verbose=0)
 
 
-def training_step(sizes, image_size, batch, micro_batches, remat):
+def training_step(sizes, image_size, batch, micro_batches, remat, family=None):
     """`train.engine.trainer.Trainer.step`, set up as `train.finetune` does."""
     import tensorflow as tf
 
@@ -101,7 +116,7 @@ def training_step(sizes, image_size, batch, micro_batches, remat):
 
     tensorflow_backend.start("one")
     trainer = Trainer(
-        build(sizes, image_size, remat=remat),
+        build(sizes, image_size, family, remat=remat),
         MomentumSGD(1e-3),
         micro_batches=micro_batches,
     )

@@ -1,7 +1,6 @@
 """What inference and training are compared with: a row and a job for each peer.
 
-Every job takes `sizes`, `image_size` and `parameters` as in `benchmarks.peer_models`,
-and `batch`.
+Every job takes `batch`, and the rest as functions of `benchmarks.peer_models` do.
 """
 
 import os
@@ -22,18 +21,18 @@ RATE, MOMENTUM = 1e-3, 0.9
 
 
 @row(PEERS, "keras-hub", "keras-hub", _HUB)
-def keras_hub(sizes, image_size, parameters, batch):
+def keras_hub(sizes, image_size, parameters, batch, family=None):
     """Its model in a `tf.function`."""
-    model = peer_models.keras_hub(sizes, image_size, parameters)
+    model = peer_models.keras_hub(sizes, image_size, parameters, family)
     return as_graph(model, random_images(batch, image_size))
 
 
 @row(PEERS, "keras-hub-jax", "keras-hub jax", ("jax", "keras_hub"), "jax")
-def keras_hub_jax(sizes, image_size, parameters, batch):
+def keras_hub_jax(sizes, image_size, parameters, batch, family=None):
     """Its model in `jax.jit`."""
     import jax
 
-    model = peer_models.keras_hub(sizes, image_size, parameters)
+    model = peer_models.keras_hub(sizes, image_size, parameters, family)
 
     @jax.jit
     def logits(trainable, non_trainable, images):
@@ -53,19 +52,19 @@ def vit_keras(sizes, image_size, parameters, batch):
 
 
 @row(PEERS, "torch", "timm", _TIMM)
-def timm(sizes, image_size, parameters, batch):
+def timm(sizes, image_size, parameters, batch, family=None):
     """Its model, eager."""
     return _torch_step(
-        peer_models.timm(sizes, image_size, parameters), batch, image_size
+        peer_models.timm(sizes, image_size, parameters, family), batch, image_size
     )
 
 
 @row(PEERS, "torch-compile", "timm compiled", _TIMM)
-def timm_compiled(sizes, image_size, parameters, batch):
+def timm_compiled(sizes, image_size, parameters, batch, family=None):
     """Its model in `torch.compile`."""
     import torch
 
-    model = peer_models.timm(sizes, image_size, parameters).eval()
+    model = peer_models.timm(sizes, image_size, parameters, family).eval()
     return _torch_step(torch.compile(model), batch, image_size)
 
 
@@ -92,13 +91,14 @@ def _torch_step(model, batch, image_size):
 
 
 @row(PEERS, "onnxruntime", "onnxruntime (timm)", ("onnxruntime",))
-def onnxruntime(sizes, image_size, parameters, batch):
+def onnxruntime(sizes, image_size, parameters, batch, family=None):
     """The model of timm, exported."""
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/model.onnx"
         settings = {"sizes": sizes, "image_size": image_size, "batch": batch}
+        settings["family"] = family
         exports.run("timm_onnx", path=path, parameters=parameters, **settings)
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     [images] = session.get_inputs()
@@ -107,23 +107,24 @@ def onnxruntime(sizes, image_size, parameters, batch):
 
 
 @row(PEERS, "litert", "LiteRT (ours)", ("ai_edge_litert",))
-def litert(sizes, image_size, parameters, batch):
+def litert(sizes, image_size, parameters, batch, family=None):
     """Our model in float32."""
-    return _litert_step(sizes, image_size, batch, dynamic_range=False)
+    return _litert_step(sizes, image_size, batch, family, dynamic_range=False)
 
 
 @row(PEERS, "litert-int8", "LiteRT int8 (ours)", ("ai_edge_litert",))
-def litert_int8(sizes, image_size, parameters, batch):
+def litert_int8(sizes, image_size, parameters, batch, family=None):
     """Our model with int8 weights and dynamic ranges."""
-    return _litert_step(sizes, image_size, batch, dynamic_range=True)
+    return _litert_step(sizes, image_size, batch, family, dynamic_range=True)
 
 
-def _litert_step(sizes, image_size, batch, dynamic_range):
+def _litert_step(sizes, image_size, batch, family, dynamic_range):
     from ai_edge_litert.interpreter import Interpreter
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.tflite"
         settings = {"sizes": sizes, "image_size": image_size, "batch": batch}
+        settings["family"] = family
         exports.run("litert", path=str(path), dynamic_range=dynamic_range, **settings)
         interpreter = Interpreter(
             model_content=path.read_bytes(), num_threads=os.cpu_count()
@@ -142,16 +143,16 @@ def _litert_step(sizes, image_size, batch, dynamic_range):
 
 
 @row(TRAINING, "keras-hub", "keras-hub", _HUB)
-def keras_hub_training(sizes, image_size, parameters, batch):
+def keras_hub_training(sizes, image_size, parameters, batch, family=None):
     """`train_on_batch` of its model."""
-    model = peer_models.keras_hub(sizes, image_size, parameters)
+    model = peer_models.keras_hub(sizes, image_size, parameters, family)
     return _keras_step(model, batch, image_size, jit_compile=False)
 
 
 @row(TRAINING, "keras-hub-xla", "keras-hub xla", _HUB)
-def keras_hub_xla_training(sizes, image_size, parameters, batch):
+def keras_hub_xla_training(sizes, image_size, parameters, batch, family=None):
     """The same, compiled by XLA."""
-    model = peer_models.keras_hub(sizes, image_size, parameters)
+    model = peer_models.keras_hub(sizes, image_size, parameters, family)
     return _keras_step(model, batch, image_size, jit_compile=True)
 
 
@@ -168,11 +169,11 @@ def _keras_step(model, batch, image_size, jit_compile):
 
 
 @row(TRAINING, "torch", "timm", ("torch", "timm"))
-def timm_training(sizes, image_size, parameters, batch):
+def timm_training(sizes, image_size, parameters, batch, family=None):
     """An eager step of its model."""
     import torch
 
-    model = peer_models.timm(sizes, image_size, parameters).train()
+    model = peer_models.timm(sizes, image_size, parameters, family).train()
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=MOMENTUM)
     images = torch.from_numpy(random_images(batch, image_size))
     images = images.permute(0, 3, 1, 2).contiguous()

@@ -42,7 +42,7 @@ def main():
             f"--batch={given.batch} is no multiple of "
             f"--micro_batches={given.micro_batches}."
         )
-    setting = model_flags.setting()
+    setting = model_flags.setting("logits")
     step = {"items": given.batch, "operations": FORWARDS * setting.operations}
     mine = {
         **setting.ours,

@@ -170,14 +170,41 @@ def save_timm_family(folder, images, name, **model_args):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
-def run_timm_folder(folder, images):
-    """Returns what timm makes of a folder and of images as its network takes them."""
+def load_timm_folder(folder, images, mean=None, std=None):
+    """Returns what timm computes with a folder as it is on a hub."""
+    import timm
+
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    inputs = model.pretrained_cfg
+    return run(model, images, mean or inputs["mean"], std or inputs["std"])
+
+
+def fields_of_transformers(names):
+    """Returns {class name: fields}, of all of them what every configuration has."""
+    import transformers
+
+    every = transformers.PretrainedConfig().to_dict().keys()
+    return {
+        name: sorted(getattr(transformers, name)().to_dict().keys() - every)
+        for name in names
+    }
+
+
+def cards_of_timm(names):
+    """Returns {handle: facts} of {handle: name and tag of a timm model}."""
     import timm
     import torch
 
-    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
-    with torch.no_grad():
-        return model(torch.from_numpy(images)).numpy()
+    found = {}
+    for handle, name in names.items():
+        cfg = timm.get_pretrained_cfg(name)
+        with torch.device("meta"):
+            model = timm.create_model(name, num_classes=cfg.num_classes)
+        found[handle] = (
+            *(cfg.hf_hub_id, cfg.input_size[1], cfg.num_classes),
+            *(sum(value.numel() for value in model.parameters()), cfg.license),
+        )
+    return found
 
 
 def load_timm(images, name, **kwargs):

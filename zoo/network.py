@@ -34,6 +34,7 @@ FAMILIES = {
     "distillation_token": False,
     "qkv_bias": True,
     "norm_before_blocks": False,
+    "final_norm": True,
     "norm_after_pooling": False,
     "attention_norm_inside": False,
     "mlp_norm_inside": False,
@@ -61,6 +62,7 @@ CHOICES = {
     "distillation_token": (True, False),
     "qkv_bias": (True, False, "query and value"),
     "norm_before_blocks": (True, False),
+    "final_norm": (True, False),
     "norm_after_pooling": (True, False),
     "attention_norm_inside": (True, False),
     "mlp_norm_inside": (True, False),
@@ -120,6 +122,7 @@ class ViTConfig:
             `"query and value"` for none of the keys, or `True`.
         norm_before_blocks: bool, whether tokens are normalised before the first block,
             as in CLIP; False.
+        final_norm: bool, whether there is a norm after the blocks; True.
         norm_after_pooling: bool, whether the last norm comes after the pooling and not
             before it, as timm's `fc_norm` does; False.
         attention_norm_inside: bool, see `TransformerBlock`; False.
@@ -176,6 +179,7 @@ class ViTConfig:
     distillation_token: bool | None = None
     qkv_bias: bool | str | None = None
     norm_before_blocks: bool | None = None
+    final_norm: bool | None = None
     norm_after_pooling: bool | None = None
     attention_norm_inside: bool | None = None
     mlp_norm_inside: bool | None = None
@@ -208,6 +212,11 @@ class ViTConfig:
                 "num_registers", positive_int(self.num_registers, "num_registers")
             )
         self._check_inputs()
+        if self.norm_after_pooling and self.final_norm is False:
+            raise ValueError(
+                "norm_after_pooling says where the final norm is, and final_norm=False "
+                "that there is none: leave one of them out."
+            )
         kind, place = self.position_embedding, self.position_embedding_at
         if kind not in ("learned", "2d") and place != "stem":
             raise ValueError(

@@ -132,6 +132,8 @@ OPTIONAL_BLOCK_ARRAYS = {
 # What only shapes tell: two values of each hidden number of the MLP, and a head that
 # reads two vectors, the class token and the mean of the patches.
 SWIGLU, TWO_VECTORS = "swiglu", "two_vectors"
+# That there is no norm after the blocks, which must be said.
+NO_FINAL_NORM = "no_final_norm"
 _BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
 
 _BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
@@ -210,10 +212,12 @@ def families(shapes) -> dict[str, object]:
     }
 
 
-def required(qkv_bias, tokens_with_positions) -> set[str]:
+def required(qkv_bias, tokens_with_positions, final_norm=True) -> set[str]:
     """Returns the features that a `ViTConfig` of these values means."""
-    positions = set() if tokens_with_positions == "none" else {"positions"}
-    return positions | _BIASES[True if qkv_bias is None else qkv_bias]
+    found = set() if tokens_with_positions == "none" else {"positions"}
+    if final_norm is False:
+        found.add(NO_FINAL_NORM)
+    return found | _BIASES[True if qkv_bias is None else qkv_bias]
 
 
 def num_prefix_tokens(shapes) -> int:
@@ -236,7 +240,8 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
             for unit in range(1, units + 1):
                 for name, shape in _unit_arrays(stage, unit).items():
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
-    arrays |= {} if "norm_after_pooling" in optional else ENCODER_NORM
+    if not {"norm_after_pooling", NO_FINAL_NORM} & set(optional):
+        arrays |= ENCODER_NORM
     in_block = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         in_block |= rows if feature in optional else {}
@@ -317,7 +322,9 @@ def count(config, grid_size, classes, representation_size, class_token) -> int:
     features[REGISTERS] = config.num_registers
     features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
-    optional |= required(config.qkv_bias, config.tokens_with_positions)
+    optional |= required(
+        config.qkv_bias, config.tokens_with_positions, config.final_norm
+    )
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 

@@ -6,6 +6,7 @@ from keras_vit.explain.attention import (
     attention_rollout,
     mean_attention_maps,
     patch_map,
+    pooling_attention,
 )
 from keras_vit.explain.features import Features, principal_colors, token_features
 from keras_vit.explain.filters import Filters, embedding_filters
@@ -17,6 +18,7 @@ from keras_vit.structure import grid_size
 __all__ = [
     "Features", "Filters", "attention_distance", "attention_maps",
     "attention_rollout", "attention_sinks", "embedding_filters", "gradient_attention",
-    "grid_size", "mean_attention_maps", "patch_map", "position_embedding_similarity",
-    "principal_colors", "received_attention", "token_features",
+    "grid_size", "mean_attention_maps", "patch_map", "pooling_attention",
+    "position_embedding_similarity", "principal_colors", "received_attention",
+    "token_features",
 ]  # fmt: skip

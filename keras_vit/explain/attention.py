@@ -6,11 +6,12 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import check_images, indices_of, run
-from keras_vit.layers import TransformerBlock
+from keras_vit.layers import AttentionPooling, TransformerBlock
 from keras_vit.structure import (
     grid_size,
     layers_of,
     num_layers,
+    num_prefix_tokens,
     num_registers,
     patch_stride,
     prefix_tokens_of,
@@ -113,6 +114,44 @@ def attention_rollout(model, images):
     return rollout.found
 
 
+def pooling_attention(model, images):
+    """Returns what the query of a model's attention pooling attends to, by head.
+
+    Args:
+        model: `keras.Model` with one `AttentionPooling`, such as those of SigLIP.
+        images: float array (images, height, width, channels) in [-1, 1].
+
+    Returns:
+        float32 array (images, heads, tokens), whose rows sum to one. Tokens that the
+        pooling leaves out have zero. The mean over the heads is the `pooling` of
+        `patch_map`.
+
+    Raises:
+        ValueError: as `attention_maps`; or the model has no such pooling.
+
+    Source:
+        Lee et al., arXiv 1810.00825, section 3.2.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, pooling="map")
+        >>> images = np.zeros((1, 32, 32, 3), "float32")
+        >>> pooled = pooling_attention(model, images)
+        >>> rollout = attention_rollout(model, images)
+        >>> patch_map(rollout, grid_size(model), pooled.mean(axis=1)).shape
+        (1, 2, 2)
+    """
+    images = check_images(model, images)
+    count = len(layers_of(model, AttentionPooling))
+    if count != 1:
+        raise ValueError(
+            f"The model {model.name} has {count or 'no'} layers of class "
+            "AttentionPooling: patch_map without pooling= shows the others."
+        )
+    pooled = Pooled(model, images)
+    run(model, images, pooling=pooled)
+    return pooled.found
+
+
 def attention_distance(model, images):
     """Returns the mean distance over which each head attends, in pixels.
 
@@ -170,14 +209,15 @@ def patch_map(matrix, grid_size, pooling=None, num_registers=0):
     """Returns the attention of the model's output to each patch, as a picture.
 
     That is the class token's row, or, for models that pool the patches, the mean over
-    their rows.
+    their rows, or, for those that pool by attention, their sum weighted by it.
 
     Args:
         matrix: array (..., tokens, tokens), such as `attention_maps` returns.
         grid_size: (rows, columns) of the patches, see `grid_size`.
         pooling: `"token"` or `"gap"`, what the model's output is computed from; by
             default the class token if there is one. `"gap"` is for a model with a
-            class token and `PatchPooling`.
+            class token and `PatchPooling`. Of a model with `AttentionPooling` an array
+            (..., tokens): the mean of `pooling_attention` over the heads.
         num_registers: int, how many tokens before the patches are registers, which are
             left out.
 
@@ -197,6 +237,14 @@ def patch_map(matrix, grid_size, pooling=None, num_registers=0):
     """
     matrix = np.asarray(matrix)
     first = prefix_tokens_of(matrix, grid_size, num_registers=num_registers)
+    if isinstance(pooling, np.ndarray):
+        if pooling.shape != matrix.shape[:-1]:
+            raise ValueError(
+                f"pooling has shape {pooling.shape} for a matrix of {matrix.shape}: "
+                "pass one weight per row, pooling_attention(...).mean(axis=1)."
+            )
+        row = np.einsum("...q,...qk->...k", pooling, matrix)[..., first:]
+        return row.reshape(*row.shape[:-1], *grid_size)
     class_token = first > num_registers
     if pooling is None:
         pooling = "token" if class_token else "gap"
@@ -261,3 +309,23 @@ class Rollout:
             self.found = np.empty((self._num_images, *mean.shape[1:]), "float32")
         self._product = mean @ self._product if layer else mean
         self.found[part] = self._product
+
+
+class Pooled:
+    """Collects the weights of a model's attention pooling over all tokens, for `run`.
+
+    `found` is float32 (images, heads, tokens), None of a model without one.
+    """
+
+    def __init__(self, model, images):
+        self.found, self._num_images = None, len(images)
+        patches = math.prod(grid_size(model, images.shape[1:3]))
+        self._num_tokens = patches + num_prefix_tokens(model)
+
+    def __call__(self, part, weights):
+        weights = ops.convert_to_numpy(weights)[:, :, 0]
+        if self.found is None:
+            shape = self._num_images, weights.shape[1], self._num_tokens
+            self.found = np.zeros(shape, "float32")
+        # Those that it leaves out come first.
+        self.found[part, :, self._num_tokens - weights.shape[-1] :] = weights

@@ -7,14 +7,15 @@ import numpy as np
 from keras import ops
 
 from keras_vit.explain.running import check_images, gradients, run
+from keras_vit.layers import AttentionPooling
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import POOLINGS, last_layer
+from keras_vit.structure import POOLINGS, last_layer, layers_of
 
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
 
 
-def gradient_attention(model, images, classes=None):
+def gradient_attention(model, images, classes=None, return_pooling=False):
     """Returns how much each token contributes to a class through the attention.
 
     In every layer the attention weights are multiplied by the gradient of the class's
@@ -31,10 +32,14 @@ def gradient_attention(model, images, classes=None):
         images: float array (images, height, width, channels) in [-1, 1].
         classes: int, or a sequence of one per image. None for the class of the
             largest output.
+        return_pooling: bool, whether to return the weights of an attention pooling
+            too, which are multiplied by their gradient likewise.
 
     Returns:
         float32 array (images, tokens, tokens), in units of the model's output, whose
-        rows do not sum to one. `patch_map` makes a picture of it.
+        rows do not sum to one. `patch_map` makes a picture of it. With
+        `return_pooling` also a float32 array (images, tokens), the `pooling` of
+        `patch_map`, or None of a model without `AttentionPooling`.
 
     Raises:
         ValueError: as `attention_maps`; or the model has no head, no such class, or
@@ -54,13 +59,25 @@ def gradient_attention(model, images, classes=None):
     _check_head(model)
     classes = _one_per_image(classes, len(images), model)
     shapes = []
-    run(model, images[:1], lambda layer, part, weights: shapes.append(weights.shape))
+    run(
+        model,
+        images[:1],
+        lambda layer, part, weights: shapes.append(weights.shape),
+        pooling=lambda part, weights: shapes.append(weights.shape),
+    )
     num_tokens = shapes[0][-1]
     relevances = np.empty((len(images), num_tokens, num_tokens), "float32")
     places = [np.zeros((1, *shape[2:]), "float32") for shape in shapes]
+    pooled = None
+    if layers_of(model, AttentionPooling):
+        pooled = np.zeros((len(images), num_tokens), "float32")
     for index, number in enumerate(classes):
         output = functools.partial(_output, model, images[index : index + 1], number)
         matrices = gradients(output, places)
+        if pooled is not None:
+            # Tokens that the pooling leaves out come first.
+            weights = matrices.pop()[0, 0]
+            pooled[index, -len(weights) :] = weights
         relevance = np.eye(num_tokens)
         for matrix in matrices:
             relevance += matrix[0] @ relevance
@@ -71,7 +88,7 @@ def gradient_attention(model, images, classes=None):
                 f"{index}: its head is new, or all zeros as in the original "
                 "ImageNet-21k files. Fine-tune it first."
             )
-    return relevances
+    return (relevances, pooled) if return_pooling else relevances
 
 
 def _output(model, image, number, places):
@@ -88,7 +105,10 @@ def _output(model, image, number, places):
 
         return keras.remat(at_place)(tokens, next(places))
 
-    with running(watcher=Watcher(block=block)):
+    def pooling(weights):
+        return _weighting(weights, next(places))
+
+    with running(watcher=Watcher(block=block, pooling=pooling)):
         outputs = ops.cast(model(image, training=False), "float32")
     if number is None:
         number = ops.argmax(outputs, axis=-1)

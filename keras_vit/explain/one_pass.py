@@ -2,11 +2,12 @@
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 from keras import ops
 
-from keras_vit.explain.attention import ByLayer, Rollout, distance_of, patch_map
+from keras_vit.explain.attention import ByLayer, Pooled, Rollout, distance_of, patch_map
 from keras_vit.explain.features import Features, features_of
 from keras_vit.explain.running import check_images, run
 from keras_vit.explain.sinks import received_attention
@@ -19,7 +20,9 @@ class Inspection:
 
     `outputs` are the model's, `rollout` is float32 (images, rows, columns), `maps`
     float32 (layers, images, heads, rows, columns), `distance` float32 (layers, images,
-    heads) in pixels, `received` float32 (layers, images, rows, columns).
+    heads) in pixels, `received` float32 (layers, images, rows, columns). `pooled` is
+    what the query of an attention pooling attends to, float32 (images, heads, rows,
+    columns), None of a model without one.
     """
 
     outputs: np.ndarray
@@ -28,6 +31,7 @@ class Inspection:
     distance: np.ndarray
     received: np.ndarray
     features: Features
+    pooled: np.ndarray | None = None
 
     def of_image(self, index):
         """Returns one image's, without the axis of images; features keep theirs."""
@@ -40,6 +44,7 @@ class Inspection:
             self.distance[:, index],
             self.received[:, index],
             Features(token, patches[index : index + 1]),
+            None if self.pooled is None else self.pooled[index],
         )
 
 
@@ -47,8 +52,8 @@ def inspect(model, images):
     """Returns the `Inspection` of float images (images, height, width, channels).
 
     The numbers are those of `attention_rollout` and of all maps by `patch_map`, of
-    `attention_distance`, `received_attention` and `token_features`. Raises a ValueError
-    as `attention_maps` does.
+    `pooling_attention`, `attention_distance`, `received_attention` and
+    `token_features`. Raises a ValueError as `attention_maps` does.
     """
     images = check_images(model, images)
     grid = grid_size(model, images.shape[1:3])
@@ -63,7 +68,7 @@ def inspect(model, images):
     def collected(function):
         return ByLayer(function, list(range(last + 1)), len(images))
 
-    rollout, tokens = Rollout(len(images)), []
+    rollout, pooled, tokens = Rollout(len(images)), Pooled(model, images), []
     maps = collected(to_map)
     distance = collected(distance_of(model, images.shape[1:3]))
     received = collected(lambda weights: received_attention(weights, grid, registers))
@@ -77,12 +82,19 @@ def inspect(model, images):
         if layer == last:
             tokens.append(values)
 
-    outputs = run(model, images, see_weights, see_tokens)
+    outputs = run(model, images, see_weights, see_tokens, pooled)
+    of_pooling, weights = None, to_map.keywords["pooling"]
+    if pooled.found is not None:
+        of_pooling = pooled.found[..., -math.prod(grid) :].reshape(
+            *pooled.found.shape[:2], *grid
+        )
+        weights = pooled.found.mean(axis=1)
     return Inspection(
         np.concatenate([ops.convert_to_numpy(part) for part in outputs]),
-        to_map(rollout.found),
+        to_map(rollout.found, pooling=weights),
         maps.found,
         distance.found,
         received.found,
         features_of(model, tokens, images.shape[1:3]),
+        of_pooling,
     )

@@ -40,14 +40,15 @@ def indices_of(numbers, count, what, model):
     return [int(number) % count for number in numbers]
 
 
-def run(model, images, attention=None, tokens=None):
+def run(model, images, attention=None, tokens=None, pooling=None):
     """Runs a model without gradients, and calls functions with what its layers compute.
 
     `attention` is called with the index of each layer, the slice of the images and the
     float32 attention weights (images, num_heads, queries, tokens), `tokens` likewise
-    with each block's output (images, tokens, hidden_size). The images are divided so
-    that the attention weights of a layer are at most 64 MB, or one image's. Returns
-    the model's outputs, one per part of the images.
+    with each block's output (images, tokens, hidden_size), `pooling` with the slice and
+    the weights of an attention pooling (images, num_heads, 1, tokens). The images are
+    divided so that the attention weights of a layer are at most 64 MB, or one image's.
+    Returns the model's outputs, one per part of the images.
     """
     without_gradients = contextlib.nullcontext
     if keras.backend.backend() == "torch":
@@ -77,10 +78,22 @@ def run(model, images, attention=None, tokens=None):
 
         return of_next_layer
 
+    def of_pooling(part):
+        def see(weights):
+            if pooling is not None:
+                pooling(part, weights)
+            return weights
+
+        return see
+
     outputs = []
     for start in range(0, len(images), at_once):
         part = slice(start, min(start + at_once, len(images)))
-        watcher = Watcher(numbered(attention, part), numbered(tokens, part))
+        watcher = Watcher(
+            numbered(attention, part),
+            numbered(tokens, part),
+            pooling=of_pooling(part),
+        )
         with running(watcher=watcher), without_gradients():
             outputs.append(model(images[part], training=False))
     return outputs

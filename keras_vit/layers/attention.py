@@ -36,7 +36,7 @@ class SelfAttention(Composite, Placed):
         num_registers: int, how many of the tokens before the patches are registers.
         rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"` or
             `"perception"`. Queries and keys of patches are turned by angles that their
-            row and column in the grid give.
+            row and column in the grid give: in `grid_size`, or else `turns`.
         rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
             of `"eva"` and `"perception"` are stretched.
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
@@ -49,6 +49,7 @@ class SelfAttention(Composite, Placed):
         return_attention_weights: bool.
         class_token_only: bool, whether only the first token is a query; keys are all
             tokens.
+        turns: None, or for images of any size what `RotaryPositions` gives.
 
     Returns:
         Float tensor (batch, tokens, hidden_size), of one token with
@@ -152,19 +153,29 @@ class SelfAttention(Composite, Placed):
         )
 
     def _build_rotation(self, head_size):
-        if self.grid_size is None or head_size % 4:
+        if head_size % 4:
             raise ValueError(
-                f"{self.name} has rotary positions, which need a grid_size and heads "
-                f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
-                f"heads of {head_size}: pass the grid, or another num_heads."
+                f"{self.name} has rotary positions, which need heads whose size is a "
+                f"multiple of 4, got {head_size}: pass another num_heads."
             )
-        self.angles = rotation.angles(
+        if self.grid_size is None:
+            return
+        turns = rotation.turns(
             self.rotary,
             self.grid_size,
             head_size,
             self.num_prefix_tokens,
             self.rotary_grid,
         )
+        self.turns = np.stack(turns).astype("float32")
+
+    def _check_places(self, tokens, turns):
+        self.check_places(tokens)
+        if self.rotary != "none" and self.grid_size is None and turns is None:
+            raise ValueError(
+                f"{self.name} has rotary positions, which need a grid_size, or turns, "
+                "the output of RotaryPositions: pass one of them."
+            )
 
     def call(
         self,
@@ -172,23 +183,24 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
-        return attend(tokens, training, class_token_only)
+        return attend(tokens, training, class_token_only, turns)
 
-    def _attend(self, tokens, training, class_token_only):
+    def _attend(self, tokens, training, class_token_only, turns):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
         if self.rotary != "none":
-            query, key = (
-                rotation.rotated(heads, self.rotary, self.angles)
-                for heads in (query, key)
-            )
+            turns = self.turns if turns is None else turns
+            of_queries = turns[:, :1] if class_token_only else turns
+            query = rotation.rotated(query, self.rotary, of_queries)
+            key = rotation.rotated(key, self.rotary, turns)
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of offsets, and show no weights.
         if (
@@ -249,8 +261,9 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

@@ -4,8 +4,8 @@ A model calls its layers itself, so nothing can be handed to one of them from ou
 What has to reach them stands in one context variable, set by `running`:
 
     set by                          field               read by
-    keras_vit.explain,              watcher             SelfAttention, TransformerBlock
-      return_attention_weights
+    keras_vit.explain,              watcher             SelfAttention, TransformerBlock,
+      return_attention_weights                            AttentionPooling
     keras_vit.lean                  class_token_blocks  TransformerBlock
     TransformerBlock with remat     seeds               Dropout, StochasticDepth
 """
@@ -29,6 +29,8 @@ class Watcher:
     block: collections.abc.Callable = lambda encode, tokens: encode(tokens)
     # Whether blocks compute all tokens also where the model needs the first alone.
     all_tokens: bool = True
+    # Of the weights of an attention pooling, with one query, as `attention` of others.
+    pooling: collections.abc.Callable = lambda weights: weights
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Composite, check_heads
+from keras_vit.layers.forward_pass import forward_pass
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.mlp import MLP
@@ -84,15 +85,19 @@ class AttentionPooling(Composite):
         tokens = tokens[:, self.num_prefix_tokens :]
         batch, length, hidden_size = ops.shape(tokens)
         head_size = hidden_size // self.num_heads
+        # As in `SelfAttention`, one product with its bias on a matrix of tokens.
+        rows = ops.reshape(tokens, (-1, tokens.shape[-1]))
 
         def heads(projected, length):
             shape = (-1, length, self.num_heads, head_size)
             return ops.transpose(ops.reshape(projected, shape), (0, 2, 1, 3))
 
         query = heads(self.query(self.probe), 1) * head_size**-0.5
-        key, value = (heads(part(tokens), length) for part in (self.key, self.value))
+        key, value = (heads(part(rows), length) for part in (self.key, self.value))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
+        if (watcher := forward_pass().watcher) is not None:
+            weights = watcher.pooling(weights)
         mixed = ops.matmul(ops.cast(weights, value.dtype), value)
         pooled = self.out(ops.reshape(mixed, (batch, 1, hidden_size)))
         return (pooled + self.mlp(self.norm(pooled)))[:, 0]

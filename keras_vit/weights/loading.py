@@ -16,6 +16,7 @@ from keras_vit.weights.model_arrays import (
     released_variables,
 )
 from zoo import released_names
+from zoo.catalog.locate import read_located
 from zoo.network import FAMILIES, RESIZING, SIZES
 from zoo.position_embedding import resize_relative
 
@@ -39,7 +40,7 @@ def read_weights(weights, variant=None, num_heads=None):
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
-    return zoo.read(zoo.locate(weights, variant), num_heads=num_heads)
+    return read_located(weights, variant, num_heads)
 
 
 def load_released_weights(

@@ -98,7 +98,11 @@ def _released_shape(key, shape, layer):
 
 PLACES = ReleasedPlaces(
     _LAYERS,
-    ("embedding", "encoder_block_0", "encoder_norm or norm_after_pooling"),
+    (
+        "embedding",
+        "encoder_block_0",
+        "encoder_norm or norm_after_pooling or no_encoder_norm",
+    ),
     "keras_vit.VisionTransformer or one of the variants",
     _released_shape,
 )
@@ -152,8 +156,10 @@ def computed(model):
 def families(model):
     """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
     block = model.get_layer("encoder_block_0")
+    names = {layer.name for layer in model.layers}
     found = {
         "qkv_bias": block.qkv_bias,
+        "final_norm": "no_encoder_norm" not in names,
         "norm_after_branches": block.norm_after,
         "rotary": block.rotary,
         "rotary_grid": block.rotary_grid,
@@ -175,7 +181,9 @@ def families(model):
 def grid_of(model):
     """Returns the (rows, columns) of patches that a model's positions are of."""
     if _has_relative_alone(model):
-        return model.get_layer("encoder_block_0").grid_size
+        block = model.get_layer("encoder_block_0")
+        # Of images of any size, one layer has the rotation of all blocks.
+        return block.grid_size or model.get_layer("rotation").grid_size
     return model.get_layer("position_embedding").grid_size
 
 

@@ -84,6 +84,35 @@ def test_inference(forks, tmp_path):
     assert (tmp_path / path.stem / "keras_vit.log").exists()
 
 
+@pytest.mark.peers
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command, model, flags",
+    [
+        ("inference", "dinov2-reg4-s14/lvd142m", []),
+        ("inference", "dinov2-s14/lvd142m", ["--output=features"]),
+        ("training", "vit_base_patch16_siglip_224.webli", []),
+    ],
+)
+def test_other_families(command, model, flags, tmp_path):
+    ours = ["--ours=graph"] if command == "inference" else []
+    size = 28 if "14" in model else 32
+    stdout, result = measured(
+        command,
+        tmp_path,
+        f"--model={model}",
+        f"--image_size={size}",
+        "--batch=2",
+        "--peers=keras-hub,torch",
+        "--rounds=2",
+        "--repeats=1",
+        *ours,
+        *flags,
+    )
+    assert [one["error"] for one in result["contenders"]] == [None] * 3
+    assert result["reference"] == "keras-hub"
+
+
 @pytest.mark.soak
 def test_training(tmp_path):
     flags = [*SMALL, *QUICK, "--micro_batches=2", "--remat"]
@@ -131,6 +160,15 @@ def test_one_of_ours_that_fails_fails_the_command(tmp_path):
         ("inference --model=ViT-B", "Unknown model 'ViT-B': choose from ViT-Ti_16, "),
         ("inference --image_size=100", "pass image_size=(96, 96)"),
         ("inference --peers=keras_hub", "--peers has no 'keras_hub': name some of ke"),
+        (
+            "inference --model=dinov2-s14/lvd142m --peers=vit-keras,torch",
+            "vit-keras has no such model here, leave it out of --peers=vit-keras,torch",
+        ),
+        (
+            "training --model=eva02_tiny_patch14_224",
+            "keras-hub has no such model here, leave it out of --peers=keras-hub,torch",
+        ),
+        ("inference --output=tokens", "--output=tokens is of other families, and ViT-"),
         ("inference --model=R+ViT-Ti_16", "no peer has the ResNet of a hybrid, pass"),
         ("inference --ours= --peers=", "--ours and --peers are both empty"),
         ("inference --ours=torch --profile=trace", "keras_vit torch runs on torch"),

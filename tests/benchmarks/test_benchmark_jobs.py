@@ -17,7 +17,8 @@ TABLES = {
 
 
 @pytest.mark.parametrize(
-    "job", ["graph", "keras_predict", "predictor", "predictor_xla"]
+    "job",
+    ["graph", "keras_predict", "predictor", "predictor_any_size", "predictor_xla"],
 )
 def test_steps_of_ours_end_with_logits(job, monkeypatch):
     small_variants.shrink(monkeypatch)
@@ -26,6 +27,18 @@ def test_steps_of_ours_end_with_logits(job, monkeypatch):
     assert isinstance(logits, np.ndarray)
     assert logits.shape == (2, 1000)
     assert logits.dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    "output, shape", [("tokens", (2, 16, 48)), ("features", (2, 48))]
+)
+def test_steps_of_other_families_end_with_their_output(output, shape, shared):
+    file = shared / "goldens_families" / "siglip2_timm"
+    family = {"architecture": "siglip", "file": str(file), "output": output}
+    found = ours.graph(sizes={}, image_size=32, batch=2, family=family)()
+    assert found.shape == shape
+    model = ours.build({}, 32, family | {"output": "logits"})
+    assert model.output_shape == (None, 1000)
 
 
 @pytest.mark.parametrize("table", TABLES)

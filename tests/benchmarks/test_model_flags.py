@@ -3,7 +3,8 @@
 import pytest
 
 import keras_vit
-from benchmarks import model_flags
+from benchmarks import families, model_flags, peer_models
+from zoo.catalog.families import MODELS
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,60 @@ def test_multiply_adds_of_a_hybrid_by_hand():
 )
 def test_parameters_of_released_variants(variant, image_size, count):
     assert model_flags.describe(variant, image_size, 1).parameters == count
+
+
+def test_multiply_adds_of_another_family_by_hand():
+    config = keras_vit.ViTConfig(
+        hidden_size=4,
+        num_layers=3,
+        num_heads=2,
+        mlp_dim=5,
+        patch_size=2,
+        activation="swiglu",
+        num_registers=2,
+    )
+    # Six patches and two registers; a gate and a value.
+    embedding = 6 * (2 * 2 * 3 * 4)
+    blocks = 3 * (8 * (4 * 4 * 4 + 4 * 10 + 5 * 4) + 2 * 8 * 8 * 4)
+    # Keys and values; query and output; scores and sum; the perceptron.
+    pooling = 8 * 2 * 4 * 4 + 2 * 4 * 4 + 2 * 8 * 4 + 2 * 4 * 7
+    counted = model_flags.multiply_adds(config, (4, 6), 0, False)
+    assert counted == embedding + blocks
+    counted = model_flags.multiply_adds(config, (4, 6), 0, False, 7)
+    assert counted == embedding + blocks + pooling
+
+
+@pytest.mark.parametrize(
+    "model, architecture",
+    [
+        ("dinov2-s14/lvd142m", "vit_small_patch14_dinov2"),
+        ("siglip-b16/webli-224", "vit_base_patch16_siglip_224"),
+        ("vit_base_patch16_siglip_256.v2_webli", "vit_base_patch16_siglip_256"),
+        ("eva02_tiny_patch14_224", "eva02_tiny_patch14_224"),
+        ("ViT-B_16", None),
+        ("dinov2", None),
+    ],
+)
+def test_names_of_other_families(model, architecture):
+    assert families.architecture_of(model) == architecture
+
+
+def test_every_handle_of_another_family_can_be_measured():
+    for handle, card in MODELS.items():
+        assert families.architecture_of(handle) == card.architecture
+
+
+def test_outputs_are_those_of_the_encoders_of_keras_hub():
+    outputs = {
+        name: peer_models.keras_hub_output(name)
+        for name in (
+            "vit_giant_patch14_reg4_dinov2",
+            "vit_so400m_patch14_siglip_384",
+            "vit_base_patch16_siglip_gap_224",
+            "vit_base_patch16_clip_224",
+        )
+    }
+    assert [*outputs.values()] == ["tokens", "features", None, None]
 
 
 def test_setting_is_what_jobs_take():

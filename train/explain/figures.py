@@ -26,11 +26,14 @@ class Kind:
     The function takes an inspection and returns a `matplotlib.figure.Figure` and a dict
     of the arrays and strings behind it. It raises a ValueError with the reason where
     the model lacks what it shows. `of` is "photo", "photos" (all that are shown) or
-    "model"; in the caption, `{who}` is the token whose attention is shown.
+    "model"; in the caption, `{who}` is what the model's output is computed from, and
+    `{tokens}` the tokens whose attention in a layer is shown. `only` says of an
+    inspection whether there is such a figure at all.
     """
 
-    def __init__(self, draw, of, source, wide):
+    def __init__(self, draw, of, source, wide, only):
         self.draw, self.of, self.source, self.wide = draw, of, source, wide
+        self.only = only
         self.name = draw.__name__
         # Python -OO leaves out docstrings.
         title, _, caption = (inspect.getdoc(draw) or self.name).partition("\n\n")
@@ -50,9 +53,9 @@ class Figure:
 KINDS = {}
 
 
-def _kind(of, source, wide=False):
+def _kind(of, source, wide=False, only=lambda inspected: True):
     def register(draw):
-        KINDS[draw.__name__] = Kind(draw, of, source, wide)
+        KINDS[draw.__name__] = Kind(draw, of, source, wide, only)
         return draw
 
     return register
@@ -60,7 +63,7 @@ def _kind(of, source, wide=False):
 
 def write(folder, of, inspected, photo=None):
     """Writes the figures of a photo, of all or of the model; returns `Figure`s."""
-    kinds = [kind for kind in KINDS.values() if kind.of == of]
+    kinds = [kind for kind in KINDS.values() if kind.of == of and kind.only(inspected)]
     return [_write(folder, kind, inspected, photo) for kind in kinds]
 
 
@@ -137,10 +140,12 @@ class PhotoInspection:
     def class_map(self):
         """float32 array (rows, columns), the attention for the target."""
         number, _ = self.target
-        matrix = explain.gradient_attention(self.model, self.photo.image, number)[0]
-        grid, pooling = explain.grid_size(self.model), pooling_of(self.model)
-        registers = num_registers(self.model)
-        found = explain.patch_map(matrix, grid, pooling, registers)
+        matrix, pooled = explain.gradient_attention(
+            self.model, self.photo.image, number, return_pooling=True
+        )
+        grid, registers = explain.grid_size(self.model), num_registers(self.model)
+        pooling = pooling_of(self.model) if pooled is None else pooled
+        [found] = explain.patch_map(matrix, grid, pooling, registers)
         return found.astype("float32")
 
 
@@ -229,6 +234,22 @@ def rollout(inspected):
     return _overlay(inspected, inspected.rollout, title, _SHARE)
 
 
+@_kind(
+    "photo",
+    "Lee et al. 2018, arXiv 1810.00825, section 3.2.",
+    only=lambda inspected: available(lambda: inspected.inspection.pooled) is not None,
+)
+def pooling(inspected):
+    """Attention of the pooling.
+
+    What {who} attends to among the tokens after the last layer, the mean of its heads.
+    """
+    heads = inspected.inspection.pooled
+    title = f"{inspected.name}: attention of the pooling"
+    figure, numbers = _overlay(inspected, heads.mean(axis=0), title, _SHARE)
+    return figure, numbers | {"maps": heads}
+
+
 def _overlay(inspected, values, title, unit):
     picture = inspected.photo.picture
     figure = plots.draw_overlay(picture, values, title, unit.capitalize())
@@ -239,7 +260,7 @@ def _overlay(inspected, values, title, unit):
 def layers(inspected):
     """Attention by layer.
 
-    Attention of {who} in each layer, the mean of its heads. Each map has its own
+    Attention of {tokens} in each layer, the mean of its heads. Each map has its own
     scale.
     """
     means = inspected.maps.mean(axis=1)
@@ -252,7 +273,7 @@ def layers(inspected):
 def heads(inspected):
     """Attention by head.
 
-    Attention of {who} in every head of every layer: rows are layers, columns heads.
+    Attention of {tokens} in every head of every layer: rows are layers, columns heads.
     Each map has its own scale.
     """
     title = f"{inspected.name}: attention of every head"

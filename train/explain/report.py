@@ -3,7 +3,7 @@
 import csv
 import pathlib
 
-from keras_vit.structure import grid_size, num_layers, pooling_of
+from keras_vit.structure import grid_size, kind_of_pooling, num_layers, pooling_of
 from train.common import files
 from train.common.errors import RunError
 from train.common.progress import progress_bar
@@ -95,7 +95,9 @@ def explain(
         of_each = [figure for one in inspected for figure in one.figures]
 
         sizes = figures.available(lambda: _sizes(loaded.model)) or {}
-        pooled = {"token": "the class token", "gap": "the mean of the patches"}
+        whose = {"token": "the class token", "gap": "the mean of the patches"}
+        whose = whose[pooling_of(loaded.model)]
+        by_query = kind_of_pooling(loaded.model) == "map"
         results = {
             "model": loaded.name,
             "command": command,
@@ -103,7 +105,8 @@ def explain(
             "preparation": "central crop" if central_crop else "squashed",
             "parameters": loaded.model.count_params(),
             **sizes,
-            "attention_of": pooled[pooling_of(loaded.model)],
+            "attention_of": "the query of the pooling" if by_query else whose,
+            "layers_show": whose,
             "class": None if target is None else target[1],
             "why_no_class_names": classes.why_no_names,
             "why_no_predictions": why_no_predictions,

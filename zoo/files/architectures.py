@@ -6,7 +6,8 @@ norms, `distilled` for a second token with a head, `swiglu`, what images are exp
 rule of resizing positions that is not timm's usual one, the kind of `rotary` positions,
 the heads of the pooling, and by which of its classes' names the arrays go: `"eva"` with
 separate biases of queries and values, `"eva unfused"` with separate kernels too,
-`"beit"` as `"eva"` with other arguments, `"naflex"` with flat patches.
+`"eva fused"` with neither, `"beit"` as `"eva"` with other arguments,
+`"naflex"` with flat patches.
 """
 
 import csv
@@ -32,8 +33,8 @@ _READ = {
     "qkv_bias": lambda text: "query and value" if text == "qv" else bool(int(text)),
     **dict.fromkeys(
         ("class_token", "no_embed_class", "init_values", "pre_norm", "fc_norm",
-         "distilled", "swiglu", "use_abs_pos_emb", "use_rel_pos_bias", "use_post_norm",
-         "scale_attn_inner", "mlp_norm_inside"),
+         "distilled", "swiglu", "final_norm", "use_abs_pos_emb", "use_rel_pos_bias",
+         "use_post_norm", "scale_attn_inner", "mlp_norm_inside"),
         lambda text: bool(int(text)),
     ),
 }  # fmt: skip
@@ -41,7 +42,7 @@ _FILE = pathlib.Path(__file__).with_name("architectures.csv")
 
 
 def _row(cells):
-    # An empty or missing cell is what timm's constructor has by default.
+    # An empty cell is what timm's constructor has by default.
     return {key: _READ.get(key, str)(text) for key, text in cells.items() if text}
 
 

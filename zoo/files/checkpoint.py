@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,8 +28,8 @@ from zoo.text import brief
 NAMINGS = ("released", *foreign.WRITTEN)
 # Of what a network computes, that which arrays do not show.
 _UNSEEN = (
-    *RELEASED, "qkv_bias", "norm_after_branches", "rotary", "rotary_grid",
-    "tokens_with_positions",
+    *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
+    "rotary_grid", "tokens_with_positions",
 )  # fmt: skip
 
 
@@ -154,7 +155,7 @@ class Checkpoint:
     def _measured(self):
         stated = self.semantics
         required = released_names.required(
-            stated.qkv_bias, stated.tokens_with_positions
+            stated.qkv_bias, stated.tokens_with_positions, stated.final_norm
         )
         return released_names.measure(self.shapes, required)
 
@@ -335,13 +336,15 @@ def read(
         10
     """
     file = opening.open_file(os.path.expanduser(path))
-    library = foreign.recognise(file.keys)
+    library = foreign.recognise(file)
     if library is None:
         parts, stated, problems = _read_released(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, stated, problems = foreign.read(file, library, num_heads)
     _refuse(file.path, [*problems, *dialects.wrong_dtypes(parts)], library)
+    if stated.warning and (semantics is None or semantics.activation is None):
+        warnings.warn(stated.warning, stacklevel=2)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
     return Checkpoint(
         file.path, StoredArrays(parts), stated.grid_size, semantics, stated.pooling

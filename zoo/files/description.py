@@ -20,12 +20,16 @@ MALFORMED = (
 
 
 class Description(NamedTuple):
-    """What the arrays of a file do not say; `config` may have the number of heads."""
+    """What the arrays of a file do not say; `config` may have the number of heads.
+
+    `warning` is for those who leave the activation to the file.
+    """
 
     config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
     pooling: str | None = None
     pooling_heads: int | None = None
+    warning: str | None = None
 
 
 def to_metadata(description: Description) -> dict[str, str]:
@@ -89,6 +93,15 @@ def read_json(file: os.PathLike) -> dict:
     except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{file} cannot be read ({error}).") from error
     return table
+
+
+def refuse_null(file, fields: list[str]) -> None:
+    """Refuses settings without a value, which would be a guess."""
+    if fields:
+        raise CheckpointError(
+            f"{file} has null for {', '.join(fields)}: write the value that the model "
+            "was trained with, or take the line out for its library's default."
+        )
 
 
 def check_sizes(file, settings: dict, **sizes) -> None:

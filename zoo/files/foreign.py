@@ -7,14 +7,16 @@ import re
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, keras_hub, names, timm, transformers
+from zoo.files import description, keras_hub, names, original, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.network import ARCHITECTURES
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
-LIBRARIES = {library.COLUMN: library for library in (transformers, timm, keras_hub)}
+LIBRARIES = {
+    library.COLUMN: library for library in (original, transformers, timm, keras_hub)
+}
 WRITTEN = ("timm", "transformers")
 _PAPERS_HEADS = {
     (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
@@ -36,16 +38,23 @@ _SHARED = {
 }
 _OWN = re.compile(r"^(blocks|encoder\.layer)\..*\.relative_position_bias_table$")
 _BLOCK = re.compile(r"(?:blocks|encoder\.layer)\.([0-9]+)\.")
+_KERNEL, _ = released_names.EMBEDDING_ARRAYS
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
 )
 
 
-def recognise(keys) -> str | None:
+def recognise(file) -> str | None:
     """Returns the library that names arrays so, None for the released dialects."""
+    keys = file.keys
+    if original.is_named_so(keys):
+        # Some of them are those of a class of transformers as well.
+        beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
+        if "model_type" not in description.read_json(beside):
+            return original.COLUMN
     for name, library in LIBRARIES.items():
-        if any(map(library.KEYS.search, keys)):
+        if library is not original and any(map(library.KEYS.search, keys)):
             return name
     return None
 
@@ -80,7 +89,9 @@ def read(file, library: str, num_heads: int | None = None):
     _complete(parts, key_biases)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
-    sizes, missing = released_names.measure(shapes)
+    norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
+    without = {released_names.NO_FINAL_NORM} if norm_missing else set()
+    sizes, missing = released_names.measure(shapes, without)
     problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
@@ -91,8 +102,21 @@ def read(file, library: str, num_heads: int | None = None):
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
         "biases": biases,
+        "flat_patches": arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
+        "stem": pathlib.Path(file.path).stem,
+        "names": original.kind(holders),
     }
     stated = _description(file, module, sizes)
+    has_norm = stated.config.final_norm is not False
+    if not (has_norm or norm_missing):
+        layer = names.foreign_name(column, next(iter(released_names.ENCODER_NORM)))
+        raise CheckpointError(
+            f"{file.path} is stated to be without a final norm, and the arrays have "
+            f"{layer}: keep each model in a folder of its own, beside its own settings."
+        )
+    if has_norm and not sizes["families"]["norm_after_pooling"] and norm_missing:
+        _, missing = released_names.measure(shapes)
+        return {}, stated, [_in_their_names(column, problem) for problem in missing]
     if stated.pooling == "gap" and "pooling_heads" in sizes:
         # timm's architectures of a mean leave the attention pooling of a file out.
         arrays = {

@@ -1,6 +1,13 @@
-"""Checkpoints of Hugging Face transformers' `ViTModel` and its kin."""
+"""Checkpoints of Hugging Face transformers' `ViTModel` and its kin.
 
+`transformers_fields.csv` has each field of its configurations: what is read, or
+compared with the arrays, what must have the one value that is computed, and why others
+change nothing. Fields of no class, as older versions wrote, are left out.
+"""
+
+import csv
 import dataclasses
+import json
 import pathlib
 import re
 from typing import NamedTuple
@@ -213,6 +220,13 @@ _TYPES = {
     "beit": _BEIT,
 }
 _OF_BEIT = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+_FIELDS_FILE = pathlib.Path(__file__).with_name("transformers_fields.csv")
+with _FIELDS_FILE.open(encoding="utf-8", newline="") as _lines:
+    # {field: (use, the value that is implied)}
+    FIELDS = {
+        row["field"]: (row["use"], json.loads(row["implied"] or "null"))
+        for row in csv.DictReader(_lines)
+    }
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
@@ -299,7 +313,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             "patches before the last norm: only CLIP's projection is read."
         )
     # Of two towers, that of the images.
-    config = config.get("vision_config", config)
+    config = _tower(file, config, kind)
+    _check_fields(file, config)
     gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
     if not isinstance(gated, bool):
         raise CheckpointError(
@@ -312,7 +327,25 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         hidden_size=sizes["hidden_size"],
         num_hidden_layers=sizes["num_layers"],
         intermediate_size=sizes["mlp_dim"],
+        num_channels=sizes["channels"],
     )
+    if "mlp_ratio" in config:
+        found = _mlp_size(sizes["hidden_size"], config["mlp_ratio"], gated)
+        said = {"mlp_ratio times hidden_size": found}
+        description.check_sizes(
+            file, said, **{"mlp_ratio times hidden_size": sizes["mlp_dim"]}
+        )
+    if config.get("vision_use_head") is False and "pooling_heads" in sizes:
+        raise CheckpointError(
+            f"{file} has vision_use_head false, and the arrays have an attention "
+            "pooling: keep each model in a folder of its own, beside its own settings."
+        )
+    if model_type is not None and (kind is _NAFLEX) != sizes["flat_patches"]:
+        raise CheckpointError(
+            f"{file} describes a model of type {model_type!r}, whose patches are "
+            f"{'flat' if kind is _NAFLEX else 'not flat'}, unlike those of the arrays: "
+            "fixed-size SigLIP 2 has type 'siglip', NaFlex has 'siglip2'."
+        )
     if sizes["patch_height"] == sizes["patch_width"]:
         description.check_sizes(file, config, patch_size=sizes["patch_height"])
     activation = config.get("hidden_act", kind.activation)
@@ -329,10 +362,6 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         raise CheckpointError(
             f"{file} has hidden_act {activation!r}: only "
             f"{', '.join(_ACTIVATIONS)} are supported."
-        )
-    if config.get("pooler_act", "tanh") != "tanh":
-        raise CheckpointError(
-            f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR, INPUTS[kind.inputs])
     network = Semantics(
@@ -426,23 +455,63 @@ def _of_beit(file, config, sizes):
     return families, "all" if absolute else "none", "gap" if mean else "token"
 
 
+def _tower(file, config, kind):
+    """Returns the settings of the tower of images, those themselves where it is one."""
+    if "vision_config" not in config:
+        return config
+    tower = config["vision_config"]
+    if not isinstance(tower, dict):
+        description.refuse_null(file, ["vision_config"])
+    model_type = tower.get("model_type")
+    if model_type is not None and _TYPES.get(model_type) is not kind:
+        raise CheckpointError(
+            f"{file} describes a model of type {config.get('model_type')!r} with a "
+            f"tower of type {brief(model_type)}: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
+    return tower
+
+
+def _check_fields(file, config):
+    """Refuses fields without a value, or with another than what is computed."""
+    used = {name: value for name, value in config.items() if name in FIELDS}
+    of = {name: FIELDS[name] for name in used}
+    description.refuse_null(
+        file,
+        [
+            name
+            for name, (use, implied) in of.items()
+            if used[name] is None
+            and (use in ("read", "compared") or implied is not None)
+        ],
+    )
+    wrong = [
+        f"{name}={brief(used[name])} (only {json.dumps(implied)})"
+        for name, (use, implied) in of.items()
+        if use == "implied" and not _is_implied(used[name], implied)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+
+
+def _is_implied(value, implied):
+    if isinstance(implied, dict):
+        return isinstance(value, dict) and value.items() <= implied.items()
+    return value == implied and isinstance(value, bool) == isinstance(implied, bool)
+
+
 def _biases(file, config):
     """Returns `qkv_bias` of the settings of a DINOv3."""
     names = ("query_bias", "key_bias", "value_bias")
     has = tuple(config.get(name, name != "key_bias") for name in names)
     known = {(True, False, True): "query and value", (False,) * 3: False}
     known[True, True, True] = True
-    wrong = {
-        name: config[name]
-        for name in ("mlp_bias", "proj_bias")
-        if not config.get(name, True)
-    }
-    if config.get("rope_theta", 100.0) != 100.0:
-        wrong["rope_theta"] = config["rope_theta"]
-    if has not in known or wrong:
+    if has not in known:
         raise CheckpointError(
             f"{file} has settings that are not supported: "
-            f"{wrong or dict(zip(names, has, strict=True))}."
+            f"{dict(zip(names, has, strict=True))}."
         )
     return known[has]
 
@@ -450,6 +519,10 @@ def _biases(file, config):
 def _inputs(file, defaults):
     """Mean and deviation of the image processor, of images in [0, 1]."""
     settings = description.read_json(file)
+    names = ("image_mean", "image_std", "do_normalize", "rescale_factor", "do_rescale")
+    description.refuse_null(
+        file, [name for name in names if settings.get(name, 0) is None]
+    )
     mean = settings.get("image_mean", defaults[0])
     std = settings.get("image_std", defaults[1])
     if not settings.get("do_normalize", True):
@@ -670,14 +743,18 @@ def settings(checkpoint) -> dict[str, dict]:
     return {_CONFIG: config, _PREPROCESSOR: preprocessor}
 
 
+def _mlp_size(width, ratio, gated):
+    """Returns the size of DINOv2's MLP, whose gates take a third of it."""
+    found = int(width * ratio)
+    return (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
+
+
 def _mlp_ratio(checkpoint, gated):
     """Returns the ratio from which DINOv2's classes find the size of the MLP."""
     size, width = checkpoint.mlp_dim, checkpoint.hidden_size
     ratio = (3 * size // 2 if gated else size) / width
     ratio = int(ratio) if ratio == int(ratio) else ratio
-    found = int(width * ratio)
-    found = (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
-    if found != size:
+    if _mlp_size(width, ratio, gated) != size:
         raise ValueError(f"transformers' DINOv2 has no MLP of {size} at width {width}")
     return ratio
 

@@ -1,5 +1,7 @@
 import dataclasses
+import functools
 import itertools
+import math
 import weakref
 
 import keras
@@ -10,9 +12,10 @@ from keras import ops
 
 import keras_vit
 from keras_vit import explain
+from keras_vit.explain import one_pass
 from keras_vit.explain.attention import by_layer
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import num_layers, patch_stride, pooling_of
+from keras_vit.structure import num_layers, num_registers, patch_stride, pooling_of
 from train import baselines
 
 GOLDENS = (
@@ -239,6 +242,121 @@ def test_gradient_attention_equals_small_changes(pooling):
         off = expected - np.eye(len(expected))
         np.testing.assert_allclose(
             found[index] - np.eye(len(expected)), off, atol=2e-3 * np.abs(off).max()
+        )
+
+
+def pooling_reference(model, images):
+    """Weights (images, heads, tokens) of the pooling in float64, from its tokens."""
+    layer = model.get_layer("pooling")
+    reads = keras.Model(model.input, layer.input)(images)
+    tokens = ops.convert_to_numpy(reads).astype("float64")
+
+    def projected(part, values):
+        kernel, bias = (ops.convert_to_numpy(weight) for weight in part.weights)
+        found = values @ kernel.astype("float64") + bias
+        return found.reshape(*found.shape[:-1], layer.num_heads, -1)
+
+    query = projected(layer.query, ops.convert_to_numpy(layer.probe)[0, 0])
+    key = projected(layer.key, tokens[:, layer.num_prefix_tokens :])
+    weights = np.zeros((len(images), layer.num_heads, tokens.shape[1]))
+    for image, head in np.ndindex(weights.shape[:2]):
+        scores = key[image, :, head] @ query[head] / math.sqrt(len(query[head]))
+        shares = np.exp(scores - scores.max())
+        weights[image, head, layer.num_prefix_tokens :] = shares / shares.sum()
+    return weights
+
+
+# Perception Encoder's pooling reads all tokens, others leave registers out.
+POOLED_BY_ATTENTION = {
+    "all tokens": small_models.MODELS["rotary, attention pooling"],
+    "no registers": small_models.of(
+        small_models.PLAIN, num_registers=2, tokens_with_positions="patches"
+    )
+    | {"pooling": "map"},
+}
+
+
+@pytest.mark.parametrize("kind", POOLED_BY_ATTENTION)
+def test_the_attention_of_a_pooling_equals_numpy(kind):
+    model = small_models.made(**POOLED_BY_ATTENTION[kind])
+    # As small as it begins, its attention would be nearly even.
+    layer = model.get_layer("pooling")
+    layer.probe.assign(8 * ops.convert_to_numpy(layer.probe))
+    images = images_of(model, 3)
+    expected = pooling_reference(model, images)
+    found = explain.pooling_attention(model, images)
+    assert found.shape == expected.shape and found.dtype == "float32"
+    assert expected.std() > 0.02
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    registers = num_registers(model)
+    assert (found[..., :registers] == 0).all()
+
+    # Followed back through all layers: the rows that its heads attend to, on average.
+    rollout = explain.attention_rollout(model, images)
+    rows = np.stack(
+        [
+            sum(
+                one[:, number].mean() * matrix[number] for number in range(one.shape[1])
+            )
+            for one, matrix in zip(expected, rollout.astype("float64"), strict=True)
+        ]
+    )
+    grid = explain.grid_size(model)
+    picture = explain.patch_map(rollout, grid, found.mean(axis=1), registers)
+    wanted = rows[:, registers:].reshape(-1, *grid)
+    np.testing.assert_allclose(picture, wanted, atol=1e-6)
+    mean = explain.patch_map(rollout, grid, "gap", registers)
+    assert np.abs(mean - picture).max() > 1e-3
+
+    seen = one_pass.inspect(model, images)
+    np.testing.assert_allclose(seen.rollout, wanted, atol=1e-6)
+    pooled = expected[..., registers:].reshape(*expected.shape[:2], *grid)
+    np.testing.assert_allclose(seen.pooled, pooled, atol=1e-5)
+    np.testing.assert_array_equal(seen.of_image(1).pooled, seen.pooled[1])
+    with pytest.raises(ValueError, match=r"pooling has shape \(3, 5\) for a matrix of"):
+        explain.patch_map(rollout, grid, np.zeros((3, 5)), registers)
+
+
+def test_other_models_have_no_attention_of_a_pooling():
+    model = small_models.shared()
+    images = images_of(model)
+    with pytest.raises(ValueError, match="has no layers of class AttentionPooling"):
+        explain.pooling_attention(model, images)
+    assert one_pass.inspect(model, images).pooled is None
+    _, pooled = explain.gradient_attention(model, images, return_pooling=True)
+    assert pooled is None
+
+
+def test_gradient_of_a_pooling_equals_small_changes():
+    config = dataclasses.replace(
+        small_models.PLAIN,
+        hidden_size=8,
+        num_heads=2,
+        num_registers=1,
+        tokens_with_positions="patches",
+    )
+    model = small_models.made(config, image_size=(16, 16), pooling="map")
+    images = images_of(model, 2)
+    weights = explain.pooling_attention(model, images)
+    matrices, found = explain.gradient_attention(model, images, [3, 1], True)
+    np.testing.assert_array_equal(
+        matrices, explain.gradient_attention(model, images, [3, 1])
+    )
+    for index, asked in enumerate((3, 1)):
+        # The register, which the pooling leaves out, comes first.
+        one = weights[index][:, None, 1:]
+        steps = 0.02 * np.eye(one.size, dtype="float32").reshape(-1, *one.shape)
+        outputs = []
+        for change in (steps, -steps):
+            watcher = Watcher(pooling=functools.partial(ops.add, change))
+            with running(watcher=watcher):
+                given = np.repeat(images[index : index + 1], one.size, axis=0)
+                outputs.append(ops.convert_to_numpy(model(given))[:, asked])
+        slope = ((outputs[0] - outputs[1]) / 0.04).reshape(one.shape)
+        expected = np.maximum(slope * one, 0).mean(axis=0)[0]
+        assert found[index, 0] == 0
+        np.testing.assert_allclose(
+            found[index, 1:], expected, atol=2e-3 * expected.max()
         )
 
 

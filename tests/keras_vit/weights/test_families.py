@@ -75,6 +75,27 @@ def test_numbers_are_those_of_the_library(case):
         check(resized, expected, what, "resized_")
 
 
+@each([case for case in CASES if not case["name"].startswith("beit")])
+def test_one_model_for_images_of_all_sizes(case):
+    expected = expected_of(case)
+    # What follows from all others.
+    what = [what for what in OPTIONS if what in expected][-1]
+    options = OPTIONS[what]
+    model = keras_vit.load_model(path_of(case), image_size=(None, None), **options)
+    assert model.input_shape == (None, None, None, 3)
+    predictor = keras_vit.Predictor(model)
+    fixed = keras_vit.load_model(path_of(case), **options)
+    resized = keras_vit.at_image_size(fixed, case["resized_image_size"])
+    for part, one in (("", fixed), ("resized_", resized)):
+        check(model, expected, what, part)
+        images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
+        wanted = keras.ops.convert_to_numpy(one(images))
+        again = keras_vit.at_image_size(model, images.shape[1:3])(images)
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(again), wanted)
+        for found in (keras.ops.convert_to_numpy(model(images)), predictor(images)):
+            assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
 @each([case for case in CASES if "other_patch" in case])
 def test_a_patch_size_chosen_when_loading(case):
     expected, other = expected_of(case), case["other_patch"]
@@ -128,7 +149,9 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
 def test_timm_computes_with_what_is_written(case, timm, tmp_path):
     zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
     expected = expected_of(case)
-    found = timm(peer_models.run_timm_folder, tmp_path, expected["images"])
+    images, as_they_are = expected["images"], {"mean": [0.0] * 3, "std": [1.0] * 3}
+    images = images.transpose(0, 2, 3, 1)
+    found = timm(peer_models.load_timm_folder, tmp_path, images, **as_they_are)
     wanted = expected["logits" if "logits" in expected else "features"]
     assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
@@ -277,7 +300,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             {"without": ("0.attn.k_proj",)},
             "unknown blocks.0.attn.q_",
         ),
-        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "'rope_theta': 50.0"),
+        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "rope_theta=50.0"),
         (
             "dinov3_transformers",
             {"config": {"key_bias": True}},
@@ -491,6 +514,74 @@ def test_what_the_settings_leave_out_follows_from_the_name(tmp_path):
     for name in ("dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"):
         folder = with_settings(name, None, {"global_pool": None}, tmp_path / name)
         assert zoo.read(folder).pooling == zoo.read(path_of(named(name))).pooling
+
+
+def without_norm(tmp_path, layer_scale=False):
+    """Writes a small Perception Encoder without a final norm, as timm does."""
+    config = zoo.ViTConfig(
+        **{"hidden_size": 24, "num_layers": 2, "num_heads": 2, "mlp_dim": 48},
+        **{"patch_size": 8, "activation": "gelu", "layer_norm_epsilon": 1e-5},
+        **{"norm_before_blocks": True, "rotary": "perception", "rotary_grid": (2, 2)},
+        **{"final_norm": False, "layer_scale": layer_scale},
+        position_resizing="bicubic",
+    )
+    model = keras_vit.VisionTransformer(
+        config, image_size=16, include_top=False, pooling="gap"
+    )
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    # Perception Encoder's patches have no bias.
+    model.get_layer("embedding").bias.assign(np.zeros(24))
+    path = tmp_path / "model.safetensors"
+    keras_vit.save_released_weights(model, path, naming="timm")
+    return model, path
+
+
+@pytest.mark.parametrize("layer_scale", [False, True])
+def test_networks_without_a_final_norm(layer_scale, tmp_path):
+    model, path = without_norm(tmp_path, layer_scale)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    assert settings["architecture"] == "vit_pe_spatial_gigantic_patch14_448"
+    arrays = arrays_of(path)
+    assert not {"norm.weight", "fc_norm.weight"} & arrays.keys()
+    assert ("blocks.0.gamma_1" in arrays) == layer_scale
+    assert "blocks.0.attn.qkv.bias" in arrays
+    images = np.random.default_rng(1).uniform(-1, 1, (1, 16, 16, 3))
+    released = tmp_path / "released.safetensors"
+    keras_vit.save_released_weights(model, released)
+    safetensors.write(path, arrays)  # without the header that is ours
+    for source in (released, path):
+        again = keras_vit.load_model(source, include_top=False)
+        np.testing.assert_allclose(again(images), model(images), rtol=1e-5)
+    with pytest.raises(zoo.CheckpointError, match="cannot say .*final_norm=False"):
+        keras_vit.save_released_weights(model, tmp_path / "model.npz")
+    cut = keras.Model(model.input, model.get_layer("encoder_block_0").output)
+    with pytest.raises(ValueError, match="a part of a model"):
+        keras_vit.save_released_weights(cut, released)
+
+
+def test_a_final_norm_is_there_or_not_as_the_settings_say(tmp_path):
+    _, path = without_norm(tmp_path)
+    arrays = arrays_of(path)
+    norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
+    for wrong, message in (
+        (norm, "without a final norm, and the arrays have norm"),
+        ({"norm.weight": np.ones(24)}, "missing norm.bias"),
+    ):
+        safetensors.write(path, arrays | wrong)
+        with pytest.raises(zoo.CheckpointError, match=message):
+            zoo.read(path)
+    safetensors.write(path, arrays)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings["model_args"] |= {"use_post_transformer_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="missing norm.weight"):
+        zoo.read(path)
+    settings["model_args"] |= {"use_fc_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="use_fc_norm beside"):
+        zoo.read(path)
 
 
 def with_settings(name, part, changes, folder):

@@ -466,6 +466,33 @@ def test_what_a_model_lacks(make, missing, explain_model, photos, tmp_path):
         )
 
 
+def test_a_pooling_by_attention_is_shown(explain_model, quick, photos, tmp_path):
+    quick("rollout", "gradient", "layers", "pooling")
+    model = small_models.made(pooling="map")
+    loaded = loaded_model.LoadedModel("tiny", model, NAMES)
+    results = explain_model(loaded, [photos / "wide.png"], tmp_path / "out")
+    assert results["attention_of"] == "the query of the pooling"
+    text = Page(tmp_path / "out" / "report.html").text
+    assert "How much of each patch reaches the query of the pooling" in text
+    assert "Attention of the mean of the patches in each layer" in text
+
+    image = prepared(photos / "wide.png")
+    grid = explain.grid_size(model)
+    pooled = explain.pooling_attention(model, image)
+    found = numbers(tmp_path / "out", "01-wide-pooling")
+    close = {"rtol": 1e-4, "atol": 1e-6}
+    np.testing.assert_allclose(found["maps"], pooled.reshape(-1, *grid), **close)
+    np.testing.assert_allclose(found["map"], found["maps"].mean(axis=0), **close)
+    rollout = explain.attention_rollout(model, image)
+    [expected] = explain.patch_map(rollout, grid, pooled.mean(axis=1))
+    found = numbers(tmp_path / "out", "01-wide-rollout")["map"]
+    np.testing.assert_allclose(found, expected, **close)
+    matrix, weights = explain.gradient_attention(model, image, return_pooling=True)
+    [expected] = explain.patch_map(matrix, grid, weights)
+    found = numbers(tmp_path / "out", "01-wide-gradient")["map"]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
     given = {}
 

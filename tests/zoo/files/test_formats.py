@@ -400,7 +400,8 @@ class TestSettings:
         shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
         plain = ViTConfig(**FAMILIES)
         shown = {name: getattr(plain, name) for name in released_names.families({})}
-        shapes |= {"families": shown, "swiglu": False, "biases": (False, False)}
+        shapes |= {"families": shown, "swiglu": False, "flat_patches": False}
+        shapes |= {"biases": (False, False)}
         token = "gap" not in architecture
         sizes = {**dataclasses.asdict(base), **shapes, "class_token": token}
         said = timm.describe(tmp_path, sizes)
