@@ -61,8 +61,9 @@ def at_image_size(model, image_size, position_embedding_method=None):
     blocks = layers_of(model, layers.TransformerBlock)
     if any(block.relative_positions for block in blocks):
         raise ValueError(
-            f"The model {model.name} has embeddings of offsets, which belong to one "
-            "number of tokens: build and train it at the image size that you need."
+            f"The model {model.name} has embeddings of relative positions, which "
+            "belong to one number of tokens: build and train it at the image size that "
+            "you need."
         )
     if image_size == ANY_SIZE and any(block.relative_bias for block in blocks):
         raise ValueError(

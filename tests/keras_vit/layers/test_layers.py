@@ -230,17 +230,19 @@ def test_common_behaviour(name, tmp_path):
     )
 
 
-def test_attention_as_released(tmp_path):
+@pytest.mark.parametrize("relative_bias", [None, "geometric"])
+def test_attention_as_released(relative_bias, tmp_path):
+    """In the fused form where a backend has one, with biases of offsets too."""
     init_arguments, input_shape, output_shape, options = LAYERS["SelfAttention"]
     released = {
         "relative_positions": False,
-        "grid_size": None,
+        "grid_size": relative_bias and (2, 3),
         "qkv_bias": True,
         "num_registers": 0,
         "rotary": "none",
         "rotary_grid": None,
         "norm_epsilon": None,
-        "relative_bias": None,
+        "relative_bias": relative_bias,
     }
     init_arguments = init_arguments | released
 
@@ -249,7 +251,7 @@ def test_attention_as_released(tmp_path):
 
     tokens = normal(input_shape)
     layer = make()
-    assert len(layer.trainable_variables) == 8
+    assert len(layer.trainable_variables) == (8 if relative_bias is None else 9)
     check_shapes(layers.SelfAttention(**init_arguments), input_shape, output_shape)
     check_saving(layer, tokens, tmp_path / "layer.keras")
     check_dtype_policies(make, tokens)

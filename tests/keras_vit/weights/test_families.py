@@ -18,6 +18,7 @@ import keras_vit
 import zoo
 from keras_vit.explain import one_pass
 from zoo.files import safetensors
+from zoo.released_names import BLOCK, RELATIVE_BIAS
 
 FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
@@ -382,6 +383,36 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
 def test_another_network_is_refused_by_name(name, change, message, tmp_path):
     with pytest.raises(zoo.CheckpointError, match=message):
         zoo.read(changed(tmp_path, name, **change))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_biases_that_all_blocks_share_are_in_each(own, tmp_path):
+    """As BEiT's fine-tuning has them; with those of a block they add up."""
+    folder = changed(tmp_path, "beit_timm")
+    path = folder / "model.safetensors"
+    arrays, name = arrays_of(path), "attn.relative_position_bias_table"
+    tables = [arrays[f"blocks.{block}.{name}"] for block in range(2)]
+    if not own:
+        arrays = {key: array for key, array in arrays.items() if name not in key}
+    shared = normal(tables[0].shape)
+    safetensors.write(
+        path, arrays | {"rel_pos_bias.relative_position_bias_table": shared}
+    )
+    with pytest.raises(zoo.CheckpointError, match="one table for all"):
+        zoo.read(folder)
+    said = {"use_rel_pos_bias": own, "use_shared_rel_pos_bias": True}
+    settings = json.loads((folder / "config.json").read_text())
+    settings["model_args"] |= said
+    (folder / "config.json").write_text(json.dumps(settings))
+    found = zoo.read(folder).arrays
+    for block, table in enumerate(tables):
+        name = f"{BLOCK}_{block}/MultiHeadDotProductAttention_1/{RELATIVE_BIAS}"
+        np.testing.assert_array_equal(found[name], shared + table if own else shared)
+    if own:
+        shared = {"rel_pos_bias.relative_position_bias_table": shared[:-2]}
+        safetensors.write(path, arrays | shared)
+        with pytest.raises(zoo.CheckpointError, match="unknown rel_pos_bias"):
+            zoo.read(folder)
 
 
 def test_nothing_is_assigned_from_another_family():
