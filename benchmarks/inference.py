@@ -11,7 +11,8 @@ process of its own; they take turns, and the ratio of two is the median over the
 rounds.
 
 --ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
-          keras-predict, jax, torch, or all
+          any-size (of a model for images of any size), keras-predict, jax, torch, or
+          all
 --peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
           --peers= for none

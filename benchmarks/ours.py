@@ -72,13 +72,14 @@ def graph(sizes, image_size, batch, family=None):
 @row(INFERENCE, "torch", "keras_vit torch", ("torch", "keras_vit"), "torch")
 @row(INFERENCE, "jax", "keras_vit jax", ("jax", "keras_vit"), "jax")
 @row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
-def predictor(sizes, image_size, batch, family=None, jit_compile=False):
+def predictor(sizes, image_size, batch, family=None, jit_compile=False, any_size=False):
     """`keras_vit.Predictor`, on any backend."""
     import keras_vit
 
-    predict = keras_vit.Predictor(
-        build(sizes, image_size, family), batch_size=batch, jit_compile=jit_compile
-    )
+    model = build(sizes, image_size, family)
+    if any_size:
+        model = keras_vit.at_image_size(model, (None, None))
+    predict = keras_vit.Predictor(model, batch_size=batch, jit_compile=jit_compile)
     images = random_images(batch, image_size)
     return lambda: predict(images)
 
@@ -87,6 +88,14 @@ def predictor(sizes, image_size, batch, family=None, jit_compile=False):
 def predictor_xla(sizes, image_size, batch, family=None):
     """`keras_vit.Predictor`, compiled by XLA on TensorFlow."""
     return predictor(sizes, image_size, batch, family, jit_compile=True)
+
+
+@row(
+    INFERENCE, "any-size", "keras_vit predictor, any size", ("tensorflow", "keras_vit")
+)
+def predictor_any_size(sizes, image_size, batch, family=None):
+    """`keras_vit.Predictor` of a model for images of any size, at its own size."""
+    return predictor(sizes, image_size, batch, family, any_size=True)
 
 
 @row(INFERENCE, "keras-predict", "keras_vit keras predict", ("tensorflow", "keras_vit"))

@@ -7,16 +7,22 @@ import os
 import keras
 import numpy as np
 
+from keras_vit.layers import PatchEncoder
 from keras_vit.layers.classification_head import checked_names
 from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
 from keras_vit.structure import (
+    check_images_shape,
     head_activation,
     head_of,
     last_layer,
     layer_of_pixels,
+    layers_of,
+    own_image_size,
     pooled_features,
+    takes_any_size,
 )
+from zoo.network import pair
 from zoo.photos import prepare, read_ahead
 from zoo.probabilities import softmax
 
@@ -25,7 +31,7 @@ _AHEAD = 2
 _PROBABILITIES = ("softmax", "sigmoid")
 
 
-def classify(model, photos, top=5, *, class_names=None, batch_size=32):
+def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_size=None):
     """Returns the most likely classes of photos, with their probabilities.
 
     Photos are decoded upright and brought to the model's size as evaluation does it,
@@ -44,6 +50,8 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
         class_names: sequence of str, one per class; by default the names in the model's
             head, else those of ImageNet for 1000 or 21843 classes.
         batch_size: int, photos computed at a time.
+        image_size: of a model for images of any size, the int or (height, width) in
+            pixels that photos are brought to; by default that of its own positions.
 
     Returns:
         A list per photo of (class id, class name, probability), the best first, as
@@ -77,7 +85,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
     names_of_classes(model.output_shape[-1], names)
     predictor = _predictor(model, "classes", batch_size, lambda: model)
     answers = []
-    for outputs in _outputs(model, predictor, photos):
+    for outputs in _outputs(model, predictor, photos, image_size):
         if activation == "linear":
             outputs = softmax(outputs.astype("float64"))
         if not np.isfinite(outputs).all():
@@ -88,7 +96,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32):
     return answers
 
 
-def embed(model, photos, *, batch_size=32):
+def embed(model, photos, *, batch_size=32, image_size=None):
     """Returns the features of photos, which the head of a model computes with.
 
     Args:
@@ -96,6 +104,7 @@ def embed(model, photos, *, batch_size=32):
             pooling or `pre_logits`, whose outputs are then the features.
         photos: see `classify`.
         batch_size: int, photos computed at a time.
+        image_size: see `classify`.
 
     Returns:
         float32 array (photos, features), in the order of the photos. Features are as
@@ -128,7 +137,8 @@ def embed(model, photos, *, batch_size=32):
     predictor = _predictor(model, "features", batch_size, make)
     found = [np.zeros((0, features.shape[1]), "float32")]
     found += [
-        outputs.astype("float32") for outputs in _outputs(model, predictor, photos)
+        outputs.astype("float32")
+        for outputs in _outputs(model, predictor, photos, image_size)
     ]
     return np.concatenate(found)
 
@@ -178,15 +188,9 @@ def _predictor(model, kind, batch_size, make):
     return compiled.predictor
 
 
-def _outputs(model, predictor, photos):
+def _outputs(model, predictor, photos, image_size):
     """Yields a model's outputs for batches of photos."""
-    _, *size, channels = model.input_shape
-    if len(size) != 2 or None in size or channels not in (1, 3):
-        raise ValueError(
-            f"{model.name} takes inputs of shape {model.input_shape}, and photos have "
-            "a fixed height and width and 1 or 3 channels: build it with image_size "
-            "and channels=3."
-        )
+    size, channels = _size_and_channels(model, image_size)
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
     preparation = getattr(head_of(model), "preparation", "squash")
@@ -207,6 +211,31 @@ def _outputs(model, predictor, photos):
 
     for batch in _batches(_each(photos), prepared, predictor.batch_size):
         yield predictor(batch)
+
+
+def _size_and_channels(model, image_size):
+    """Returns the (height, width) that photos are brought to, and the channels."""
+    _, *size, channels = model.input_shape
+    of_any_size = len(size) == 2 and bool(layers_of(model, PatchEncoder))
+    of_any_size = of_any_size and takes_any_size(model)
+    if len(size) != 2 or channels not in (1, 3) or (None in size and not of_any_size):
+        raise ValueError(
+            f"{model.name} takes inputs of shape {model.input_shape}, and photos have "
+            "a fixed height and width and 1 or 3 channels: build it with image_size "
+            "and channels=3."
+        )
+    if image_size is None:
+        return own_image_size(model), channels
+    if not of_any_size:
+        raise ValueError(
+            f"{model.name} takes images of {size[0]}x{size[1]} alone, got "
+            f"image_size={image_size!r}: leave it out, or pass "
+            "keras_vit.at_image_size(model, (None, None)) as the model."
+        )
+    image_size = pair(image_size, "image_size")
+    # Before the first photo is read.
+    check_images_shape(model, (1, *image_size, channels))
+    return image_size, channels
 
 
 def _batches(photos, prepared, batch_size):

@@ -63,10 +63,13 @@ class Predictor:
         # Compiled for one shape: the last and smaller batch is filled up to it.
         self._pad = backend == "jax" or jit_compile
         self._has_whole = self._has_warned = False
+        self._checked = None
 
     def __call__(self, images):
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
-        check_images_shape(self.model, images.shape)
+        if images.shape != self._checked:
+            check_images_shape(self.model, images.shape)
+            self._checked = images.shape
         if not self._has_warned:
             self._has_warned = warn_of_pixels(self.model, images)
         batches = np.split(images, range(self.batch_size, len(images), self.batch_size))

@@ -7,6 +7,8 @@ import keras
 import numpy as np
 
 from keras_vit.layers import (
+    AddPositionEmbs,
+    AddPositionEmbs2D,
     AttentionPooling,
     ClassificationHead,
     ClassToken,
@@ -17,6 +19,7 @@ from keras_vit.layers import (
     PatchEncoder,
     PatchPooling,
     RegisterTokens,
+    RotaryPositions,
     StdConv2D,
     TransformerBlock,
 )
@@ -90,6 +93,14 @@ def check_images_shape(model, shape):
             f"{tuple(shape)}: resize the images, build the model with their "
             "image_size, or add the first axis."
         )
+    if None in expected[1:] and layers_of(model, PatchEncoder):
+        walk = _Walk(model, shape[1:3])
+        if any(np.remainder(walk.sides, walk.encoder.patch_size)):
+            height, width = (f"{step:g}" for step in size_step(model))
+            raise ValueError(
+                f"{model.name} takes images whose sides are multiples of {height} and "
+                f"{width}, got {shape[1]}x{shape[2]}: resize the images."
+            )
 
 
 def layer_of_pixels(model):
@@ -253,6 +264,35 @@ def patch_stride(model, image_size=None):
     return tuple((walk.stride * walk.encoder.patch_size).tolist())
 
 
+def takes_any_size(model):
+    """Returns whether a model is one for images of any size."""
+    return None in model.input_shape[1:3]
+
+
+def own_image_size(model):
+    """Returns the (height, width) of the images that a model's positions are of.
+
+    A model for images of one size takes these.
+    """
+    if not takes_any_size(model):
+        return model.input_shape[1:3]
+    placed = layers_of(model, AddPositionEmbs, AddPositionEmbs2D, RotaryPositions)
+    if not placed:
+        raise ValueError(
+            f"The model {model.name} takes images of any size, and has no positions "
+            "that are of one: pass image_size, or the model that "
+            "keras_vit.at_image_size(model, (height, width)) gives."
+        )
+    steps = zip(placed[0].grid_size, size_step(model), strict=True)
+    return tuple(count * step for count, step in steps)
+
+
+def size_step(model):
+    """Returns what the sides of a model's images are multiples of, for any size."""
+    # The same at any size that is large enough.
+    return tuple(int(step) for step in patch_stride(model, (1024, 1024)))
+
+
 def what_fixes_size(model, image_size):
     """Returns the name of what resizes all images to one size before patches are cut.
 
@@ -355,7 +395,8 @@ class _Walk:
             if isinstance(tensor, keras.KerasTensor)
         ]
         if operation is self.encoder:
-            sides = zip(_sides(tensors[0]), operation.patch_size, strict=True)
+            self.sides = _sides(tensors[0])
+            sides = zip(self.sides, operation.patch_size, strict=True)
             # (rows, columns), None where that is not known.
             self.grid = tuple(
                 None if side is None else side // patch for side, patch in sides

@@ -87,6 +87,10 @@ def random(make, *args, seed=0, **kwargs):
     with torch.device("meta"):
         model = make(*args, **kwargs)
     model.to_empty(device="cpu")
+    for module in model.modules():
+        # What timm computes rather than loads, such as which offset a pair has.
+        if hasattr(module, "init_non_persistent_buffers"):
+            module.init_non_persistent_buffers()
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -166,6 +170,43 @@ def save_timm_family(folder, images, name, **model_args):
     return run(model, images, inputs["mean"], inputs["std"])
 
 
+def load_timm_folder(folder, images, mean=None, std=None):
+    """Returns what timm computes with a folder as it is on a hub."""
+    import timm
+
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+    inputs = model.pretrained_cfg
+    return run(model, images, mean or inputs["mean"], std or inputs["std"])
+
+
+def fields_of_transformers(names):
+    """Returns {class name: fields}, of all of them what every configuration has."""
+    import transformers
+
+    every = transformers.PretrainedConfig().to_dict().keys()
+    return {
+        name: sorted(getattr(transformers, name)().to_dict().keys() - every)
+        for name in names
+    }
+
+
+def cards_of_timm(names):
+    """Returns {handle: facts} of {handle: name and tag of a timm model}."""
+    import timm
+    import torch
+
+    found = {}
+    for handle, name in names.items():
+        cfg = timm.get_pretrained_cfg(name)
+        with torch.device("meta"):
+            model = timm.create_model(name, num_classes=cfg.num_classes)
+        found[handle] = (
+            *(cfg.hf_hub_id, cfg.input_size[1], cfg.num_classes),
+            *(sum(value.numel() for value in model.parameters()), cfg.license),
+        )
+    return found
+
+
 def load_timm(images, name, **kwargs):
     """Returns the logits of a timm model and its state."""
     import timm
@@ -209,3 +250,28 @@ def load_transformers(folder, images):
 
     model = transformers.ViTForImageClassification.from_pretrained(folder)
     return run(model, images)
+
+
+def save_beit(folder, batches, **kwargs):
+    """Writes a small random BEiT; returns its logits of each batch in [-1, 1]."""
+    import transformers
+
+    sizes = {
+        "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3,
+        "intermediate_size": 96, "patch_size": 8, "image_size": 32, "num_labels": 6,
+    }  # fmt: skip
+    config = transformers.BeitConfig(**sizes, **kwargs)
+    model = random(transformers.BeitForImageClassification, config)
+    model.save_pretrained(folder)
+    return [run(model, (images + 1) / 2) for images in batches]
+
+
+def run_beit(folder, batches):
+    """Returns the logits of a folder's BEiT, which has every array that is needed."""
+    import transformers
+
+    model, report = transformers.BeitForImageClassification.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not any(report.values()), report
+    return [run(model, (images + 1) / 2) for images in batches]

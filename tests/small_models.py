@@ -50,6 +50,12 @@ POOLED = {
         norm_before_blocks=True,
         norm_after_pooling=True,
     ),
+    "relative biases": of(
+        PLAIN,
+        relative_position_bias=True,
+        tokens_with_positions="none",
+        num_registers=1,
+    ),
     "rotary, attention pooling": {
         **of(
             PLAIN,
@@ -98,9 +104,9 @@ def seen_by(monkeypatch):
     """A list that grows by whether each block called computes one token alone."""
     seen, encode = [], TransformerBlock._encode
 
-    def watched(block, tokens, training, class_token_only):
+    def watched(block, tokens, training, class_token_only, turns):
         seen.append(class_token_only)
-        return encode(block, tokens, training, class_token_only)
+        return encode(block, tokens, training, class_token_only, turns)
 
     monkeypatch.setattr(TransformerBlock, "_encode", watched)
     return seen

@@ -17,7 +17,7 @@ import zoo
 from keras_vit_start import typed
 from zoo import store
 from zoo.catalog import augreg, cards, registry
-from zoo.catalog.locate import fetch_card
+from zoo.catalog.locate import fetch_card, read_located
 from zoo.files.checkpoint import NAMINGS
 from zoo.store import hub
 from zoo.text import printable
@@ -126,7 +126,7 @@ def _verify(handles, as_json):
 
 def _convert(source, destination, naming, num_heads, as_json):
     """Write a checkpoint in another format."""
-    checkpoint = zoo.read(zoo.locate(source), num_heads=num_heads)
+    checkpoint = read_located(source, num_heads=num_heads)
     destination = os.path.expanduser(destination)
     pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)
@@ -157,6 +157,8 @@ def _where(as_json):
 
 
 def _mib(size, digits=1):
+    if size >= 10_000 * 2**20:
+        return f"{size / 2**30:,.1f} GiB"
     return f"{size / 2**20:,.{digits}f} MiB"
 
 

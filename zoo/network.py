@@ -34,6 +34,7 @@ FAMILIES = {
     "distillation_token": False,
     "qkv_bias": True,
     "norm_before_blocks": False,
+    "final_norm": True,
     "norm_after_pooling": False,
     "attention_norm_inside": False,
     "mlp_norm_inside": False,
@@ -42,7 +43,11 @@ FAMILIES = {
     "rotary_grid": None,
     "tokens_with_positions": "all",
     "position_resizing": "released",
+    "relative_position_bias": False,
+    "relative_position_resizing": position_embedding.GEOMETRIC,
 }
+# Choices of what happens at another image size, with which all weights go.
+RESIZING = ("position_resizing", "relative_position_resizing")
 # What a head reads: the class token, the mean of the patches, both after one another,
 # what a query attends to, or, where there is a distillation token, the mean of that
 # and the class token.
@@ -57,6 +62,7 @@ CHOICES = {
     "distillation_token": (True, False),
     "qkv_bias": (True, False, "query and value"),
     "norm_before_blocks": (True, False),
+    "final_norm": (True, False),
     "norm_after_pooling": (True, False),
     "attention_norm_inside": (True, False),
     "mlp_norm_inside": (True, False),
@@ -64,6 +70,8 @@ CHOICES = {
     "rotary": ("none", "dinov3", "eva", "perception"),
     "tokens_with_positions": ("all", "patches", "class token and patches", "none"),
     "position_resizing": position_embedding.METHODS,
+    "relative_position_bias": (True, False),
+    "relative_position_resizing": position_embedding.RELATIVE_METHODS,
 }
 
 
@@ -114,6 +122,7 @@ class ViTConfig:
             `"query and value"` for none of the keys, or `True`.
         norm_before_blocks: bool, whether tokens are normalised before the first block,
             as in CLIP; False.
+        final_norm: bool, whether there is a norm after the blocks; True.
         norm_after_pooling: bool, whether the last norm comes after the pooling and not
             before it, as timm's `fc_norm` does; False.
         attention_norm_inside: bool, see `TransformerBlock`; False.
@@ -124,9 +133,15 @@ class ViTConfig:
             stretched, see `SelfAttention`.
         tokens_with_positions: `"patches"` for learned positions of the patches alone,
             `"class token and patches"` for all but registers, `"none"` where there are
-            rotary ones alone, or `"all"`.
+            rotary ones or relative biases alone, or `"all"`.
         position_resizing: how position embeddings come to another grid, a `method` of
             `zoo.resize`: `"released"`, or the rule of the library whose file it is.
+        relative_position_bias: bool, whether each block adds a learned bias of the
+            offset between two patches to their score, see `RelativePositionBias`;
+            False.
+        relative_position_resizing: how these biases come to another grid, a `method`
+            of `zoo.position_embedding.resize_relative`: `"geometric"`, timm's rule, or
+            `"bilinear_no_antialias"`, that of transformers.
 
     Raises:
         ValueError: a value is not one of the choices, or does not fit the others.
@@ -164,6 +179,7 @@ class ViTConfig:
     distillation_token: bool | None = None
     qkv_bias: bool | str | None = None
     norm_before_blocks: bool | None = None
+    final_norm: bool | None = None
     norm_after_pooling: bool | None = None
     attention_norm_inside: bool | None = None
     mlp_norm_inside: bool | None = None
@@ -172,6 +188,8 @@ class ViTConfig:
     rotary_grid: tuple[int, int] | None = None
     tokens_with_positions: str | None = None
     position_resizing: str | None = None
+    relative_position_bias: bool | None = None
+    relative_position_resizing: str | None = None
 
     def __post_init__(self):
         for name, choices in CHOICES.items():
@@ -194,6 +212,11 @@ class ViTConfig:
                 "num_registers", positive_int(self.num_registers, "num_registers")
             )
         self._check_inputs()
+        if self.norm_after_pooling and self.final_norm is False:
+            raise ValueError(
+                "norm_after_pooling says where the final norm is, and final_norm=False "
+                "that there is none: leave one of them out."
+            )
         kind, place = self.position_embedding, self.position_embedding_at
         if kind not in ("learned", "2d") and place != "stem":
             raise ValueError(
@@ -340,7 +363,7 @@ class ViTConfig:
             if (name in RELEASED and (found.is_hybrid or "resnet" not in name))
             # Factors are learned whatever they start with, and resizing is a choice.
             or (name == "layer_scale" and bool(ours) != bool(theirs))
-            or (name in FAMILIES and name not in ("layer_scale", "position_resizing"))
+            or (name in FAMILIES and name not in ("layer_scale", *RESIZING))
         ]
         if of_file is not None and differences:
             raise ValueError(
@@ -401,7 +424,7 @@ class ViTConfig:
         """
         return released_names.count(
             self.with_defaults(ViTConfig(**RELEASED, **FAMILIES)),
-            math.prod(self.grid_size(image_size)),
+            self.grid_size(image_size),
             classes,
             representation_size,
             class_token,

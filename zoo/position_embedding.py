@@ -12,28 +12,34 @@ cubic kernel is another, edges are repeated, and nothing widens.
 import numpy as np
 
 
-def _triangle(x):
-    return np.maximum(0.0, 1.0 - np.abs(x))
+def _triangle(x, xp):
+    return xp.maximum(0.0, 1.0 - xp.abs(x))
 
 
-def _keys_cubic(x):
+def _keys_cubic(x, xp):
     """Cubic convolution with a = -1/2 (Keys, 1981)."""
-    return _cubic(x, -0.5)
+    return _cubic(x, -0.5, xp)
 
 
-def _torch_cubic(x):
-    return _cubic(x, -0.75)
+def _torch_cubic(x, xp):
+    return _cubic(x, -0.75, xp)
 
 
-def _cubic(x, a):
-    x = np.abs(x)
+def _cubic(x, a, xp):
+    x = xp.abs(x)
     near = ((a + 2.0) * x - (a + 3.0)) * x**2 + 1.0
     far = ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
-    return np.where(x < 1.0, near, np.where(x < 2.0, far, 0.0))
+    return xp.where(x < 1.0, near, xp.where(x < 2.0, far, 0.0))
 
 
-def _lanczos3(x):
-    return np.where(np.abs(x) < 3.0, np.sinc(x) * np.sinc(x / 3.0), 0.0)
+def _lanczos3(x, xp):
+    inside = _sinc(x, xp) * _sinc(x / 3.0, xp)
+    return xp.where(xp.abs(x) < 3.0, inside, 0.0)
+
+
+def _sinc(x, xp):
+    x = np.pi * xp.where(x == 0.0, 1e-20, x)
+    return xp.sin(x) / x
 
 
 _KERNELS = {"bilinear": _triangle, "bicubic": _keys_cubic, "lanczos3": _lanczos3}
@@ -42,6 +48,9 @@ _WITHOUT_ANTIALIAS = {
     "bicubic_no_antialias": _torch_cubic,
 }
 METHODS = ("released", *_KERNELS, *_WITHOUT_ANTIALIAS)
+# How timm brings biases of offsets to another grid.
+GEOMETRIC = "geometric"
+RELATIVE_METHODS = (GEOMETRIC, *METHODS)
 
 
 def resize(
@@ -109,7 +118,8 @@ def resize(
         return position_embedding
 
     rows, columns = (
-        _weights(old, new, method) for old, new in zip(old_grid, new_grid, strict=True)
+        axis_weights(old, new, method)
+        for old, new in zip(old_grid, new_grid, strict=True)
     )
     hidden_size = shape[2]
     table = np.empty((1, tokens + len(rows) * len(columns), hidden_size), dtype)
@@ -125,6 +135,97 @@ def resize(
         near = slice(used[0], used[-1] + 1)
         new_row[:] = weights[near] @ grid[near]
     return table
+
+
+def relative_positions(grid_size: tuple[int, int], num_prefix_tokens: int = 1) -> int:
+    """Returns how many biases `RelativePositionBias` has for each head.
+
+    Example:
+        >>> relative_positions((14, 14))
+        732
+    """
+    rows, columns = grid_size
+    others = 3 if num_prefix_tokens else 0
+    return (2 * rows - 1) * (2 * columns - 1) + others
+
+
+def resize_relative(
+    table: np.ndarray,
+    old_grid: tuple[int, int],
+    new_grid: tuple[int, int],
+    method: str = GEOMETRIC,
+) -> np.ndarray:
+    """Resizes biases of the offsets between patches from one grid to another.
+
+    Args:
+        table: float array (R, heads), `relative_positions` rows: those of the offsets,
+            row by row, then three of a class token or none, which are kept.
+        old_grid: (height, width) in patches.
+        new_grid: (height, width) in patches.
+        method: `"geometric"` for timm's rule, linear between old offsets that are put
+            at steps which grow geometrically from the middle; or as in `resize`, of
+            the offsets as if they were places: `"bilinear_no_antialias"` is
+            transformers' rule.
+
+    Returns:
+        An array of the same dtype, computed in float64; the argument itself if the
+        grids are equal.
+
+    Raises:
+        ValueError: an unknown method, or an array that does not fit the old grid.
+
+    Source: `resize_rel_pos_bias_table` of timm, from BEiT's `run_class_finetuning.py`
+    (Bao et al., arXiv 2106.08254); `BeitRelativePositionBias` of transformers.
+
+    Example:
+        >>> import numpy as np
+        >>> resize_relative(np.ones((7 * 7 + 3, 12)), (4, 4), (5, 7)).shape
+        (120, 12)
+    """
+    old_grid, new_grid = tuple(old_grid), tuple(new_grid)
+    task = f"Resizing relative positions from {old_grid} to {new_grid} patches"
+    if method not in RELATIVE_METHODS:
+        raise ValueError(
+            f"{task}: unknown method {method!r}, choose from {RELATIVE_METHODS}."
+        )
+    expected = [relative_positions(old_grid, prefix) for prefix in (0, 1)]
+    if table.ndim != 2 or len(table) not in expected:
+        raise ValueError(
+            f"{task}: the old grid needs shape ({expected[0]}, heads), or "
+            f"({expected[1]}, heads) with a class token, got {table.shape}. Pass the "
+            "grid that the array was trained on as old_grid."
+        )
+    if old_grid == new_grid:
+        return table
+    weights = _geometric_weights if method == GEOMETRIC else axis_weights
+    options = () if method == GEOMETRIC else (method,)
+    rows, columns = (
+        weights(2 * old - 1, 2 * new - 1, *options)
+        for old, new in zip(old_grid, new_grid, strict=True)
+    )
+    heads = table.shape[1]
+    offsets = table[: expected[0]].astype("float64")
+    offsets = offsets.reshape(rows.shape[1], columns.shape[1], heads)
+    offsets = np.einsum("ia,jb,abh->ijh", rows, columns, offsets, optimize=True)
+    others = table[expected[0] :]
+    return np.concatenate([offsets.reshape(-1, heads).astype(table.dtype), others])
+
+
+def _geometric_weights(old: int, new: int) -> np.ndarray:
+    """Returns the (new, old) matrix of one axis of offsets, both lengths odd."""
+    # Bisection as in the source, whose numbers depend on where it stops.
+    low, high = 1.01, 1.5
+    while high - low > 1e-6:
+        ratio = (low + high) / 2
+        if (1 - ratio ** (old // 2)) / (1 - ratio) > new // 2:
+            high = ratio
+        else:
+            low = ratio
+    steps = np.cumsum(ratio ** np.arange(old // 2))
+    places = np.concatenate([-steps[::-1], [0.0], steps])
+    wanted = np.arange(new) - new // 2
+    # Beyond the last place its value holds.
+    return np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1)
 
 
 def resize_patches(
@@ -153,7 +254,7 @@ def resize_patches(
     """
     old_size = kernel.shape[:2]
     matrices = [
-        np.linalg.pinv(_weights(old, new, method).T)
+        np.linalg.pinv(axis_weights(old, new, method).T)
         for old, new in zip(old_size, new_size, strict=True)
     ]
     resized = np.einsum(
@@ -162,22 +263,40 @@ def resize_patches(
     return resized.astype(kernel.dtype)
 
 
-def _weights(old: int, new: int, method: str) -> np.ndarray:
-    """Returns the (new, old) matrix that resamples one axis."""
-    source = np.arange(old)
+def axis_weights(old: int, new, method: str, xp=np):
+    """Returns the matrix that resamples one axis: a grid's rows, then its columns.
+
+    Args:
+        old: int, places on the axis.
+        new: int, places on the new axis; a tensor of one where `xp` takes that.
+        method: as in `resize`.
+        xp: module of the functions of arrays that compute it: `numpy`, or
+            `keras.ops` where the new length is known only in a graph.
+
+    Returns:
+        float64 array or tensor (new, old).
+
+    Example:
+        >>> axis_weights(3, 2, "bilinear").round(2).tolist()
+        [[0.67, 0.33, 0.0], [0.0, 0.33, 0.67]]
+    """
+    source, places = np.arange(old, dtype="float64"), xp.arange(new, dtype="float64")
+    new = xp.array(new, dtype="float64")
     if method == "released":
         # A single sample is the first one, as scipy.ndimage.zoom takes it.
-        position = np.arange(new) * ((old - 1) / max(new - 1, 1))
-        return _triangle(position[:, None] - source)
-    position = (np.arange(new) + 0.5) * (old / new) - 0.5
+        position = places * ((old - 1) / xp.maximum(new - 1, 1.0))
+        return _triangle(position[:, None] - source, xp)
+    position = (places + 0.5) * (old / new) - 0.5
     if method in _WITHOUT_ANTIALIAS:
         # Two places beyond each edge have the value of the edge.
-        padded = np.arange(-2, old + 2)
-        weights = _WITHOUT_ANTIALIAS[method](position[:, None] - padded)
-        weights[:, 2] += weights[:, :2].sum(axis=1)
-        weights[:, -3] += weights[:, -2:].sum(axis=1)
-        return weights[:, 2:-2]
+        padded = np.arange(-2, old + 2, dtype="float64")
+        weights = _WITHOUT_ANTIALIAS[method](position[:, None] - padded, xp)
+        before = weights[:, :1] + weights[:, 1:2]
+        behind = weights[:, -2:-1] + weights[:, -1:]
+        before = xp.pad(before, ((0, 0), (0, old - 1)))
+        behind = xp.pad(behind, ((0, 0), (old - 1, 0)))
+        return weights[:, 2:-2] + before + behind
     # Shrinking stretches the kernel over every pixel that it replaces.
-    stretch = max(old / new, 1.0)
-    weights = _KERNELS[method]((position[:, None] - source) / stretch)
-    return weights / weights.sum(axis=1, keepdims=True)
+    stretch = xp.maximum(old / new, 1.0)
+    weights = _KERNELS[method]((position[:, None] - source) / stretch, xp)
+    return weights / xp.sum(weights, axis=1, keepdims=True)

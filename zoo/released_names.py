@@ -11,6 +11,8 @@ import functools
 import math
 import re
 
+from zoo.position_embedding import relative_positions
+
 CLASS_TOKEN = "cls"
 POSITION_EMBEDDING = "Transformer/posembed_input/pos_embedding"
 # Ours: no released file has it, and only files with a non-square grid need it.
@@ -63,6 +65,7 @@ ROOT_ARRAYS = {
 }
 # Arrays that only some networks have, by feature: once in a network, and in each block.
 REGISTERS = "registers"
+RELATIVE_BIAS = "relative_position_bias"
 _POOL = "MAPHead_0"
 _POOL_ATTENTION = f"{_POOL}/MultiHeadDotProductAttention_0"
 _POOL_HEADS = ("pooling_heads", "pooling_head_size")
@@ -117,6 +120,10 @@ OPTIONAL_BLOCK_ARRAYS = {
         f"{_ATTENTION}/value/bias": ("num_heads", "head_size"),
     },
     _KEY: {f"{_ATTENTION}/key/bias": ("num_heads", "head_size")},
+    # Its heads are those of the attention, which most files do not show.
+    "relative_position_bias": {
+        f"{_ATTENTION}/{RELATIVE_BIAS}": ("relative_positions", "relative_heads")
+    },
     "layer_scale": {
         "LayerScale_0/scale": ("hidden_size",),
         "LayerScale_1/scale": ("hidden_size",),
@@ -125,6 +132,8 @@ OPTIONAL_BLOCK_ARRAYS = {
 # What only shapes tell: two values of each hidden number of the MLP, and a head that
 # reads two vectors, the class token and the mean of the patches.
 SWIGLU, TWO_VECTORS = "swiglu", "two_vectors"
+# That there is no norm after the blocks, which must be said.
+NO_FINAL_NORM = "no_final_norm"
 _BIASES = {True: {_QUERY_VALUE, _KEY}, False: set(), "query and value": {_QUERY_VALUE}}
 
 _BLOCK_NAME = re.compile(rf"{BLOCK}_([0-9]+)/(.+)")
@@ -196,16 +205,19 @@ def families(shapes) -> dict[str, object]:
         "layer_scale": "layer_scale" in found,
         "num_registers": shapes[REGISTERS][1] if REGISTERS in found else 0,
         "distillation_token": "distillation_token" in found,
+        "relative_position_bias": "relative_position_bias" in found,
         "qkv_bias": next(
             (key for key, value in _BIASES.items() if value == biases), True
         ),
     }
 
 
-def required(qkv_bias, tokens_with_positions) -> set[str]:
+def required(qkv_bias, tokens_with_positions, final_norm=True) -> set[str]:
     """Returns the features that a `ViTConfig` of these values means."""
-    positions = set() if tokens_with_positions == "none" else {"positions"}
-    return positions | _BIASES[True if qkv_bias is None else qkv_bias]
+    found = set() if tokens_with_positions == "none" else {"positions"}
+    if final_norm is False:
+        found.add(NO_FINAL_NORM)
+    return found | _BIASES[True if qkv_bias is None else qkv_bias]
 
 
 def num_prefix_tokens(shapes) -> int:
@@ -228,7 +240,8 @@ def layout(num_layers: int, resnet_stages=None, optional=()) -> dict[str, tuple]
             for unit in range(1, units + 1):
                 for name, shape in _unit_arrays(stage, unit).items():
                     arrays[f"block{stage}/unit{unit}/{name}"] = shape
-    arrays |= {} if "norm_after_pooling" in optional else ENCODER_NORM
+    if not {"norm_after_pooling", NO_FINAL_NORM} & set(optional):
+        arrays |= ENCODER_NORM
     in_block = dict(BLOCK_ARRAYS)
     for feature, rows in OPTIONAL_BLOCK_ARRAYS.items():
         in_block |= rows if feature in optional else {}
@@ -282,8 +295,9 @@ def measure(shapes, required=frozenset()) -> tuple[dict[str, int], list[str]]:
 
 
 @functools.cache
-def count(config, patches, classes, representation_size, class_token) -> int:
+def count(config, grid_size, classes, representation_size, class_token) -> int:
     """Returns how many numbers the network of a whole `ViTConfig` has."""
+    patches = math.prod(grid_size)
     others = {"patches": 0, "class token and patches": class_token, "none": -patches}
     prefix = class_token + config.distillation_token + config.num_registers
     positions = patches + others.get(config.tokens_with_positions, prefix)
@@ -296,6 +310,8 @@ def count(config, patches, classes, representation_size, class_token) -> int:
         patch_width=patch_width,
         channels=3,
         positions=positions,
+        relative_positions=relative_positions(grid_size, prefix),
+        relative_heads=config.num_heads,
         num_registers=config.num_registers,
         classes=classes,
         representation_size=representation_size,
@@ -306,7 +322,9 @@ def count(config, patches, classes, representation_size, class_token) -> int:
     features[REGISTERS] = config.num_registers
     features[SWIGLU] = config.activation == "swiglu"
     optional = {name for name in features if features[name]}
-    optional |= required(config.qkv_bias, config.tokens_with_positions)
+    optional |= required(
+        config.qkv_bias, config.tokens_with_positions, config.final_norm
+    )
     arrays = layout(config.num_layers, config.resnet_stages, optional).values()
     return sum(math.prod(value(symbol, sizes) for symbol in row) for row in arrays)
 

@@ -43,6 +43,11 @@ def position_embedding_similarity(model, layer=0):
                 "rotary positions alone: angles by which queries and keys are turned, "
                 "not embeddings of places."
             )
+        if any(block.relative_bias is not None for block in blocks):
+            kind = (
+                "relative positions alone: biases of the offset between two patches, "
+                "not embeddings of places."
+            )
         raise ValueError(f"The model {model.name} has {kind}")
     if not 0 <= layer < len(places):
         raise ValueError(

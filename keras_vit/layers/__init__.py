@@ -15,9 +15,12 @@ from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.map_head import AttentionPooling
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
+from keras_vit.layers.patch_grid import PatchGrid
 from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
+from keras_vit.layers.relative_position import RelativePositionBias
 from keras_vit.layers.residual_unit import ResidualUnit
+from keras_vit.layers.rotation import RotaryPositions
 from keras_vit.layers.std_conv import StdConv2D
 from keras_vit.layers.stochastic_depth import StochasticDepth
 from keras_vit.layers.transformer_block import TransformerBlock
@@ -25,7 +28,8 @@ from keras_vit.layers.transformer_block import TransformerBlock
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
-    "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchMap",
-    "PatchPooling", "RegisterTokens", "ResidualUnit", "SelfAttention", "StdConv2D",
-    "StochasticDepth", "TransformerBlock",
+    "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchGrid",
+    "PatchMap", "PatchPooling", "RegisterTokens", "RelativePositionBias",
+    "ResidualUnit", "RotaryPositions",
+    "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

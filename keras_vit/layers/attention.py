@@ -9,6 +9,7 @@ from keras_vit.layers.base import Composite, Placed, check_heads
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.relative_position import RelativePositionBias
 from keras_vit.layers.remat import Dropout
 from zoo.network import pair
 
@@ -35,10 +36,12 @@ class SelfAttention(Composite, Placed):
         num_registers: int, how many of the tokens before the patches are registers.
         rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"` or
             `"perception"`. Queries and keys of patches are turned by angles that their
-            row and column in the grid give.
+            row and column in the grid give: in `grid_size`, or else `turns`.
         rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
             of `"eva"` and `"perception"` are stretched.
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
+        relative_bias: None, or the `resizing` of a `RelativePositionBias`, which adds a
+            bias of the offset in the grid to each score.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -46,6 +49,7 @@ class SelfAttention(Composite, Placed):
         return_attention_weights: bool.
         class_token_only: bool, whether only the first token is a query; keys are all
             tokens.
+        turns: None, or for images of any size what `RotaryPositions` gives.
 
     Returns:
         Float tensor (batch, tokens, hidden_size), of one token with
@@ -67,7 +71,7 @@ class SelfAttention(Composite, Placed):
         (2, 7, 192)
     """
 
-    parts = ("query", "key", "value", "norm", "out")
+    parts = ("query", "key", "value", "position_bias", "norm", "out")
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class SelfAttention(Composite, Placed):
         rotary="none",
         rotary_grid=None,
         norm_epsilon=None,
+        relative_bias=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -92,8 +97,11 @@ class SelfAttention(Composite, Placed):
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.norm_epsilon = norm_epsilon
+        self.relative_bias = relative_bias
         if norm_epsilon is None:
             self.norm = None
+        if relative_bias is None:
+            self.position_bias = None
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
@@ -115,6 +123,8 @@ class SelfAttention(Composite, Placed):
         self.add_part(Dropout, "dropout", self.dropout_rate)
         if self.grid_size is not None:
             self.find_places(tokens_shape, " with grid_size")
+        if self.relative_bias is not None:
+            self._build_position_bias()
         if self.rotary != "none":
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
@@ -127,20 +137,45 @@ class SelfAttention(Composite, Placed):
             )
         self.settle()
 
-    def _build_rotation(self, head_size):
-        if self.grid_size is None or head_size % 4:
+    def _build_position_bias(self):
+        if self.grid_size is None:
             raise ValueError(
-                f"{self.name} has rotary positions, which need a grid_size and heads "
-                f"whose size is a multiple of 4, got grid_size={self.grid_size} and "
-                f"heads of {head_size}: pass the grid, or another num_heads."
+                f"{self.name} has a relative_bias, which needs a grid_size: pass the "
+                "(rows, columns) of the patches."
             )
-        self.angles = rotation.angles(
+        self.add_part(
+            RelativePositionBias,
+            "position_bias",
+            self.grid_size,
+            self.num_registers,
+            self.relative_bias,
+            input_shape=(None, self.num_heads, self.length, self.length),
+        )
+
+    def _build_rotation(self, head_size):
+        if head_size % 4:
+            raise ValueError(
+                f"{self.name} has rotary positions, which need heads whose size is a "
+                f"multiple of 4, got {head_size}: pass another num_heads."
+            )
+        if self.grid_size is None:
+            return
+        turns = rotation.turns(
             self.rotary,
             self.grid_size,
             head_size,
             self.num_prefix_tokens,
             self.rotary_grid,
         )
+        self.turns = np.stack(turns).astype("float32")
+
+    def _check_places(self, tokens, turns):
+        self.check_places(tokens)
+        if self.rotary != "none" and self.grid_size is None and turns is None:
+            raise ValueError(
+                f"{self.name} has rotary positions, which need a grid_size, or turns, "
+                "the output of RotaryPositions: pass one of them."
+            )
 
     def call(
         self,
@@ -148,23 +183,24 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
-        return attend(tokens, training, class_token_only)
+        return attend(tokens, training, class_token_only, turns)
 
-    def _attend(self, tokens, training, class_token_only):
+    def _attend(self, tokens, training, class_token_only, turns):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
         value = self._heads(self.value, tokens)
         if self.rotary != "none":
-            query, key = (
-                rotation.rotated(heads, self.rotary, self.angles)
-                for heads in (query, key)
-            )
+            turns = self.turns if turns is None else turns
+            of_queries = turns[:, :1] if class_token_only else turns
+            query = rotation.rotated(query, self.rotary, of_queries)
+            key = rotation.rotated(key, self.rotary, turns)
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of offsets, and show no weights.
         if (
@@ -175,7 +211,10 @@ class SelfAttention(Composite, Placed):
         ):
             mixed = self._mixed(query, key, value, training)
         else:
-            mixed = ops.dot_product_attention(query, key, value)
+            bias = None
+            if self.position_bias is not None:
+                bias = self.position_bias.biases(queries.shape[1])[None]
+            mixed = ops.dot_product_attention(query, key, value, bias=bias)
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         if self.norm is not None:
@@ -198,6 +237,8 @@ class SelfAttention(Composite, Placed):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
+        if self.position_bias is not None:
+            scores = self.position_bias(scores)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
         if (watcher := forward_pass().watcher) is not None:
             weights = watcher.attention(weights)
@@ -220,8 +261,9 @@ class SelfAttention(Composite, Placed):
         training=None,
         return_attention_weights=False,
         class_token_only=False,
+        turns=None,
     ):
-        self.check_places(tokens)
+        self._check_places(tokens, turns)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

@@ -86,7 +86,8 @@ class Placed:
         if self.length is None:
             raise ValueError(
                 f"{self.name}{what} needs a known number of tokens, got shape "
-                f"{tuple(tokens_shape)}: give the images a fixed height and width."
+                f"{tuple(tokens_shape)}: give the images a fixed height and width, or "
+                "position embeddings their grid_size and num_prefix_tokens."
             )
         if self.grid_size is not None:
             self.num_prefix_tokens = prefix_tokens(

@@ -14,18 +14,20 @@ class PatchMap(Layer, Placed):
     """Puts the tokens of patches where these are in the image.
 
     Args:
-        grid_size: int or (rows, columns) of the grid of patches.
+        grid_size: int or (rows, columns) of the grid of patches; None if it is given
+            with the tokens.
         num_prefix_tokens: int, how many tokens come before those of patches, which are
             left out: 1 for the class token.
 
     Call arguments:
         tokens: float tensor (batch, num_prefix_tokens + rows * columns, hidden_size).
+        grid: None, or for tokens of images of any size what `PatchGrid` gives.
 
     Returns:
         Float tensor (batch, rows, columns, hidden_size).
 
     Raises:
-        ValueError: the number of tokens is another one.
+        ValueError: the number of tokens is another one, or there is no grid.
 
     Source:
         `forward_intermediates` of timm.
@@ -36,12 +38,14 @@ class PatchMap(Layer, Placed):
         (2, 2, 3, 192)
     """
 
-    def __init__(self, grid_size, num_prefix_tokens=0, **kwargs):
+    def __init__(self, grid_size=None, num_prefix_tokens=0, **kwargs):
         super().__init__(**kwargs)
-        self.grid_size = pair(grid_size, "grid_size")
+        self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
         self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape):
+        if self.grid_size is None:
+            return
         rows, columns = self.grid_size
         expected = self.num_prefix_tokens + math.prod(self.grid_size)
         if tokens_shape[1] not in (None, expected):
@@ -51,10 +55,17 @@ class PatchMap(Layer, Placed):
                 "these tokens."
             )
 
-    def call(self, tokens):
+    def call(self, tokens, grid=None):
         batch, _, hidden_size = ops.shape(tokens)
         patches = tokens[:, self.num_prefix_tokens :]
-        return ops.reshape(patches, (batch, *self.grid_size, hidden_size))
+        grid_size = self.grid_size if grid is None else ops.shape(grid)
+        return ops.reshape(patches, (batch, *grid_size, hidden_size))
 
-    def compute_output_shape(self, tokens_shape):
-        return (tokens_shape[0], *self.grid_size, tokens_shape[2])
+    def compute_output_shape(self, tokens_shape, grid_shape=None):
+        grid_size = self.grid_size if grid_shape is None else grid_shape
+        if grid_size is None:
+            raise ValueError(
+                f"{self.name} has no grid_size: pass it, or call the layer with the "
+                "grid that PatchGrid gives."
+            )
+        return (tokens_shape[0], *grid_size, tokens_shape[2])

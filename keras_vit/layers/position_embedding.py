@@ -1,11 +1,15 @@
 """Learned embeddings of absolute positions."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.patch_grid import at_grid, namespace_of
 from zoo.network import pair
+from zoo.position_embedding import axis_weights
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -16,11 +20,15 @@ class AddPositionEmbs(Layer, Placed):
         grid_size: None, int or (rows, columns) of the grid of patches, for resizing
             the embedding to another image size; None is a square grid.
         num_registers: int, how many of the tokens before the patches are registers.
-        resizing: str, how `at_image_size` resizes it, see `zoo.resize`.
+        resizing: str, how it is resized to another grid, see `zoo.resize`.
+        num_prefix_tokens: int, how many tokens come before those of the patches; None
+            finds it out, but for a number of tokens that is not known.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size), a class token or none
             before the patches of the grid.
+        grid: None, or for tokens of images of any size what `PatchGrid` gives: the
+            embedding of `grid_size` is resized to that grid.
 
     Returns:
         Float tensor of the same shape.
@@ -36,27 +44,48 @@ class AddPositionEmbs(Layer, Placed):
         (2, 7, 192)
     """
 
-    def __init__(self, grid_size=None, num_registers=0, resizing="released", **kwargs):
+    def __init__(
+        self,
+        grid_size=None,
+        num_registers=0,
+        resizing="released",
+        num_prefix_tokens=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.grid_size = None if grid_size is None else pair(grid_size, "grid_size")
         self.num_registers = num_registers
         self.resizing = resizing
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape):
-        self.find_places(tokens_shape)
+        self.find_places(_at_own_grid(self, tokens_shape))
         self.position_embedding = self.add_weight(
             name="position_embedding",
             shape=(1, self.length, tokens_shape[-1]),
             initializer=initializer(keras.initializers.RandomNormal(stddev=0.02)),
         )
 
-    def call(self, tokens):
-        self.check_places(tokens)
-        return ops.add(tokens, self.position_embedding)
+    def call(self, tokens, grid=None):
+        if grid is None:
+            self.check_places(tokens)
+            return ops.add(tokens, self.position_embedding)
+        return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
     def table(self):
         """Returns the embeddings, a tensor (tokens, hidden_size)."""
         return ops.convert_to_tensor(self.position_embedding)[0]
+
+    def _resized(self, rows, columns):
+        table = self.table()
+        first, size = self.num_prefix_tokens, table.shape[-1]
+        # Rows first, each with its columns; then the columns of each new row.
+        patches = ops.reshape(table[first:], (self.grid_size[0], -1))
+        patches = _along(patches, self.grid_size[0], rows, self.resizing)
+        patches = ops.reshape(patches, (-1, self.grid_size[1], size))
+        patches = _along(patches, self.grid_size[1], columns, self.resizing)
+        patches = ops.reshape(patches, (-1, size))
+        return ops.concatenate([table[:first], patches]) if first else patches
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -68,9 +97,12 @@ class AddPositionEmbs2D(Layer, Placed):
 
     Args:
         grid_size: int or (rows, columns) of the grid of patches.
+        resizing: see `AddPositionEmbs`; rows and columns one by one.
+        num_prefix_tokens: see `AddPositionEmbs`.
 
     Call arguments:
         tokens: as `AddPositionEmbs` takes them, the patches row by row.
+        grid: see `AddPositionEmbs`.
 
     Returns:
         Float tensor of the same shape.
@@ -87,14 +119,18 @@ class AddPositionEmbs2D(Layer, Placed):
         (2, 7, 192)
     """
 
-    def __init__(self, grid_size, **kwargs):
+    def __init__(
+        self, grid_size, resizing="released", num_prefix_tokens=None, **kwargs
+    ):
         super().__init__(**kwargs)
         self.grid_size = pair(grid_size, "grid_size")
+        self.resizing = resizing
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         rows, columns = self.grid_size
-        self.find_places(tokens_shape)
+        self.find_places(_at_own_grid(self, tokens_shape))
         if hidden_size % 2:
             raise ValueError(
                 f"{self.name} adds a column's embedding to one half of a token and a "
@@ -115,19 +151,55 @@ class AddPositionEmbs2D(Layer, Placed):
             )
             setattr(self, name, variable)
 
-    def call(self, tokens):
-        self.check_places(tokens)
-        return ops.add(tokens, self.table())
+    def call(self, tokens, grid=None):
+        if grid is None:
+            self.check_places(tokens)
+            return ops.add(tokens, self.table())
+        return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
     def table(self):
         """Returns what is added, a tensor (tokens, hidden_size)."""
-        rows, columns = self.grid_size
-        half = self.row_embedding.shape[-1]
+        return self._table(*self.grid_size, self.row_embedding, self.column_embedding)
+
+    def _resized(self, rows, columns):
+        row_embedding, column_embedding = (
+            _along(ops.squeeze(embedding, 1 - axis), old, new, self.resizing)
+            for axis, embedding, old, new in zip(
+                (0, 1),
+                (self.row_embedding, self.column_embedding),
+                self.grid_size,
+                (rows, columns),
+                strict=True,
+            )
+        )
+        return self._table(
+            rows, columns, row_embedding[:, None], column_embedding[None]
+        )
+
+    def _table(self, rows, columns, row_embedding, column_embedding):
+        half = row_embedding.shape[-1]
         halves = [
             ops.broadcast_to(embedding, (rows, columns, half))
-            for embedding in (self.column_embedding, self.row_embedding)
+            for embedding in (column_embedding, row_embedding)
         ]
         table = ops.reshape(ops.concatenate(halves, axis=-1), (-1, 2 * half))
         if self.num_prefix_tokens:
             table = ops.concatenate([self.class_token_embedding, table], axis=0)
         return table
+
+
+def _at_own_grid(layer, tokens_shape):
+    """Returns the shape of tokens, those of the layer's own grid if it is not known."""
+    batch, length, size = tokens_shape
+    if length is None and None not in (layer.grid_size, layer.num_prefix_tokens):
+        length = layer.num_prefix_tokens + math.prod(layer.grid_size)
+    return (batch, length, size)
+
+
+def _along(embeddings, old, new, method):
+    """Returns embeddings (..., old places, size) resampled to new places."""
+    weights = axis_weights(old, new, method, namespace_of(new))
+    dtype = keras.backend.result_type(embeddings.dtype, "float32")
+    weights = ops.convert_to_tensor(weights, dtype=dtype)
+    found = ops.matmul(weights, ops.cast(embeddings, dtype))
+    return ops.cast(found, embeddings.dtype)

@@ -1,7 +1,14 @@
 """Rotary positions: the angles by which queries and keys are turned."""
 
+import math
+
+import keras
 import numpy as np
 from keras import ops
+
+from keras_vit.layers.base import Layer
+from keras_vit.layers.patch_grid import at_grid, namespace_of
+from zoo.network import pair
 
 # Of each kind: the base of the frequencies, whether the angles of columns come before
 # those of rows, and whether neighbouring numbers are turned or those half a head apart.
@@ -12,19 +19,22 @@ _KINDS = {
 }
 
 
-def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
+def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None, xp=np):
     """Returns the angles by which the numbers of a head are turned.
 
     Args:
         kind: `"eva"`, `"perception"` or `"dinov3"`.
-        grid_size: (rows, columns) of the patches.
+        grid_size: (rows, columns) of the patches, ints or tensors of one.
         head_size: int, a multiple of 4.
         num_prefix_tokens: int, the tokens before those of the patches, which have the
             angle 0.
         reference: None or (rows, columns): the grid to which coordinates are stretched.
+        xp: module of the functions of arrays that compute them, see `axis_weights` in
+            `zoo.position_embedding`.
 
     Returns:
-        float64 array (tokens, head_size), in the order of the numbers that they turn.
+        float64 array or tensor (tokens, head_size), in the order of the numbers that
+        they turn.
 
     Source:
         Su et al., arXiv 2104.09864, section 3.2. `RotaryEmbeddingCat` of timm for
@@ -37,35 +47,111 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None):
     """
     theta, columns_first, neighbours = _KINDS[kind]
     frequencies = theta ** (-4.0 * np.arange(head_size // 4) / head_size)
-    places = [np.arange(side, dtype="float64") for side in grid_size]
+    places = [xp.arange(side, dtype="float64") for side in grid_size]
+    lengths = [xp.array(side, dtype="float64") for side in grid_size]
     if kind == "dinov3":
         # Centres of patches in [-1, 1].
-        places = [2 * np.pi * (2 * (axis + 0.5) / len(axis) - 1) for axis in places]
+        places = [
+            2 * np.pi * (2 * (axis + 0.5) / length - 1)
+            for axis, length in zip(places, lengths, strict=True)
+        ]
     else:
         # With a class token Perception Encoder counts from one.
         first = 1 if kind == "perception" and num_prefix_tokens else 0
-        sides = reference or grid_size
+        sides = reference or lengths
         places = [
-            (axis + first) * side / len(axis)
-            for axis, side in zip(places, sides, strict=True)
+            (axis + first) * side / length
+            for axis, side, length in zip(places, sides, lengths, strict=True)
         ]
-    rows, columns = np.meshgrid(*places, indexing="ij")
+    rows, columns = xp.meshgrid(*places, indexing="ij")
     order = (columns, rows) if columns_first else (rows, columns)
-    both = [axis.reshape(-1, 1) * frequencies for axis in order]
-    found = np.concatenate(both, axis=-1)
-    found = np.repeat(found, 2, axis=-1) if neighbours else np.tile(found, (1, 2))
-    return np.pad(found, ((num_prefix_tokens, 0), (0, 0)))
+    both = [xp.reshape(axis, (-1, 1)) * frequencies for axis in order]
+    found = xp.concatenate(both, axis=-1)
+    found = xp.repeat(found, 2, axis=-1) if neighbours else xp.tile(found, (1, 2))
+    return xp.pad(found, ((num_prefix_tokens, 0), (0, 0)))
+
+
+def turns(*args, xp=np):
+    """Returns the cosines and the sines of `angles`, which has these arguments."""
+    found = angles(*args, xp=xp)
+    return xp.cos(found), xp.sin(found)
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class RotaryPositions(Layer):
+    """Computes the rotation of queries and keys for images of any size.
+
+    Blocks for images of one size compute it when they are built; here all of a model
+    share what is computed from the grid of the images.
+
+    Args:
+        kind: see `SelfAttention`'s `rotary`.
+        grid_size: int or (rows, columns) of the grid of patches that the model is of.
+        head_size: int, a multiple of 4.
+        num_prefix_tokens: int, the tokens before those of the patches.
+        rotary_grid: see `SelfAttention`.
+
+    Call arguments:
+        grid: what `PatchGrid` gives.
+
+    Returns:
+        float32 tensor (2, tokens, head_size), the cosines and the sines of angles.
+
+    Source:
+        See `keras_vit.layers.rotation.angles`.
+
+    Example:
+        >>> grid = PatchGrid(patch_size=16)(keras.ops.ones((2, 32, 48, 3)))
+        >>> layer = RotaryPositions("eva", (4, 4), head_size=8, num_prefix_tokens=1)
+        >>> tuple(layer(grid).shape)
+        (2, 7, 8)
+    """
+
+    def __init__(
+        self,
+        kind,
+        grid_size,
+        head_size,
+        num_prefix_tokens=0,
+        rotary_grid=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.kind = kind
+        self.grid_size = pair(grid_size, "grid_size")
+        self.head_size = head_size
+        self.num_prefix_tokens = num_prefix_tokens
+        self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
+
+    def call(self, grid):
+        def at(*grid_size):
+            both = turns(
+                self.kind,
+                grid_size,
+                self.head_size,
+                self.num_prefix_tokens,
+                self.rotary_grid,
+                xp=namespace_of(*grid_size),
+            )
+            both = [ops.convert_to_tensor(one, dtype="float32") for one in both]
+            return ops.stack(both)
+
+        return at_grid(grid, self.grid_size, lambda: at(*self.grid_size), at)
+
+    def compute_output_spec(self, grid):
+        tokens = None
+        if None not in grid.shape:
+            tokens = self.num_prefix_tokens + math.prod(grid.shape)
+        return keras.KerasTensor((2, tokens, self.head_size), "float32")
 
 
 def rotated(heads, kind, turns):
     """Returns queries or keys turned by their tokens' angles.
 
-    `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are `angles` of
-    these tokens or of more, of which the first count.
+    `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are those of
+    these tokens.
     """
     _, _, neighbours = _KINDS[kind]
-    length = heads.shape[1]
-    turns = turns[:length, None]
     # The partner of each number, with the sign that its sine has.
     if neighbours:
         shape = ops.shape(heads)
@@ -76,7 +162,7 @@ def rotated(heads, kind, turns):
         first, second = ops.split(heads, 2, axis=-1)
         partners = ops.concatenate([-second, first], axis=-1)
     cosine, sine = (
-        ops.convert_to_tensor(values.astype("float32"), dtype=heads.dtype)
-        for values in (np.cos(turns), np.sin(turns))
+        ops.cast(ops.convert_to_tensor(values), heads.dtype)[:, None]
+        for values in (turns[0], turns[1])
     )
     return heads * cosine + partners * sine

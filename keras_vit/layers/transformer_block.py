@@ -38,9 +38,10 @@ class TransformerBlock(Composite):
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
         norm_after: bool, whether the norms come after the attention and the perceptron,
             before what they give is added, and not before them.
+        relative_bias: see `SelfAttention`.
 
     Call arguments:
-        tokens, return_attention_weights, class_token_only: see `SelfAttention`.
+        tokens, return_attention_weights, class_token_only, turns: see `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
         remat: bool, whether training keeps the block's input alone and computes the
             rest once more for the gradient: less memory for a third more time, and the
@@ -84,6 +85,7 @@ class TransformerBlock(Composite):
         attention_norm_inside=False,
         mlp_norm_inside=False,
         norm_after=False,
+        relative_bias=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -102,6 +104,7 @@ class TransformerBlock(Composite):
         self.attention_norm_inside = attention_norm_inside
         self.mlp_norm_inside = mlp_norm_inside
         self.norm_after = norm_after
+        self.relative_bias = relative_bias
 
         self.add_part(LayerNorm, "attention_norm", layer_norm_epsilon)
         self.add_part(
@@ -116,6 +119,7 @@ class TransformerBlock(Composite):
             rotary,
             rotary_grid,
             layer_norm_epsilon if attention_norm_inside else None,
+            relative_bias,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(
@@ -155,11 +159,12 @@ class TransformerBlock(Composite):
         return_attention_weights=False,
         class_token_only=False,
         remat=False,
+        turns=None,
     ):
         class_token_only |= self in forward_pass().class_token_blocks
 
         def encode(tokens):
-            return self._encode(tokens, training, class_token_only)
+            return self._encode(tokens, training, class_token_only, turns)
 
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
@@ -176,13 +181,14 @@ class TransformerBlock(Composite):
             return watcher.block(encode, tokens)
         return encode(tokens)
 
-    def _encode(self, tokens, training, class_token_only):
+    def _encode(self, tokens, training, class_token_only, turns):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attention(
             tokens if self.norm_after else self.attention_norm(tokens),
             training=training,
             class_token_only=first_alone,
+            turns=turns,
         )
         if self.norm_after:
             branch = self.attention_norm(branch)

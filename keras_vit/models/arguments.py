@@ -8,6 +8,10 @@ import inspect
 import keras
 
 from keras_vit.layers.classification_head import checked_names
+from zoo.network import pair
+
+# The `image_size` of a model for images of any size.
+ANY_SIZE = (None, None)
 
 # Arguments of Keras's own models and of other libraries -> what to write here.
 _ELSEWHERE = {
@@ -47,6 +51,13 @@ def check_without_head(**arguments):
                 f"{name}={value!r} needs the head: pass include_top=True, or leave "
                 f"{name} out."
             )
+
+
+def size_of(image_size):
+    """Returns (height, width), or `ANY_SIZE`."""
+    if isinstance(image_size, (tuple, list)) and tuple(image_size) == ANY_SIZE:
+        return ANY_SIZE
+    return pair(image_size, "image_size")
 
 
 def number_of_classes(classes, class_names):

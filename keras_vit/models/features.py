@@ -2,8 +2,20 @@
 
 import keras
 
-from keras_vit.layers import ClassToken, LayerNorm, PatchMap, TransformerBlock
-from keras_vit.structure import grid_size, num_prefix_tokens, pooled_features
+from keras_vit.layers import (
+    ClassToken,
+    LayerNorm,
+    PatchEncoder,
+    PatchGrid,
+    PatchMap,
+    TransformerBlock,
+)
+from keras_vit.structure import (
+    grid_size,
+    num_prefix_tokens,
+    pooled_features,
+    takes_any_size,
+)
 
 
 def features(model, layers=(-1,), *, as_maps=True, norm=True):
@@ -70,9 +82,21 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
             number = _number(layer, len(blocks), model)
             tokens = normed(blocks[number].output)
             if as_maps:
-                tokens = PatchMap(grid_size(model), num_prefix_tokens(model))(tokens)
+                tokens = _as_map(tokens, model)
             outputs[f"layer_{number}"] = tokens
     return keras.Model(model.input, outputs, name=f"{model.name}_features")
+
+
+def _as_map(tokens, model):
+    prefix = num_prefix_tokens(model)
+    if not takes_any_size(model):
+        return PatchMap(grid_size(model), prefix)(tokens)
+    grids = [one.output for one in model.layers if isinstance(one, PatchGrid)]
+    if not grids:
+        # Of a model without positions.
+        [encoder] = (one for one in model.layers if isinstance(one, PatchEncoder))
+        grids = [PatchGrid(encoder.patch_size)(encoder.input)]
+    return PatchMap(num_prefix_tokens=prefix)(tokens, grid=grids[0])
 
 
 def _number(layer, count, model):

@@ -1,29 +1,37 @@
 """Copies of models for images of another size."""
 
+import math
+
 import keras
 import numpy as np
 
 import zoo
 from keras_vit import layers
 from keras_vit.layers.base import Placed, with_parts
-from keras_vit.models.arguments import takes_own_arguments
+from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
-from zoo.network import pair
+from zoo.position_embedding import resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
+_TURNED = (layers.TransformerBlock, layers.SelfAttention)
 
 
 @takes_own_arguments
 def at_image_size(model, image_size, position_embedding_method=None):
-    """Returns a model that computes the same for images of another size.
+    """Returns a model that computes the same for images of another size, or of any.
 
-    Only its position embeddings change: they are resized to the new grid of patches.
+    Only its position embeddings and biases change: they are resized to the new grid of
+    patches. A model for images of any size keeps the embeddings that it has, and
+    resizes them to the grid of the images that it is given; rotary positions are
+    computed for that grid.
 
     Args:
         model: a functional or sequential `keras.Model` of `keras_vit`, of its layers,
             or with one of its models inside. Weights, LoRA's too, and what is frozen
             are copied.
-        image_size: int or (height, width) in pixels.
+        image_size: int or (height, width) in pixels; or (None, None) for images of any
+            size whose sides are multiples of the patch size. From such a model it
+            leads back to a fixed size.
         position_embedding_method: see `VisionTransformer`; by default the rule of the
             library that the model's weights are of.
 
@@ -31,9 +39,9 @@ def at_image_size(model, image_size, position_embedding_method=None):
         A new `keras.Model` of the same kind and layers' names, not compiled.
 
     Raises:
-        ValueError: the image cannot be cut into whole patches; the model has relative
-            positions, another layer with weights for one image size, or one that
-            resizes all images to one size; or the method is unknown.
+        ValueError: the image cannot be cut into whole patches; the model has embeddings
+            of relative positions, another layer with weights for one image size, or one
+            that resizes all images to one size; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -43,19 +51,23 @@ def at_image_size(model, image_size, position_embedding_method=None):
         >>> at_image_size(model, (48, 64)).input_shape
         (None, 48, 64, 3)
     """
-    image_size = pair(image_size, "image_size")
+    image_size = size_of(image_size)
     if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
         raise ValueError(
             f"at_image_size takes a functional or sequential model of one input, got "
             f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
             "variants, or one that wraps it."
         )
-    if any(
-        block.relative_positions for block in layers_of(model, layers.TransformerBlock)
-    ):
+    blocks = layers_of(model, layers.TransformerBlock)
+    if any(block.relative_positions for block in blocks):
         raise ValueError(
-            f"The model {model.name} has relative positions, which belong to one "
+            f"The model {model.name} has embeddings of offsets, which belong to one "
             "number of tokens: build and train it at the image size that you need."
+        )
+    if image_size == ANY_SIZE and any(block.relative_bias for block in blocks):
+        raise ValueError(
+            f"The model {model.name} has biases of offsets between patches, which are "
+            "resized once, not for each image: pass one image_size."
         )
     if fixed := what_fixes_size(model, image_size):
         raise ValueError(
@@ -63,11 +75,11 @@ def at_image_size(model, image_size, position_embedding_method=None):
             "images one size whatever they were: call at_image_size with the model "
             "behind it, and put what comes back behind a layer of the new size."
         )
-    copies = _Copies(model, image_size)
+    copies = _Copies(model, image_size, position_embedding_method)
     with layers.initial_values.left_out():
         images = _input_like(model, (*image_size, model.input_shape[-1]))
         copies.copies[model] = resized = copies.of_model(model, images)
-    copies.take_weights(grid_size(model), position_embedding_method)
+    copies.take_weights()
     return resized
 
 
@@ -84,9 +96,16 @@ def _input_like(model, shape):
 class _Copies:
     """Copies of a model's layers, made as the graph reaches them."""
 
-    def __init__(self, model, image_size):
-        self.model, self.image_size = model, image_size
+    def __init__(self, model, image_size, method):
+        self.model, self.image_size, self.method = model, image_size, method
+        # The model's grid and that of the copies, (None, None) of images of any size.
+        self.old_grid = ANY_SIZE
+        if None not in model.input_shape[1:3]:
+            self.old_grid = grid_size(model)
         self.grid = None
+        # Of a copy for images of any size: what its `PatchEncoder` takes, the outputs
+        # of `PatchGrid` and of `RotaryPositions`.
+        self.images = self.patch_grid = self.turns = None
         self.copies = {}
 
     def of_model(self, model, images):
@@ -94,6 +113,12 @@ class _Copies:
         if isinstance(model, keras.Sequential):
             copy = keras.Sequential([images], name=model.name)
             for layer in model.layers:
+                if self.image_size == ANY_SIZE and _depends_on_grid(layer):
+                    raise ValueError(
+                        f"The layer {layer.name} needs the grid of the images beside "
+                        f"its tokens, which the sequential model {model.name} cannot "
+                        "hand it: build a functional model of these layers."
+                    )
                 copy.add(
                     self.of_layer(layer, copy.outputs[0] if copy.layers else images)
                 )
@@ -102,10 +127,40 @@ class _Copies:
             model,
             input_tensors=images,
             clone_function=lambda layer: layer,
-            call_function=lambda layer, *args, **kwargs: self.of_layer(layer, *args)(
-                *args, **kwargs
-            ),
+            call_function=self._called,
         )
+
+    def _called(self, layer, *args, **kwargs):
+        copy = self.of_layer(layer, *args)
+        if self.old_grid != self.grid and ANY_SIZE in (self.old_grid, self.grid):
+            if isinstance(layer, (*_POSITIONS, layers.PatchMap)):
+                kwargs["grid"] = self._patch_grid()
+            elif _is_rotary(layer):
+                kwargs["turns"] = self._turns(layer, *args)
+            kwargs = {name: one for name, one in kwargs.items() if one is not None}
+        return copy(*args, **kwargs)
+
+    def _turns(self, layer, tokens, *_):
+        # All of a model turn alike.
+        if self.turns is None and self.grid == ANY_SIZE:
+            attention = getattr(layer, "attention", layer)
+            self.turns = layers.RotaryPositions(
+                layer.rotary,
+                layer.grid_size,
+                tokens.shape[-1] // layer.num_heads,
+                attention.num_prefix_tokens,
+                layer.rotary_grid,
+                name="rotation",
+            )(self._patch_grid())
+        return self.turns
+
+    def _patch_grid(self):
+        if self.patch_grid is None and self.grid == ANY_SIZE:
+            [encoder] = layers_of(self.model, layers.PatchEncoder)
+            self.patch_grid = layers.PatchGrid(encoder.patch_size, name="patch_grid")(
+                self.images
+            )
+        return self.patch_grid
 
     def of_layer(self, layer, *args):
         """Returns the copy of a layer, made at its first call on some tensors."""
@@ -124,10 +179,24 @@ class _Copies:
             return self.of_model(layer, _input_like(layer, args[0].shape[1:]))
         config = layer.get_config()
         if isinstance(layer, layers.PatchEncoder):
-            self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
-        placed = isinstance(layer, (Placed, layers.TransformerBlock))
-        if isinstance(layer, _POSITIONS) or (placed and config.get("grid_size")):
+            self.images = args[0]
+            if self.image_size == ANY_SIZE:
+                self.grid = ANY_SIZE
+            else:
+                self._set_grid(np.divide(args[0].shape[1:3], layer.patch_size))
+        if isinstance(layer, _POSITIONS):
+            if self.method is not None:
+                config["resizing"] = self.method
             config["grid_size"] = self.grid
+            if self.grid == ANY_SIZE:
+                config["grid_size"] = own = layer.grid_size or self.old_grid
+                config["num_prefix_tokens"] = layer.length - math.prod(own)
+        elif isinstance(layer, (Placed, layers.TransformerBlock)) and (
+            config.get("grid_size")
+            or _is_rotary(layer)
+            or isinstance(layer, layers.PatchMap)
+        ):
+            config["grid_size"] = None if self.grid == ANY_SIZE else self.grid
         return type(layer).from_config(config)
 
     def _set_grid(self, counts):
@@ -142,7 +211,7 @@ class _Copies:
                 f"pass image_size={tuple(nearest)}."
             )
 
-    def take_weights(self, old_grid, method):
+    def take_weights(self):
         """Copies weights, LoRA's too, and what is frozen; positions are resized."""
         # A model hands its flag to what is in it, and is noted after that.
         for layer, copy in reversed(self.copies.items()):
@@ -159,14 +228,27 @@ class _Copies:
                     # Keras leaves it out of the layer's configuration.
                     other.lora_alpha = part.lora_alpha
             weights = layer.get_weights()
-            if isinstance(layer, _POSITIONS):
-                grids = layer.grid_size or old_grid, self.grid
-                rule = method or getattr(layer, "resizing", "released")
+            if isinstance(layer, _POSITIONS) and self.grid != ANY_SIZE:
+                grids = layer.grid_size or self.old_grid, self.grid
+                rule = self.method or layer.resizing
                 prefix = layer.num_prefix_tokens
                 weights = [
                     _resized(weight.name, _as_float(value), *grids, rule, prefix)
                     for weight, value in zip(layer.weights, weights, strict=True)
                 ]
+            for part, _ in parts:
+                if isinstance(part, layers.RelativePositionBias):
+                    [place] = (
+                        place
+                        for place, weight in enumerate(layer.weights)
+                        if weight is part.table
+                    )
+                    weights[place] = resize_relative(
+                        _as_float(weights[place]),
+                        part.grid_size,
+                        self.grid,
+                        self.method or part.resizing,
+                    )
             if [value.shape for value in weights] != [
                 tuple(weight.shape) for weight in copy.weights
             ]:
@@ -180,6 +262,14 @@ class _Copies:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
+
+
+def _depends_on_grid(layer):
+    return isinstance(layer, (*_POSITIONS, layers.PatchMap)) or _is_rotary(layer)
+
+
+def _is_rotary(layer):
+    return isinstance(layer, _TURNED) and layer.rotary != "none"
 
 
 def _as_float(value):

@@ -10,6 +10,8 @@ from keras_vit import layers
 from keras_vit.layers import initial_values
 from keras_vit.layers.residual_unit import group_norm
 from keras_vit.models import arguments
+from keras_vit.models.arguments import ANY_SIZE
+from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import assign, read_weights
 from zoo.catalog.locate import published
 from zoo.catalog.similar import similar_variants
@@ -76,7 +78,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             The model computes what the source of the file does.
         include_top: bool, whether the model ends in its classification head.
         image_size: int or (height, width) in pixels; by default that of the file, 224
-            without a file. Position embeddings are resized to it.
+            without a file. Position embeddings are resized to it. (None, None) gives a
+            model for images of any size, which does so for the images it is given, see
+            `at_image_size`.
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
         class_names: sequence of str, the names of the classes, which are saved with the
@@ -179,6 +183,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if not name:
         name = re.sub("[+-]", "_", (variant or "vision_transformer").lower())
 
+    any_size = image_size is not None and arguments.size_of(image_size) == ANY_SIZE
+    if any_size:
+        image_size = None
     checkpoint = None
     class_token = pooling not in ("gap", "map")
     if weights is None:
@@ -214,7 +221,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                     f"{path} is kept: leave it out, or pass new_head=True or another "
                     "number of classes."
                 )
-    image_size = pair(224 if image_size is None else image_size, "image_size")
+    if image_size is None:
+        image_size = _nearest(224, config.stride) if any_size else 224
+    image_size = pair(image_size, "image_size")
     grid_size = config.grid_size(image_size, name=variant or name)
     if pooling == "distilled" and not config.distillation_token:
         raise ValueError(
@@ -241,7 +250,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         # Where the file or the config only says that there are factors.
         layer_scale = 1e-5 if config.layer_scale is True else config.layer_scale
         relative = config.position_embedding == "relative"
-        placed = relative or config.rotary != "none"
+        biased = config.relative_position_bias
+        placed = relative or biased or config.rotary != "none"
         for index, positions in enumerate(at_blocks):
             if positions is not None:
                 tokens = positions(tokens)
@@ -263,12 +273,15 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 norm_after=config.norm_after_branches,
                 layer_scale=layer_scale or None,
                 qkv_bias=config.qkv_bias,
+                relative_bias=config.relative_position_resizing if biased else None,
                 name=f"encoder_block_{index}",
             )(tokens, remat=remat)
         norm = functools.partial(layers.LayerNorm, config.layer_norm_epsilon)
-        if not config.norm_after_pooling:
+        if not config.final_norm:
+            # That the model is whole is seen by its layers' names.
+            tokens = keras.layers.Identity(name="no_encoder_norm")(tokens)
+        elif not config.norm_after_pooling:
             tokens = norm(name="encoder_norm")(tokens)
-        all_tokens = tokens
         if pooled is not None:
             prefix = config.num_registers + config.distillation_token + class_token
             options = {"name": "pooling"}
@@ -311,10 +324,13 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             )(tokens)
         model = keras.Model(images, tokens, name=name)
 
+    if any_size:
+        model = at_image_size(model, ANY_SIZE, position_embedding_method)
     if checkpoint is not None:
         assign(model, checkpoint, new_head, position_embedding_method)
     if pooled != pooling:
-        return keras.Model(images, all_tokens, name=name)
+        all_tokens = model.get_layer("pooling").input
+        return keras.Model(model.input, all_tokens, name=name)
     return model
 
 
@@ -357,6 +373,11 @@ def load_model(weights, *, patch_size=None, **options):
     ):
         head.class_names = card.class_names
     return model
+
+
+def _nearest(size, steps):
+    """Returns the sides that are multiples of steps, nearest to a size."""
+    return tuple(max(round(size / step), 1) * step for step in steps)
 
 
 def _resnet(images, config):

@@ -16,7 +16,9 @@ from keras_vit.weights.model_arrays import (
     released_variables,
 )
 from zoo import released_names
-from zoo.network import FAMILIES, SIZES
+from zoo.catalog.locate import read_located
+from zoo.network import FAMILIES, RESIZING, SIZES
+from zoo.position_embedding import resize_relative
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
@@ -38,7 +40,7 @@ def read_weights(weights, variant=None, num_heads=None):
     """
     if isinstance(weights, zoo.Checkpoint):
         return weights
-    return zoo.read(zoo.locate(weights, variant), num_heads=num_heads)
+    return read_located(weights, variant, num_heads)
 
 
 def load_released_weights(
@@ -177,7 +179,7 @@ def _check_same(checkpoint, config, computed):
         name: f"{name} {theirs!r} (the model has {ours!r})"
         for name, (theirs, ours) in checkpoint.config.differences(config).items()
     }
-    compared = [name for name in FAMILIES if name != "position_resizing"]
+    compared = [name for name in FAMILIES if name not in RESIZING]
     if sizes := [text[name] for name in (*SIZES, *compared) if name in text]:
         raise zoo.CheckpointError(
             f"{checkpoint.path} is another architecture than the model: "
@@ -198,7 +200,7 @@ def _in_model(model, targets):
         for key, (_, shape) in targets.items()
     }
     semantics = zoo.ViTConfig(**computed(model), **families(model))
-    return zoo.Checkpoint(model.name, arrays, semantics=semantics)
+    return zoo.Checkpoint(model.name, arrays, grid_of(model), semantics)
 
 
 def _variant(config):
@@ -241,6 +243,11 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
     fitted = {}
     if released_names.POSITION_EMBEDDING in checkpoint.arrays:
         fitted |= _resized(checkpoint, grid_size, method)
+    for name in checkpoint.arrays:
+        if name.endswith(released_names.RELATIVE_BIAS):
+            rule = method or checkpoint.config.relative_position_resizing
+            old_grid, table = checkpoint.grid_size, checkpoint.arrays[name]
+            fitted[name] = resize_relative(table, old_grid, grid_size, rule)
     if not checkpoint.semantics.takes_unit_range:
         fitted |= _taking_unit_range(checkpoint)
     if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:

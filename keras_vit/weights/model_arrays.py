@@ -10,6 +10,7 @@ from zoo.released_names import (
     HEAD_ARRAYS,
     POSITION_EMBEDDING,
     REGISTERS,
+    RELATIVE_BIAS,
     SECOND_HEAD_ARRAYS,
 )
 
@@ -55,6 +56,7 @@ _LAYERS = {
             **_rename(f"{_ATTENTION}/value", "attention.value", _DENSE),
             **_rename(f"{_ATTENTION}/out", "attention.out", _DENSE),
             **_rename(f"{_ATTENTION}/LayerNorm_0", "attention.norm", _NORM),
+            f"{_ATTENTION}/{RELATIVE_BIAS}": "attention.position_bias.table",
             **_rename("LayerScale_0", "attention_scale", {"scale": "gamma"}),
             **_rename("LayerNorm_2", "mlp_norm", _NORM),
             **_rename("MlpBlock_3/Dense_0", "mlp.expand", _DENSE),
@@ -84,8 +86,8 @@ _LAYERS = {
 def _released_shape(key, shape, layer):
     # Heads have an axis of their own in the released attention.
     pooling = _POOL_ATTENTION in key
-    of_vectors = key.endswith("out/bias") or "LayerNorm" in key
-    if not (pooling or _ATTENTION in key) or of_vectors:
+    without = key.endswith(("out/bias", RELATIVE_BIAS)) or "LayerNorm" in key
+    if not (pooling or _ATTENTION in key) or without:
         return shape
     heads = (layer if pooling else layer.attention).num_heads
     head_size = shape[-1] // heads
@@ -96,7 +98,11 @@ def _released_shape(key, shape, layer):
 
 PLACES = ReleasedPlaces(
     _LAYERS,
-    ("embedding", "encoder_block_0", "encoder_norm or norm_after_pooling"),
+    (
+        "embedding",
+        "encoder_block_0",
+        "encoder_norm or norm_after_pooling or no_encoder_norm",
+    ),
     "keras_vit.VisionTransformer or one of the variants",
     _released_shape,
 )
@@ -105,7 +111,7 @@ PLACES = ReleasedPlaces(
 def released_variables(model):
     """Returns {released key: (variable, released shape)} of a whole model of ours."""
     found = PLACES.variables(model)
-    if POSITION_EMBEDDING not in found and not _has_rotation_alone(model):
+    if POSITION_EMBEDDING not in found and not _has_relative_alone(model):
         raise ValueError(
             f"Model {model.name!r} has no learned position embeddings added at the "
             "stem, and released files hold no others: build it with the "
@@ -115,10 +121,13 @@ def released_variables(model):
     return found
 
 
-def _has_rotation_alone(model):
+def _has_relative_alone(model):
+    """Whether rotary positions or relative biases are all that a model has."""
     names = {layer.name for layer in model.layers}
     others = [name for name in names if "position_embedding" in name]
-    return model.get_layer("encoder_block_0").rotary != "none" and not others
+    block = model.get_layer("encoder_block_0")
+    relative = block.rotary != "none" or block.relative_bias is not None
+    return relative and not others
 
 
 def saved_variables(model):
@@ -147,13 +156,18 @@ def computed(model):
 def families(model):
     """Returns {name in `zoo.network.FAMILIES`: value} of what arrays do not show."""
     block = model.get_layer("encoder_block_0")
+    names = {layer.name for layer in model.layers}
     found = {
         "qkv_bias": block.qkv_bias,
+        "final_norm": "no_encoder_norm" not in names,
         "norm_after_branches": block.norm_after,
         "rotary": block.rotary,
         "rotary_grid": block.rotary_grid,
     }
-    if _has_rotation_alone(model):
+    if block.relative_bias is not None:
+        found["relative_position_bias"] = True
+        found["relative_position_resizing"] = block.relative_bias
+    if _has_relative_alone(model):
         return found | {"tokens_with_positions": "none"}
     positions = model.get_layer("position_embedding")
     covered, prefix = positions.num_prefix_tokens or 0, num_prefix_tokens(model)
@@ -166,8 +180,10 @@ def families(model):
 
 def grid_of(model):
     """Returns the (rows, columns) of patches that a model's positions are of."""
-    if _has_rotation_alone(model):
-        return model.get_layer("encoder_block_0").grid_size
+    if _has_relative_alone(model):
+        block = model.get_layer("encoder_block_0")
+        # Of images of any size, one layer has the rotation of all blocks.
+        return block.grid_size or model.get_layer("rotation").grid_size
     return model.get_layer("position_embedding").grid_size
 
 

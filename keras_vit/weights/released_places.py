@@ -13,7 +13,9 @@ from keras_vit.layers import (
     ClassTokenAndPatchPooling,
     ClassTokenPooling,
     DistillationPooling,
+    PatchGrid,
     PatchPooling,
+    RotaryPositions,
     StochasticDepth,
 )
 from keras_vit.weights.quantization import is_quantized
@@ -35,10 +37,12 @@ _WITHOUT_WEIGHTS = {
         keras.layers.GlobalAveragePooling1D,
         keras.layers.GlobalAveragePooling2D,
     ),
+    "patch_grid": PatchGrid,
     "relu": keras.layers.ReLU,
     "root_pad": keras.layers.ZeroPadding2D,
     "root_pool": keras.layers.MaxPooling2D,
     "root_relu": keras.layers.ReLU,
+    "rotation": RotaryPositions,
 }
 
 

@@ -17,7 +17,8 @@ TABLES = {
 
 
 @pytest.mark.parametrize(
-    "job", ["graph", "keras_predict", "predictor", "predictor_xla"]
+    "job",
+    ["graph", "keras_predict", "predictor", "predictor_any_size", "predictor_xla"],
 )
 def test_steps_of_ours_end_with_logits(job, monkeypatch):
     small_variants.shrink(monkeypatch)

@@ -28,7 +28,7 @@ from harness import flags, gradients, numpy  # noqa: E402
 from keras_vit import explain  # noqa: E402
 from keras_vit.lean import blocks_for_class_token, lean  # noqa: E402
 
-FAMILIES = ("registers", "rotary", "attention_pooling")
+FAMILIES = ("registers", "rotary", "relative_bias", "attention_pooling")
 
 
 class Checks:
@@ -112,6 +112,10 @@ class Checks:
             resized = keras_vit.at_image_size(self.load(kind), (24, 16))
             images = np.swapaxes(self.images, 1, 2)
             self.same(resized(images), f"{kind}_resized")
+            of_any_size = keras_vit.at_image_size(self.load(kind), (None, None))
+            self.same(of_any_size(self.images), kind)
+            self.same(of_any_size(images), f"{kind}_resized")
+            self.same(keras_vit.Predictor(of_any_size)(images), f"{kind}_resized")
 
     def frozen(self):
         """What is frozen in a model of another backend is so in every copy."""

@@ -38,6 +38,11 @@ KINDS = {
         "norm_after_branches": True,
         "norm_after_pooling": True,
     },
+    "relative_bias": {
+        "relative_position_bias": True,
+        "relative_position_resizing": "bilinear_no_antialias",
+        "tokens_with_positions": "none",
+    },
     "attention_pooling": {
         "rotary": "perception",
         "position_resizing": "bicubic",
@@ -72,7 +77,9 @@ def written(tmp_path_factory):
     plain = models["plain"]
     plain.get_layer("head").class_names = ["cat", "dog", "Käfer"]
     models["int8"] = keras_vit.quantize_weights(plain)
-    for kind in ("plain", "2d", "registers", "rotary", "attention_pooling"):
+    for kind in (
+        "plain", "2d", "registers", "rotary", "relative_bias", "attention_pooling",
+    ):  # fmt: skip
         resized = keras_vit.at_image_size(models[kind], SIZE[::-1])
         arrays[f"{kind}_resized"] = numpy(resized(np.swapaxes(images, 1, 2)))
     for kind, model in models.items():

@@ -40,6 +40,8 @@ FAMILIES = {
     "TIPSv2": "tipsv2_timm",
     "MAE": "mae_timm",
     "I-JEPA": "ijepa_timm",
+    "BEiT": "beit_transformers",
+    "BEiT v2": "beitv2_timm",
     "FlexiViT": "flexivit_big_vision",
     "SBB": "sbb_reg4_gap_timm",
     "SigLIP": "siglip_transformers",
@@ -56,10 +58,18 @@ REFUSED = {
         "DINOv3 turns queries and keys by angles and has no position embeddings, whose "
         "similarity the figure shows.",
     ),
+    **{
+        (family, "positions"): (
+            "relative positions alone",
+            "BEiT adds biases of offsets to the scores of attention and has no "
+            "position embeddings either.",
+        )
+        for family in ("BEiT", "BEiT v2")
+    },
 }
 # Networks with parts that those of the other rows do not have; make soak has all.
 OFTEN = (
-    "DeiT, distilled", "DINOv2", "DINOv2, registers", "SBB", "SigLIP", "EVA-02",
+    "DeiT, distilled", "DINOv2", "DINOv2, registers", "BEiT", "SBB", "SigLIP", "EVA-02",
     "Perception Encoder",
 )  # fmt: skip
 IMAGES = 4

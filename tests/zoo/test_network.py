@@ -107,6 +107,20 @@ def test_parameters_of_images_that_are_not_square():
     assert with_layer - square == 48 * 10 + 10 - (48 - 10) * 5
 
 
+def test_parameters_of_relative_positions():
+    beit = dataclasses.replace(
+        zoo.ARCHITECTURES["ViT-B_16"],
+        layer_scale=True,
+        qkv_bias="query and value",
+        norm_after_pooling=True,
+        relative_position_bias=True,
+        tokens_with_positions="none",
+    )
+    # As timm counts beit_base_patch16_224 and beit_base_patch16_384.
+    assert beit.count_parameters(224, 1000) == 86530984
+    assert beit.count_parameters(384, 1000) == 86744104
+
+
 def test_what_a_file_leaves_null_is_not_as_released():
     with pytest.raises(ValueError, match="layer_norm_epsilon, input_std must have a"):
         Semantics(layer_norm_epsilon=None, input_std=None)

@@ -150,3 +150,71 @@ def test_errors_name_both_grids_and_the_remedy():
         position_embedding.resize(before[0], (4, 4), (6, 6))
     with pytest.raises(ValueError, match="float array"):
         position_embedding.resize(before.astype(int), (4, 4), (6, 6))
+
+
+def offsets_at(table, places, down, across):
+    """What lies at an offset between those of a table, or at its edge, linearly."""
+    found = np.zeros(table.shape[-1])
+    weights = []
+    for points, wanted in zip(places, (down, across), strict=True):
+        wanted = min(max(wanted, points[0]), points[-1])
+        right = max(next(i for i, place in enumerate(points) if place >= wanted), 1)
+        right = min(right, len(points) - 1)
+        left = max(right - 1, 0)
+        span = points[right] - points[left]
+        share = (wanted - points[left]) / span if span else 0.0
+        weights.append({left: 1 - share} | ({right: share} if span else {}))
+    for row, weight in weights[0].items():
+        for column, other in weights[1].items():
+            found += weight * other * table[row, column]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("old_grid", "new_grid"),
+    [((4, 4), (5, 7)), ((3, 5), (3, 4)), ((7, 7), (12, 12)), ((2, 2), (6, 1))],
+)
+@pytest.mark.parametrize("prefix", [0, 1])
+def test_relative_positions_by_geometric_steps(old_grid, new_grid, prefix):
+    heads = 2
+    count = position_embedding.relative_positions(old_grid, prefix)
+    before = np.random.default_rng(3).normal(size=(count, heads)).astype("float32")
+    found = position_embedding.resize_relative(before, old_grid, new_grid)
+    places = []
+    for old, new in zip(old_grid, new_grid, strict=True):
+        # 1 + q + q^2 + ... reaches the last new offset, for q from 1.01 to 1.5.
+        roots = np.roots([1.0] * (old - 2) + [1.0 - (new - 1)]) if old > 2 else []
+        real = [root.real for root in roots if abs(root.imag) < 1e-9 < root.real]
+        ratio = 1.5 if old <= 2 and new > 1 else 1.01
+        ratio = float(np.clip(real[0], 1.01, 1.5)) if real else ratio
+        steps = [sum(ratio**i for i in range(n)) for n in range(1, old)]
+        places.append([*[-step for step in reversed(steps)], 0.0, *steps])
+    patches = before[: (2 * old_grid[0] - 1) * (2 * old_grid[1] - 1)]
+    grid = patches.reshape(2 * old_grid[0] - 1, 2 * old_grid[1] - 1, heads)
+    down, across = (range(-new + 1, new) for new in new_grid)
+    expected = [offsets_at(grid, places, y, x) for y in down for x in across]
+    # Its bisection stops within 1e-6 of the ratio.
+    np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-4)
+    # Those of a class token are kept.
+    np.testing.assert_array_equal(found[len(expected) :], before[len(patches) :])
+    assert found.dtype == np.float32
+    assert len(found) == position_embedding.relative_positions(new_grid, prefix)
+
+
+@pytest.mark.parametrize("method", position_embedding.METHODS)
+def test_relative_positions_as_places(method):
+    before = np.random.default_rng(3).normal(size=(7 * 5 + 3, 2))
+    found = position_embedding.resize_relative(before, (4, 3), (2, 5), method)
+    offsets = position_embedding.resize(before[None, :35], (7, 5), (3, 9), method)
+    np.testing.assert_allclose(found[:27], offsets[0], atol=1e-12)
+    np.testing.assert_array_equal(found[27:], before[35:])
+    same = position_embedding.resize_relative(before, [4, 3], (4, 3), method)
+    assert same is before
+
+
+def test_errors_of_relative_positions():
+    before = np.ones((38, 2))
+    with pytest.raises(ValueError, match="relative positions.*'area', choose .*geom"):
+        position_embedding.resize_relative(before, (4, 3), (6, 6), "area")
+    with pytest.raises(ValueError, match=r"\(49, heads\), or \(52, heads\) with a cl"):
+        position_embedding.resize_relative(before, (4, 4), (6, 6))

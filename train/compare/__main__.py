@@ -12,6 +12,7 @@ same numbers. Runs of different data sets or test images are refused.
 from absl import app, flags
 
 from train.common import command_line
+from train.inference.run_directory import RunDirectory
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -34,9 +35,11 @@ def main(argv):
         raise app.UsageError(f"Give two runs or more: {typed} RUN RUN")
     command_line.need_packages("compare", PACKAGES)
     command_line.need_tensorflow("The training code")
-    from train.compare import comparison
-
     with command_line.exit_on_errors("no page was written"):
+        for run in map(RunDirectory, argv[1:]):
+            run.require(run.results, run.model)
+        from train.compare import comparison
+
         found = comparison.compare(
             argv[1:],
             command=command_line.as_typed("compare"),

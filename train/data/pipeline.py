@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from train.data.finding import DataError
 from train.data.registry import Augmentation
 from train.data.sources.corrupt import check_readable
-from train.data.sources.splits import CORES, DataError, Split, pick, tf_options
+from train.data.sources.splits import CORES, Split, pick, tf_options
 from train.data.sources.subset import spread
 from train.data.transforms import preprocessing
 from train.data.transforms.augmentation import augment

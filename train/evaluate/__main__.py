@@ -24,7 +24,9 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.finding import check as check_data
 from train.data.registry import PARTS, kind_of
+from train.inference.finding import find as check_model
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "matplotlib", "scipy", "sklearn", "yaml")
@@ -72,9 +74,12 @@ def main(argv):
             given["split"] = "all"
     command_line.need_packages("evaluate", PACKAGES)
     command_line.need_tensorflow("The input")
-    from train.evaluate import evaluation
-
     with command_line.exit_on_errors("no report was written"):
+        check_model(argv[1])
+        if given["dataset"] is not None:
+            check_data(given["dataset"], given["data_dir"])
+        from train.evaluate import evaluation
+
         results = evaluation.evaluate(
             argv[1],
             real_labels_file=flags.FLAGS.real_labels,

@@ -28,6 +28,8 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.finding import check_paths
+from train.inference.finding import find as check_model
 from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -78,9 +80,11 @@ def main(argv):
         )
     command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")
-    from train.explain import report
-
     with command_line.exit_on_errors("nothing was written"):
+        check_model(model)
+        check_paths(images)
+        from train.explain import report
+
         results = report.explain(
             model,
             images,

@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 import zoo.photos
+from train.data.finding import DataError, check_paths
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy
-from train.data.sources.splits import DataError, check_name, named
+from train.data.sources.splits import check_name, named
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -54,6 +55,7 @@ class Photos:
 
     def __init__(self, paths, without=None):
         found, ignored = {}, []
+        check_paths(paths)
         for path in paths:
             path = pathlib.Path(path).expanduser()
             files = _images_in(path, without, ignored) if path.is_dir() else [path]
@@ -62,8 +64,6 @@ class Photos:
                 found.setdefault(file.resolve(), file)
         self.paths = tuple(found.values())
         self.ignored = tuple(printable(str(path)) for path in ignored)
-        if missing := [str(path) for path in self.paths if not path.is_file()]:
-            raise DataError(f"There is no image {named(missing)}: check the path.")
         places = [pathlib.Path(os.path.abspath(path)) for path in self.paths]
         common = os.path.commonpath([place.parent for place in places])
         self.names = tuple(place.relative_to(common).as_posix() for place in places)

@@ -24,7 +24,9 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.finding import check as check_data
 from train.export.formats import ALL, FORMATS, OPTIONS, select
+from train.inference.finding import find as check_model
 
 __doc__ = __doc__ and __doc__.replace(
     "FORMATS", "\n".join(f"  {row.name:16} {row.help}" for row in FORMATS.values())
@@ -85,6 +87,12 @@ flags.DEFINE_float(
 flags.DEFINE_bool(
     "dynamic_batch", False, "Let TFLite take any number of images, not one at a time."
 )
+flags.DEFINE_bool(
+    "any_size",
+    False,
+    "Let SavedModel and ONNX take images of any size whose sides are multiples of the "
+    "patch size; TFLite stays at one size.",
+)
 flags.DEFINE_bool("uint8", False, "Let tflite-int8 take and return uint8.")
 flags.DEFINE_integer(
     "threads",
@@ -109,6 +117,10 @@ def main(argv):
         sys.exit(f"error: {error}")
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
+    with command_line.exit_on_errors("nothing was written"):
+        check_model(models[0])
+        if values["dataset"] is not None:
+            check_data(values["dataset"], values["data_dir"])
     from train.export import report, run
 
     failure = None
@@ -123,7 +135,7 @@ def main(argv):
                 command=command_line.as_typed("export"),
                 **command_line.values(
                     "dataset data_dir skip_corrupt split central_crop image_size "
-                    "features min_agreement dynamic_batch uint8 threads"
+                    "features min_agreement dynamic_batch uint8 any_size threads"
                 ),
             )
         except run.ExportError as error:

@@ -16,8 +16,9 @@ class Runtime:
     """A library that runs exported files.
 
     `file` is the path in the folder of the exports, with `{}` for the precision;
-    `writer` is `"module:function"`, `options` are arguments of it, and `packages` what
-    both functions import besides TensorFlow.
+    `writer` is `"module:function"`, and `packages` what both functions import besides
+    TensorFlow. `options` are arguments of the writer, but for `"any_size"`: that it can
+    be given a model for images of any size.
     """
 
     name: str
@@ -32,6 +33,7 @@ SAVED_MODEL = Runtime(
     # TensorFlow Serving loads the folder with the highest number.
     file="saved_model/1",
     writer="train.inference.saved_model:write_saved_model",
+    options=("any_size",),
 )
 TFLITE = Runtime(
     "tflite",
@@ -44,7 +46,7 @@ ONNX = Runtime(
     "onnx",
     file="model{}.onnx",
     writer="train.export.onnx:write_onnx",
-    options=("precision",),
+    options=("precision", "any_size"),
     packages=("onnx", "onnxruntime"),
 )
 # The disagreement allowed is about twice what rounding alone causes in ViT-Ti/16, whose
@@ -54,7 +56,7 @@ ONNX = Runtime(
 FLOAT, DYNAMIC, INT8 = 0.995, 0.95, 0.9
 _QUANTIZED = ("calibration", "min_agreement")
 # Those that users set, of formats that take them.
-OPTIONS = ("dynamic_batch", "uint8")
+OPTIONS = ("dynamic_batch", "uint8", "any_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Format:
 
     @property
     def takes(self):
-        """The arguments of the writer besides model, path and class names."""
+        """What can be chosen: arguments of the writer, and the model's `any_size`."""
         return (*self.runtime.options, *self.options)
 
     @property

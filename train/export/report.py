@@ -22,6 +22,7 @@ def table(results):
         "Export": lambda row: f"{row['name']}{' (refused)' * ('why' in row)}",
         "MB": lambda row: _short(row["bytes"] / 1e6),
         "Largest error": _error,
+        "At another size": _error_at_another_size,
         "Accuracy (95% interval)": lambda row: _share(row, "accuracy"),
         "Top-1 agreement (95% interval)" if is_top_1 else "Mean cosine": lambda row: (
             agreement(results, row["agreement"], row if row is not rows[0] else None)
@@ -30,6 +31,8 @@ def table(results):
         f"ms at batch {BATCH}": lambda row: _milliseconds(row, BATCH),
         "Peak memory, MB": lambda row: f"{row['peak_bytes'] / 1e6:,.0f}",
     }
+    if not any("other_size" in row for row in rows):
+        del columns["At another size"]
     if "accuracy" not in rows[0]:
         del columns["Accuracy (95% interval)"]
     return markdown.table(
@@ -73,6 +76,7 @@ def page(results, class_names):
             for row in exports
             for file in row["files"]
         ],
+        other_sizes=[row["other_size"] for row in exports if "other_size" in row],
         matrices=[
             matrices(row) for row in exports if FORMATS[row["name"]].is_quantized
         ],
@@ -89,6 +93,10 @@ def _error(row):
     if row["largest_error"] is None:
         return f"{row['not_finite']:,} not finite"
     return f"{row['largest_error']:.2g}"
+
+
+def _error_at_another_size(row):
+    return _error(row["other_size"]) if "other_size" in row else ""
 
 
 def _milliseconds(row, batch):

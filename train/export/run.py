@@ -10,6 +10,8 @@ import tempfile
 
 import numpy as np
 
+import keras_vit
+from keras_vit.structure import size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (
@@ -27,6 +29,8 @@ from train.inference.model_writing import has_head, in_float32
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
+# How many images of another size exports for any size are compared on.
+_AT_ANOTHER_SIZE = 16
 
 
 class ExportError(RunError):
@@ -62,6 +66,7 @@ def export(
     min_agreement=None,
     dynamic_batch=False,
     uint8=False,
+    any_size=False,
     threads=None,
     command="",
 ):
@@ -87,7 +92,7 @@ def export(
     Example:
         >>> export("runs/digits", ["tflite"], "exported")  # doctest: +SKIP
     """
-    options = {"dynamic_batch": dynamic_batch, "uint8": uint8}
+    options = {"dynamic_batch": dynamic_batch, "uint8": uint8, "any_size": any_size}
     rows = select(formats, **options)
     for row in rows:
         packages.need(
@@ -174,10 +179,20 @@ def export(
             "class_names": samples.class_names,
         }
 
+        compare_other = None
+        if any_size:
+            compare_other = _comparison_at_another_size(
+                loaded, pathlib.Path(scratch), threads
+            )
+
         def written(row, folder):
             files = _write(row, loaded.model, folder, arguments)
-            outputs, facts = outputs_of(row.name, row.runtime.name, folder / row.file)
-            return facts | compare(outputs) | files
+            path = folder / row.file
+            outputs, facts = outputs_of(row.name, row.runtime.name, path)
+            entry = facts | compare(outputs) | files
+            if any_size and "any_size" in row.takes:
+                entry["other_size"] = compare_other(row.name, row.runtime.name, path)
+            return entry
 
         with whole_folder(out) as folder:
             for row in rows:
@@ -197,6 +212,33 @@ def export(
     return results
 
 
+def _comparison_at_another_size(loaded, scratch, threads):
+    """Returns a function from an export to how it compares at another image size.
+
+    On synthetic images, with a Keras model for that size alone.
+    """
+    model = loaded.model
+    steps = zip(model.input_shape[1:3], size_step(model), (1.5, 0.75), strict=True)
+    size = tuple(
+        max(round(scale * side / step), 1) * step for side, step, scale in steps
+    )
+    other = dataclasses.replace(loaded, model=keras_vit.at_image_size(model, size))
+    samples = sample_images.generate(other, str(scratch / "others"), _AT_ANOTHER_SIZE)
+    saved = scratch / "other.keras"
+    other.model.save(saved)
+    run = functools.partial(
+        parity.run, images=samples.path, threads=threads, count=_AT_ANOTHER_SIZE
+    )
+    expected, _ = run("keras", "keras", saved)
+
+    def compare(name, runtime, path):
+        outputs, _ = run(name, runtime, path)
+        found = parity.compare(outputs, expected, top_1=False)
+        return {"image_size": list(size), "count": _AT_ANOTHER_SIZE, **found}
+
+    return compare
+
+
 def _files_of(record):
     """Returns the files of an earlier export by its `export.json`."""
     own = {file["path"] for row in record["exports"] for file in row["files"]}
@@ -208,6 +250,8 @@ def _write(row, model, folder, arguments):
     before = file_names(folder)
     arguments = arguments | {"precision": row.precision}
     arguments = {name: arguments[name] for name in ("class_names", *row.takes)}
+    if arguments.pop("any_size", False):
+        model = keras_vit.at_image_size(model, (None, None))
     writer = pkgutil.resolve_name(row.runtime.writer)
     try:
         matrices = writer(model, folder / row.file, **arguments)
@@ -256,6 +300,14 @@ def _shortfall(results, entry, row, *, exact):
     # Cosines have no interval.
     is_interval = not exact and "agreement_high" in entry
     reached = entry["agreement_high" if is_interval else "agreement"]
+    other = entry.get("other_size")
+    if other is not None and other["agreement"] < entry["min_agreement"]:
+        height, width = other["image_size"]
+        return (
+            f"its agreement with the model is {other['agreement']:.6f} on images of "
+            f"{height}x{width}, less than the {entry['min_agreement']} required: leave "
+            "--any_size out."
+        )
     if reached >= entry["min_agreement"]:
         return None
     remedy = "leave it out, or lower --min_agreement if its accuracy is enough"

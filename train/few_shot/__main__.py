@@ -15,6 +15,10 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.data.finding import check as check_data
+from train.inference.finding import find as check_model
+from train.inference.run_directory import RunDirectory
+from train.recipes.recipe import brings_weights
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
@@ -42,11 +46,11 @@ def main(argv):
             f"error: --shots={','.join(shots)} are not numbers of images: "
             "pass some from 1 up, such as 1,5,10."
         )
-    from train.inference import linear_probe
-    from train.inference.run_directory import RunDirectory
-    from train.recipes.recipe import brings_weights
-
     with command_line.exit_on_errors("no report was written"):
+        check_model(argv[1])
+        check_data(flags.FLAGS.dataset, flags.FLAGS.data_dir)
+        from train.inference import linear_probe
+
         results = linear_probe.run(
             argv[1],
             shots=sorted({int(count) for count in shots}),

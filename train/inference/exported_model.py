@@ -38,7 +38,8 @@ class ExportedModel:
         run: function from float32 images (batch, height, width, channels) in [-1, 1]
             to float32 outputs (batch, ...).
         version: str, of the runtime.
-        image_shape: (height, width, channels).
+        image_shape: (height, width, channels); of a file for images of any size those
+            that photos are brought to.
         output_shape: tuple, that of the outputs of some images, (None, classes).
         output: str, what the outputs are called: by our writers "logits",
             "probabilities" or "features".
@@ -46,6 +47,8 @@ class ExportedModel:
         class_names: tuple of str in the order of the outputs, None where unknown.
         activation: str, of the head: "linear", "softmax" or "sigmoid".
         preparation: str, one of `zoo.photos.PREPARATIONS`.
+        size_step: (height, width) that the sides of images are multiples of, None of a
+            file for images of one size.
         features: function like `run` to the input of the head, None without one.
     """
 
@@ -58,6 +61,7 @@ class ExportedModel:
     class_names: tuple[str, ...] | None = None
     activation: str = "linear"
     preparation: str = PREPARATIONS[0]
+    size_step: tuple[int, int] | None = None
     features: Callable | None = None
 
     @property
@@ -177,15 +181,16 @@ def saved_model(path, threads=None):
     [(output, target)] = signature.structured_outputs.items()
     has_features = output != "features" and "features" in loaded.signatures
     names = pathlib.Path(path, "assets", "class_names.txt")
+    facts = _facts(pathlib.Path(path, "assets.extra", FACTS))
     return ExportedModel(
         function("serving_default"),
         f"TensorFlow {tensorflow.__version__}",
-        tuple(source.shape[1:]),
+        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         output,
         class_names=_lines(names.read_bytes()) if names.is_file() else None,
         features=function("features") if has_features else None,
-        **_facts(pathlib.Path(path, "assets.extra", FACTS)),
+        **facts,
     )
 
 
@@ -255,15 +260,15 @@ def onnx(path, threads=None):
         [answers] = session.run(None, {source.name: images})
         return answers
 
-    names = metadata.get("class_names")
+    names, facts = metadata.get("class_names"), _known(metadata)
     return ExportedModel(
         run,
         f"ONNX Runtime {onnxruntime.__version__}",
-        tuple(source.shape[1:]),
+        (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         target.name,
         class_names=None if names is None else tuple(json.loads(names)),
-        **_known(metadata),
+        **facts,
     )
 
 
@@ -296,7 +301,11 @@ def _facts(path):
 
 
 def _known(facts):
-    return {key: facts[key] for key in ("activation", "preparation") if key in facts}
+    found = {key: facts[key] for key in ("activation", "preparation") if key in facts}
+    for key in {"image_size", "size_step"} & facts.keys():
+        height, width = map(int, facts[key].split(","))
+        found[key] = (height, width)
+    return found
 
 
 def _check(model, path):

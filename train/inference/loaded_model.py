@@ -11,14 +11,19 @@ import keras
 import numpy as np
 
 import keras_vit
-from keras_vit.structure import head_activation, head_of, layer_of_pixels
+from keras_vit.structure import (
+    head_activation,
+    head_of,
+    layer_of_pixels,
+    own_image_size,
+)
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
 from train.common.progress import progress_bar
+from train.inference.finding import find
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
-from zoo.catalog import registry
-from zoo.catalog.locate import fetch_card, named, published
+from zoo.catalog.locate import published
 from zoo.network import pair
 
 # The remedy where the memory is full.
@@ -50,7 +55,8 @@ def load(source, *, image_size=None, features=False):
             `keras_vit.load_model` takes. A name of the zoo takes precedence over a
             directory of that name.
         image_size: int or (height, width) in pixels, to which the position embeddings
-            are resized; by default that of the model.
+            are resized; by default that of the model, and of a model for images of any
+            size that of its positions.
         features: bool, whether to leave out the head: the outputs are then its inputs,
             those of `pre_logits` where the model has it. Weights without a head give
             features in any case.
@@ -65,18 +71,14 @@ def load(source, *, image_size=None, features=False):
         >>> load("runs/digits").model.output_shape  # doctest: +SKIP
         (None, 10)
     """
-    path = pathlib.Path(source).expanduser()
+    found = find(source)
     try:
-        card = named(source) if isinstance(source, str) else None
-        if card is None and path.is_dir() and not (path / registry.CARD).is_file():
-            run = RunDirectory(path)
-            if run.model.is_file() or run.checkpoints.is_dir():
-                run.require(run.model)
-                name, config = path.resolve().name, run.read_config()
-                return _of_keras_file(run.model, name, config, image_size, features)
-        if path.suffix == ".keras":
-            return _of_keras_file(path, path.stem, {}, image_size, features)
-        return _of_weights(source, card, image_size, features)
+        if found.keras_file is None:
+            return _of_weights(source, image_size, features)
+        name, config = found.keras_file.stem, {}
+        if found.run is not None:
+            name, config = found.run.path.resolve().name, found.run.read_config()
+        return _of_keras_file(found.keras_file, name, config, image_size, features)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
 
@@ -167,6 +169,8 @@ def image_shape_of(loaded, channels=(3,)):
 def _of_keras_file(path, name, config, image_size, features):
     model = load_model(path)
     size = model.input_shape[1:3]
+    if image_size is None and size == (None, None):
+        image_size = own_image_size(model)
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
@@ -200,8 +204,8 @@ def _class_names(path, model, features):
     )
 
 
-def _of_weights(source, card, image_size, features):
-    checkpoint = read_weights(source if card is None else fetch_card(card))
+def _of_weights(source, image_size, features):
+    checkpoint = read_weights(source)
     options = {"image_size": image_size}
     # Those of many families are given out without one.
     features = features or checkpoint.classes is None

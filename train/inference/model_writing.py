@@ -6,6 +6,7 @@ import logging
 import keras
 
 from keras_vit.layers import initial_values
+from keras_vit.structure import own_image_size, size_step, takes_any_size
 from zoo.photos import PREPARATIONS
 
 
@@ -52,14 +53,22 @@ def facts_of(model):
     """Returns what exported files say of a model besides shapes and class names.
 
     These are the `activation` of the head, and the `preparation` of photos, one of
-    `zoo.photos.PREPARATIONS`; a dict of str.
+    `zoo.photos.PREPARATIONS`; of a model for images of any size also the `image_size`
+    of its positions, and the `size_step` that sides are multiples of, both as
+    "height,width". A dict of str.
     """
     head = model.layers[-1] if has_head(model) else None
     activation = getattr(head, "activation", keras.activations.linear)
-    return {
+    facts = {
         "activation": activation.__name__,
         "preparation": getattr(head, "preparation", None) or PREPARATIONS[0],
     }
+    if takes_any_size(model):
+        # A model without positions has no size of its own.
+        with contextlib.suppress(ValueError):
+            facts["image_size"] = ",".join(map(str, own_image_size(model)))
+        facts["size_step"] = ",".join(map(str, size_step(model)))
+    return facts
 
 
 def check_class_names(class_names, model):

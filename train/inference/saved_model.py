@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from keras_vit.lean import lean
+from keras_vit.structure import own_image_size
 from train.common.errors import RunError
 from train.common.files import make_folder, whole_folder
 from train.data.transforms.decoding import decode_in_graph
@@ -38,6 +39,10 @@ def write_saved_model(model, folder, *, class_names=None):
         image_classification  images in [0, 1], any size            default: logits
         image_feature_vector  images in [0, 1], any size            default: features
         loaded(images)        images in [0, 1], any size            the logits
+
+    Of a model for images of any size, `serving_default` and `features` take images of
+    any size whose sides are multiples of its patch size; the others resize images to
+    the size that its positions are of.
 
     - `logits` are float32 (batch, classes), before any activation of the head;
       `features` are the head's input, (batch, hidden_size or representation_size).
@@ -176,10 +181,12 @@ def _check_model(model):
 
 def _package(model, class_names):
     """Returns the object to save and its signatures."""
-    *image_size, channels = model.input_shape[1:]
+    *sides, channels = model.input_shape[1:]
+    # Images of other sizes are brought to this one.
+    image_size = own_image_size(model)
     of_model_size, of_any_size = (
         tf.TensorSpec((None, *size, channels), tf.float32, name="images")
-        for size in (image_size, (None, None))
+        for size in (sides, (None, None))
     )
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
     body, head = body_and_head(model)

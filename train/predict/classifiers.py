@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from train.common.errors import RunError
-from train.inference import exported_model
+from train.inference import exported_model, finding
 from zoo.photos import PREPARATIONS
 from zoo.probabilities import softmax
 
@@ -52,7 +52,8 @@ def load(
         source: str: the path of an exported file, see
             `train.inference.exported_model.find`, or whatever
             `train.inference.loaded_model.load` takes.
-        image_size: int, to which a Keras model is resized; by default its own.
+        image_size: int, to which a Keras model is resized, and the images of an
+            exported one for any size; by default its own.
         central_crop: bool, None for what the model was trained or saved with.
         batch_size: int, images at a time.
         features: bool, whether features are wanted.
@@ -65,12 +66,7 @@ def load(
     """
     path = exported_model.find(source)
     if path is not None:
-        if image_size is not None:
-            raise RunError(
-                f"The model {source} is exported for images of one size: leave "
-                "--image_size out, or export it again with --image_size."
-            )
-        classifier = _of_export(path, batch_size, features)
+        classifier = _of_export(path, image_size, batch_size, features)
     else:
         classifier = _of_keras_model(source, image_size, batch_size, features)
     if central_crop is None:
@@ -79,8 +75,22 @@ def load(
     return dataclasses.replace(classifier, preparation=preparation)
 
 
-def _of_export(path, batch_size, with_features):
+def _of_export(path, image_size, batch_size, with_features):
     model = exported_model.load(path)
+    if image_size is not None:
+        if model.size_step is None:
+            raise RunError(
+                f"The model {path} is exported for images of one size: leave "
+                "--image_size out, or export it again with --image_size or --any_size."
+            )
+        if any(image_size % step for step in model.size_step):
+            height, width = model.size_step
+            raise RunError(
+                f"The model {path} takes images whose sides are multiples of {height} "
+                f"and {width}, got --image_size={image_size}: pass such a size."
+            )
+        shape = (image_size, image_size, model.image_shape[2])
+        model = dataclasses.replace(model, image_shape=shape)
     is_features = model.output == "features"
     features = model.run if is_features else model.features
     if with_features and features is None:
@@ -128,6 +138,7 @@ def _length(features, model):
 
 
 def _of_keras_model(source, image_size, batch_size, with_features):
+    finding.find(source)  # before Keras is loaded
     import keras
 
     import keras_vit

@@ -17,6 +17,8 @@ python -m http.server --directory=registry. keras-vit zoo list shows what is in 
 from absl import app, flags
 
 from train.common import command_line
+from train.inference.run_directory import RunDirectory
+from zoo.store import hub
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
@@ -42,11 +44,11 @@ def main(argv):
         raise app.UsageError(f"Give one run directory: {typed} RUN_DIR --to=DIR")
     command_line.need_packages("publish", PACKAGES)
     command_line.need_tensorflow("A SavedModel")
-    from train.publish import publishing
-    from zoo.store import hub
-
-    values = flags.FLAGS.flag_values_dict()
+    values, run = flags.FLAGS.flag_values_dict(), RunDirectory(argv[1])
     with command_line.exit_on_errors("what is in the registry is whole"):
+        run.require(run.model, run.results)
+        from train.publish import publishing
+
         if values["push_to"]:
             hub.check_push(values["push_to"])
         folder = publishing.publish(

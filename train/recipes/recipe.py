@@ -9,9 +9,12 @@ import re
 from train.data.registry import CROPS, Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ARCHITECTURES, ViTConfig
-from zoo.catalog.locate import named
+from zoo.catalog.locate import named, resolve
+from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
 
+# ResNets to compare with, which `train.baselines` builds.
+BASELINES = ("BiT-R50x1", "ResNet50V2")
 # The released code's dropout for fine-tuning; models not named have none.
 DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 
@@ -169,6 +172,33 @@ class Recipe(Augmentation):
                 "class_weights must be balanced or one number per class, got "
                 f"{self.class_weights!r}."
             )
+
+    def check(self):
+        """Refuses a model and weights that there are not, and images that do not fit.
+
+        Nothing is downloaded: so a mistake is found before anything else is done.
+
+        Raises:
+            ValueError: there is no such model or release, or its patches do not divide
+                the images.
+            StoreError: there is no such file, or registries cannot be read.
+        """
+        model = self.model
+        known = [*ARCHITECTURES, *BASELINES]
+        is_name = isinstance(model, str) and not brings_weights(model)
+        if is_name and model not in known:
+            near = similar_variants(model, known)
+            hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
+            raise ValueError(
+                f"There is no model {model!r}: {hint} one of {', '.join(known)}, or "
+                "what keras-vit zoo list shows, hf://org/name, or the path of a file."
+            )
+        config = ARCHITECTURES.get(model, model)
+        if isinstance(config, ViTConfig):
+            name = model if isinstance(model, str) else "This model"
+            config.grid_size(self.image_size, name)
+        if self.weights is not None and model not in BASELINES:
+            resolve(self.weights, model if model in ARCHITECTURES else None)
 
     def _check_ranges(self):
         for field in dataclasses.fields(self):

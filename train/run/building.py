@@ -8,7 +8,6 @@ from train.common.errors import RunError
 from train.data.sources.splits import named
 from train.engine.choices import LOSSES, OPTIMIZERS, SCHEDULES
 from train.recipes.recipe import brings_weights
-from zoo.catalog.similar import similar_variants
 
 
 def trainer(task, devices, micro_batches, schedule=None):
@@ -40,6 +39,7 @@ def model(recipe, classes):
     if recipe.model in baselines.BASELINES:
         return _baseline(recipe, classes)
     try:
+        recipe.check()
         config, weights, pooling = _network(recipe)
         return keras_vit.VisionTransformer(
             config,
@@ -114,14 +114,6 @@ def _network(recipe):
         of_kind = (None, model.num_heads) if is_config else (model,)
         weights = recipe.weights and read_weights(recipe.weights, *of_kind)
         return model, weights and weights.without_head(), "token"
-    if not brings_weights(model):
-        known = [*keras_vit.VARIANTS, *baselines.BASELINES]
-        near = similar_variants(model, known)
-        hint = f"did you mean {' or '.join(near)}? Choose" if near else "choose"
-        raise RunError(
-            f"There is no model {model!r}: {hint} one of {', '.join(known)}, or what "
-            "keras-vit zoo list shows, hf://org/name, or the path of a file."
-        )
     if recipe.weights not in (None, model):
         raise RunError(
             f"The model {model} has weights of its own: leave out "

@@ -11,6 +11,7 @@ from absl import app, flags
 from train.common import command_line
 from train.common.errors import RunError
 from train.data import data_flags, registry
+from train.data.finding import check as check_data
 from train.data.registry import CROPS
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titles
 from train.run import config_file, help_text, settings
@@ -266,6 +267,7 @@ def read(command, find_recipe, kind=""):
             flags=functools.partial(overrides, given),
             **{name: given[name] for name in names},
         )
+        found.recipe.check()
     except ValueError as error:
         sys.exit(f"error: {error}")
     recipe = found.recipe
@@ -282,6 +284,7 @@ def read(command, find_recipe, kind=""):
         print(settings.page(found, others))
         sys.exit()
     command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
+    check_data(recipe.dataset, given["data_dir"])
     from train.engine import devices
 
     return recipe, {

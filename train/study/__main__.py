@@ -91,11 +91,7 @@ flags.DEFINE_string(
 def main(argv):
     """Makes the runs of the study that the command line describes."""
     recipe_flags.check(argv, "study", PACKAGES)
-    from train.study import studies
-
     given = flags.FLAGS
-    names = (field.name for field in dataclasses.fields(studies.Options))
-    options = studies.Options(**command_line.values(" ".join(names)))
     with command_line.exit_on_errors(recipe_flags.INTERRUPTED):
         if given.find_learning_rate:
             raise RunError(
@@ -108,6 +104,10 @@ def main(argv):
         recipe, settings = recipe_flags.read(
             "study", functools.partial(kinds.recipe_for, given.study), given.study
         )
+        from train.study import studies
+
+        names = (field.name for field in dataclasses.fields(studies.Options))
+        options = studies.Options(**command_line.values(" ".join(names)))
         results = studies.run(given.study, recipe, options, **settings)
         tables = kinds.named(given.study).tables(results)
         print("\n\n".join([*tables, f"page {results['page']}"]))

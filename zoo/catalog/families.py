@@ -2,18 +2,24 @@
 
 `families.csv` has one row per model: repository, image size, classes and licence are
 those of timm 1.0.31's `pretrained_cfg`, the parameters those of the model that it
-builds. `families_accuracies.csv` has one row per published accuracy, the best evidence
-first.
+builds; `architecture` is timm's name of the network where it is not the one that the
+repository is called by. `families_accuracies.csv` has one row per published accuracy,
+the best evidence first.
 """
 
 import dataclasses
 
 from zoo.catalog.cards import CITATIONS, read_accuracies, read_table
 from zoo.catalog.model_card import Accuracy, Citation, top1_of
+from zoo.files.architectures import implied
+from zoo.network import ViTConfig
 
 # Licences that need a word before a model is used, as the hub writes them.
 _TERMS = {
     "cc-by-nc-4.0": "for non-commercial use only",
+    "fair-noncommercial-research-license": "for non-commercial research only",
+    "apple-amlr": "for research only",
+    "apple-ascl": "with terms of its own: read them first",
     "dinov3-license": "with terms of its own: read them first",
 }
 
@@ -29,6 +35,7 @@ class HubModel:
         classes: int, outputs of its head; 0 of one without head.
         parameters: int, those of the head included.
         licence: str, as the hub writes it.
+        architecture: str, the name of its network in timm.
         citation: `Citation` or None, the paper it came with.
         accuracies: tuple of `Accuracy`, the best evidence first.
 
@@ -44,6 +51,7 @@ class HubModel:
     classes: int
     parameters: int
     licence: str
+    architecture: str
     citation: Citation | None = None
     accuracies: tuple[Accuracy, ...] = ()
     # Not published; the hub has checksums of its own.
@@ -55,9 +63,15 @@ class HubModel:
         return f"hf://{self.repository}"
 
     @property
-    def architecture(self) -> str:
-        """The name of its network in timm."""
-        return self.repository.partition("/")[2].partition(".")[0]
+    def semantics(self) -> ViTConfig:
+        """What it computes, where the settings in its repository may say otherwise.
+
+        Of OpenAI's and other CLIP weights timm has two networks, with the exact GELU
+        and with the quick one that they were trained with, and one repository.
+        """
+        if self.architecture == _of_repository(self.repository):
+            return ViTConfig()
+        return ViTConfig(activation=implied(self.architecture)["act_layer"])
 
     @property
     def terms(self) -> str:
@@ -87,11 +101,18 @@ def similar(name: str) -> list[str]:
         ['dinov2-s14/lvd142m']
     """
     name = name.rpartition("/")[2]
-    return [
-        model.handle
-        for model in MODELS.values()
-        if name in (model.architecture, model.repository.partition("/")[2])
-    ]
+    found = []
+    for model in MODELS.values():
+        tag = model.repository.partition(".")[2]
+        of_repository = _of_repository(model.repository)
+        for architecture in {model.architecture, of_repository}:
+            if name in (architecture, f"{architecture}.{tag}"):
+                found.append(model.handle)
+    return found
+
+
+def _of_repository(repository):
+    return repository.partition("/")[2].partition(".")[0]
 
 
 def _model(row):
@@ -102,6 +123,7 @@ def _model(row):
         classes=int(row["classes"] or 0),
         parameters=int(row["parameters"]),
         licence=row["licence"],
+        architecture=row["architecture"] or _of_repository(row["repository"]),
         citation=CITATIONS[row["paper"]] if row["paper"] else None,
         accuracies=tuple(_ACCURACIES.get((row["handle"],), ())),
     )

@@ -16,6 +16,8 @@ import fnmatch
 import os
 import pathlib
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 from zoo import store
 from zoo.catalog import augreg, families, registry
@@ -24,6 +26,7 @@ from zoo.catalog.families import HubModel
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
+from zoo.files.checkpoint import Checkpoint, read
 from zoo.files.opening import EXTENSIONS
 from zoo.store import hub
 
@@ -77,31 +80,78 @@ def locate(source: str | os.PathLike, variant: str | None = None) -> pathlib.Pat
         >>> zoo.locate("tests/goldens/token.npz").name
         'token.npz'
     """
+    return resolve(source, variant)()
+
+
+def resolve(
+    source: str | os.PathLike, variant: str | None = None
+) -> Callable[[], pathlib.Path]:
+    """Returns what `locate` then calls: a function that downloads and gives the path.
+
+    So a name that means nothing is found at once. Only registries of published models
+    are read here. Arguments and errors are those of `locate`.
+
+    Example:
+        >>> _ = resolve("vit-b16/sam")  # which downloads nothing
+    """
     if not isinstance(source, str):
-        path = pathlib.Path(source).expanduser()
-        return path if path.exists() else store.fetch(path)
+        return _there(pathlib.Path(source).expanduser())
     if (card := named(source, variant)) is not None:
-        return fetch_card(card)
+        return partial(fetch_card, card)
     path = pathlib.Path(source).expanduser()
     # The release of another variant is a mistake, even where a folder has its name.
     names = {release for _, release in _BY_RELEASE} if variant is not None else ()
     if source and path.exists() and source not in names:
-        return path
+        return _there(path)
     if hub.is_handle(source):
-        return hub.fetch(source)
-    is_file_name = source.endswith(EXTENSIONS)
-    if "://" in source or (is_file_name and not augreg.is_file_name(source)):
-        return store.fetch(source)
-    may_be_release = not (is_file_name or "/" in source or os.sep in source)
-    if variant is not None and may_be_release:
+        return partial(hub.fetch, source)
+    if augreg.is_file_name(source):
+        # Whether there is such a file says their index, which is downloaded.
+        return lambda: fetch_card(_card(source, variant))
+    if "://" in source:
+        return partial(store.fetch, source)
+    if source.endswith(EXTENSIONS):
+        return _there(path)
+    return partial(fetch_card, _card(source, variant))
+
+
+def _there(path):
+    """Returns the function of a path, which must exist."""
+    if not path.exists():
+        store.fetch(path)  # raises the error
+    return lambda: path
+
+
+def _card(source, variant):
+    """Returns the card of a release or handle, or of an AugReg file."""
+    is_path = source.endswith(EXTENSIONS) or "/" in source or os.sep in source
+    if variant is not None and not is_path:
         try:
-            return fetch_card(find(variant, source))
+            return find(variant, source)
         except CatalogError as error:
             raise CatalogError(f"{error} Or pass the path of a file.") from error
     try:
-        return fetch_card(get(source))
+        return get(source)
     except CatalogError as error:
         raise CatalogError(f"There is no file or folder {source}. {error}") from error
+
+
+def read_located(
+    source: str | os.PathLike, variant: str | None = None, num_heads: int | None = None
+) -> Checkpoint:
+    """Returns the checkpoint of what `locate` finds.
+
+    It computes what its card says where one repository serves two networks.
+
+    Args:
+        source: as of `locate`.
+        variant: as of `locate`.
+        num_heads: as of `zoo.read`.
+    """
+    card = named(source, variant) if isinstance(source, str) else None
+    semantics = card.semantics if isinstance(card, HubModel) else None
+    path = locate(source, variant)
+    return read(path, semantics=semantics, num_heads=num_heads)
 
 
 def named(

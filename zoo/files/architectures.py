@@ -6,6 +6,7 @@ norms, `distilled` for a second token with a head, `swiglu`, what images are exp
 rule of resizing positions that is not timm's usual one, the kind of `rotary` positions,
 the heads of the pooling, and by which of its classes' names the arrays go: `"eva"` with
 separate biases of queries and values, `"eva unfused"` with separate kernels too,
+`"eva fused"` with neither, `"beit"` as `"eva"` with other arguments,
 `"naflex"` with flat patches.
 """
 
@@ -32,8 +33,8 @@ _READ = {
     "qkv_bias": lambda text: "query and value" if text == "qv" else bool(int(text)),
     **dict.fromkeys(
         ("class_token", "no_embed_class", "init_values", "pre_norm", "fc_norm",
-         "distilled", "swiglu", "use_abs_pos_emb", "use_post_norm",
-         "scale_attn_inner", "mlp_norm_inside"),
+         "distilled", "swiglu", "final_norm", "use_abs_pos_emb", "use_rel_pos_bias",
+         "use_post_norm", "scale_attn_inner", "mlp_norm_inside"),
         lambda text: bool(int(text)),
     ),
 }  # fmt: skip

@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import tempfile
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,14 +22,14 @@ from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
-from zoo.position_embedding import resize_patches
+from zoo.position_embedding import relative_positions, resize_patches
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
 # Of what a network computes, that which arrays do not show.
 _UNSEEN = (
-    *RELEASED, "qkv_bias", "norm_after_branches", "rotary", "rotary_grid",
-    "tokens_with_positions",
+    *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
+    "rotary_grid", "tokens_with_positions",
 )  # fmt: skip
 
 
@@ -96,6 +97,7 @@ class Checkpoint:
             len(grid) != 2 or min(grid) < 1 or math.prod(grid) != rows
         ):
             problems.append(f"a grid of {grid} patches for {rows} positions")
+        problems += self._wrong_relative_positions()
         if not stated.has_released_positions:
             problems.append(
                 "files have learned position embeddings, added at the stem: leave "
@@ -127,6 +129,23 @@ class Checkpoint:
         ]
         _refuse(self.path, problems)
 
+    def _wrong_relative_positions(self):
+        """Returns what is wrong with biases of offsets, in a list."""
+        sizes, grid, problems = self._measured[0], self.grid_size, []
+        rows = sizes.get("relative_positions")
+        if rows is None:
+            return []
+        prefix = self.num_prefix_tokens
+        if grid is None or rows != relative_positions(grid, prefix):
+            of = "no known" if grid is None else f"a {grid[0]}x{grid[1]}"
+            problems.append(f"{of} grid of patches for {rows} relative positions")
+        if sizes["relative_heads"] != self.num_heads:
+            problems.append(
+                f"{self.num_heads} attention heads, and relative positions of "
+                f"{sizes['relative_heads']}"
+            )
+        return problems
+
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The arrays' shapes by name, known without reading one."""
@@ -136,7 +155,7 @@ class Checkpoint:
     def _measured(self):
         stated = self.semantics
         required = released_names.required(
-            stated.qkv_bias, stated.tokens_with_positions
+            stated.qkv_bias, stated.tokens_with_positions, stated.final_norm
         )
         return released_names.measure(self.shapes, required)
 
@@ -204,8 +223,17 @@ class Checkpoint:
     def num_positions(self) -> int:
         """Rows of the position embedding for patches; without one, the patches."""
         if "positions" not in self._features:
-            return math.prod(self.stored_grid or (0,))
+            return math.prod(self.stored_grid or self._grid_of_offsets)
         return self._measured[0]["positions"] - self.num_prefix_positions
+
+    @property
+    def _grid_of_offsets(self):
+        """The square grid that biases of offsets are of, (0, 0) without."""
+        offsets = self._measured[0].get("relative_positions", 0)
+        offsets -= 3 if self.num_prefix_tokens else 0
+        side = math.isqrt(max(offsets, 0))
+        square = side * side == offsets and side % 2
+        return ((side + 1) // 2,) * 2 if square else (0, 0)
 
     @property
     def grid_size(self) -> tuple[int, int] | None:
@@ -308,13 +336,15 @@ def read(
         10
     """
     file = opening.open_file(os.path.expanduser(path))
-    library = foreign.recognise(file.keys)
+    library = foreign.recognise(file)
     if library is None:
         parts, stated, problems = _read_released(file)
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, stated, problems = foreign.read(file, library, num_heads)
     _refuse(file.path, [*problems, *dialects.wrong_dtypes(parts)], library)
+    if stated.warning and (semantics is None or semantics.activation is None):
+        warnings.warn(stated.warning, stacklevel=2)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
     return Checkpoint(
         file.path, StoredArrays(parts), stated.grid_size, semantics, stated.pooling

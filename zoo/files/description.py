@@ -20,12 +20,16 @@ MALFORMED = (
 
 
 class Description(NamedTuple):
-    """What the arrays of a file do not say; `config` may have the number of heads."""
+    """What the arrays of a file do not say; `config` may have the number of heads.
+
+    `warning` is for those who leave the activation to the file.
+    """
 
     config: ViTConfig = ViTConfig()
     grid_size: tuple[int, int] | None = None
     pooling: str | None = None
     pooling_heads: int | None = None
+    warning: str | None = None
 
 
 def to_metadata(description: Description) -> dict[str, str]:
@@ -91,6 +95,15 @@ def read_json(file: os.PathLike) -> dict:
     return table
 
 
+def refuse_null(file, fields: list[str]) -> None:
+    """Refuses settings without a value, which would be a guess."""
+    if fields:
+        raise CheckpointError(
+            f"{file} has null for {', '.join(fields)}: write the value that the model "
+            "was trained with, or take the line out for its library's default."
+        )
+
+
 def check_sizes(file, settings: dict, **sizes) -> None:
     """Refuses settings that have other sizes than the arrays; a size may be missing."""
     differences = [
@@ -119,6 +132,23 @@ def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
         raise CheckpointError(
             f"{file} describes {settings}, with {', '.join(differences)}: keep each "
             "model in a folder of its own, beside its own settings."
+        )
+
+
+def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
+    """Refuses settings of other biases of offsets than there are in a file."""
+    said, found = (bool(own), bool(shared)), sizes["biases"]
+    if said != found:
+        kinds = {
+            (False, False): "none",
+            (True, False): "those of each block",
+            (False, True): "one table for all blocks",
+            (True, True): "those of each block and one table for all",
+        }
+        raise CheckpointError(
+            f"{file} describes {settings}, with relative position biases: "
+            f"{kinds[said]} (the arrays have {kinds[found]}): keep each model in a "
+            "folder of its own, beside its own settings."
         )
 
 

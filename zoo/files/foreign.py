@@ -7,14 +7,16 @@ import re
 import numpy as np
 
 from zoo import released_names
-from zoo.files import description, keras_hub, names, timm, transformers
+from zoo.files import description, keras_hub, names, original, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.network import ARCHITECTURES
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
-LIBRARIES = {library.COLUMN: library for library in (transformers, timm, keras_hub)}
+LIBRARIES = {
+    library.COLUMN: library for library in (original, transformers, timm, keras_hub)
+}
 WRITTEN = ("timm", "transformers")
 _PAPERS_HEADS = {
     (row.hidden_size, row.num_layers, row.mlp_dim): row.num_heads
@@ -24,16 +26,35 @@ _WITHOUT_BIAS = (
     tuple(released_names.EMBEDDING_ARRAYS),
     tuple(released_names.HEAD_ARRAYS),
 )
+# Biases of offsets that all blocks share, and those of one block.
+_SHARED = {
+    "rel_pos_bias.relative_position_bias_table": (
+        "blocks.{}.attn.relative_position_bias_table"
+    ),
+    "encoder.relative_position_bias.relative_position_bias_table": (
+        "encoder.layer.{}.attention.attention.relative_position_bias."
+        "relative_position_bias_table"
+    ),
+}
+_OWN = re.compile(r"^(blocks|encoder\.layer)\..*\.relative_position_bias_table$")
+_BLOCK = re.compile(r"(?:blocks|encoder\.layer)\.([0-9]+)\.")
+_KERNEL, _ = released_names.EMBEDDING_ARRAYS
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
     dict.fromkeys(name for library in LIBRARIES.values() for name in library.BESIDE)
 )
 
 
-def recognise(keys) -> str | None:
+def recognise(file) -> str | None:
     """Returns the library that names arrays so, None for the released dialects."""
+    keys = file.keys
+    if original.is_named_so(keys):
+        # Some of them are those of a class of transformers as well.
+        beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
+        if "model_type" not in description.read_json(beside):
+            return original.COLUMN
     for name, library in LIBRARIES.items():
-        if any(map(library.KEYS.search, keys)):
+        if library is not original and any(map(library.KEYS.search, keys)):
             return name
     return None
 
@@ -61,13 +82,16 @@ def read(file, library: str, num_heads: int | None = None):
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
     column = module.column(holders)
+    arrays, biases = _unshared(arrays)
     arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
     _complete(parts, key_biases)
     shapes = {name: part.shape for name, part in parts.items()}
     # Before the settings say which biases there are, those of some blocks mean all.
-    sizes, missing = released_names.measure(shapes)
+    norm_missing = not released_names.ENCODER_NORM.keys() & shapes.keys()
+    without = {released_names.NO_FINAL_NORM} if norm_missing else set()
+    sizes, missing = released_names.measure(shapes, without)
     problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
@@ -77,8 +101,22 @@ def read(file, library: str, num_heads: int | None = None):
         "hybrid": released_names.count_units(shapes) is not None,
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
+        "biases": biases,
+        "flat_patches": arrays[names.foreign_name(column, _KERNEL)].ndim == 2,
+        "stem": pathlib.Path(file.path).stem,
+        "names": original.kind(holders),
     }
     stated = _description(file, module, sizes)
+    has_norm = stated.config.final_norm is not False
+    if not (has_norm or norm_missing):
+        layer = names.foreign_name(column, next(iter(released_names.ENCODER_NORM)))
+        raise CheckpointError(
+            f"{file.path} is stated to be without a final norm, and the arrays have "
+            f"{layer}: keep each model in a folder of its own, beside its own settings."
+        )
+    if has_norm and not sizes["families"]["norm_after_pooling"] and norm_missing:
+        _, missing = released_names.measure(shapes)
+        return {}, stated, [_in_their_names(column, problem) for problem in missing]
     if stated.pooling == "gap" and "pooling_heads" in sizes:
         # timm's architectures of a mean leave the attention pooling of a file out.
         arrays = {
@@ -90,6 +128,7 @@ def read(file, library: str, num_heads: int | None = None):
     key = (hidden_size, sizes["num_layers"], sizes["mlp_dim"])
     # keras-hub's arrays have an axis of heads.
     known = sizes["num_heads"] if module is keras_hub else _PAPERS_HEADS.get(key)
+    known = sizes.get("relative_heads", known)
     heads = stated.config.num_heads or num_heads or known
     if heads is None:
         raise CheckpointError(
@@ -109,6 +148,33 @@ def read(file, library: str, num_heads: int | None = None):
     if not problems and sizes["class_token"] and POSITION_EMBEDDING in parts:
         problems = _ambiguous_positions(parts, stated)
     return parts, stated, problems
+
+
+def _unshared(arrays):
+    """Returns arrays with biases of offsets that all blocks share in each of them.
+
+    So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
+    block that has its own too adds both. Returned is also whether there are own and
+    shared ones.
+    """
+    shared = next((name for name in _SHARED if name in arrays), None)
+    biases = any(map(_OWN.search, arrays)), shared is not None
+    if shared is None:
+        return arrays, biases
+    return _in_each_block(dict(arrays), shared), biases
+
+
+def _in_each_block(arrays, shared):
+    biases = np.asarray(arrays.pop(shared))
+    table = _SHARED[shared]
+    for block in sorted({match[1] for match in map(_BLOCK.search, arrays) if match}):
+        name = table.format(block)
+        own = arrays.get(name)
+        if own is not None and own.shape != biases.shape:
+            arrays[shared] = biases  # which is unknown, as it fits no block
+        else:
+            arrays[name] = biases if own is None else np.asarray(own) + biases
+    return arrays
 
 
 def _description(file, module, sizes):

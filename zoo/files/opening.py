@@ -14,6 +14,8 @@ SAFETENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARDS = "model-*-of-*.safetensors"
 FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
+# OpenCLIP's, where there is none of timm or transformers.
+OPEN_CLIP = "open_clip_model.safetensors"
 # A file beside the index: never a path, which could lead anywhere.
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -23,6 +25,8 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     if os.path.isdir(path):
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
         found = [file for file in files if os.path.isfile(file)]
+        if not found and os.path.isfile(os.path.join(path, OPEN_CLIP)):
+            found = [os.path.join(path, OPEN_CLIP)]
         if len(found) != 1:
             held = sorted(os.listdir(path))[: archive.MOST_LISTED]
             raise archive.CheckpointError(

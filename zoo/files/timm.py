@@ -25,7 +25,7 @@ _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
 REASONS = {
     r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
-    r"rel_pos|relative_position|freqs": "its positions are not learned by addition "
+    r"(^|\.)(shared_)?rel_pos\.|freqs": "its positions are not learned by addition "
     "alone",
     r"backbone\.(conv1|bn1|layer1)": "its ResNet is not the papers'",
 }
@@ -39,18 +39,34 @@ _ACTIVATIONS = {
 _HARMLESS = re.compile(
     r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
     r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
-    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size"
+    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size|head_init_scale|"
+    r"use_shared_rel_pos_bias"
 )
 # What stands for one of ours.
 _READ = (
     "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
-    "global_pool", "fc_norm", "ref_feat_shape", "use_abs_pos_emb", "use_post_norm",
-    "scale_attn_inner",
+    "global_pool", "fc_norm", "final_norm", "ref_feat_shape", "use_abs_pos_emb",
+    "use_post_norm", "scale_attn_inner", "use_rel_pos_bias",
 )  # fmt: skip
 _FLAGS = (
-    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "use_abs_pos_emb",
-    "use_post_norm", "scale_attn_inner",
+    "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "final_norm",
+    "use_abs_pos_emb", "use_post_norm", "scale_attn_inner", "use_rel_pos_bias",
+    "use_shared_rel_pos_bias",
 )  # fmt: skip
+# What its classes `Beit` and `Eva` call otherwise than `VisionTransformer`.
+_ARGUMENTS = {
+    "beit": {"use_fc_norm": "fc_norm"},
+    "eva": {
+        "num_reg_tokens": "reg_tokens",
+        "use_pre_transformer_norm": "pre_norm",
+        "use_post_transformer_norm": "final_norm",
+        "use_fc_norm": "fc_norm",
+    },
+}
+# The names of classes whose keys have no biases.
+_BIASES_APART = ("beit", "eva", "eva unfused")
+# Which timm has None for, too.
+_MAY_BE_NULL = ("fc_norm", "final_norm")
 # Columns of `architectures.csv` that are no arguments of timm's: only names imply them.
 _IMPLIED = (
     "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
@@ -95,6 +111,8 @@ def select(keys) -> dict[str, str]:
     """Returns {key: name in `names.TABLE`} of the model's arrays."""
     chosen = {}
     for key in keys:
+        if key.endswith(".relative_position_index"):
+            continue  # of the grid alone
         name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", key))
         if _NAFLEX.match(key) and name.startswith("proj."):
             name = f"patch_embed.{name}"
@@ -134,7 +152,11 @@ def joined(arrays: dict) -> tuple[dict, bool]:
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
-    config = description.read_json(file)
+    return described(file, description.read_json(file), sizes)
+
+
+def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
+    """Returns what settings of timm say, which are of a file."""
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
@@ -147,11 +169,29 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         )
     own = config.get("model_args", {})
     said = {name: implied.pop(name, None) for name in _IMPLIED}
+    kind = _class_of(said["named_as"])
+    ours = _ARGUMENTS.get(kind, {})
+    own = {ours.get(name, name): value for name, value in {**own}.items()}
     if pooled := config.get("global_pool"):
         implied["global_pool"] = pooled
     arguments = {**implied, **own}
+    if arguments.get("qkv_bias") is True and said["named_as"] in _BIASES_APART:
+        arguments["qkv_bias"] = "query and value"
     # Files of earlier versions have these at the top.
     inputs = config.get("pretrained_cfg", config)
+    nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
+    nulls += [
+        name
+        for name in (*_FLAGS, "num_heads", "reg_tokens", "class_token")
+        if own.get(name, 0) is None and name not in _MAY_BE_NULL
+    ]
+    description.refuse_null(file, nulls)
+    if architecture and sizes["flat_patches"] and said["named_as"] != "naflex":
+        raise CheckpointError(
+            f"{file} describes timm's {architecture}, whose patches are not flat as "
+            "NaFlex's, unlike those of the arrays: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
     description.check_sizes(file, config, num_features=sizes["hidden_size"])
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said |= {name: arguments.pop(name, None) for name in _READ}
@@ -162,6 +202,9 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         for name in _FLAGS
         if own.get(name) is not None and not isinstance(own[name], bool)
     ]
+    final_norm, after_pooling = _norms(said, kind == "eva")
+    if kind == "eva" and after_pooling and said["final_norm"]:
+        wrong.append("use_fc_norm beside use_post_transformer_norm")
     registers = said["reg_tokens"] or 0
     if type(registers) is not int or registers < 0:
         wrong.append(f"reg_tokens={brief(registers)}")
@@ -197,14 +240,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_before_blocks": bool(said["pre_norm"]),
         "attention_norm_inside": bool(said["scale_attn_inner"]),
         "mlp_norm_inside": bool(said["mlp_norm_inside"]),
-        # As timm: without a word the norm follows a mean.
-        "norm_after_pooling": bool(
-            pooled == "avg" if said["fc_norm"] is None else said["fc_norm"]
-        ),
+        "relative_position_bias": any(sizes["biases"]),
+        "norm_after_pooling": after_pooling,
     }
     if architecture is not None:
         stated = ViTConfig(**families)
         what = f"timm's {architecture}"
+        shared = arguments.get("use_shared_rel_pos_bias")
+        own_biases = said["use_rel_pos_bias"]
+        description.check_biases(file, what, sizes, own_biases, shared)
         description.check_families(file, what, stated, sizes["families"])
         if (network.activation == "swiglu") != sizes["swiglu"]:
             raise CheckpointError(
@@ -219,6 +263,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     network = dataclasses.replace(
         network,
         **families,
+        final_norm=final_norm,
         norm_after_branches=bool(said["use_post_norm"]),
         rotary=said["rotary"] or "none",
         rotary_grid=said["ref_feat_shape"],
@@ -227,13 +272,37 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     )
     patch_size = (sizes["patch_height"], sizes["patch_width"])
     image_size = arguments.get("img_size")
-    if image_size is None and covered == "none":
-        image_size = inputs.get("input_size", (None, None, None))[1:]
+    if image_size is None and covered == "none" and "input_size" in inputs:
+        image_size = inputs["input_size"][1:]
     grid = description.grid_of(image_size, patch_size)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
-    return Description(network, grid, pooling, said["pooling_heads"])
+    notes = " ".join(map(str, inputs.get("notes") or ()))
+    warning = None
+    if "QuickGELU" in notes and network.activation == "gelu":
+        warning = (
+            f"{file} has the note that its weights were trained with quick GELU, and "
+            f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
+            'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
+        )
+    return Description(network, grid, pooling, said["pooling_heads"], warning)
+
+
+def _norms(said, is_eva):
+    """Returns whether there is a final norm, and whether it follows the pooling."""
+    # As timm: without a word the norm follows a mean.
+    after = said["global_pool"] == "avg" if said["fc_norm"] is None else said["fc_norm"]
+    if is_eva:
+        # Two norms, each with a switch of its own.
+        return bool(after) or said["final_norm"] is not False, bool(after)
+    final = said["final_norm"] is not False
+    return final, bool(after) and final
+
+
+def _class_of(named_as):
+    """Returns `"beit"` or `"eva"` for the classes of these names, else another word."""
+    return (named_as or "").partition(" ")[0]
 
 
 def settings(checkpoint) -> dict[str, dict]:
@@ -248,9 +317,9 @@ def settings(checkpoint) -> dict[str, dict]:
         raise ValueError(
             f"timm's layer_norm_epsilon is {epsilon}, not {config.layer_norm_epsilon}"
         )
-    if config.qkv_bias == "query and value" and "eva" not in implied.get(
-        "named_as", ""
-    ):
+    named_as = implied.get("named_as", "")
+    kind = _class_of(named_as)
+    if config.qkv_bias == "query and value" and named_as not in _BIASES_APART:
         raise ValueError("timm's network has biases of keys where it has other ones")
     if config.tokens_with_positions == "class token and patches":
         raise ValueError("timm's networks have positions of all tokens or of patches")
@@ -265,8 +334,9 @@ def settings(checkpoint) -> dict[str, dict]:
     hidden_size, channels = checkpoint.hidden_size, checkpoint.channels
     image_size = list(checkpoint.image_size)
     # Rounding down, timm turns a ratio into `mlp_dim`, or twice that with gates.
+    # But its class Eva does that itself.
     gated = config.activation == "swiglu"
-    expanded = checkpoint.mlp_dim * (2 if gated else 1)
+    expanded = checkpoint.mlp_dim * (2 if gated and kind != "eva" else 1)
     ratio, rest = divmod(expanded, hidden_size)
     arguments = {
         "img_size": image_size,
@@ -277,8 +347,21 @@ def settings(checkpoint) -> dict[str, dict]:
         "num_heads": checkpoint.num_heads,
         "mlp_ratio": (expanded + 0.5) / hidden_size if rest else ratio,
     }
-    if not gated:
+    if kind == "beit":
+        _check_beit(checkpoint)
+        if config.tokens_with_positions == "all":
+            arguments["use_abs_pos_emb"] = True
+    if kind in _ARGUMENTS and config.activation not in ("swiglu", "gelu"):
+        raise ValueError(
+            f"timm's {kind} computes the exact GELU, not {config.activation}"
+        )
+    if not (gated or kind in _ARGUMENTS):
         arguments["act_layer"] = config.activation
+    if implied.get("pooling_heads") not in (None, checkpoint.pooling_heads):
+        raise ValueError(
+            f"timm's attention pooling has {implied['pooling_heads']} heads, not "
+            f"{checkpoint.pooling_heads}"
+        )
     first_convolution = "patch_embed.proj"
     if stages is not None:
         first_convolution = f"patch_embed.backbone.{'stem.' if stages else ''}conv"
@@ -288,6 +371,7 @@ def settings(checkpoint) -> dict[str, dict]:
         "ref_feat_shape": own_grid,
         "global_pool": pooled,
         "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
+        "final_norm": None if config.final_norm else False,
         "class_token": checkpoint.class_token,
         # A starting value; the arrays have those of the file.
         "init_values": 1e-5 if config.layer_scale else None,
@@ -297,7 +381,8 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     by_default = {"init_values": None, "reg_tokens": 0, "no_embed_class": False}
     by_default |= {"qkv_bias": True, "ref_feat_shape": None, "class_token": True}
-    by_default |= {"global_pool": "token", "fc_norm": None, **implied}
+    by_default |= {"global_pool": "avg" if kind == "eva" else "token"}
+    by_default |= {"fc_norm": None, "final_norm": None, **implied}
     if by_default["init_values"]:
         by_default["init_values"] = 1e-5
     arguments |= {
@@ -305,8 +390,11 @@ def settings(checkpoint) -> dict[str, dict]:
     }
     if arguments.get("qkv_bias") == "query and value":
         arguments["qkv_bias"] = True
+    if kind in _ARGUMENTS:
+        theirs = {ours: name for name, ours in _ARGUMENTS[kind].items()}
+        arguments = {theirs.get(name, name): arguments[name] for name in arguments}
     classes = checkpoint.classes or 0
-    if implied.get("named_as") == "naflex":
+    if named_as == "naflex":
         # The grid of its positions, whatever the size of an image.
         del arguments["img_size"]
         arguments["pos_embed_grid_size"] = list(checkpoint.grid_size)
@@ -352,6 +440,13 @@ def _written_as(checkpoint):
         (True, False): "eva02_base_patch14_448",
         (True, True): "eva02_base_patch16_clip_224",
     }.get(normed, "eva02_tiny_patch14_336" if swiglu else _ROPE.get(config.qkv_bias))
+    # With a class token the coordinates of patches begin at 1.
+    perception = {
+        (True, True): "vit_pe_core_base_patch16_224",
+        (True, False): "vit_pe_core_gigantic_patch14_448",
+        (False, True): "vit_pe_spatial_base_patch16_512",
+        (False, False): "vit_pe_spatial_gigantic_patch14_448",
+    }[bool(config.final_norm), checkpoint.class_token]
     kinds = {
         "deit_base_distilled_patch16_224": checkpoint.pooling == "distilled",
         "vit_giant_patch14_dinov2": swiglu and rotary == "none",
@@ -364,7 +459,11 @@ def _written_as(checkpoint):
         dinov3: rotary == "dinov3" and biases is not None,
         eva: rotary == "eva" and eva is not None,
         "eva02_enormous_patch14_clip_224": config.norm_after_branches,
-        "vit_pe_core_base_patch16_224": rotary == "perception",
+        "beit_base_patch16_224": config.relative_position_bias,
+        perception: rotary == "perception",
+        "eva_giant_patch14_224": rotary == "none"
+        and config.qkv_bias == "query and value"
+        and not (swiglu or config.norm_after_branches or config.relative_position_bias),
     }
     kinds = [name for name, fits in kinds.items() if fits]
     if kinds[1:]:
@@ -374,6 +473,22 @@ def _written_as(checkpoint):
     if config.distillation_token and checkpoint.pooling != "distilled":
         raise ValueError("timm's distilled DeiT has two heads, and this has one")
     return (*kinds, "vit_base_patch16_224")[0]
+
+
+def _check_beit(checkpoint):
+    """Makes sure that a network is one that timm's BEiT can be."""
+    config = checkpoint.config
+    others = {
+        "biases of keys": config.qkv_bias is True,
+        "registers": bool(config.num_registers),
+        "no class token": not checkpoint.class_token,
+        "norms inside": config.mlp_norm_inside or config.attention_norm_inside,
+        f"positions of {config.tokens_with_positions}": (
+            config.tokens_with_positions not in ("all", "none")
+        ),
+    }
+    if wrong := [what for what, is_so in others.items() if is_so]:
+        raise ValueError(f"timm's BEiT has no network with {', '.join(wrong)}")
 
 
 def without_biases(checkpoint) -> tuple[str, ...]:
@@ -416,12 +531,12 @@ def _flat(arrays, checkpoint):
 def _apart(arrays, named_as, checkpoint):
     """Returns arrays as timm's EVA has them, undoing `joined` and `select`."""
     found = {}
-    unfused = named_as.endswith("unfused")
+    unfused, fused = named_as.endswith(" unfused"), named_as.endswith(" fused")
     halves = checkpoint.config.activation == "swiglu" and _has_halves(checkpoint)
     for name, array in arrays.items():
         stem, _, part = name.partition(".attn.qkv.")
         mlp, _, of_mlp = name.partition(".mlp.fc1.")
-        if part == "bias":
+        if part == "bias" and not fused:
             thirds = zip(
                 _QKV_BIAS if unfused else _FUSED_BIAS, np.split(array, 3), strict=True
             )

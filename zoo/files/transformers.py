@@ -1,6 +1,13 @@
-"""Checkpoints of Hugging Face transformers' `ViTModel` and its kin."""
+"""Checkpoints of Hugging Face transformers' `ViTModel` and its kin.
 
+`transformers_fields.csv` has each field of its configurations: what is read, or
+compared with the arrays, what must have the one value that is computed, and why others
+change nothing. Fields of no class, as older versions wrote, are left out.
+"""
+
+import csv
 import dataclasses
+import json
 import pathlib
 import re
 from typing import NamedTuple
@@ -53,11 +60,12 @@ _RENAMED = {
 # Of pre-training and other towers; the network of the images has no use for them.
 _UNUSED = re.compile(
     r"(\w+\.)?(embeddings\.)?(mask_token|position_ids)$|decoder\.|lm_head\.|temperature$|"
+    r".*\.relative_position_index$|"
     r"logit_(scale|bias)$|text_(model|encoder|projection)\."
 )
 REASONS = {
-    r"\.lambda_[12]$": "it has LayerScale of BEiT, which is not read",
-    r"relative_position": "its positions are not learned by addition alone",
+    # Of its two classes for segmentation.
+    r"^(decode_head|auxiliary_head)\.": "it has a head that segments images",
 }
 
 
@@ -80,6 +88,7 @@ class _Type(NamedTuple):
     renamed_with_gates: tuple = ()
     norm_before_blocks: bool = False
     rotary: str = "none"
+    relative_position_resizing: str | None = None
     column: str = COLUMN
 
 
@@ -174,6 +183,16 @@ _DINOV3 = _DINOV2._replace(
     ),
     renamed_with_gates=(),
 )
+_BEIT = _Type(
+    "beit.",
+    layer_scale=True,
+    tokens_with_positions="none",
+    relative_position_resizing="bilinear_no_antialias",
+    renamed=(
+        (".lambda_1", ".layer_scale1.lambda1"),
+        (".lambda_2", ".layer_scale2.lambda1"),
+    ),
+)
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
@@ -198,7 +217,16 @@ _TYPES = {
     "clip_vision_model": _CLIP,
     "clip": _CLIP,
     "dinov3_vit": _DINOV3,
+    "beit": _BEIT,
 }
+_OF_BEIT = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+_FIELDS_FILE = pathlib.Path(__file__).with_name("transformers_fields.csv")
+with _FIELDS_FILE.open(encoding="utf-8", newline="") as _lines:
+    # {field: (use, the value that is implied)}
+    FIELDS = {
+        row["field"]: (row["use"], json.loads(row["implied"] or "null"))
+        for row in csv.DictReader(_lines)
+    }
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
@@ -210,6 +238,8 @@ def _named_as(keys):
         return _DINOV3
     if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
         return _TIPSV2
+    if any(map(_OF_BEIT.search, keys)):
+        return _BEIT
     return _DINOV2
 
 
@@ -228,7 +258,7 @@ def select(keys) -> dict[str, str]:
         prefix = next(filter(key.startswith, _PREFIXES), "")
         name = key.removeprefix(prefix)
         # The classifier reads the tokens themselves.
-        unused = classifies and name.startswith(("pooler.", "head."))
+        unused = classifies and name.startswith(("pooler.dense.", "head."))
         if unused or _UNUSED.match(key):
             continue
         if kind is _DINOV3:
@@ -283,7 +313,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             "patches before the last norm: only CLIP's projection is read."
         )
     # Of two towers, that of the images.
-    config = config.get("vision_config", config)
+    config = _tower(file, config, kind)
+    _check_fields(file, config)
     gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
     if not isinstance(gated, bool):
         raise CheckpointError(
@@ -296,7 +327,25 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         hidden_size=sizes["hidden_size"],
         num_hidden_layers=sizes["num_layers"],
         intermediate_size=sizes["mlp_dim"],
+        num_channels=sizes["channels"],
     )
+    if "mlp_ratio" in config:
+        found = _mlp_size(sizes["hidden_size"], config["mlp_ratio"], gated)
+        said = {"mlp_ratio times hidden_size": found}
+        description.check_sizes(
+            file, said, **{"mlp_ratio times hidden_size": sizes["mlp_dim"]}
+        )
+    if config.get("vision_use_head") is False and "pooling_heads" in sizes:
+        raise CheckpointError(
+            f"{file} has vision_use_head false, and the arrays have an attention "
+            "pooling: keep each model in a folder of its own, beside its own settings."
+        )
+    if model_type is not None and (kind is _NAFLEX) != sizes["flat_patches"]:
+        raise CheckpointError(
+            f"{file} describes a model of type {model_type!r}, whose patches are "
+            f"{'flat' if kind is _NAFLEX else 'not flat'}, unlike those of the arrays: "
+            "fixed-size SigLIP 2 has type 'siglip', NaFlex has 'siglip2'."
+        )
     if sizes["patch_height"] == sizes["patch_width"]:
         description.check_sizes(file, config, patch_size=sizes["patch_height"])
     activation = config.get("hidden_act", kind.activation)
@@ -313,10 +362,6 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         raise CheckpointError(
             f"{file} has hidden_act {activation!r}: only "
             f"{', '.join(_ACTIVATIONS)} are supported."
-        )
-    if config.get("pooler_act", "tanh") != "tanh":
-        raise CheckpointError(
-            f"{file} has pooler_act {config['pooler_act']!r}: only tanh is supported."
         )
     mean, std = _inputs(folder / _PREPROCESSOR, INPUTS[kind.inputs])
     network = Semantics(
@@ -337,7 +382,15 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         "norm_after_pooling": False,
         "attention_norm_inside": False,
         "mlp_norm_inside": False,
+        "relative_position_bias": False,
     }
+    covered = "all"
+    if families["num_registers"] or kind is _DINOV3:
+        covered = kind.tokens_with_positions
+    pooling = None
+    if kind is _BEIT:
+        own, covered, pooling = _of_beit(file, config, sizes)
+        families |= own
     if model_type is not None:
         what = f"a model of type {model_type!r}"
         stated = ViTConfig(**families)
@@ -356,13 +409,97 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         network,
         **families,
         rotary=kind.rotary,
-        tokens_with_positions=kind.tokens_with_positions
-        if families["num_registers"] or kind is _DINOV3
-        else "all",
+        tokens_with_positions=covered,
         position_resizing=kind.position_resizing,
+        relative_position_resizing=kind.relative_position_resizing,
     )
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
-    return Description(network, grid)
+    if kind is _BEIT and grid is not None and grid[0] != grid[1]:
+        raise CheckpointError(
+            f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
+            "patches, of whose relative positions transformers' BEiT confuses rows "
+            "and columns: only square ones are read."
+        )
+    return Description(network, grid, pooling)
+
+
+def _of_beit(file, config, sizes):
+    """Returns families, tokens with positions and pooling of a BEiT's settings."""
+    by_default = {
+        "use_relative_position_bias": False,
+        "use_shared_relative_position_bias": False,
+        "use_absolute_position_embeddings": False,
+        "use_mean_pooling": True,
+    }
+    said = {name: config.get(name, value) for name, value in by_default.items()}
+    if wrong := [name for name in said if not isinstance(said[name], bool)]:
+        raise CheckpointError(
+            f"{file} has a {wrong[0]} of {brief(said[wrong[0]])}: only true and false "
+            "are known."
+        )
+    own, shared, absolute, mean = said.values()
+    if not any((own, shared, absolute)):
+        raise CheckpointError(
+            f"{file} has no positions of any kind, learned or relative, which is not "
+            "read: no published BEiT is without."
+        )
+    description.check_biases(file, "a model of type 'beit'", sizes, own, shared)
+    # That for masked patches has a norm of its own before its head.
+    masked = "BeitForMaskedImageModeling" in config.get("architectures", ())
+    families = {
+        "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
+        "qkv_bias": "query and value",
+        "norm_after_pooling": mean and not masked,
+        "relative_position_bias": own or shared,
+    }
+    return families, "all" if absolute else "none", "gap" if mean else "token"
+
+
+def _tower(file, config, kind):
+    """Returns the settings of the tower of images, those themselves where it is one."""
+    if "vision_config" not in config:
+        return config
+    tower = config["vision_config"]
+    if not isinstance(tower, dict):
+        description.refuse_null(file, ["vision_config"])
+    model_type = tower.get("model_type")
+    if model_type is not None and _TYPES.get(model_type) is not kind:
+        raise CheckpointError(
+            f"{file} describes a model of type {config.get('model_type')!r} with a "
+            f"tower of type {brief(model_type)}: keep each model in a folder of its "
+            "own, beside its own settings."
+        )
+    return tower
+
+
+def _check_fields(file, config):
+    """Refuses fields without a value, or with another than what is computed."""
+    used = {name: value for name, value in config.items() if name in FIELDS}
+    of = {name: FIELDS[name] for name in used}
+    description.refuse_null(
+        file,
+        [
+            name
+            for name, (use, implied) in of.items()
+            if used[name] is None
+            and (use in ("read", "compared") or implied is not None)
+        ],
+    )
+    wrong = [
+        f"{name}={brief(used[name])} (only {json.dumps(implied)})"
+        for name, (use, implied) in of.items()
+        if use == "implied" and not _is_implied(used[name], implied)
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+
+
+def _is_implied(value, implied):
+    if isinstance(implied, dict):
+        return isinstance(value, dict) and value.items() <= implied.items()
+    return value == implied and isinstance(value, bool) == isinstance(implied, bool)
 
 
 def _biases(file, config):
@@ -371,17 +508,10 @@ def _biases(file, config):
     has = tuple(config.get(name, name != "key_bias") for name in names)
     known = {(True, False, True): "query and value", (False,) * 3: False}
     known[True, True, True] = True
-    wrong = {
-        name: config[name]
-        for name in ("mlp_bias", "proj_bias")
-        if not config.get(name, True)
-    }
-    if config.get("rope_theta", 100.0) != 100.0:
-        wrong["rope_theta"] = config["rope_theta"]
-    if has not in known or wrong:
+    if has not in known:
         raise CheckpointError(
             f"{file} has settings that are not supported: "
-            f"{wrong or dict(zip(names, has, strict=True))}."
+            f"{dict(zip(names, has, strict=True))}."
         )
     return known[has]
 
@@ -389,6 +519,10 @@ def _biases(file, config):
 def _inputs(file, defaults):
     """Mean and deviation of the image processor, of images in [0, 1]."""
     settings = description.read_json(file)
+    names = ("image_mean", "image_std", "do_normalize", "rescale_factor", "do_rescale")
+    description.refuse_null(
+        file, [name for name in names if settings.get(name, 0) is None]
+    )
     mean = settings.get("image_mean", defaults[0])
     std = settings.get("image_std", defaults[1])
     if not settings.get("do_normalize", True):
@@ -414,6 +548,7 @@ _CLASSES = {
     "siglip2_vision_model": ("Siglip2VisionModel", None),
     "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
     "dinov3_vit": ("DINOv3ViTModel", None),
+    "beit": ("BeitModel", "BeitForImageClassification"),
 }
 
 
@@ -422,6 +557,8 @@ def _type_of(checkpoint):
     config = checkpoint.config
     if config.rotary == "dinov3":
         name = "dinov3_vit"
+    elif config.relative_position_bias:
+        name = "beit"
     elif config.layer_scale:
         name = "dinov2"
         if config.num_registers:
@@ -458,14 +595,21 @@ def _type_of(checkpoint):
             kind.norm_before_blocks,
             config.norm_before_blocks,
         ),
-        "a norm after the pooling": (False, config.norm_after_pooling),
+        "a norm after the pooling": (
+            kind is _BEIT and checkpoint.pooling == "gap",
+            config.norm_after_pooling,
+        ),
+        "biases of keys": (
+            kind is not _BEIT and config.qkv_bias is True,
+            config.qkv_bias is True,
+        ),
         "a head": (head and classifier is not None, head),
         "a head on the class token and the mean": (
-            head and kind.layer_scale and classifier is not None,
+            head and kind is not _BEIT and kind.layer_scale and classifier is not None,
             head and checkpoint.pooling == "token_and_gap",
         ),
         "gates in its MLPs": (
-            kind.layer_scale and config.activation == "swiglu",
+            kind is not _BEIT and kind.layer_scale and config.activation == "swiglu",
             config.activation == "swiglu",
         ),
     }
@@ -475,6 +619,9 @@ def _type_of(checkpoint):
                 f"transformers' nearest network, {name!r}, is one "
                 f"{'with' if has else 'without'} {what}"
             )
+    if kind is _BEIT:
+        _check_beit(checkpoint)
+        return name
     there = kind.registers or kind is _DINOV3
     expected = kind.tokens_with_positions if there else "all"
     if config.tokens_with_positions != expected:
@@ -483,6 +630,20 @@ def _type_of(checkpoint):
             f"{config.tokens_with_positions}"
         )
     return name
+
+
+def _check_beit(checkpoint):
+    """Makes sure that a network is one that transformers' BEiT can be."""
+    config, grid = checkpoint.config, checkpoint.grid_size
+    if config.qkv_bias != "query and value":
+        raise ValueError("transformers' BEiT has biases of queries and values")
+    if config.tokens_with_positions not in ("all", "none"):
+        raise ValueError("transformers' BEiT has positions of all tokens, or none")
+    if grid[0] != grid[1]:
+        raise ValueError(
+            f"transformers' BEiT confuses rows and columns of a grid of {grid[0]}x"
+            f"{grid[1]} patches: take a model of square images"
+        )
 
 
 def settings(checkpoint) -> dict[str, dict]:
@@ -536,6 +697,20 @@ def settings(checkpoint) -> dict[str, dict]:
             "value_bias": has is not False,
             "layerscale_value": 1.0,
         }
+    elif kind is _BEIT:
+        del config["qkv_bias"]
+        config |= {
+            "use_mask_token": False,
+            "use_absolute_position_embeddings": (
+                checkpoint.config.tokens_with_positions == "all"
+            ),
+            "use_relative_position_bias": True,
+            "use_shared_relative_position_bias": False,
+            "layer_scale_init_value": float(
+                0.1 if checkpoint.config.layer_scale else 0
+            ),
+            "use_mean_pooling": checkpoint.pooling == "gap",
+        }
     elif kind.layer_scale:
         config |= {
             "mlp_ratio": _mlp_ratio(checkpoint, gated),
@@ -568,14 +743,18 @@ def settings(checkpoint) -> dict[str, dict]:
     return {_CONFIG: config, _PREPROCESSOR: preprocessor}
 
 
+def _mlp_size(width, ratio, gated):
+    """Returns the size of DINOv2's MLP, whose gates take a third of it."""
+    found = int(width * ratio)
+    return (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
+
+
 def _mlp_ratio(checkpoint, gated):
     """Returns the ratio from which DINOv2's classes find the size of the MLP."""
     size, width = checkpoint.mlp_dim, checkpoint.hidden_size
     ratio = (3 * size // 2 if gated else size) / width
     ratio = int(ratio) if ratio == int(ratio) else ratio
-    found = int(width * ratio)
-    found = (int(found * 2 / 3) + 7) // 8 * 8 if gated else found
-    if found != size:
+    if _mlp_size(width, ratio, gated) != size:
         raise ValueError(f"transformers' DINOv2 has no MLP of {size} at width {width}")
     return ratio
 

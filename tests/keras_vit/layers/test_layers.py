@@ -97,16 +97,27 @@ LAYERS = {
         {"num_weights": 1},
     ),
     "AddPositionEmbs": (
-        {"grid_size": (2, 3), "num_registers": 1, "resizing": "bicubic"},
+        {
+            "grid_size": (2, 3),
+            "num_registers": 1,
+            "resizing": "bicubic",
+            "num_prefix_tokens": 2,
+        },
         (2, 8, 24),
         (2, 8, 24),
         {"num_weights": 1},
     ),
     "AddPositionEmbs2D": (
-        {"grid_size": (2, 3)},
+        {"grid_size": (2, 3), "resizing": "bicubic", "num_prefix_tokens": 1},
         (2, 7, 24),
         (2, 7, 24),
         {"num_weights": 3},
+    ),
+    "RelativePositionBias": (
+        {"grid_size": (2, 3), "num_registers": 1, "resizing": "bicubic"},
+        (2, 4, 8, 8),
+        (2, 4, 8, 8),
+        {"num_weights": 1},
     ),
     "LayerNorm": ({"epsilon": 0.1}, (2, 7, 24), (2, 7, 24), {"num_weights": 2}),
     "SelfAttention": (
@@ -120,10 +131,11 @@ LAYERS = {
             "rotary": "eva",
             "rotary_grid": (4, 4),
             "norm_epsilon": 0.1,
+            "relative_bias": "bilinear",
         },
         (2, 7, 24),
         (2, 7, 24),
-        {"num_weights": 10, "random_in_training": True},
+        {"num_weights": 11, "random_in_training": True},
     ),
     "MLP": (
         {
@@ -161,11 +173,12 @@ LAYERS = {
             "attention_norm_inside": True,
             "mlp_norm_inside": True,
             "norm_after": True,
+            "relative_bias": "geometric",
         },
         (2, 7, 24),
         (2, 7, 24),
         {
-            "num_weights": 20,
+            "num_weights": 21,
             "random_in_training": True,
         },
     ),
@@ -199,7 +212,9 @@ LAYERS = {
 
 
 def test_every_public_layer_is_here():
-    assert LAYERS.keys() == set(layers.__all__)
+    # Whose outputs are of no image: tests/keras_vit/layers/test_grids.py.
+    others = {"PatchGrid", "RotaryPositions"}
+    assert LAYERS.keys() == set(layers.__all__) - others
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -225,6 +240,7 @@ def test_attention_as_released(tmp_path):
         "rotary": "none",
         "rotary_grid": None,
         "norm_epsilon": None,
+        "relative_bias": None,
     }
     init_arguments = init_arguments | released
 
@@ -268,8 +284,11 @@ def dense_reference(x, layer):
     return x @ numpy(layer.kernel) + numpy(layer.bias)
 
 
-def attention_reference(x, layer):
-    """One head at a time: its columns of the projections, then its average."""
+def attention_reference(x, layer, biases=None):
+    """One head at a time: its columns of the projections, then its average.
+
+    `biases` are added to the scores (heads, queries, keys).
+    """
     query, key, value = (
         dense_reference(x, part) for part in (layer.query, layer.key, layer.value)
     )
@@ -278,7 +297,8 @@ def attention_reference(x, layer):
     for head in range(layer.num_heads):
         own = slice(head * head_size, (head + 1) * head_size)
         scores = np.einsum("bqd,bkd->bqk", query[..., own], key[..., own])
-        weights.append(softmax(scores / np.sqrt(head_size)))
+        scores = scores / np.sqrt(head_size)
+        weights.append(softmax(scores if biases is None else scores + biases[head]))
         mixed.append(np.einsum("bqk,bkd->bqd", weights[-1], value[..., own]))
     output = dense_reference(np.concatenate(mixed, axis=-1), layer.out)
     return output, np.stack(weights, axis=1)
@@ -504,10 +524,9 @@ def test_gelu_and_its_gradient(training):
 def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]
     # The number of tokens may be unknown where positions have no part in it.
+    without = {"relative_positions": False, "rotary": "none", "relative_bias": None}
     layer = getattr(keras_vit, name)(
-        **init_arguments
-        | {"relative_positions": False, "grid_size": None, "rotary": "none"},
-        dtype="mixed_bfloat16",
+        **init_arguments | without | {"grid_size": None}, dtype="mixed_bfloat16"
     )
     tokens = keras.Input((None, 24))
     output, weights = layer(tokens, return_attention_weights=True)
@@ -600,6 +619,55 @@ def test_rotary_positions(kind):
     assert np.ptp(scores[:, 0, 0]) > 1e-3
     with pytest.raises(ValueError, match="rotary positions, which need a grid_size"):
         keras_vit.SelfAttention(2, rotary=kind)(tokens)
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_relative_position_bias(others):
+    """Each pair of patches has the bias of its offset, the others have three."""
+    grid, heads, registers = (3, 4), 2, max(others - 1, 0)
+    layer = built(
+        keras_vit.RelativePositionBias(grid, registers), None, heads, None, 12 + others
+    )
+    table = numpy(layer.table)
+    assert len(table) == 5 * 7 + (3 if others else 0)
+    scores = normal((2, heads, 12 + others, 12 + others))
+    found = numpy(layer(scores)) - scores
+    of_patches = table[:35].reshape(5, 7, heads)
+    for query, key in np.ndindex(12 + others, 12 + others):
+        if min(query, key) >= others:
+            (row, column), (other_row, other_column) = (
+                np.unravel_index(token - others, grid) for token in (query, key)
+            )
+            # The middle of the table is the offset 0.
+            expected = of_patches[row - other_row + 2, column - other_column + 3]
+        elif max(query, key) < others:
+            expected = table[37]
+        else:
+            expected = table[35 if query < others else 36]
+        np.testing.assert_allclose(found[:, :, query, key], [expected] * 2, atol=1e-5)
+    first = numpy(layer(scores[:, :, :1]))
+    np.testing.assert_allclose(first, (found + scores)[:, :, :1], atol=1e-6)
+    with pytest.raises(ValueError, match="has positions for"):
+        layer(scores[..., :-1])
+    with pytest.raises(ValueError, match="a relative_bias, which needs a grid_size"):
+        keras_vit.SelfAttention(2, relative_bias="geometric")(normal((2, 7, 24)))
+
+
+def test_attention_with_relative_position_bias():
+    options = {"grid_size": (2, 3), "relative_bias": "geometric"}
+    layer = built(keras_vit.SelfAttention(3, **options), None, 7, 24)
+    tokens = normal((2, 7, 24))
+    biases = numpy(layer.position_bias.biases())
+    expected, weights = attention_reference(tokens, layer, biases)
+    # Backends may have a fused form, which shows no weights.
+    np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=1e-5)
+    found, found_weights = layer(tokens, return_attention_weights=True)
+    np.testing.assert_allclose(numpy(found), expected, atol=1e-5)
+    np.testing.assert_allclose(numpy(found_weights), weights, atol=1e-6)
+    first = layer(tokens, class_token_only=True)
+    np.testing.assert_allclose(numpy(first), expected[:, :1], atol=1e-5)
+    plain, _ = attention_reference(tokens, layer)
+    assert np.abs(plain - expected).max() > 1e-2
 
 
 def test_registers_are_put_behind_the_class_token():

@@ -6,14 +6,18 @@ into making the weights.
 
 import gc
 import pathlib
+import re
 import tempfile
 
+import numpy as np
 import peer_models
 import pytest
 from harness import numpy
 from peer_models import TIMM_NAMES, difference, photos
 
+import zoo
 from keras_vit import VARIANTS, VisionTransformer, load_model
+from zoo.catalog import families
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +54,10 @@ FAMILIES = {
     "vit_so400m_patch14_reg1_tipsv2": 14,
     "vit_huge_patch14_224.mae": 14,
     "vit_huge_patch14_gap_224": 14,
+    "beit_base_patch16_224": 16,
+    "beit_large_patch16_224": 16,
+    "beitv2_base_patch16_224": 16,
+    "beitv2_large_patch16_224": 16,
     "vit_base_patch16_gap_224": 16,
     "vit_medium_patch16_gap_256": 16,
     "vit_wee_patch16_reg1_gap_256": 16,
@@ -77,7 +85,31 @@ FAMILIES = {
     "vit_huge_patch14_clip_224": 14,
     "vit_giant_patch14_clip_224": 14,
     "vit_gigantic_patch14_clip_224": 14,
+    "eva_large_patch14_196": 14,
+    "eva_giant_patch14_clip_224": 14,
+    "eva02_tiny_patch14_336": 14,
+    "eva02_small_patch14_336": 14,
+    "eva02_base_patch14_448": 14,
+    "eva02_large_patch14_448": 14,
+    "eva02_base_patch16_clip_224": 16,
+    "eva02_large_patch14_clip_224": 14,
+    "vit_base_patch16_rope_reg1_gap_256": 16,
+    "vit_mediumd_patch16_rope_reg1_gap_256": 16,
+    "vit_tiny_patch16_dinov3_qkvb": 16,
+    "vit_small_patch16_dinov3": 16,
+    "vit_small_plus_patch16_dinov3": 16,
+    "vit_base_patch16_dinov3_qkvb": 16,
+    "vit_large_patch16_dinov3": 16,
+    "vit_huge_plus_patch16_dinov3": 16,
+    "vit_pe_core_tiny_patch16_384": 16,
+    "vit_pe_core_small_patch16_384": 16,
+    "vit_pe_core_base_patch16_224": 16,
+    "vit_pe_core_large_patch14_336": 14,
+    "vit_pe_lang_large_patch14_448": 14,
+    "vit_pe_spatial_base_patch16_512": 16,
 }
+# Of the catalogue: at full width, two blocks of each.
+ARCHITECTURES = sorted({card.architecture for card in families.MODELS.values()})
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +161,25 @@ def test_families(name, timm, folder, check):
     sizes = {"img_size": side, "num_classes": CLASSES}
     expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
     check(load_model(folder), images, expected)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_networks_of_the_catalogue(name, timm, folder, check):
+    patch = re.search(r"patch(\d+)", name)
+    side = PATCHES * (int(patch[1]) if patch else 16)
+    images, options = photos(side), {"image_size": side}
+    sizes = {"img_size": side, "num_classes": CLASSES, "depth": 2}
+    if name.startswith("naflex"):
+        sizes["pos_embed_grid_size"] = (PATCHES, PATCHES)
+        del sizes["img_size"]
+    if "dinov3" in name:
+        sizes["num_classes"], options["include_top"] = 0, False
+    expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
+    check(load_model(folder, **options), images, expected)
+    # Written back it is timm's to the bit.
+    zoo.write(folder / "model.safetensors", zoo.read(folder), naming="timm")
+    again = timm(peer_models.load_timm_folder, folder, images)
+    np.testing.assert_array_equal(again, expected)
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", "ViTModel"])

@@ -10,7 +10,9 @@ import shutil
 
 import keras
 import numpy as np
+import peer_models
 import pytest
+from harness import normal
 
 import keras_vit
 import zoo
@@ -20,10 +22,7 @@ from zoo.files import safetensors
 FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 INDEX = FOLDER / "index.json"
 TOLERANCE = 2e-5
-# Of whose networks a part is not computed; docs/models.md says so.
-NOT_READ = ("BEiT",)
 CASES = json.loads(INDEX.read_text())["cases"] if INDEX.is_file() else []
-READ = [case for case in CASES if case["family"] not in NOT_READ]
 # What is left out of a file: masks, decoders and the towers of texts.
 LEFT_OUT = ("mask_token", "decoder.", "text_", "logit_", "temperature")
 # A classifier of SigLIP reads the mean, and the attention pooling lies beside it.
@@ -63,7 +62,7 @@ def check(model, expected, what, part=""):
     assert error <= TOLERANCE, (what, part, error)
 
 
-@each(READ)
+@each(CASES)
 def test_numbers_are_those_of_the_library(case):
     expected = expected_of(case)
     for what, options in OPTIONS.items():
@@ -75,7 +74,28 @@ def test_numbers_are_those_of_the_library(case):
         check(resized, expected, what, "resized_")
 
 
-@each([case for case in READ if "other_patch" in case])
+@each([case for case in CASES if not case["name"].startswith("beit")])
+def test_one_model_for_images_of_all_sizes(case):
+    expected = expected_of(case)
+    # What follows from all others.
+    what = [what for what in OPTIONS if what in expected][-1]
+    options = OPTIONS[what]
+    model = keras_vit.load_model(path_of(case), image_size=(None, None), **options)
+    assert model.input_shape == (None, None, None, 3)
+    predictor = keras_vit.Predictor(model)
+    fixed = keras_vit.load_model(path_of(case), **options)
+    resized = keras_vit.at_image_size(fixed, case["resized_image_size"])
+    for part, one in (("", fixed), ("resized_", resized)):
+        check(model, expected, what, part)
+        images = expected[f"{part}images_uint8"].astype("float32") / 127.5 - 1
+        wanted = keras.ops.convert_to_numpy(one(images))
+        again = keras_vit.at_image_size(model, images.shape[1:3])(images)
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(again), wanted)
+        for found in (keras.ops.convert_to_numpy(model(images)), predictor(images)):
+            assert np.abs(found - wanted).max() <= 2e-6 * np.abs(wanted).max()
+
+
+@each([case for case in CASES if "other_patch" in case])
 def test_a_patch_size_chosen_when_loading(case):
     expected, other = expected_of(case), case["other_patch"]
     for what, options in OPTIONS.items():
@@ -91,7 +111,7 @@ def arrays_of(path):
 
 WRITTEN_BACK = [
     case
-    for case in READ
+    for case in CASES
     if path_of(case).is_dir() and case["name"] not in WRITTEN_AS_ANOTHER
 ]
 
@@ -124,7 +144,63 @@ def test_files_are_written_back_to_the_bit(case, tmp_path):
         safetensors.write(path, ours)
 
 
-@each([case for case in READ if case["library"] == "big_vision"])
+@each([case for case in CASES if case["library"] == "timm"])
+def test_timm_computes_with_what_is_written(case, timm, tmp_path):
+    zoo.write(tmp_path / "model.safetensors", zoo.read(path_of(case)), naming="timm")
+    expected = expected_of(case)
+    images, as_they_are = expected["images"], {"mean": [0.0] * 3, "std": [1.0] * 3}
+    images = images.transpose(0, 2, 3, 1)
+    found = timm(peer_models.load_timm_folder, tmp_path, images, **as_they_are)
+    wanted = expected["logits" if "logits" in expected else "features"]
+    assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+BEITS = {
+    "in each block": {"use_relative_position_bias": True},
+    "shared": {"use_shared_relative_position_bias": True},
+    "both": {
+        "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": True,
+    },
+    "with learned positions": {
+        "use_relative_position_bias": True,
+        "use_absolute_position_embeddings": True,
+    },
+    "class token, no LayerScale": {
+        "use_relative_position_bias": True,
+        "use_mean_pooling": False,
+        "layer_scale_init_value": 0.0,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", BEITS)
+def test_beits_of_transformers(kind, transformers, tmp_path):
+    """At two sizes; what is written for it computes the same there."""
+    theirs, ours = (tmp_path / name for name in ("theirs", "ours"))
+    ours.mkdir()
+    images = {size: normal((1, *size, 3)) for size in ((32, 32), (40, 56))}
+    expected = transformers(
+        peer_models.save_beit, theirs, list(images.values()), **BEITS[kind]
+    )
+    model = keras_vit.load_model(theirs)
+    for size, wanted in zip(images, expected, strict=True):
+        for same in (
+            keras_vit.at_image_size(model, size),
+            keras_vit.load_model(theirs, image_size=size),
+        ):
+            found = keras.ops.convert_to_numpy(same(images[size]))
+            assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+    path = keras_vit.save_released_weights(
+        model, ours / "model.safetensors", naming="transformers"
+    )
+    assert zoo.read(path).pooling == zoo.read(theirs).pooling
+    again = transformers(peer_models.run_beit, ours, list(images.values()))
+    for found, wanted in zip(again, expected, strict=True):
+        assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+@each([case for case in CASES if case["library"] == "big_vision"])
 def test_files_of_big_vision_are_written_as_released(case, tmp_path):
     checkpoint, path = zoo.read(path_of(case)), tmp_path / "model.npz"
     zoo.write(path, checkpoint)
@@ -223,7 +299,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             {"without": ("0.attn.k_proj",)},
             "unknown blocks.0.attn.q_",
         ),
-        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "'rope_theta': 50.0"),
+        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "rope_theta=50.0"),
         (
             "dinov3_transformers",
             {"config": {"key_bias": True}},
@@ -233,6 +309,73 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             "deit_distilled_timm",
             {"config": {"architecture": "deit_tiny_patch16_224"}},
             "distillation_token False .the arrays have True",
+        ),
+        (
+            "beit_timm",
+            {"without": ("0.attn.relative_position_bias_table",)},
+            r"missing blocks\.0\.attn\.relative_position_bias_table",
+        ),
+        (
+            "beit_timm",
+            {"without": ("relative_position_bias_table",)},
+            "biases: those of each block .the arrays have none",
+        ),
+        (
+            "beit_timm",
+            {"config": {"architecture": "eva02_enormous_patch14_clip_224"}},
+            "biases: none .the arrays have those of each block",
+        ),
+        ("beit_timm", {"without": (".gamma_",)}, "layer_scale True .the arrays have F"),
+        (
+            "beit_timm",
+            {"without": (".q_bias", ".v_bias")},
+            "qkv_bias 'query and value' .the arrays have False",
+        ),
+        ("beit_timm", {"config": {"architecture": None}}, "relative_position_bias"),
+        (
+            "beit_transformers",
+            {"config": {"use_shared_relative_position_bias": True}},
+            "each block and one table for all .the arrays have those of each block",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_relative_position_bias": 1}},
+            "use_relative_position_bias of 1: only true",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"layer_scale_init_value": 0}},
+            "layer_scale False .the arrays have True",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_mean_pooling": False}},
+            "norm_after_pooling False .the arrays have True",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"image_size": [32, 64]}},
+            "a grid of 4x8 .*confuses rows and columns",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"image_size": 64}},
+            "a 8x8 grid of patches for 52 relative positions",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"num_attention_heads": 4}},
+            "4 attention heads, and relative positions of 3",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"use_absolute_position_embeddings": True}},
+            "missing|is not there, and tokens_with_positions is 'all'",
+        ),
+        (
+            "beit_transformers",
+            {"config": {"model_type": "vit"}},
+            "'vit', with .*relative_position_bias False .the arrays have True",
         ),
     ],
 )
@@ -276,12 +419,6 @@ def test_what_explain_shows_is_without_registers():
     assert np.abs(np.asarray(quantized(images)) - expected["features"]).max() < 0.1
 
 
-@each([case for case in CASES if case not in READ])
-def test_other_families_are_refused(case):
-    with pytest.raises(zoo.CheckpointError):
-        zoo.read(path_of(case))
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -290,6 +427,8 @@ def test_other_families_are_refused(case):
         "so150m2_reg1_gap_timm",
         "eva02_base_timm",
         "pe_core_timm",
+        "beit_timm",
+        "beit_transformers",
     ],
 )
 def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):
@@ -344,6 +483,74 @@ def test_what_the_settings_leave_out_follows_from_the_name(tmp_path):
     for name in ("dinov3_timm", "eva02_base_timm", "sbb_reg4_gap_timm"):
         folder = with_settings(name, None, {"global_pool": None}, tmp_path / name)
         assert zoo.read(folder).pooling == zoo.read(path_of(named(name))).pooling
+
+
+def without_norm(tmp_path, layer_scale=False):
+    """Writes a small Perception Encoder without a final norm, as timm does."""
+    config = zoo.ViTConfig(
+        **{"hidden_size": 24, "num_layers": 2, "num_heads": 2, "mlp_dim": 48},
+        **{"patch_size": 8, "activation": "gelu", "layer_norm_epsilon": 1e-5},
+        **{"norm_before_blocks": True, "rotary": "perception", "rotary_grid": (2, 2)},
+        **{"final_norm": False, "layer_scale": layer_scale},
+        position_resizing="bicubic",
+    )
+    model = keras_vit.VisionTransformer(
+        config, image_size=16, include_top=False, pooling="gap"
+    )
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    # Perception Encoder's patches have no bias.
+    model.get_layer("embedding").bias.assign(np.zeros(24))
+    path = tmp_path / "model.safetensors"
+    keras_vit.save_released_weights(model, path, naming="timm")
+    return model, path
+
+
+@pytest.mark.parametrize("layer_scale", [False, True])
+def test_networks_without_a_final_norm(layer_scale, tmp_path):
+    model, path = without_norm(tmp_path, layer_scale)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    assert settings["architecture"] == "vit_pe_spatial_gigantic_patch14_448"
+    arrays = arrays_of(path)
+    assert not {"norm.weight", "fc_norm.weight"} & arrays.keys()
+    assert ("blocks.0.gamma_1" in arrays) == layer_scale
+    assert "blocks.0.attn.qkv.bias" in arrays
+    images = np.random.default_rng(1).uniform(-1, 1, (1, 16, 16, 3))
+    released = tmp_path / "released.safetensors"
+    keras_vit.save_released_weights(model, released)
+    safetensors.write(path, arrays)  # without the header that is ours
+    for source in (released, path):
+        again = keras_vit.load_model(source, include_top=False)
+        np.testing.assert_allclose(again(images), model(images), rtol=1e-5)
+    with pytest.raises(zoo.CheckpointError, match="cannot say .*final_norm=False"):
+        keras_vit.save_released_weights(model, tmp_path / "model.npz")
+    cut = keras.Model(model.input, model.get_layer("encoder_block_0").output)
+    with pytest.raises(ValueError, match="a part of a model"):
+        keras_vit.save_released_weights(cut, released)
+
+
+def test_a_final_norm_is_there_or_not_as_the_settings_say(tmp_path):
+    _, path = without_norm(tmp_path)
+    arrays = arrays_of(path)
+    norm = {f"norm.{part}": np.ones(24) for part in ("weight", "bias")}
+    for wrong, message in (
+        (norm, "without a final norm, and the arrays have norm"),
+        ({"norm.weight": np.ones(24)}, "missing norm.bias"),
+    ):
+        safetensors.write(path, arrays | wrong)
+        with pytest.raises(zoo.CheckpointError, match=message):
+            zoo.read(path)
+    safetensors.write(path, arrays)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings["model_args"] |= {"use_post_transformer_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="missing norm.weight"):
+        zoo.read(path)
+    settings["model_args"] |= {"use_fc_norm": True}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(zoo.CheckpointError, match="use_fc_norm beside"):
+        zoo.read(path)
 
 
 def with_settings(name, part, changes, folder):

@@ -3,6 +3,7 @@ import dataclasses
 import functools
 import pathlib
 import shutil
+import sys
 import warnings
 
 import keras
@@ -578,7 +579,7 @@ def test_the_variant_of_a_release_is_the_models_own(monkeypatch):
         asked.append((variant, release))
         raise zoo.CatalogError("told")
 
-    monkeypatch.setattr(zoo, "locate", locate)
+    monkeypatch.setattr(sys.modules["zoo.catalog.locate"], "locate", locate)
 
     def ask(config, release, **options):
         # Variables are never allocated.

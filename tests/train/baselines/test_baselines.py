@@ -14,6 +14,7 @@ import keras_vit
 from benchmarks import model_flags
 from train import baselines
 from train.common.errors import RunError
+from train.recipes import recipe
 from train.reports import compute
 
 tf = pytest.importorskip("tensorflow")
@@ -55,6 +56,10 @@ def built(name):
     keras.utils.set_random_seed(0)
     with harness.global_policy("mixed_bfloat16"):
         return baselines.build(name, image_size=(64, 32), classes=7)
+
+
+def test_recipes_know_the_baselines_by_name():
+    assert tuple(baselines.BASELINES) == recipe.BASELINES
 
 
 @pytest.mark.parametrize("name", baselines.BASELINES)

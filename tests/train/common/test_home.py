@@ -64,7 +64,7 @@ def test_a_name_goes_before_a_run_called_so(tmp_path, goldens, monkeypatch):
     def fetch(card):
         raise zoo.StoreError(f"would fetch {card.handle}")
 
-    monkeypatch.setattr(loaded_model, "fetch_card", fetch)
+    monkeypatch.setattr(zoo.catalog.locate, "fetch_card", fetch)
     with pytest.raises(RunError, match="would fetch vit-b16/sam"):
         loaded_model.load("vit-b16/sam")
     given = loaded_model.load("./vit-b16/sam")

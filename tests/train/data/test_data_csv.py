@@ -170,7 +170,9 @@ def test_missing_images_are_counted_and_named(folder):
 
 
 def test_no_such_file(tmp_path):
-    with pytest.raises(DataError, match=r"cannot read .*photos.csv: No such file"):
+    with pytest.raises(
+        DataError, match=r"there is no file .*photos.csv: check the path"
+    ):
         load(str(tmp_path / "photos.csv"))
 
 

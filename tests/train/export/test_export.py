@@ -96,6 +96,55 @@ def convert_once(monkeypatch, known={}):  # noqa: B006 - a cache
     monkeypatch.setattr(tflite, "_converted", converted)
 
 
+@pytest.mark.parametrize("of_any_size", [False, True])
+def test_images_of_any_size(of_any_size, model_file, tmp_path, monkeypatch):
+    convert_once(monkeypatch)
+    fixed = keras.saving.load_model(model_file)
+    if of_any_size:
+        model_file = str(tmp_path / "any.keras")
+        keras_vit.at_image_size(fixed, (None, None)).save(model_file)
+    names, out = ["saved_model", "tflite", "onnx"], tmp_path / "out"
+    results = run.export(model_file, names, out, any_size=True, compared=8)
+    rows = {row["name"]: row for row in results["exports"]}
+    assert [name for name in names if "other_size" in rows[name]] == names[::2]
+    for name in names[::2]:
+        other = rows[name]["other_size"]
+        assert other["image_size"] == [48, 24]
+        assert max(rows[name]["largest_error"], other["largest_error"]) < 1e-5
+    assert "16 generated images of 48x24" in (out / "export.md").read_text()
+
+    photo = np.random.default_rng(0).uniform(-1, 1, (2, 24, 64, 3)).astype("float32")
+    expected = keras_vit.at_image_size(fixed, (24, 64))(photo).numpy()
+    for path in (out / "saved_model" / "1", out / "model.onnx"):
+        found = exported_model.load(path)
+        assert (found.image_shape, found.size_step) == ((32, 32, 3), (8, 8))
+        np.testing.assert_allclose(found.run(photo), expected, atol=1e-5)
+    # Images of the other signatures come to the size of the positions.
+    served = tf.saved_model.load(str(out / "saved_model" / "1"))
+    squashed = tf.image.resize(photo / 2 + 0.5, (32, 32))
+    np.testing.assert_allclose(
+        served(photo / 2 + 0.5), fixed(2 * squashed - 1), atol=1e-4
+    )
+    with pytest.raises(ValueError, match="any_size is an option of saved_model, onnx"):
+        run.export(model_file, ["tflite"], out, any_size=True)
+
+
+def test_exports_that_are_wrong_at_another_size_are_refused(
+    model_file, tmp_path, monkeypatch
+):
+    right, calls = parity.compare, []
+
+    def compare(outputs, expected, **options):
+        calls.append(outputs.shape)
+        # The first is of the model, then each export at its own size and at another.
+        wrong = len(calls) == 3
+        return right(-outputs if wrong else outputs, expected, **options)
+
+    monkeypatch.setattr(parity, "compare", compare)
+    with pytest.raises(ExportError, match="on images of 48x24, .* leave --any_size"):
+        run.export(model_file, ["onnx"], tmp_path / "out", any_size=True)
+
+
 @pytest.fixture
 def damaged(monkeypatch):
     """A writer of float32 ONNX that moves the classes by one."""

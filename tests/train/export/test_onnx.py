@@ -16,6 +16,7 @@ from train import baselines
 from train.common.errors import RunError
 from train.export import onnx as exporter
 from train.export.onnx import OPSET, write_onnx
+from zoo.position_embedding import METHODS
 
 onnx = pytest.importorskip("onnx", reason="pip install onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -89,6 +90,56 @@ def test_a_map_of_features(tmp_path):
     model = keras.Model(maps.input, maps.output["layer_0"])
     write_onnx(model, tmp_path / "model.onnx")
     check(model, tmp_path / "model.onnx", 1e-5, "features")
+
+
+OF_ANY_SIZE = sorted(
+    name
+    for name in MODELS
+    if not name.startswith("relative") and "image_size" not in MODELS[name]
+)
+
+
+@pytest.mark.parametrize("name", OF_ANY_SIZE)
+def test_images_of_any_size(name, tmp_path):
+    is_shared = name in small_models.MODELS
+    fixed = shared(name) if is_shared else made(**MODELS[name])
+    model = keras_vit.at_image_size(fixed, (None, None))
+    write_onnx(model, tmp_path / "model.onnx")
+    file = session(tmp_path / "model.onnx")
+    channels = fixed.input_shape[-1]
+    assert file.get_inputs()[0].shape == ["batch", "height", "width", channels]
+    for size in (fixed.input_shape[1:3], (48, 24), (96, 144)):
+        wanted = keras_vit.at_image_size(fixed, size)
+        images = images_for(wanted)
+        [found] = file.run(None, {"images": images})
+        wanted = np.asarray(wanted(images))
+        assert found.shape == wanted.shape
+        assert np.abs(found - wanted).max() <= 5e-6 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_rule_of_resizing(method, tmp_path):
+    fixed = shared()
+    model = keras_vit.at_image_size(fixed, (None, None), method)
+    write_onnx(model, tmp_path / "model.onnx")
+    file = session(tmp_path / "model.onnx")
+    for size in ((8, 8), (16, 80), (40, 24), (136, 120)):
+        wanted = keras_vit.at_image_size(fixed, size, method)
+        images = images_for(wanted)
+        [found] = file.run(None, {"images": images})
+        wanted = np.asarray(wanted(images))
+        assert np.abs(found - wanted).max() <= 5e-6 * np.abs(wanted).max()
+
+
+def test_a_map_of_features_of_images_of_any_size(tmp_path):
+    model = keras_vit.at_image_size(shared("registers"), (None, None))
+    maps = keras_vit.features(model, 0)
+    model = keras.Model(maps.input, maps.output["layer_0"])
+    write_onnx(model, tmp_path / "model.onnx")
+    images = images_for(keras_vit.at_image_size(model, (24, 64)))
+    [found] = session(tmp_path / "model.onnx").run(None, {"images": images})
+    wanted = np.asarray(model(images))
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 def output_of(model):

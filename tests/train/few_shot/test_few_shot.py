@@ -30,15 +30,16 @@ def asked(monkeypatch, tmp_path):
     return asked
 
 
-def test_the_command(asked, capsys):
-    run_command("few_shot", "a.npz", "--dataset=digits", "--shots=5,1", "--seeds=1")
+def test_the_command(asked, capsys, goldens):
+    model = str(goldens / "token.npz")
+    run_command("few_shot", model, "--dataset=digits", "--shots=5,1", "--seeds=1")
     output = capsys.readouterr().out
     rows = [line for line in output.splitlines() if line.startswith("| ")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == ["1", "5"]
     assert output.endswith("\nreport few_shot.md\n")
     assert "--shots=5,1" in asked.pop("command")
     assert asked == {
-        "model": "a.npz",
+        "model": model,
         "dataset": "digits",
         "data_dir": None,
         "skip_corrupt": False,

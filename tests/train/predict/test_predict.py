@@ -455,6 +455,22 @@ def test_what_exports_cannot_do(folder, files):
     model = str(files / "model.onnx")
     with pytest.raises(RunError, match="exported for images of one size"):
         predict(model, paths(), image_size=64)
+    of_any_size = keras_vit.at_image_size(
+        keras.saving.load_model(files / "model.keras"), (None, None)
+    )
+    export = pytest.importorskip("train.export.onnx")
+    export.write_onnx(of_any_size, "any.onnx")
+    with pytest.raises(RunError, match="multiples of .*, got --image_size=61: pass"):
+        predict("any.onnx", paths(), image_size=61)
+    # At a size of its own, and as the model resized to that does.
+    found = {}
+    for name in ("any.onnx", str(files / "model.keras")):
+        answers = []
+        predict(name, paths(), image_size=48, answer=answers.append)
+        found[name] = [[one for _, one in answer.top] for answer in answers]
+    one, other = found.values()
+    np.testing.assert_allclose(one, other, rtol=1e-3)
+    os.remove("any.onnx")
     with pytest.raises(RunError, match="gives classes, not features"):
         predict(model, paths(), features="x.npz")
     assert os.listdir(folder) == ["photos"]

@@ -2,10 +2,13 @@ import pathlib
 import re
 import warnings
 
+import numpy as np
+import peer_models
 import pytest
 
 import zoo
-from zoo.catalog import families
+from zoo import released_names
+from zoo.catalog import families, locate
 from zoo.files.architectures import implied
 from zoo.store import hub
 
@@ -26,6 +29,9 @@ PARAMETERS = {
     "vit_small_patch14_dinov2": 22.06,
     "vit_giant_patch14_reg4_dinov2": 1136.48,
     "vit_so400m_patch14_reg1_tipsv2": 413.39,
+    "beit_base_patch16_224": 86.53,
+    "beit_large_patch16_512": 305.67,
+    "beitv2_large_patch16_224": 304.43,
     "vit_base_patch16_siglip_224": 92.88,
     "vit_so400m_patch14_siglip_384": 428.23,
     "vit_giantopt_patch16_siglip_256": 1163.17,
@@ -33,14 +39,16 @@ PARAMETERS = {
 
 
 def test_every_model_is_named_once():
-    assert len(families.MODELS) == 113
+    assert len(families.MODELS) == 254
     places = {model.repository for model in families.MODELS.values()}
-    assert len(places) == 113
+    assert len(places) == 254
     for handle, model in families.MODELS.items():
         assert zoo.get(handle) is model and handle in zoo.list_models()
         assert re.fullmatch(r"[a-z0-9-]+/[a-z0-9+_-]+", handle)
         assert hub._REPOSITORY.fullmatch(model.repository)
-        assert model.image_size in (224, 240, 256, 378, 384, 448, 512, 518)
+        assert model.image_size in (
+            *(196, 224, 240, 256, 336, 378, 384, 448, 512, 518, 560),
+        )
         # Sizes in a name are the image's.
         if size := re.search(r"-(\d{3})$", handle):
             assert int(size[1]) == model.image_size
@@ -58,9 +66,14 @@ def test_parameters(architecture):
 
 def test_published_figures():
     with_figures = [model for model in families.MODELS.values() if model.accuracies]
-    assert len(with_figures) == 4 + 8 + 32 + 3
+    assert len(with_figures) == 4 + 8 + 32 + 3 + 39 + 35 + 9
     assert zoo.get("deit3-b16/imagenet2012-224").top1 == 83.786
-    # Of a probe, not of the model as it is.
+    assert zoo.get("eva02-l14/mim38m+imagenet21k+imagenet2012").top1 == 90.052
+    assert zoo.get("clip-b16/openai").accuracies[0] == (
+        "imagenet2012", "zero-shot top1", 68.34, 224, "open_clip openclip_results.csv",
+    )  # fmt: skip
+    # Of a probe or of texts, not of the model as it is.
+    assert zoo.get("clip-b16/openai").top1 is None
     assert zoo.get("dinov2-g14/lvd142m").top1 is None
     handles = {handle for (handle,) in families._ACCURACIES}
     assert handles <= families.MODELS.keys()
@@ -82,6 +95,54 @@ def test_the_guide_has_the_figures_of_the_cards():
             assert said == "" or float(said) == float(figures[metric])
 
 
+@pytest.mark.slow
+def test_rows_are_what_timm_says(timm):
+    cards = families.MODELS.values()
+    names = {
+        card.handle: f"{card.architecture}.{card.repository.partition('.')[2]}"
+        for card in cards
+    }
+    said = timm(peer_models.cards_of_timm, names)
+    for card in cards:
+        assert said[card.handle] == (
+            *(card.repository, card.image_size, card.classes, card.parameters),
+            card.licence,
+        ), card.handle
+
+
+@pytest.mark.parametrize("handle", ["clip-b16/openai", "clip-b16/laion2b"])
+def test_one_repository_of_two_networks(handle, monkeypatch, tmp_path):
+    card = zoo.get(handle)
+    # What timm writes beside the arrays of both.
+    checkpoint = zoo.Checkpoint(
+        "clip",
+        _arrays(card),
+        semantics=zoo.ViTConfig(
+            num_heads=1, activation="gelu", layer_norm_epsilon=1e-5
+        ),
+    )
+    zoo.write(tmp_path / "model.safetensors", checkpoint, naming="timm")
+    monkeypatch.setattr(hub, "fetch", lambda handle: tmp_path)
+    is_quick = handle.endswith("openai")
+    assert card.semantics.activation == ("quick_gelu" if is_quick else None)
+    assert ("_clip_quickgelu_" in card.architecture) == is_quick
+    found = locate.read_located(handle).config.activation
+    assert found == ("quick_gelu" if is_quick else "gelu")
+    assert locate.read_located(tmp_path).config.activation == "gelu"
+
+
+def _arrays(card):
+    sizes = dict.fromkeys(("hidden_size", "head_size", "mlp_dim", "classes"), 12)
+    sizes |= {"num_heads": 1, "patch_height": 2, "patch_width": 2, "channels": 3}
+    sizes["positions"] = 5
+    optional = {"class_token", "norm_before_blocks", "positions", "head"}
+    optional |= released_names.required(True, "all")
+    return {
+        name: np.zeros([released_names.value(size, sizes) for size in shape], "float32")
+        for name, shape in released_names.layout(1, None, optional).items()
+    }
+
+
 def test_names_of_timm_are_understood():
     with pytest.raises(zoo.CatalogError, match="Did you mean dinov2-s14/lvd142m"):
         zoo.get("vit_small_patch14_dinov2.lvd142m")
@@ -91,6 +152,9 @@ def test_names_of_timm_are_understood():
         "deit3-h14/imagenet2012",
         "deit3-h14/imagenet21k+imagenet2012",
     ]
+    for name in ("vit_base_patch16_clip_224.openai", "quickgelu_224.openai"):
+        name = name.replace("quickgelu", "vit_base_patch16_clip_quickgelu")
+        assert families.similar(name) == ["clip-b16/openai"]
 
 
 @pytest.mark.parametrize("here", [None, "somewhere"])
@@ -110,6 +174,14 @@ def test_a_licence_is_said_before_the_download(monkeypatch, tmp_path, here):
     assert [str(one.message)[: len(expected)] for one in said] == (
         [] if here else [expected]
     )
+
+
+def test_terms_are_said():
+    free = {"apache-2.0", "mit"}
+    for card in families.MODELS.values():
+        assert card.is_free == (card.licence in free), card.handle
+        assert card.is_free or card.terms.startswith(f"{card.licence}, ")
+    assert zoo.get("dinov3-b16/lvd1689m").terms.endswith("read them first")
 
 
 def test_every_network_can_be_read():

@@ -257,6 +257,8 @@ def test_settings_of_other_kinds(naming, tmp_path):
         "patch_width": 8,
         "class_token": True,
         "hybrid": False,
+        "flat_patches": False,
+        "channels": 3,
     }
     refused = 0
     for settings in variations(SETTINGS[naming]):

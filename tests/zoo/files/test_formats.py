@@ -400,7 +400,8 @@ class TestSettings:
         shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
         plain = ViTConfig(**FAMILIES)
         shown = {name: getattr(plain, name) for name in released_names.families({})}
-        shapes |= {"families": shown, "swiglu": False}
+        shapes |= {"families": shown, "swiglu": False, "flat_patches": False}
+        shapes |= {"biases": (False, False)}
         token = "gap" not in architecture
         sizes = {**dataclasses.asdict(base), **shapes, "class_token": token}
         said = timm.describe(tmp_path, sizes)
@@ -481,8 +482,7 @@ class TestOtherNetworks:
         [
             ("timm", "blocks.0.attn.q_norm.weight", "normalises queries and keys"),
             ("timm", "blocks.0.attn.rel_pos.bias", "positions are not learned"),
-            ("transformers", "beit.encoder.layer.0.lambda_1", "LayerScale of BEiT"),
-            ("transformers", "attention.relative_position_bias", "not learned by add"),
+            ("transformers", "decode_head.classifier.weight", "segments images"),
         ],
     )
     def test_are_refused(self, library, key, reason, tmp_path):

@@ -4,11 +4,11 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-from train.common import packages
+from train.data.finding import DataError, check
 from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.folder_source import heic_remedy
-from train.data.sources.splits import DataError, Source, Split, check_name, named
+from train.data.sources.splits import Source, Split, check_name, named
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -43,7 +43,7 @@ def load(
         (1293, 144)
     """
     kind = kind_of(dataset)
-    packages.need(f'The data set "{dataset}"', kind.packages)
+    check(dataset, data_dir)
     module, function = kind.loader.split(":")
     loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     source = loader(dataset, data_dir, validation_fraction, skip_corrupt)

@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
+from train.data.finding import DataError
 from train.data.registry import PARTS
-from train.data.sources.splits import CORES, DataError, Split, named, pick, tf_options
+from train.data.sources.splits import CORES, Split, named, pick, tf_options
 
 # Fewer images are checked without a progress bar.
 _SHOWN_IMAGES = 5_000

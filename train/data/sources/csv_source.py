@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from train.data.finding import DataError
 from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
-from train.data.sources.splits import DataError, Source, check_name, named
+from train.data.sources.splits import Source, check_name, named
 from train.data.sources.subset import divide
 
 LAYOUT = (

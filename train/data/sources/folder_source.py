@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from train.data.finding import DataError
 from train.data.registry import PARTS
-from train.data.sources.splits import DataError, Source, Split, check_name, in_memory
+from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from zoo import photos
 from zoo.text import printable
@@ -28,11 +29,6 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     docs/data.md has the rules. Files are taken in sorted order.
     """
     folder = Path(dataset).expanduser()
-    if not folder.is_dir():
-        raise DataError(
-            f'there is no folder "{dataset}": pass one laid out '
-            "class/*.jpg or {train,test}/class/*.jpg"
-        )
     check_name(str(folder), str(folder))
     is_whole = validation_fraction is None
     parts = _whole_parts(folder) if is_whole else _parts(folder)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import DataError
+from train.data.finding import DataError
 
 # Records of a range: enough for a disk, and few enough that thousands of ranges are in
 # the buffer at a time.

@@ -7,16 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from train.common.errors import RunError
+from train.data.finding import DataError
 from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 from zoo.text import named as named
 
 CORES = os.cpu_count()
-
-
-class DataError(RunError):
-    """The data cannot be used; the message says what, where and what to do."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from train.data.sources.splits import DataError, Source, pick
+from train.data.finding import DataError
+from train.data.sources.splits import Source, pick
 
 # Of `np.random.RandomState`, whose stream NumPy keeps the same in every version.
 _SEED = 0

@@ -1,9 +1,7 @@
 """Image-classification data sets of TensorFlow Datasets."""
 
-import difflib
 import functools
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -11,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.errors import first_line
+from train.data.finding import DataError, open_builder
 from train.data.registry import PARTS
 from train.data.sources.record_ranges import RecordFile, cut, find_offsets, interleaved
-from train.data.sources.splits import DataError, Source, Split
+from train.data.sources.splits import Source, Split
 from train.data.sources.subset import validation_size
 
 _UNLABELLED = -1
@@ -28,7 +27,7 @@ def load_tfds(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     (vision_transformer, configs/common.py). The test split is "validation" where "test"
     is missing or has no labels, as in imagenet2012.
     """
-    builder = open_builder(dataset, data_dir)
+    builder = prepared_builder(dataset, data_dir)
     image, label = _check_features(builder, dataset)
 
     def split(instruction):
@@ -73,29 +72,11 @@ def _is_labelled(split):
     return int(label) != _UNLABELLED
 
 
-def open_builder(dataset: str, data_dir: str | Path | None):
+def prepared_builder(dataset: str, data_dir: str | Path | None):
     """Returns the `tfds.core.DatasetBuilder` of a data set, prepared."""
     import tensorflow_datasets as tfds
 
-    if data_dir is not None:
-        data_dir = str(Path(data_dir).expanduser())
-    try:
-        builder = tfds.builder(dataset, data_dir=data_dir)
-    except tfds.core.DatasetNotFoundError as error:
-        known = [*tfds.list_builders(with_community_datasets=False), "digits"]
-        name = re.split("[/:]", dataset)[0]
-        raise DataError(
-            f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
-            f'Datasets: {nearest(name, known, 0.5)}Pass "digits", a name such as '
-            "cifar100, vtab/TASK, a folder laid out class/*.jpg or "
-            "{train,test}/class/*.jpg, a CSV file or TFRecord files"
-        ) from error
-    except Exception as error:
-        # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
-        raise DataError(
-            f'"{dataset}" is not an existing folder, and TensorFlow Datasets cannot '
-            f"open it: {first_line(error)}"
-        ) from error
+    builder = open_builder(dataset, data_dir)
     if builder.is_prepared():
         return builder
     if sys.stderr is None or not sys.stderr.isatty():
@@ -111,12 +92,6 @@ def open_builder(dataset: str, data_dir: str | Path | None):
             "copy that folder here and pass it as --data_dir"
         ) from error
     return builder
-
-
-def nearest(name, known, cutoff):
-    """Returns a question for a message, if a known name is like an unknown one."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
-    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def _check_features(builder, dataset):

@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from train.common.progress import progress_bar
+from train.data.finding import DataError
 from train.data.registry import record_files
 from train.data.sources.folder_source import entries, ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
-from train.data.sources.splits import DataError, Source, Split, check_name
+from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"

@@ -10,17 +10,16 @@ TFDS still prepares the same examples in the same order is checked for cifar100 
 Two versions are newer: Oxford Pets 4.0.0, with corrupt images repaired; KITTI 3.3.0.
 """
 
-import csv
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from train.data.sources.splits import DataError, Source
-from train.data.sources.tfds_source import nearest, open_builder, tfds_split
+from train.data.finding import DataError, vtab_rows
+from train.data.sources.splits import Source
+from train.data.sources.tfds_source import prepared_builder, tfds_split
 
 _FEW_TRAIN, _FEW_VALIDATION = 800, 200
 CLEVR_BOUNDS = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
@@ -47,9 +46,7 @@ class Task(NamedTuple):
 
 def _tasks():
     tasks = {}
-    # The table beside this module.
-    table = Path(__file__).with_suffix(".csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(table.splitlines()):
+    for row in vtab_rows():
         parts = [row[part].split() for part in ("train", "validation", "test")]
         tasks[row["task"]] = Task(
             row["group"],
@@ -123,13 +120,8 @@ def load_vtab(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     Adaptation Benchmark (Zhai et al. 2019), section 3 and appendix A.
     """
     benchmark, _, name = dataset.partition("/")
-    if name not in TASKS:
-        raise DataError(
-            f'"{name}" is not a task of VTAB: {nearest(name, TASKS, 0.4)}The tasks are '
-            f"{', '.join(TASKS)}"
-        )
     task = TASKS[name]
-    builder = open_builder(task.dataset, data_dir)
+    builder = prepared_builder(task.dataset, data_dir)
     few = (_FEW_TRAIN, _FEW_VALIDATION) if benchmark == "vtab" else (None, None)
     train = _instruction(builder, task, "train", few[0])
     validation = _instruction(builder, task, "validation", few[1])

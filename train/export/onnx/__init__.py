@@ -5,6 +5,7 @@ a second on any backend of Keras, keeps layer norms and GELUs as the single oper
 that runtimes optimize, and restricts half precision to where it is harmless.
 """
 
+import collections
 import contextlib
 import importlib.metadata
 import json
@@ -37,8 +38,9 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
 
     ONNX Runtime 1.17 and later run it, on any device. Its input `images` is float32
     (batch, height, width, channels) in [-1, 1], of any batch size and of the model's
-    height and width. Its output is float32: `logits` (batch, classes), `probabilities`
-    where the head has an activation, or `features` of a model without head.
+    height and width; of a model for images of any size these are open as well. Its
+    output is float32: `logits` (batch, classes), `probabilities` where the head has an
+    activation, or `features` of a model without head.
 
     In float16 the file is half as large, and a tenth slower on ONNX Runtime's CPU
     device. Input and output, the statistics of norms, the softmax, and means over
@@ -118,7 +120,11 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
 
 
 def _steps(model):
-    """Returns the layer calls in order: (layer's name, function, options)."""
+    """Returns the layer calls in order: {(name, index): (function, inputs, options)}.
+
+    `inputs` are the calls whose outputs it takes, by the name of the argument, "" for
+    the first one; that of the input layer is not among the calls.
+    """
     try:
         config = model.get_config()
     except NotImplementedError:
@@ -132,18 +138,33 @@ def _steps(model):
             "a model of keras_vit."
         )
     calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
-    output, steps = config["output_layers"], []
     class_token_only = {block.name for block in blocks_for_class_token(model)}
-    name, index, _ = output if isinstance(output[0], str) else output[0]
-    while calls[name]:
+    steps = {}
+
+    def add(name, index, _):
+        """Adds the call that an output comes from, behind those that it needs."""
+        if (name, index) in steps or not calls[name]:
+            return (name, index)
         call = calls[name][index]
-        [argument] = call["args"]
-        options = {**call["kwargs"], **argument["config"]}
+        [argument], others = call["args"], call["kwargs"]
+        tensors = {key: one for key, one in others.items() if _is_tensor(one)}
+        inputs = {
+            key: add(*tensor["config"]["keras_history"])
+            for key, tensor in {"": argument, **tensors}.items()
+        }
+        options = {**others, **argument["config"]}
         if name in class_token_only:
             options["class_token_only"] = True
-        steps.append((name, function_of(model.get_layer(name)), options))
-        name, index, _ = argument["config"]["keras_history"]
-    return steps[::-1]
+        steps[name, index] = function_of(model.get_layer(name)), inputs, options
+        return (name, index)
+
+    output = config["output_layers"]
+    add(*(output if isinstance(output[0], str) else output[0]))
+    return steps
+
+
+def _is_tensor(value):
+    return isinstance(value, dict) and value.get("class_name") == "__keras_tensor__"
 
 
 def _fill(graph, model, steps):
@@ -152,14 +173,21 @@ def _fill(graph, model, steps):
     if has_head(model):
         linear = model.layers[-1].activation is keras.activations.linear
         output = "logits" if linear else "probabilities"
+    # Names of sides that the file leaves open.
+    sides = {"images": ["batch", "height", "width"], output: ["batch"]}
     shapes = {"images": model.input_shape, output: model.output_shape}
     for known, name in ((graph.proto.input, "images"), (graph.proto.output, output)):
-        kind, shape = graph.onnx.TensorProto.FLOAT, ["batch", *shapes[name][1:]]
+        kind, names = graph.onnx.TensorProto.FLOAT, iter(sides[name])
+        shape = [next(names, None) if side is None else side for side in shapes[name]]
         known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
-    value = graph.cast("images", "FLOAT16")
-    for name, function, options in steps:
+    images = graph.cast("images", "FLOAT16")
+    values = collections.defaultdict(lambda: images)
+    for (name, index), (function, inputs, options) in steps.items():
         graph.scope = name
-        value = function(graph, model.get_layer(name), value, name, **options)
+        found = {key: values[source] for key, source in inputs.items()}
+        value = found.pop("")
+        value = function(graph, model.get_layer(name), value, name, **options | found)
+        values[name, index] = value
     graph.scope = "output"
     graph.cast(value, "FLOAT")
     graph.proto.node[-1].output[0] = output

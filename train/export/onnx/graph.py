@@ -23,7 +23,7 @@ class Graph:
         self.is_half = precision == "float16"
         self.data = data
         self.scope = "input"
-        self._integers = {}
+        self._integers, self._constants = {}, {}
         self._known = set()
         # Names of values with their channels first.
         self.images = set()
@@ -79,6 +79,18 @@ class Graph:
         self.proto.initializer.append(tensor)
         return name
 
+    def constant(self, values):
+        """Returns the name of a constant of some NumPy dtype, added once."""
+        if values.dtype.kind == "i":
+            return self.integers(values)
+        key = (values.dtype, values.shape, values.tobytes())
+        if key not in self._constants:
+            self._constants[key] = name = f"constant_{len(self._constants)}"
+            self.proto.initializer.append(
+                self.onnx.numpy_helper.from_array(values, name)
+            )
+        return self._constants[key]
+
     def weights(self, name, layer, *parts):
         """Returns the names of some weights of a layer of that name."""
         return [self.weight(f"{name}/{part}", getattr(layer, part)) for part in parts]
@@ -95,8 +107,18 @@ class Graph:
         return self.cast(self.node(operator, value, *inputs, **attributes), "FLOAT16")
 
     def reshape(self, value, *sides):
-        """Adds a reshape; a side of 0 is kept."""
-        return self.node("Reshape", value, self.integers(sides))
+        """Adds a reshape; a side of 0 is kept, and names are those of integers."""
+        if all(isinstance(side, int) for side in sides):
+            return self.node("Reshape", value, self.integers(sides))
+        sides = [
+            side if isinstance(side, str) else self.integers([side]) for side in sides
+        ]
+        return self.node("Reshape", value, self.node("Concat", *sides, axis=0))
+
+    def part(self, integers, start, end):
+        """Adds a slice of integers."""
+        ends = self.integers([start]), self.integers([end])
+        return self.node("Slice", integers, *ends)
 
     def transpose(self, value, *axes):
         """Adds a transpose."""

@@ -9,8 +9,10 @@ import keras
 import numpy as np
 
 from keras_vit import layers
-from keras_vit.layers.rotation import rotated
+from keras_vit.layers.rotation import rotated, turns
 from train.baselines.pre_activation_unit import PreActivationUnit
+from train.export.onnx.arrays import Array, Arrays
+from zoo.position_embedding import axis_weights
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
@@ -53,7 +55,14 @@ def _dense(graph, layer, value, name, **_):
 def _patches(graph, layer, value, name, *, shape, **_):
     _, height, width, channels = shape
     patch_height, patch_width = layer.patch_size
-    rows, columns = height // patch_height, width // patch_width
+    size = patch_height * patch_width * channels
+    if height is None or width is None:
+        grid = _patch_grid(graph, layer, value)
+        rows, columns = (graph.part(grid, start, start + 1) for start in (0, 1))
+        number = -1
+    else:
+        rows, columns = height // patch_height, width // patch_width
+        number = rows * columns
     sides = (rows, patch_height, columns, patch_width)
     if value in graph.images:
         value = graph.reshape(value, 0, channels, *sides)
@@ -61,8 +70,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
     else:
         value = graph.reshape(value, 0, *sides, channels)
         value = graph.transpose(value, 0, 1, 3, 2, 4, 5)
-    size = patch_height * patch_width * channels
-    value = graph.reshape(value, 0, rows * columns, size)
+    value = graph.reshape(value, 0, number, size)
     kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
     value = graph.node("MatMul", value, graph.weight(f"{name}/kernel", kernel))
     return graph.node("Add", value, *graph.weights(name, layer, "bias"))
@@ -76,12 +84,79 @@ def _class_token(graph, layer, value, name, **_):
     return graph.node("Concat", token, value, axis=1)
 
 
-def _positions(graph, layer, value, name, **_):
-    return graph.node("Add", value, *graph.weights(name, layer, "position_embedding"))
+def _patch_grid(graph, layer, value, *_, **__):
+    """Adds the (rows, columns) of patches, an integer value."""
+    first = 2 if value in graph.images else 1
+    sides = graph.node("Shape", value, start=first, end=first + 2)
+    return graph.node("Div", sides, graph.integers(layer.patch_size))
 
 
-def _positions_2d(graph, layer, value, name, **_):
-    return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
+def _positions(graph, layer, value, name, *, grid=None, **_):
+    if grid is None:
+        table, *_ = graph.weights(name, layer, "position_embedding")
+        return graph.node("Add", value, table)
+    table, first = layer.table(), layer.num_prefix_tokens
+    rows, columns = layer.grid_size
+    patches = keras.ops.reshape(table[first:], (rows, -1))
+    patches = graph.weight(f"{name}/patches", patches, half=False)
+    patches = _along(graph, layer, patches, grid, 0)
+    patches = graph.reshape(patches, -1, columns, table.shape[-1])
+    patches = _along(graph, layer, patches, grid, 1)
+    prefix = graph.weight(f"{name}/prefix", table[None, :first]) if first else None
+    return _added(graph, value, patches, table.shape[-1], prefix)
+
+
+def _positions_2d(graph, layer, value, name, *, grid=None, **_):
+    if grid is None:
+        return graph.node("Add", value, graph.weight(f"{name}/table", layer.table()))
+    half = layer.row_embedding.shape[-1]
+    shape = graph.node("Concat", grid, graph.integers([half]), axis=0)
+    halves = []
+    for part, axis in (("column_embedding", 1), ("row_embedding", 0)):
+        values = keras.ops.squeeze(getattr(layer, part), 1 - axis)
+        values = graph.weight(f"{name}/{part}", values, half=False)
+        values = _along(graph, layer, values, grid, axis)
+        values = graph.node("Unsqueeze", values, graph.integers([1 - axis]))
+        halves.append(graph.node("Expand", values, shape))
+    prefix = None
+    if layer.num_prefix_tokens:
+        prefix = graph.weight(f"{name}/prefix", layer.class_token_embedding[None])
+    patches = graph.node("Concat", *halves, axis=-1)
+    return _added(graph, value, patches, 2 * half, prefix)
+
+
+def _along(graph, layer, embeddings, grid, axis):
+    """Adds embeddings (..., old places, size) resampled along an axis of a grid."""
+    [side] = _sides(graph, grid, axis)
+    old = layer.grid_size[axis]
+    weights = axis_weights(old, side, layer.resizing, Arrays(graph))
+    weights = graph.node("Cast", weights.name, to=graph.onnx.TensorProto.FLOAT)
+    return graph.node("MatMul", weights, embeddings)
+
+
+def _added(graph, tokens, patches, size, prefix):
+    """Adds position embeddings (rows, columns, size) and other tokens' to tokens."""
+    table = graph.cast(graph.reshape(patches, 1, -1, size), "FLOAT16")
+    if prefix is not None:
+        table = graph.node("Concat", prefix, table, axis=1)
+    return graph.node("Add", tokens, table)
+
+
+def _sides(graph, grid, *axes):
+    """Adds the lengths of a grid's axes, as float64 `Array`s."""
+    double = graph.onnx.TensorProto.DOUBLE
+    sides = [graph.node("Gather", grid, graph.integers(axis)) for axis in axes]
+    return [Array(graph, graph.node("Cast", side, to=double)) for side in sides]
+
+
+def _rotary_positions(graph, layer, grid, name, **_):
+    """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
+    sides = _sides(graph, grid, 0, 1)
+    size, prefix = layer.head_size, layer.num_prefix_tokens
+    both = turns(layer.kind, sides, size, prefix, layer.rotary_grid, xp=Arrays(graph))
+    float32 = graph.onnx.TensorProto.FLOAT
+    both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
+    return [graph.cast(one, "FLOAT16") for one in both]
 
 
 def _layer_norm(graph, layer, value, name, **_):
@@ -92,7 +167,7 @@ def _layer_norm(graph, layer, value, name, **_):
     )
 
 
-def _block(graph, block, tokens, name, *, class_token_only=False, **_):
+def _block(graph, block, tokens, name, *, class_token_only=False, turns=None, **_):
     def normed(value, part, is_there):
         norm = getattr(block, part)
         return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
@@ -100,7 +175,7 @@ def _block(graph, block, tokens, name, *, class_token_only=False, **_):
     before, after = not block.norm_after, block.norm_after
     branch = normed(tokens, "attention_norm", before)
     branch = _attention(
-        graph, block.attention, branch, f"{name}/attention", class_token_only
+        graph, block.attention, branch, f"{name}/attention", class_token_only, turns
     )
     branch = normed(branch, "attention_norm", after)
     if block.attention_scale is not None:
@@ -142,7 +217,7 @@ def _tokens(graph, tokens, start, end, axis=1):
     return graph.node("Slice", tokens, *ends, axes)
 
 
-def _attention(graph, layer, tokens, name, class_token_only):
+def _attention(graph, layer, tokens, name, class_token_only, turns):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
 
@@ -150,7 +225,8 @@ def _attention(graph, layer, tokens, name, class_token_only):
         value = _dense(graph, getattr(layer, part), value, f"{name}/{part}")
         value = graph.reshape(value, 0, 0, layer.num_heads, head_size)
         if layer.rotary != "none" and part != "value":
-            value = _rotated(graph, layer, value, part == "query" and class_token_only)
+            first_alone = part == "query" and class_token_only
+            value = _rotated(graph, layer, value, first_alone, turns)
         return graph.transpose(value, *axes)
 
     scale = graph.weight(f"scale/{head_size}", np.float32(head_size**-0.5))
@@ -164,6 +240,11 @@ def _attention(graph, layer, tokens, name, class_token_only):
         keys = graph.node("Gather", offsets, rows, axis=0)
         offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
         scores = graph.node("Add", scores, offset_scores)
+    if layer.position_bias is not None:
+        queries_at = 1 if class_token_only else None
+        scores = _position_bias(
+            graph, layer.position_bias, scores, f"{name}/position_bias", queries_at
+        )
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
     mixed = graph.transpose(mixed, 0, 2, 1, 3)
@@ -173,19 +254,31 @@ def _attention(graph, layer, tokens, name, class_token_only):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _rotated(graph, layer, heads, first_alone):
-    turns = layer.angles[: 1 if first_alone else None, None]
-    first = "first" if first_alone else "all"
-    name = f"rotation/{layer.rotary}/{turns.shape[-1]}"
-    cosine, sine = (
-        graph.weight(f"{name}/{first}/{kind}", values.astype("float32"))
-        for kind, values in (("cosine", np.cos(turns)), ("sine", np.sin(turns)))
-    )
+def _position_bias(graph, layer, scores, name, num_queries=None, **_):
+    table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
+    rows = graph.integers(layer.rows[:num_queries])
+    return graph.node("Add", scores, graph.node("Gather", table, rows, axis=1))
+
+
+def _rotated(graph, layer, heads, first_alone, turned):
+    size = layer.query.units // layer.num_heads
+    name = f"rotation/{layer.rotary}/{size}"
+    if turned is None:
+        first = "first" if first_alone else "all"
+        values = layer.turns[:, : 1 if first_alone else None, None]
+        cosine, sine = (
+            graph.weight(f"{name}/{first}/{kind}", part)
+            for kind, part in zip(("cosine", "sine"), values, strict=True)
+        )
+    else:
+        cosine, sine = turned
+        if first_alone:
+            cosine, sine = (_tokens(graph, one, 0, 1, axis=0) for one in turned)
     # What the rotation of a unit vector by a right angle is, of each of them.
-    ones = np.eye(turns.shape[-1], dtype="float32")[None, None]
-    right = np.full((1, turns.shape[-1]), np.pi / 2)
+    ones = np.eye(size, dtype="float32")[None, None]
+    right = np.stack([np.zeros((1, size)), np.ones((1, size))])
     partners = keras.ops.convert_to_numpy(rotated(ones, layer.rotary, right))[0, 0]
-    partners = graph.weight(f"{name}/partners", partners.round())
+    partners = graph.weight(f"{name}/partners", partners)
     turned = graph.node("Mul", graph.node("MatMul", heads, partners), sine)
     return graph.node("Add", graph.node("Mul", heads, cosine), turned)
 
@@ -212,9 +305,11 @@ def _attention_pooling(graph, layer, value, name, **_):
     return graph.node("Add", pooled, _mlp(graph, layer.mlp, branch, f"{name}/mlp"))
 
 
-def _patch_map(graph, layer, tokens, name, **_):
+def _patch_map(graph, layer, tokens, name, *, grid=None, shape, **_):
     tokens = _tokens(graph, tokens, layer.num_prefix_tokens, 2**31 - 1)
-    return graph.reshape(tokens, 0, *layer.grid_size, -1)
+    return graph.reshape(
+        tokens, 0, *(layer.grid_size if grid is None else [grid]), shape[-1]
+    )
 
 
 def _registers(graph, layer, value, name, **_):
@@ -340,11 +435,14 @@ _FUNCTIONS = {
     layers.DistillationPooling: _distillation_pooling,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
+    layers.PatchGrid: _patch_grid,
     layers.PatchMap: _patch_map,
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
+    layers.RelativePositionBias: _position_bias,
     layers.ResidualUnit: _residual_unit,
+    layers.RotaryPositions: _rotary_positions,
     layers.StdConv2D: _convolution,
     layers.TransformerBlock: _block,
     keras.layers.Dense: _dense,

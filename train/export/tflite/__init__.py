@@ -129,8 +129,8 @@ def _check(model, output, precision, calibration, min_agreement, class_names, ui
             )
     if None in shape:
         raise ValueError(
-            f"{model.name} takes images of shape {shape}: build it for a fixed "
-            "image_size."
+            f"{model.name} takes images of shape {shape}, and TFLite has one size: "
+            "pass keras_vit.at_image_size(model, (height, width))."
         )
     if class_names is not None:
         model_writing.check_class_names(class_names, model)

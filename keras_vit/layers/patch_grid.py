@@ -1,0 +1,67 @@
+"""The grid of patches of images of any size."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.layers.base import Layer
+from zoo.network import pair
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchGrid(Layer):
+    """Tells layers of a model for images of any size how many patches there are.
+
+    Tokens are a sequence, which does not show how many rows and columns they were. The
+    shape of this layer's output does.
+
+    Args:
+        patch_size: int or (height, width) of a patch in pixels, as in `PatchEncoder`.
+
+    Call arguments:
+        images: float tensor (batch, height, width, channels), as `PatchEncoder` takes
+            them.
+
+    Returns:
+        int32 tensor (rows, columns) of zeros: its shape alone counts.
+
+    Source:
+        ViT paper, section 3.1.
+
+    Example:
+        >>> grid = PatchGrid(patch_size=16)(keras.ops.ones((2, 32, 48, 3)))
+        >>> tuple(grid.shape)
+        (2, 3)
+    """
+
+    def __init__(self, patch_size, **kwargs):
+        super().__init__(**kwargs)
+        self.patch_size = pair(patch_size, "patch_size")
+
+    def call(self, images):
+        _, height, width, _ = ops.shape(images)
+        rows, columns = height // self.patch_size[0], width // self.patch_size[1]
+        return ops.zeros((rows, columns), "int32")
+
+    def compute_output_spec(self, images):
+        sides = zip(images.shape[1:3], self.patch_size, strict=True)
+        shape = [None if side is None else side // patch for side, patch in sides]
+        return keras.KerasTensor(shape, "int32")
+
+
+def at_grid(grid, own, at_own, at_other):
+    """Returns `at_own()` where a `PatchGrid`'s output has the shape `own`.
+
+    Else `at_other(rows, columns)`, of ints where the shape is known, and of tensors in
+    a graph for images of any size, which computes one of both.
+    """
+    sides = ops.shape(grid)
+    if all(isinstance(side, int) for side in sides):
+        return at_own() if tuple(sides) == tuple(own) else at_other(*sides)
+    equal = [ops.equal(side, other) for side, other in zip(sides, own, strict=True)]
+    return ops.cond(ops.logical_and(*equal), at_own, lambda: at_other(*sides))
+
+
+def namespace_of(*sides):
+    """Returns the module for functions of sides: NumPy where they are known."""
+    return np if all(isinstance(side, int) for side in sides) else ops

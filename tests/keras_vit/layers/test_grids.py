@@ -1,0 +1,124 @@
+"""Layers of models for images of any size: their grids, positions and rotations."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from harness import check_config, normal, numpy, randomize
+
+import zoo
+from keras_vit import AddPositionEmbs, AddPositionEmbs2D, PatchGrid, PatchMap, layers
+from keras_vit.layers import rotation
+from zoo.position_embedding import METHODS
+
+OWN = (5, 4)
+GRIDS = [*itertools.product((1, 2, 5, 7, 12), (1, 3, 4, 9, 17)), (37, 37)]
+
+
+def in_graph(function):
+    """Functions of a grid, called where its shape is known and, if any, where not."""
+    yield function
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        spec = tf.TensorSpec((None, None), "int32")
+        yield tf.function(function, input_signature=[spec], autograph=False)
+
+
+def zeros(grid):
+    return keras.ops.zeros(grid, "int32")
+
+
+def close(found, wanted, tolerance):
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("prefix", [0, 3])
+def test_every_rule_is_that_of_numpy(method, prefix):
+    table = normal((1, prefix + 20, 8))
+    layer = AddPositionEmbs(
+        OWN, resizing=method, num_prefix_tokens=prefix, num_registers=max(prefix - 1, 0)
+    )
+    layer(keras.Input((None, 8)), grid=keras.Input(batch_shape=(None, None)))
+    layer.position_embedding.assign(table)
+    for function in in_graph(lambda grid: layer(keras.ops.zeros((1, 1, 8)), grid=grid)):
+        np.testing.assert_array_equal(numpy(function(zeros(OWN))), table)
+        for grid in GRIDS:
+            wanted = zoo.resize(table, OWN, grid, method, prefix)
+            close(numpy(function(zeros(grid))), wanted, 1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_and_columns(method):
+    layer = AddPositionEmbs2D(OWN, resizing=method, num_prefix_tokens=1)
+    layer(keras.Input((None, 8)), grid=keras.Input(batch_shape=(None, None)))
+    randomize(layer)
+    rows, columns = numpy(layer.row_embedding), numpy(layer.column_embedding)
+    for function in in_graph(lambda grid: layer(keras.ops.zeros((1, 1, 8)), grid=grid)):
+        found = numpy(function(zeros(OWN)))
+        np.testing.assert_array_equal(found[0], numpy(layer.table()))
+        for grid in GRIDS:
+            found = numpy(function(zeros(grid)))[0]
+            np.testing.assert_array_equal(found[:1], numpy(layer.class_token_embedding))
+            found = found[1:].reshape(*grid, 8)
+            wanted = zoo.resize(columns, (1, 4), (1, grid[1]), method)
+            close(found[0, :, :4], wanted[0], 1e-6)
+            wanted = zoo.resize(rows.swapaxes(0, 1), (5, 1), (grid[0], 1), method)
+            close(found[:, 0, 4:], wanted[0], 1e-6)
+
+
+@pytest.mark.parametrize("reference", [None, (3, 6)])
+@pytest.mark.parametrize("kind", ["eva", "perception", "dinov3"])
+def test_rotations(kind, reference):
+    layer = layers.RotaryPositions(kind, OWN, 8, 2, reference)
+    assert layer(keras.Input(batch_shape=(None, None))).shape == (2, None, 8)
+    assert layer(keras.Input(batch_shape=(2, 3))).shape == (2, 8, 8)
+    for function in in_graph(layer):
+        for grid in (OWN, *GRIDS):
+            angles = rotation.angles(kind, grid, 8, 2, reference)
+            wanted = np.stack([np.cos(angles), np.sin(angles)])
+            close(numpy(function(zeros(grid))), wanted, 1e-7)
+
+
+def test_grids_of_images():
+    layer = PatchGrid((4, 2))
+    assert layer(keras.Input((None, None, 3))).shape == (None, None)
+    assert layer(keras.Input((None, 12, 3))).shape == (None, 6)
+    found = layer(normal((2, 8, 12, 3)))
+    assert (tuple(found.shape), found.dtype) == ((2, 6), zeros((1,)).dtype)
+    tokens = normal((2, 13, 8))
+    maps = PatchMap(num_prefix_tokens=1)(tokens, grid=found)
+    np.testing.assert_array_equal(numpy(maps), tokens[:, 1:].reshape(2, 2, 6, 8))
+
+
+def test_configurations():
+    check_config(PatchGrid, {"patch_size": (4, 2)})
+    check_config(
+        layers.RotaryPositions,
+        {
+            "kind": "eva",
+            "grid_size": (4, 6),
+            "head_size": 8,
+            "num_prefix_tokens": 2,
+            "rotary_grid": (4, 4),
+        },
+    )
+
+
+def test_what_is_missing_is_named():
+    tokens = keras.Input((None, 8))
+    grid = keras.Input(batch_shape=(None, None))
+    with pytest.raises(ValueError, match="known number of tokens.*num_prefix_tokens"):
+        AddPositionEmbs(OWN)(tokens, grid=grid)
+    attention = layers.SelfAttention(2, rotary="eva")
+    with pytest.raises(
+        ValueError, match="rotary positions, which need a grid_size, or"
+    ):
+        attention(tokens)
+    turns = layers.RotaryPositions("eva", OWN, 4)(grid)
+    assert attention(tokens, turns=turns).shape == tokens.shape
+    with pytest.raises(ValueError, match="no grid_size: pass it, or call the layer"):
+        PatchMap()(tokens)

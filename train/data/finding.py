@@ -1,0 +1,109 @@
+"""Whether there are such data, found before TensorFlow is loaded."""
+
+import csv
+import difflib
+import re
+from pathlib import Path
+
+from train.common import packages
+from train.common.errors import RunError, first_line
+from train.data.registry import kind_of
+from zoo.text import named
+
+
+class DataError(RunError):
+    """The data cannot be used; the message says what, where and what to do."""
+
+
+def check(dataset: str, data_dir: str | Path | None = None) -> None:
+    """Refuses a name that means no data, without reading any.
+
+    The arguments are those of `train.data.sources.load`.
+
+    Raises:
+        DataError: there is no such file, folder, task or TFDS data set.
+        RunError: when a package that it needs is not installed.
+
+    Example:
+        >>> check("digits")
+    """
+    kind = kind_of(dataset)
+    packages.need(f'The data set "{dataset}"', kind.packages)
+    if kind.name in _CHECKS:
+        _CHECKS[kind.name](dataset, data_dir)
+
+
+def check_paths(paths):
+    """Refuses files or folders of images that are not there, with a `DataError`."""
+    if missing := [path for path in paths if not Path(path).expanduser().exists()]:
+        raise DataError(
+            f"There is no image {named([*map(str, missing)])}: check the path."
+        )
+
+
+def vtab_rows() -> list[dict[str, str]]:
+    """Returns the rows of the table of VTAB's tasks."""
+    table = Path(__file__).with_name("sources") / "vtab.csv"
+    return [*csv.DictReader(table.read_text(encoding="utf-8").splitlines())]
+
+
+def _check_folder(dataset, data_dir):
+    if not Path(dataset).expanduser().is_dir():
+        raise DataError(
+            f'there is no folder "{dataset}": pass one laid out '
+            "class/*.jpg or {train,test}/class/*.jpg"
+        )
+
+
+def _check_csv(dataset, data_dir):
+    if not Path(dataset).expanduser().exists():
+        raise DataError(f"there is no file {dataset}: check the path")
+
+
+def _check_vtab(dataset, data_dir):
+    name, tasks = dataset.partition("/")[2], [row["task"] for row in vtab_rows()]
+    if name not in tasks:
+        raise DataError(
+            f'"{name}" is not a task of VTAB: {_nearest(name, tasks, 0.4)}The tasks '
+            f"are {', '.join(tasks)}"
+        )
+
+
+def open_builder(dataset: str, data_dir: str | Path | None):
+    """Returns the `tfds.core.DatasetBuilder` of a data set, perhaps not prepared."""
+    import tensorflow_datasets as tfds
+
+    if data_dir is not None:
+        data_dir = str(Path(data_dir).expanduser())
+    try:
+        return tfds.builder(dataset, data_dir=data_dir)
+    except tfds.core.DatasetNotFoundError as error:
+        known = [*tfds.list_builders(with_community_datasets=False), "digits"]
+        name = re.split("[/:]", dataset)[0]
+        raise DataError(
+            f'"{dataset}" is neither an existing folder nor a data set of TensorFlow '
+            f'Datasets: {_nearest(name, known, 0.5)}Pass "digits", a name such as '
+            "cifar100, vtab/TASK, a folder laid out class/*.jpg or "
+            "{train,test}/class/*.jpg, a CSV file or TFRecord files"
+        ) from error
+    except Exception as error:
+        # TFDS raises ValueError, AssertionError or ImportError, by what is wrong.
+        raise DataError(
+            f'"{dataset}" is not an existing folder, and TensorFlow Datasets cannot '
+            f"open it: {first_line(error)}"
+        ) from error
+
+
+def _nearest(name, known, cutoff):
+    """Returns a question for a message, if a known name is like an unknown one."""
+    near = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+# By the kinds of `SOURCES`; others are known by their loaders alone.
+_CHECKS = {
+    "folder": _check_folder,
+    "csv": _check_csv,
+    "vtab": _check_vtab,
+    "tfds": open_builder,
+}

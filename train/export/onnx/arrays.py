@@ -1,0 +1,136 @@
+"""Functions of NumPy that add nodes to an ONNX graph.
+
+What a model for images of any size computes from their size is a formula in
+`zoo.position_embedding` and `keras_vit.layers.rotation`, which take the module of the
+functions that they call. `Arrays` stands for NumPy there.
+"""
+
+import numpy as np
+
+
+class Arrays:
+    """Stands for NumPy's module; its functions take and return `Array` in float64."""
+
+    def __init__(self, graph):
+        self._graph = graph
+
+    def array(self, value, dtype="float64"):
+        """Returns an `Array` of a number, an array, or one that there is."""
+        if isinstance(value, Array):
+            return value
+        return Array(self._graph, self._graph.constant(np.asarray(value, dtype)))
+
+    def arange(self, stop, dtype="float64"):
+        zero, one = self.array(0.0, dtype), self.array(1.0, dtype)
+        return zero.node("Range", stop, one)
+
+    def abs(self, x):
+        return x.node("Abs")
+
+    def sin(self, x):
+        return x.node("Sin")
+
+    def cos(self, x):
+        # ONNX Runtime has no cosine of float64.
+        return self.sin(x + np.pi / 2)
+
+    def maximum(self, one, other):
+        return self.array(one).node("Max", self.array(other))
+
+    def where(self, condition, one, other):
+        return condition.node("Where", self.array(one), self.array(other))
+
+    def sum(self, x, axis, keepdims):
+        return x.node("ReduceSum", np.array([axis]), keepdims=int(keepdims))
+
+    def pad(self, x, widths):
+        return x.node("Pad", np.transpose(widths).reshape(-1))
+
+    def reshape(self, x, shape):
+        return x.node("Reshape", np.array(shape))
+
+    def concatenate(self, arrays, axis):
+        first, *others = arrays
+        return first.node("Concat", *others, axis=axis)
+
+    def repeat(self, x, count, axis):
+        # Of matrices, along their last axis.
+        assert axis == -1
+        return self.tile(x[:, :, None], (1, 1, count)).node(
+            "Reshape", np.array((0, -1))
+        )
+
+    def tile(self, x, counts):
+        return x.node("Tile", np.array(counts))
+
+    def meshgrid(self, rows, columns, indexing):
+        assert indexing == "ij"
+        rows, columns = rows[:, None], columns[None, :]
+        return rows + 0.0 * columns, columns + 0.0 * rows
+
+
+class Array:
+    """A value of a graph, with NumPy's operators."""
+
+    def __init__(self, graph, name):
+        self._graph, self.name = graph, name
+
+    def node(self, operator, *others, **attributes):
+        """Adds a node that takes the value and others, NumPy's arrays too."""
+        names = [
+            other.name if isinstance(other, Array) else self._graph.constant(other)
+            for other in others
+        ]
+        name = self._graph.node(operator, self.name, *names, **attributes)
+        return Array(self._graph, name)
+
+    def _with(self, operator, other):
+        return self.node(operator, self._like(other))
+
+    def _like(self, other):
+        if isinstance(other, Array):
+            return other
+        return Array(self._graph, self._graph.constant(np.asarray(other, "float64")))
+
+    def __add__(self, other):
+        return self._with("Add", other)
+
+    def __sub__(self, other):
+        return self._with("Sub", other)
+
+    def __rsub__(self, other):
+        return self._like(other) - self
+
+    def __mul__(self, other):
+        return self._with("Mul", other)
+
+    def __truediv__(self, other):
+        return self._with("Div", other)
+
+    def __rtruediv__(self, other):
+        return self._like(other) / self
+
+    def __pow__(self, power):
+        return self._with("Pow", power)
+
+    def __lt__(self, other):
+        return self._with("Less", other)
+
+    def __eq__(self, other):
+        return self._with("Equal", other)
+
+    __radd__, __rmul__, __hash__ = __add__, __mul__, None
+    # NumPy's arrays leave operators with an `Array` to it.
+    __array_ufunc__ = None
+
+    def __getitem__(self, key):
+        found = self
+        for axis, part in enumerate(key):
+            if part is None:
+                found = found.node("Unsqueeze", np.array([axis]))
+            elif part != slice(None):
+                start = part.start or 0
+                stop = np.iinfo("int64").max if part.stop is None else part.stop
+                ends = np.array([[start], [stop], [axis]])
+                found = found.node("Slice", *ends)
+        return found

@@ -1,0 +1,47 @@
+"""Finds a model by what a command line calls it, before anything heavy is imported."""
+
+import pathlib
+from typing import NamedTuple
+
+from train.common.errors import RunError
+from train.inference.run_directory import RunDirectory
+from zoo.catalog import registry
+from zoo.catalog.locate import named, resolve
+
+
+class FoundModel(NamedTuple):
+    """A `.keras` file and the run that it belongs to, None where there is none."""
+
+    keras_file: pathlib.Path | None = None
+    run: RunDirectory | None = None
+
+
+def find(source):
+    """Returns the `FoundModel` that `train.inference.loaded_model.load` then loads.
+
+    Args:
+        source: str, what `load` takes.
+
+    Raises:
+        RunError: there is no such model.
+
+    Example:
+        >>> find("vit-b16/imagenet21k").keras_file is None
+        True
+    """
+    path = pathlib.Path(source).expanduser()
+    try:
+        card = named(source) if isinstance(source, str) else None
+        if card is None and path.is_dir() and not (path / registry.CARD).is_file():
+            run = RunDirectory(path)
+            if run.model.is_file() or run.checkpoints.is_dir():
+                run.require(run.model)
+                return FoundModel(run.model, run)
+        if path.suffix == ".keras":
+            if not path.exists():
+                raise OSError("there is no such file: check the path.")
+            return FoundModel(path)
+        resolve(source)
+        return FoundModel()
+    except (ValueError, OSError, KeyError) as error:
+        raise RunError(f"The model {source} cannot be used: {error}") from error

@@ -1,0 +1,270 @@
+"""Checkpoints in the names of the authors' own code: DINOv2, DINOv3, CLIP, OpenCLIP.
+
+Their arrays become timm's, and what no array tells comes from a `config.json` that
+names timm's architecture, as timm takes these files too; from OpenCLIP's settings; or
+from the name that the authors gave the file.
+"""
+
+import dataclasses
+import pathlib
+import re
+
+import numpy as np
+
+from zoo.files import description, timm
+from zoo.files.architectures import INPUTS
+from zoo.files.archive import CheckpointError
+from zoo.files.description import Description
+from zoo.files.names import Rearranged
+from zoo.text import brief
+
+COLUMN = "the authors' code"
+_CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
+BESIDE = (_CONFIG, _OPEN_CLIP)
+REASONS: dict[str, str] = {}
+
+_CLIP = re.compile(r"^visual\.(transformer\.resblocks|trunk\.blocks)\.")
+_DINO = ("mask_token", "patch_embed.proj.weight")
+_CHUNK = re.compile(r"^blocks\.[0-9]+\.(?=[0-9]+\.)")
+# Of the towers of texts, of pre-training, and angles that are computed.
+_UNUSED = {
+    "clip": re.compile(
+        r"transformer\.|text\.|token_embedding\.|positional_embedding$|ln_final\.|"
+        r"text_projection$|logit_(scale|bias)$|attn_mask$|"
+        r"(input_resolution|context_length|vocab_size)$"
+    ),
+    "dino": re.compile(
+        r"mask_token$|rope_embed\.periods$|.*\.bias_mask$|local_cls_norm\.|projectors\."
+    ),
+}
+# Theirs and timm's, in this order.
+_RENAMED = {
+    "clip": (
+        ("visual.trunk.", ""),
+        ("visual.transformer.resblocks.", "blocks."),
+        ("visual.class_embedding", "cls_token"),
+        ("visual.positional_embedding", "pos_embed"),
+        ("visual.conv1.", "patch_embed.proj."),
+        ("visual.ln_pre.", "norm_pre."),
+        ("visual.ln_post.", "norm."),
+        ("visual.proj", "head.weight"),
+        (".ln_1.", ".norm1."),
+        (".ln_2.", ".norm2."),
+        (".ls_1.", ".ls1."),
+        (".ls_2.", ".ls2."),
+        (".attn.in_proj_", ".attn.qkv."),
+        (".attn.out_proj.", ".attn.proj."),
+        (".mlp.c_fc.", ".mlp.fc1."),
+        (".mlp.c_proj.", ".mlp.fc2."),
+    ),
+    "dino": (
+        ("register_tokens", "reg_token"),
+        ("storage_tokens", "reg_token"),
+        (".mlp.w12.", ".mlp.fc1."),
+        (".mlp.w1.", ".mlp.fc1_g."),
+        (".mlp.w2.", ".mlp.fc1_x."),
+        (".mlp.w3.", ".mlp.fc2."),
+    ),
+}
+# DINOv3's biases of queries, keys and values, of which the second are masked.
+_MASKED = ".masked_bias"
+# timm's names by those of the published files, with what their code computes otherwise.
+_SIZES = {
+    **{"s": "small", "b": "base", "l": "large", "g": "giant"},
+    **{"splus": "small_plus", "hplus": "huge_plus", "7b": "7b"},
+}
+_DINOV2_FILE = re.compile(r"dinov2_vit([sblg])14(_reg4)?_pretrain")
+_DINOV3_FILE = re.compile(
+    r"dinov3_vit(?:([sbl]|7b)16|([sh])16(plus))_pretrain_(lvd1689m|sat493m)"
+    r"(-[0-9a-f]{8})?"
+)
+# Of OpenCLIP's settings of a tower: what is compared or used, and what never changes
+# what is computed; everything else must be off.
+_VISION = (
+    "layers", "width", "head_width", "mlp_ratio", "patch_size", "image_size",
+    "ls_init_value", "no_ln_pre", "pool_type", "final_ln_after_pool",
+)  # fmt: skip
+_IDLE = (
+    "patch_dropout", "output_tokens", "pos_embed_type", "attn_pooler_queries",
+    "attn_pooler_heads", "timm_model_pretrained", "timm_drop", "timm_drop_path",
+    "timm_proj_bias",
+)  # fmt: skip
+_TIMM = ("timm_model_name", "timm_pool", "timm_proj", "image_size")
+
+
+def is_named_so(keys) -> bool:
+    """Returns whether these are names of the authors' own code."""
+    keys = set(keys)
+    return (
+        any(map(_CLIP.match, keys))
+        or keys.issuperset(_DINO)
+        or any(_CHUNK.match(key) for key in keys if ".attn." in key)
+    )
+
+
+def kind(keys) -> str:
+    """Returns whose names these are: `"clip"` or `"dino"`."""
+    return "clip" if any(map(_CLIP.match, keys)) else "dino"
+
+
+def column(keys) -> str:
+    """Returns the column of `names.TABLE` that has the names of `select`."""
+    return timm.COLUMN
+
+
+def select(keys) -> dict[str, str]:
+    """Returns {key: name in `names.TABLE`} of the model's arrays."""
+    names_of, chosen = kind(keys), {}
+    is_masked = "storage_tokens" in keys
+    for key in keys:
+        if _UNUSED[names_of].match(key):
+            continue
+        name = _CHUNK.sub("blocks.", key)
+        for theirs, ours in _RENAMED[names_of]:
+            name = name.replace(theirs, ours)
+        if is_masked and name.endswith(".attn.qkv.bias"):
+            name = name.removesuffix(".qkv.bias") + _MASKED
+        chosen[key] = name
+    names = timm.select(chosen.values())
+    return {key: names[name] for key, name in chosen.items()}
+
+
+def joined(arrays: dict) -> tuple[dict, bool]:
+    """Joins arrays as `timm.joined`, and gives CLIP the biases that it has not."""
+    found: dict[str, object] = {}
+    for name, array in arrays.items():
+        if name.endswith(_MASKED) and array.ndim == 1 and not array.shape[0] % 3:
+            # That of keys is masked.
+            query, _, value = np.split(np.asarray(array), 3)
+            stem = name.removesuffix(_MASKED)
+            found |= {f"{stem}.q_bias": query, f"{stem}.v_bias": value}
+        else:
+            found[name] = array
+    head, kernel = found.get("head.weight"), found.get("patch_embed.proj.weight")
+    if head is not None and "head.bias" not in found and head.ndim == 2:
+        found["head.weight"] = Rearranged(head, "inputs outputs -> outputs inputs")
+        found["head.bias"] = np.zeros(head.shape[1], np.float32)
+    if kernel is not None and "patch_embed.proj.bias" not in found:
+        found["patch_embed.proj.bias"] = np.zeros(kernel.shape[0], np.float32)
+    return timm.joined(found)
+
+
+def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
+    """Returns what the settings or the name of a file say."""
+    file, beside = folder / _CONFIG, folder / _OPEN_CLIP
+    config = description.read_json(file)
+    names_of, name = sizes["names"], sizes["stem"]
+    if "architecture" in config:
+        return _with_class_row(timm.described(file, config, sizes))
+    if names_of == "clip" and beside.is_file():
+        said = _of_open_clip(beside, description.read_json(beside), sizes)
+        return timm.described(beside, said, sizes)
+    for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):
+        if names_of == "dino" and (match := pattern.fullmatch(name)):
+            said, changes = read(match)
+            found = _with_class_row(timm.described(folder / name, said, sizes))
+            config = dataclasses.replace(found.config, **changes)
+            return found._replace(config=config, pooling="token")
+    asked, example = {
+        "clip": (
+            "whether it computes quick GELU or GELU, and its heads: keep its "
+            f"{_OPEN_CLIP} beside it",
+            "vit_base_patch16_clip_quickgelu_224",
+        ),
+        "dino": (
+            "its heads, epsilon and what images it expects: keep the name that it was "
+            "published by (dinov2_vits14_pretrain)",
+            "vit_small_patch14_dinov2",
+        ),
+    }[names_of]
+    raise CheckpointError(
+        f"{folder / name} has the names of its authors' code, and nothing says "
+        f'{asked}, or write timm\'s name of its network, {{"architecture": '
+        f'"{example}"}}, into {file}.'
+    )
+
+
+def _with_class_row(found):
+    # In the authors' tables the class token has a row, whatever timm's have.
+    if found.config.tokens_with_positions != "patches":
+        return found
+    covered = "class token and patches"
+    config = dataclasses.replace(found.config, tokens_with_positions=covered)
+    return found._replace(config=config)
+
+
+def _dinov2(match):
+    size, registers = match[1], match[2] or ""
+    # Only the later models are resized with antialias.
+    resizing = "bicubic" if registers else "bicubic_no_antialias"
+    name = f"vit_{_SIZES[size]}_patch14{registers}_dinov2"
+    return {"architecture": name}, {"position_resizing": resizing}
+
+
+def _dinov3(match):
+    size = match[1] or match[2] + match[3]
+    said = {"architecture": f"vit_{_SIZES[size]}_patch16_dinov3"}
+    if size != "7b":
+        said["architecture"] += "_qkvb"
+    if match[4] == "sat493m":
+        said["mean"], said["std"] = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
+    return said, {}
+
+
+def _of_open_clip(file, settings, sizes):
+    """Returns timm's settings of the tower that OpenCLIP's describe."""
+    config = settings["model_cfg"]
+    vision, inputs = config["vision_cfg"], settings.get("preprocess_cfg", {})
+    used = _TIMM if (name := vision.get("timm_model_name")) else _VISION
+    wrong = [
+        f"{key}={brief(value)}"
+        for key, value in vision.items()
+        if key not in (*used, *_IDLE)
+        and value not in (None, False, "default")
+        and not (name and key in _VISION)
+    ]
+    # timm's towers have a projection as their head, or none.
+    if name and vision.get("timm_proj", "linear") not in ("", "none", None):
+        wrong.append(f"timm_proj={brief(vision.get('timm_proj', 'linear'))}")
+    if vision.get("pool_type", "tok") not in ("tok", "avg"):
+        wrong.append(f"pool_type={brief(vision['pool_type'])}")
+    average = vision.get("pool_type", "tok") == "avg"
+    if average and vision.get("final_ln_after_pool"):
+        wrong.append("final_ln_after_pool=True with pool_type='avg'")
+    if not isinstance(config.get("quick_gelu", False), bool):
+        wrong.append(f"quick_gelu={brief(config['quick_gelu'])}")
+    if wrong:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: {', '.join(wrong)}."
+        )
+    image_size = vision.get("image_size", 224)
+    mean, std = INPUTS["clip"]
+    means = {"mean": inputs.get("mean", mean), "std": inputs.get("std", std)}
+    if name:
+        said = {"architecture": name, "model_args": {"img_size": image_size}, **means}
+        if vision.get("timm_pool"):
+            said["global_pool"] = vision["timm_pool"]
+        return said
+    width, layers = vision.get("width", 768), vision.get("layers", 12)
+    patch_size = vision.get("patch_size", 16)
+    description.check_sizes(
+        file,
+        {"width": width, "layers": layers, "patch_size": patch_size}
+        | {"mlp_ratio * width": int(width * vision.get("mlp_ratio", 4.0))},
+        **{"width": sizes["hidden_size"], "layers": sizes["num_layers"]},
+        **{"patch_size": sizes["patch_height"], "mlp_ratio * width": sizes["mlp_dim"]},
+    )
+    arguments = {
+        "img_size": image_size,
+        "num_heads": width // vision.get("head_width", 64),
+        "act_layer": "quick_gelu" if config.get("quick_gelu") else "gelu",
+        "init_values": vision.get("ls_init_value"),
+        "pre_norm": not vision.get("no_ln_pre", False),
+        "global_pool": "avg" if average else "token",
+        "fc_norm": False,
+    }
+    return {
+        "architecture": "vit_base_patch16_clip_224",
+        "model_args": arguments,
+        **means,
+    }
