@@ -81,8 +81,8 @@ def main(argv):
     command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")
     with command_line.exit_on_errors("nothing was written"):
-        check_model(model)
         check_paths(images)
+        check_model(model)
         from train.explain import report
 
         results = report.explain(

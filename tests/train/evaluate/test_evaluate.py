@@ -526,7 +526,7 @@ def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
     assert f"keras-vit evaluate {run_dir}" in (tmp_path / page).read_text()
 
 
-def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
+def test_the_function_has_the_defaults_of_the_flags(monkeypatch, weights):
     given = {}
 
     def evaluate(model, command, **arguments):
@@ -536,7 +536,7 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
     parameters = inspect.signature(evaluation.evaluate).parameters.values()
     monkeypatch.setattr(evaluation, "evaluate", evaluate)
     with pytest.raises(SystemExit, match="enough"):
-        run_command("evaluate", "a.npz")
+        run_command("evaluate", weights)
     assert given == {
         parameter.name: parameter.default
         for parameter in parameters

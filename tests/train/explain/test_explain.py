@@ -493,7 +493,10 @@ def test_a_pooling_by_attention_is_shown(explain_model, quick, photos, tmp_path)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
-def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
+def test_the_function_has_the_defaults_of_the_flags(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.keras", "a", "b", "c"):
+        pathlib.Path(name).touch()
     given = {}
 
     def explain(model, images, out, command, **arguments):
@@ -502,8 +505,14 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch):
 
     monkeypatch.setattr("train.explain.report.explain", explain)
     for words, positional in (
-        (("--model=m", "--images", "a", "--out=out", "b"), ("m", ["a", "b"], "out")),
-        (("m", "a", "b", "--images=c"), ("m", ["c", "a", "b"], "explanation")),
+        (
+            ("--model=m.keras", "--images", "a", "--out=out", "b"),
+            ("m.keras", ["a", "b"], "out"),
+        ),
+        (
+            ("m.keras", "a", "b", "--images=c"),
+            ("m.keras", ["c", "a", "b"], "explanation"),
+        ),
     ):
         with pytest.raises(SystemExit, match="enough"):
             run_command("explain", *words)
@@ -529,7 +538,7 @@ def test_one_forward_pass_shows_all_but_gradients(
     assert calls == [len(facts["photos"])]
 
 
-def no_gradient(model, images, number):
+def no_gradient(model, images, number, **_):
     raise ValueError("not this time")
 
 
