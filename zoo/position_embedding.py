@@ -277,8 +277,8 @@ def axis_weights(old: int, new, method: str, xp=np):
         float64 array or tensor (new, old).
 
     Example:
-        >>> axis_weights(3, 2, "bilinear").round(2).tolist()
-        [[0.67, 0.33, 0.0], [0.0, 0.33, 0.67]]
+        >>> axis_weights(2, 4, "bilinear").tolist()
+        [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
     """
     source, places = np.arange(old, dtype="float64"), xp.arange(new, dtype="float64")
     new = xp.array(new, dtype="float64")

@@ -1,5 +1,6 @@
 """The commands, run as a user runs them, at their smallest."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -95,6 +96,9 @@ def test_inference(forks, tmp_path):
     ],
 )
 def test_other_families(command, model, flags, tmp_path):
+    for name in ("keras_hub", "timm"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed, which is measured")
     ours = ["--ours=graph"] if command == "inference" else []
     size = 28 if "14" in model else 32
     stdout, result = measured(

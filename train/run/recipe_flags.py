@@ -252,12 +252,13 @@ def refuse(name, reason):
         raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
 
 
-def read(command, find_recipe, kind=""):
+def read(command, find_recipe, kind="", is_dataset=True):
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
     `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
-    whose directory has another name. With `--print_config` it prints the settings, and
-    ends the command.
+    whose directory has another name. Without `is_dataset` the data set is the name of
+    several, and not looked for. With `--print_config` it prints the settings, and ends
+    the command.
     """
     given = flags.FLAGS.flag_values_dict()
     names = ("dataset", "recipe", "config", "smoke")
@@ -284,7 +285,8 @@ def read(command, find_recipe, kind=""):
         print(settings.page(found, others))
         sys.exit()
     command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
-    check_data(recipe.dataset, given["data_dir"])
+    if is_dataset:
+        check_data(recipe.dataset, given["data_dir"])
     from train.engine import devices
 
     return recipe, {

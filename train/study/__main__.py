@@ -102,7 +102,10 @@ def main(argv):
             "extend", "it is of single runs, such as keras-vit finetune"
         )
         recipe, settings = recipe_flags.read(
-            "study", functools.partial(kinds.recipe_for, given.study), given.study
+            "study",
+            functools.partial(kinds.recipe_for, given.study),
+            given.study,
+            is_dataset=given.study != "vtab",
         )
         from train.study import studies
 

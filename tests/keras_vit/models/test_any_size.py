@@ -233,7 +233,9 @@ def test_what_cannot_be_is_refused(plain):
     ):
         with pytest.raises(ValueError, match="multiples of 8 and 8, got 48x50"):
             function(images)
-    with pytest.raises(ValueError, match="embeddings of offsets, which belong to"):
+    with pytest.raises(
+        ValueError, match="embeddings of relative positions, which belong to"
+    ):
         at_image_size(small_models.shared("relative"), ANY)
     with pytest.raises(ValueError, match="biases of offsets.*pass one image_size"):
         at_image_size(small_models.shared("relative biases"), ANY)

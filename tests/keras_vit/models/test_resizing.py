@@ -116,7 +116,9 @@ def test_int8_models_keep_their_kernels():
 
 def test_what_cannot_be_is_refused():
     model = small_models.shared("relative")
-    with pytest.raises(ValueError, match="embeddings of offsets, which belong to"):
+    with pytest.raises(
+        ValueError, match="embeddings of relative positions, which belong to"
+    ):
         keras_vit.at_image_size(model, 32)
     model = small_models.shared()
     message = (
