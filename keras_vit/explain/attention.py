@@ -237,7 +237,8 @@ def patch_map(matrix, grid_size, pooling=None, num_registers=0):
     """
     matrix = np.asarray(matrix)
     first = prefix_tokens_of(matrix, grid_size, num_registers=num_registers)
-    if isinstance(pooling, np.ndarray):
+    if pooling is not None and not isinstance(pooling, str):
+        pooling = np.asarray(pooling)
         if pooling.shape != matrix.shape[:-1]:
             raise ValueError(
                 f"pooling has shape {pooling.shape} for a matrix of {matrix.shape}: "

@@ -171,6 +171,11 @@ class SelfAttention(Composite, Placed):
 
     def _check_places(self, tokens, turns):
         self.check_places(tokens)
+        if self.rotary == "none" and turns is not None:
+            raise ValueError(
+                f"{self.name} has no rotary positions to take turns: leave them out, "
+                "or pass rotary."
+            )
         if self.rotary != "none" and self.grid_size is None and turns is None:
             raise ValueError(
                 f"{self.name} has rotary positions, which need a grid_size, or turns, "

@@ -58,14 +58,17 @@ class PatchMap(Layer, Placed):
     def call(self, tokens, grid=None):
         batch, _, hidden_size = ops.shape(tokens)
         patches = tokens[:, self.num_prefix_tokens :]
-        grid_size = self.grid_size if grid is None else ops.shape(grid)
+        grid_size = self._grid_size(None if grid is None else ops.shape(grid))
         return ops.reshape(patches, (batch, *grid_size, hidden_size))
 
     def compute_output_shape(self, tokens_shape, grid_shape=None):
-        grid_size = self.grid_size if grid_shape is None else grid_shape
-        if grid_size is None:
+        grid_size = self._grid_size(grid_shape)
+        return (tokens_shape[0], *grid_size, tokens_shape[2])
+
+    def _grid_size(self, given):
+        if given is None and self.grid_size is None:
             raise ValueError(
                 f"{self.name} has no grid_size: pass it, or call the layer with the "
                 "grid that PatchGrid gives."
             )
-        return (tokens_shape[0], *grid_size, tokens_shape[2])
+        return self.grid_size if given is None else given

@@ -70,6 +70,11 @@ class AddPositionEmbs(Layer, Placed):
         if grid is None:
             self.check_places(tokens)
             return ops.add(tokens, self.position_embedding)
+        if self.grid_size is None:
+            raise ValueError(
+                f"{self.name} is called with a grid, which needs a grid_size, that of "
+                "its own table: pass it."
+            )
         return ops.add(tokens, at_grid(grid, self.grid_size, self.table, self._resized))
 
     def table(self):

@@ -97,6 +97,9 @@ class RotaryPositions(Layer):
     Returns:
         float32 tensor (2, tokens, head_size), the cosines and the sines of angles.
 
+    Raises:
+        ValueError: an unknown kind, or a size of heads that is no multiple of 4.
+
     Source:
         See `keras_vit.layers.rotation.angles`.
 
@@ -117,6 +120,11 @@ class RotaryPositions(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if kind not in _KINDS or head_size % 4:
+            raise ValueError(
+                f"{self.name} knows the kinds {', '.join(_KINDS)} and heads whose size "
+                f"is a multiple of 4, got {kind!r} and {head_size}: pass such ones."
+            )
         self.kind = kind
         self.grid_size = pair(grid_size, "grid_size")
         self.head_size = head_size

@@ -10,7 +10,7 @@ from keras_vit import layers
 from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
 from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
-from zoo.position_embedding import resize_relative
+from zoo.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 _TURNED = (layers.TransformerBlock, layers.SelfAttention)
@@ -41,7 +41,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
     Raises:
         ValueError: the image cannot be cut into whole patches; the model has embeddings
             of relative positions, another layer with weights for one image size, or one
-            that resizes all images to one size; or the method is unknown.
+            that resizes all images to one size; with (None, None) also biases of
+            offsets, or positions in a `keras.Sequential`; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -57,6 +58,12 @@ def at_image_size(model, image_size, position_embedding_method=None):
             f"at_image_size takes a functional or sequential model of one input, got "
             f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "
             "variants, or one that wraps it."
+        )
+    known = (None, *METHODS, *RELATIVE_METHODS)
+    if position_embedding_method not in known:
+        raise ValueError(
+            f"position_embedding_method: unknown method {position_embedding_method!r}, "
+            f"choose from {METHODS}."
         )
     blocks = layers_of(model, layers.TransformerBlock)
     if any(block.relative_positions for block in blocks):

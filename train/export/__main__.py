@@ -1,7 +1,7 @@
 r"""Exports a model to other runtimes, and compares each export with it.
 
   keras-vit export runs/digits --format=saved_model,onnx --out=exported
-  keras-vit export --model=vit-ti16/augreg-imagenet21k+imagenet2012-224 \
+  keras-vit export --model=vit-ti16/augreg-imagenet21k+imagenet2012 \
       --format=all --dataset=photos/ --out=exported   # {train,test}/class/*.jpg
 
 The model is the directory of a finished run, a .keras file, or whatever

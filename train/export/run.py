@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 
 import keras_vit
-from keras_vit.structure import size_step
+from keras_vit.structure import own_image_size, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (
@@ -179,18 +179,21 @@ def export(
             "class_names": samples.class_names,
         }
 
-        compare_other = None
+        compare_other, of_any_size = None, None
         if any_size:
+            of_any_size = _of_any_size(loaded.model)
             compare_other = _comparison_at_another_size(
                 loaded, pathlib.Path(scratch), threads
             )
 
         def written(row, folder):
-            files = _write(row, loaded.model, folder, arguments)
+            is_any = of_any_size is not None and "any_size" in row.takes
+            model = of_any_size if is_any else loaded.model
+            files = _write(row, model, folder, arguments)
             path = folder / row.file
             outputs, facts = outputs_of(row.name, row.runtime.name, path)
             entry = facts | compare(outputs) | files
-            if any_size and "any_size" in row.takes:
+            if is_any:
                 entry["other_size"] = compare_other(row.name, row.runtime.name, path)
             return entry
 
@@ -245,13 +248,24 @@ def _files_of(record):
     return own | {PAGE, CLASS_NAMES}
 
 
+def _of_any_size(model):
+    try:
+        found = keras_vit.at_image_size(model, (None, None))
+        own_image_size(found)
+    except ValueError as error:
+        raise RunError(
+            f"{model.name} cannot be exported for images of any size: leave --any_size "
+            f"out. {error}"
+        ) from error
+    return found
+
+
 def _write(row, model, folder, arguments):
     """Writes one format; returns what `export.json` holds of its files."""
     before = file_names(folder)
     arguments = arguments | {"precision": row.precision}
     arguments = {name: arguments[name] for name in ("class_names", *row.takes)}
-    if arguments.pop("any_size", False):
-        model = keras_vit.at_image_size(model, (None, None))
+    arguments.pop("any_size", None)
     writer = pkgutil.resolve_name(row.runtime.writer)
     try:
         matrices = writer(model, folder / row.file, **arguments)

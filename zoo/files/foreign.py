@@ -49,9 +49,10 @@ def recognise(file) -> str | None:
     """Returns the library that names arrays so, None for the released dialects."""
     keys = file.keys
     if original.is_named_so(keys):
-        # Some of them are those of a class of transformers as well.
+        # Those of DINO are of a class of transformers as well.
         beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
-        if "model_type" not in description.read_json(beside):
+        of_clip = original.kind(keys) == "clip"
+        if of_clip or "model_type" not in description.read_json(beside):
             return original.COLUMN
     for name, library in LIBRARIES.items():
         if library is not original and any(map(library.KEYS.search, keys)):

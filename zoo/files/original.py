@@ -214,7 +214,7 @@ def _dinov3(match):
 def _of_open_clip(file, settings, sizes):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
     config = settings["model_cfg"]
-    vision, inputs = config["vision_cfg"], settings.get("preprocess_cfg", {})
+    vision, inputs = config["vision_cfg"], settings.get("preprocess_cfg") or {}
     used = _TIMM if (name := vision.get("timm_model_name")) else _VISION
     wrong = [
         f"{key}={brief(value)}"
@@ -237,6 +237,9 @@ def _of_open_clip(file, settings, sizes):
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
+    numbers = ("image_size", "width", "layers", "patch_size", "mlp_ratio", "head_width")
+    nulls = [key for key in numbers if vision.get(key, 0) is None]
+    description.refuse_null(file, nulls)
     image_size = vision.get("image_size", 224)
     mean, std = INPUTS["clip"]
     means = {"mean": inputs.get("mean", mean), "std": inputs.get("std", std)}

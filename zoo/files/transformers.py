@@ -510,8 +510,13 @@ def _tower(file, config, kind):
     if "vision_config" not in config:
         return config
     tower = config["vision_config"]
-    if not isinstance(tower, dict):
+    if tower is None:
         description.refuse_null(file, ["vision_config"])
+    if not isinstance(tower, dict):
+        raise CheckpointError(
+            f"{file} has a vision_config of {brief(tower)}, which is no table: copy "
+            "the file again."
+        )
     model_type = tower.get("model_type")
     if model_type is not None and _TYPES.get(model_type) is not kind:
         raise CheckpointError(

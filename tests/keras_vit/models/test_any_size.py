@@ -247,6 +247,8 @@ def test_what_cannot_be_is_refused(plain):
             ),
             ANY,
         )
+    with pytest.raises(ValueError, match="unknown method 'nonsense'"):
+        at_image_size(small_models.shared(), ANY, "nonsense")
     row = keras.Sequential(
         [
             keras.Input((*SIZE, 3)),
@@ -256,3 +258,19 @@ def test_what_cannot_be_is_refused(plain):
     )
     with pytest.raises(ValueError, match="build a functional model"):
         at_image_size(row, ANY)
+
+
+def test_layers_name_what_they_miss():
+    tokens, grid = np.ones((1, 6, 8), "float32"), np.zeros((2, 3), "int32")
+    for call, message in (
+        (
+            lambda: keras_vit.RotaryPositions("eva", (4, 4), head_size=6),
+            "multiple of 4",
+        ),
+        (lambda: keras_vit.RotaryPositions("foo", (4, 4), head_size=8), "got 'foo'"),
+        (lambda: keras_vit.PatchMap()(tokens), "has no grid_size"),
+        (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
+        (lambda: keras_vit.SelfAttention(2)(tokens, turns=tokens), "leave them out"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

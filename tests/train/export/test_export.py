@@ -129,6 +129,16 @@ def test_images_of_any_size(of_any_size, model_file, tmp_path, monkeypatch):
         run.export(model_file, ["tflite"], out, any_size=True)
 
 
+@pytest.mark.parametrize("positions", ["relative", "none"])
+def test_models_without_positions_of_a_grid_have_one_size(positions, tmp_path):
+    config = keras_vit.ViTConfig(8, 1, 2, 16, 8, position_embedding=positions)
+    model = keras_vit.VisionTransformer(config, image_size=16, classes=3)
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(RunError, match="leave --any_size out"):
+        path, out = str(tmp_path / "model.keras"), tmp_path / "out"
+        run.export(path, ["onnx"], out, any_size=True, compared=2)
+
+
 def test_exports_that_are_wrong_at_another_size_are_refused(
     model_file, tmp_path, monkeypatch
 ):
