@@ -71,7 +71,7 @@ class RelativePositionBias(Layer, Placed):
         of_patches += columns - 1
         prefix = self.num_prefix_tokens
         found = np.pad(of_patches, ((prefix, 0), (prefix, 0)))
-        others = (2 * rows - 1) * (2 * columns - 1)
+        others = relative_positions(self.grid_size, 0)
         found[:prefix, prefix:] = others
         found[prefix:, :prefix] = others + 1
         found[:prefix, :prefix] = others + 2

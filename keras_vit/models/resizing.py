@@ -13,6 +13,7 @@ from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_s
 from zoo.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
+_OF_GRID = (*_POSITIONS, layers.RelativePositionBias)
 _TURNED = (layers.TransformerBlock, layers.SelfAttention)
 
 
@@ -235,28 +236,16 @@ class _Copies:
                         other.enable_lora(part.lora_rank)
                     # Keras leaves it out of the layer's configuration.
                     other.lora_alpha = part.lora_alpha
-            weights = layer.get_weights()
-            if isinstance(layer, _POSITIONS) and self.grid != ANY_SIZE:
-                grids = layer.grid_size or self.old_grid, self.grid
-                rule = self.method or layer.resizing
-                prefix = layer.num_prefix_tokens
-                weights = [
-                    _resized(weight.name, _as_float(value), *grids, rule, prefix)
-                    for weight, value in zip(layer.weights, weights, strict=True)
-                ]
+            resized = {}
             for part, _ in parts:
-                if isinstance(part, layers.RelativePositionBias):
-                    [place] = (
-                        place
-                        for place, weight in enumerate(layer.weights)
-                        if weight is part.table
-                    )
-                    weights[place] = resize_relative(
-                        _as_float(weights[place]),
-                        part.grid_size,
-                        self.grid,
-                        self.method or part.resizing,
-                    )
+                if isinstance(part, _OF_GRID) and self.grid != ANY_SIZE:
+                    resized |= self._resized(part)
+            weights = [
+                resized.get(id(weight), value)
+                for weight, value in zip(
+                    layer.weights, layer.get_weights(), strict=True
+                )
+            ]
             if [value.shape for value in weights] != [
                 tuple(weight.shape) for weight in copy.weights
             ]:
@@ -270,6 +259,15 @@ class _Copies:
                 other.trainable = part.trainable
             for weight, original in zip(copy.weights, layer.weights, strict=True):
                 weight.trainable = original.trainable
+
+    def _resized(self, layer):
+        """Returns {id of a variable: its values for the copies' grid} of a layer."""
+        grids = layer.grid_size or self.old_grid, self.grid
+        rule, prefix = self.method or layer.resizing, layer.num_prefix_tokens
+        return {
+            id(weight): _resized(weight.name, _as_float(value), *grids, rule, prefix)
+            for weight, value in zip(layer.weights, layer.get_weights(), strict=True)
+        }
 
 
 def _depends_on_grid(layer):
@@ -290,7 +288,7 @@ def _by(sides):
 
 
 def _resized(name, embedding, old_grid, new_grid, method, prefix):
-    """Returns the values of a variable of position embeddings for another grid."""
+    """Returns the values of a variable of positions for another grid."""
     if name == "position_embedding":
         return zoo.resize(embedding, old_grid, new_grid, method, prefix)
     if name == "row_embedding":
@@ -300,4 +298,6 @@ def _resized(name, embedding, old_grid, new_grid, method, prefix):
     if name == "column_embedding":
         # One per column (1, columns, size).
         return zoo.resize(embedding, (1, old_grid[1]), (1, new_grid[1]), method)
+    if name == "relative_position_bias":
+        return resize_relative(embedding, old_grid, new_grid, method)
     return embedding

@@ -105,7 +105,7 @@ def main(argv):
             "study",
             functools.partial(kinds.recipe_for, given.study),
             given.study,
-            is_dataset=given.study != "vtab",
+            is_dataset=given.study not in kinds.OF_DATASETS,
         )
         from train.study import studies
 

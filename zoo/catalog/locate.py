@@ -148,7 +148,8 @@ def read_located(
         variant: as of `locate`.
         num_heads: as of `zoo.read`.
     """
-    card = named(source, variant) if isinstance(source, str) else None
+    # Of cards those alone say what a network computes; registries need not be read.
+    card = _BY_HANDLE.get(source)
     semantics = card.semantics if isinstance(card, HubModel) else None
     path = locate(source, variant)
     return read(path, semantics=semantics, num_heads=num_heads)

@@ -13,6 +13,8 @@ from zoo.text import brief
 # The entry of ours in the header of a .safetensors file.
 METADATA_KEY = "keras_vit"
 _MAX_JSON_BYTES = 10_000_000
+# The remedy where settings are of another model than the arrays.
+APART = "keep each model in a folder of its own, beside its own settings."
 # What reading JSON of other kinds than expected raises.
 MALFORMED = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError,
@@ -114,7 +116,7 @@ def check_sizes(file, settings: dict, **sizes) -> None:
     if differences:
         raise CheckpointError(
             f"{file} describes another model than the file beside it: "
-            f"{', '.join(differences)}. Keep each model in a folder of its own."
+            f"{', '.join(differences)}: {APART}"
         )
 
 
@@ -130,8 +132,7 @@ def check_families(file, settings: str, stated: ViTConfig, shown: dict) -> None:
     ]
     if differences:
         raise CheckpointError(
-            f"{file} describes {settings}, with {', '.join(differences)}: keep each "
-            "model in a folder of its own, beside its own settings."
+            f"{file} describes {settings}, with {', '.join(differences)}: {APART}"
         )
 
 
@@ -147,16 +148,24 @@ def check_biases(file, settings: str, sizes: dict, own, shared) -> None:
         }
         raise CheckpointError(
             f"{file} describes {settings}, with relative position biases: "
-            f"{kinds[said]} (the arrays have {kinds[found]}): keep each model in a "
-            "folder of its own, beside its own settings."
+            f"{kinds[said]} (the arrays have {kinds[found]}): {APART}"
         )
 
 
-def check_plain(path, library: str, shown: dict, has_pooling: bool) -> None:
+def check_part(file, settings: str, part: str, said: bool, has: bool) -> None:
+    """Refuses settings with a part that the arrays are without, or without it."""
+    if said != has:
+        raise CheckpointError(
+            f"{file} describes {settings} {'with' if said else 'without'} {part}, "
+            f"unlike the arrays: {APART}"
+        )
+
+
+def check_plain(path, library: str, sizes: dict) -> None:
     """Refuses arrays of other families that no settings name."""
-    plain = ViTConfig(**FAMILIES)
+    plain, shown = ViTConfig(**FAMILIES), sizes["families"]
     found = [name for name, value in shown.items() if value != getattr(plain, name)]
-    found += ["attention pooling"] * has_pooling
+    found += ["attention pooling"] * ("pooling_heads" in sizes)
     if found:
         raise CheckpointError(
             f"{path} has no settings of {library} that name its network, which is not "

@@ -26,18 +26,6 @@ _WITHOUT_BIAS = (
     tuple(released_names.EMBEDDING_ARRAYS),
     tuple(released_names.HEAD_ARRAYS),
 )
-# Biases of offsets that all blocks share, and those of one block.
-_SHARED = {
-    "rel_pos_bias.relative_position_bias_table": (
-        "blocks.{}.attn.relative_position_bias_table"
-    ),
-    "encoder.relative_position_bias.relative_position_bias_table": (
-        "encoder.layer.{}.attention.attention.relative_position_bias."
-        "relative_position_bias_table"
-    ),
-}
-_OWN = re.compile(r"^(blocks|encoder\.layer)\..*\.relative_position_bias_table$")
-_BLOCK = re.compile(r"(?:blocks|encoder\.layer)\.([0-9]+)\.")
 _KERNEL, _ = released_names.EMBEDDING_ARRAYS
 # The files that are read beside the one with the arrays.
 BESIDE = tuple(
@@ -83,7 +71,7 @@ def read(file, library: str, num_heads: int | None = None):
             problems.append(f"two arrays for {name}, one is {key}")
         arrays[name] = holders[key].check(key)
     column = module.column(holders)
-    arrays, biases = _unshared(arrays)
+    arrays, biases = _unshared(arrays, module)
     arrays, key_biases = module.joined(arrays)
     # The sizes but the heads, which settings are then compared with.
     parts, wrong = names.to_released(column, arrays, num_heads=1)
@@ -116,7 +104,7 @@ def read(file, library: str, num_heads: int | None = None):
         layer = names.foreign_name(column, next(iter(released_names.ENCODER_NORM)))
         raise CheckpointError(
             f"{file.path} is stated to be without a final norm, and the arrays have "
-            f"{layer}: keep each model in a folder of its own, beside its own settings."
+            f"{layer}: {description.APART}"
         )
     if has_norm and not sizes["families"]["norm_after_pooling"] and norm_missing:
         _, missing = released_names.measure(shapes)
@@ -154,24 +142,29 @@ def read(file, library: str, num_heads: int | None = None):
     return parts, stated, problems
 
 
-def _unshared(arrays):
+def _unshared(arrays, module):
     """Returns arrays with biases of offsets that all blocks share in each of them.
 
     So BEiT's `run_class_finetuning.py` fine-tunes what was pre-trained with them. A
     block that has its own too adds both. Returned is also whether there are own and
     shared ones.
     """
-    shared = next((name for name in _SHARED if name in arrays), None)
-    biases = any(map(_OWN.search, arrays)), shared is not None
-    if shared is None:
-        return arrays, biases
-    return _in_each_block(dict(arrays), shared), biases
+    if module.SHARED_BIASES is None:
+        return arrays, (False, False)
+    shared, own = module.SHARED_BIASES
+    before, after = own.split("{}")
+    is_own = any(key.startswith(before) and key.endswith(after) for key in arrays)
+    biases = is_own, shared in arrays
+    if shared in arrays:
+        arrays = _in_each_block(dict(arrays), shared, own)
+    return arrays, biases
 
 
-def _in_each_block(arrays, shared):
+def _in_each_block(arrays, shared, table):
     biases = np.asarray(arrays.pop(shared))
-    table = _SHARED[shared]
-    for block in sorted({match[1] for match in map(_BLOCK.search, arrays) if match}):
+    before = table.partition("{}")[0]
+    rest = [key.removeprefix(before) for key in arrays if key.startswith(before)]
+    for block in sorted({key.partition(".")[0] for key in rest}):
         name = table.format(block)
         own = arrays.get(name)
         if own is not None and own.shape != biases.shape:

@@ -20,6 +20,7 @@ _TASK_WEIGHTS = "task.weights.h5"
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 KEYS = re.compile("layers/vi_t_patching_and_embedding/")
 REASONS: dict[str, str] = {}
+SHARED_BIASES = None
 _BACKBONE = re.compile(r"(?:.*/)?(layers/vi_t_(?:patching_and_embedding|encoder)/.*)")
 _BLOCK = re.compile(r"(?<=/vi_t_encoder_block)(?:_([0-9]+))?(?=/)")
 # Of training, where the model was compiled or has dropout.

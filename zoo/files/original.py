@@ -22,6 +22,7 @@ COLUMN = "the authors' code"
 _CONFIG, _OPEN_CLIP = "config.json", "open_clip_config.json"
 BESIDE = (_CONFIG, _OPEN_CLIP)
 REASONS: dict[str, str] = {}
+SHARED_BIASES = None
 
 _CLIP = re.compile(r"^visual\.(transformer\.resblocks|trunk\.blocks)\.")
 _DINO = ("mask_token", "patch_embed.proj.weight")

@@ -20,6 +20,11 @@ _RESIZING = "bicubic"
 
 _CONFIG = "config.json"
 BESIDE = (_CONFIG,)
+# Biases of offsets that all blocks share, and where a block has its own.
+SHARED_BIASES = (
+    "rel_pos_bias.relative_position_bias_table",
+    "blocks.{}.attn.relative_position_bias_table",
+)
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
 KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
@@ -171,8 +176,7 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
-        has_pooling = "pooling_heads" in sizes
-        description.check_plain(file.parent, COLUMN, sizes["families"], has_pooling)
+        description.check_plain(file.parent, COLUMN, sizes)
     elif (implied := architectures.implied(architecture)) is None:
         raise CheckpointError(
             f"{file} describes timm's {architecture}, whose name is not known: which "
@@ -267,12 +271,8 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         own_biases = said["use_rel_pos_bias"]
         description.check_biases(file, what, sizes, own_biases, shared)
         description.check_families(file, what, stated, sizes["families"])
-        if (network.activation == "swiglu") != sizes["swiglu"]:
-            raise CheckpointError(
-                f"{file} describes {what}, whose MLPs have "
-                f"{'gates' if said['swiglu'] else 'no gates'}, unlike the arrays: keep "
-                "each model in a folder of its own, beside its own settings."
-            )
+        gated = network.activation == "swiglu"
+        description.check_part(file, what, "gates in its MLPs", gated, sizes["swiglu"])
     patches_alone = said["no_embed_class"] and prefixed
     covered = "patches" if patches_alone else "all"
     if said["use_abs_pos_emb"] is False:

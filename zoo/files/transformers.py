@@ -17,7 +17,7 @@ import numpy as np
 from zoo.files import description
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
-from zoo.files.description import Description
+from zoo.files.description import APART, Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
 from zoo.network import Semantics, ViTConfig
@@ -29,6 +29,12 @@ DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
 _CONFIG = "config.json"
 _PREPROCESSOR = "preprocessor_config.json"
 BESIDE = (_CONFIG, _PREPROCESSOR)
+# As `timm.SHARED_BIASES`.
+SHARED_BIASES = (
+    "encoder.relative_position_bias.relative_position_bias_table",
+    "encoder.layer.{}.attention.attention.relative_position_bias."
+    "relative_position_bias_table",
+)
 # The last two forms are of CLIP, SigLIP and DINOv3, only to say what they are.
 KEYS = re.compile(
     r"(^|\.)embeddings\.(patch_embeddings\.projection|patch_embeddings?)\.weight$|"
@@ -307,8 +313,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     model_type = config.get("model_type")
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
-        has_pooling = "pooling_heads" in sizes
-        description.check_plain(folder, COLUMN, sizes["families"], has_pooling)
+        description.check_plain(folder, COLUMN, sizes)
     elif (kind := _TYPES.get(model_type)) is None:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}: only those of types "
@@ -347,7 +352,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if config.get("vision_use_head") is False and "pooling_heads" in sizes:
         raise CheckpointError(
             f"{file} has vision_use_head false, and the arrays have an attention "
-            "pooling: keep each model in a folder of its own, beside its own settings."
+            f"pooling: {APART}"
         )
     if model_type is not None and (kind is _NAFLEX) != sizes["flat_patches"]:
         raise CheckpointError(
@@ -404,16 +409,11 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         what = f"a model of type {model_type!r}"
         stated = ViTConfig(**families)
         description.check_families(file, what, stated, sizes["families"])
-        for said, has, part in (
-            (gated, sizes["swiglu"], "gates in its MLPs"),
-            (kind.class_token, sizes["class_token"], "a class token"),
+        for part, said, has in (
+            ("gates in its MLPs", gated, sizes["swiglu"]),
+            ("a class token", kind.class_token, sizes["class_token"]),
         ):
-            if said != has:
-                raise CheckpointError(
-                    f"{file} describes {what} {'with' if said else 'without'} {part}, "
-                    "unlike the arrays: keep each model in a folder of its own, beside "
-                    "its own settings."
-                )
+            description.check_part(file, what, part, said, has)
     network = dataclasses.replace(
         network,
         **families,
@@ -471,8 +471,7 @@ def _check_names(file, config, kind, sizes):
     if _named_as(keys) not in _names_of(kind) or prefixes - {kind.prefix}:
         raise CheckpointError(
             f"{file} describes a model of type {model_type!r}, and the arrays have the "
-            "names of another type: keep each model in a folder of its own, beside its "
-            "own settings."
+            f"names of another type: {APART}"
         )
     name = ([*(config.get("architectures") or ()), ""])[0]
     projects = name in ("CLIPModel", "CLIPVisionModelWithProjection")
@@ -487,8 +486,7 @@ def _check_names(file, config, kind, sizes):
         if has != said:
             raise CheckpointError(
                 f"{file} describes a {name}, which has {'a' if said else 'no'} {what}, "
-                "unlike the arrays: keep each model in a folder of its own, beside "
-                "its own settings."
+                f"unlike the arrays: {APART}"
             )
 
 

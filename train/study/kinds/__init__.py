@@ -16,6 +16,8 @@ from train.recipes import pretraining
 
 # Those whose runs start from random weights.
 FROM_SCRATCH = {"compute", "examples", "positions"}
+# Those whose data set is the name of several.
+OF_DATASETS = {"vtab"}
 
 
 def names():
