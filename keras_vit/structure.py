@@ -17,6 +17,7 @@ from keras_vit.layers import (
     DistillationPooling,
     LayerNorm,
     PatchEncoder,
+    PatchOffsets,
     PatchPooling,
     RegisterTokens,
     RotaryPositions,
@@ -276,7 +277,8 @@ def own_image_size(model):
     """
     if not takes_any_size(model):
         return model.input_shape[1:3]
-    placed = layers_of(model, AddPositionEmbs, AddPositionEmbs2D, RotaryPositions)
+    kinds = AddPositionEmbs, AddPositionEmbs2D, RotaryPositions, PatchOffsets
+    placed = layers_of(model, *kinds)
     if not placed:
         raise ValueError(
             f"The model {model.name} takes images of any size, and has no positions "

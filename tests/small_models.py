@@ -104,9 +104,9 @@ def seen_by(monkeypatch):
     """A list that grows by whether each block called computes one token alone."""
     seen, encode = [], TransformerBlock._encode
 
-    def watched(block, tokens, training, class_token_only, turns):
+    def watched(block, tokens, training, class_token_only, turns, offsets):
         seen.append(class_token_only)
-        return encode(block, tokens, training, class_token_only, turns)
+        return encode(block, tokens, training, class_token_only, turns, offsets)
 
     monkeypatch.setattr(TransformerBlock, "_encode", watched)
     return seen

@@ -197,35 +197,112 @@ def resize_relative(
         )
     if old_grid == new_grid:
         return table
-    weights = _geometric_weights if method == GEOMETRIC else axis_weights
-    options = () if method == GEOMETRIC else (method,)
-    rows, columns = (
-        weights(2 * old - 1, 2 * new - 1, *options)
-        for old, new in zip(old_grid, new_grid, strict=True)
-    )
-    heads = table.shape[1]
-    offsets = table[: expected[0]].astype("float64")
-    offsets = offsets.reshape(rows.shape[1], columns.shape[1], heads)
-    offsets = np.einsum("ia,jb,abh->ijh", rows, columns, offsets, optimize=True)
-    others = table[expected[0] :]
-    return np.concatenate([offsets.reshape(-1, heads).astype(table.dtype), others])
+    has_others = len(table) > expected[0]
+    weights = offset_weights(old_grid, new_grid, has_others, method)
+    return (weights @ table.astype("float64")).astype(table.dtype)
 
 
-def _geometric_weights(old: int, new: int) -> np.ndarray:
+def offset_weights(
+    old_grid: tuple[int, int], new_grid, has_others: bool, method: str, xp=np
+):
+    """Returns the matrix that brings biases of offsets to another grid.
+
+    Args:
+        old_grid: (height, width) in patches.
+        new_grid: (height, width) in patches, ints or tensors of one.
+        has_others: bool, whether three biases of other tokens follow, which are kept.
+        method: as in `resize_relative`.
+        xp: module of the functions of arrays that compute it, see `axis_weights`.
+
+    Returns:
+        float64 array or tensor (new biases, old biases).
+
+    Example:
+        >>> offset_weights((4, 4), (5, 7), True, "geometric").shape
+        (120, 52)
+    """
+    lengths = [2 * old - 1 for old in old_grid]
+    new_lengths = [2 * new - 1 for new in new_grid]
+    if method == GEOMETRIC:
+        rows, columns = (
+            _geometric_weights(old, new, xp)
+            for old, new in zip(lengths, new_lengths, strict=True)
+        )
+    else:
+        rows, columns = (
+            axis_weights(old, new, method, xp)
+            for old, new in zip(lengths, new_lengths, strict=True)
+        )
+    weights = rows[:, None, :, None] * columns[None, :, None, :]
+    weights = xp.reshape(weights, (-1, lengths[0] * lengths[1]))
+    if not has_others:
+        return weights
+    kept = xp.array(np.eye(3, lengths[0] * lengths[1] + 3, lengths[0] * lengths[1]))
+    return xp.concatenate([xp.pad(weights, ((0, 0), (0, 3))), kept], axis=0)
+
+
+def _geometric_weights(old: int, new, xp):
     """Returns the (new, old) matrix of one axis of offsets, both lengths odd."""
-    # Bisection as in the source, whose numbers depend on where it stops.
-    low, high = 1.01, 1.5
-    while high - low > 1e-6:
-        ratio = (low + high) / 2
-        if (1 - ratio ** (old // 2)) / (1 - ratio) > new // 2:
-            high = ratio
-        else:
-            low = ratio
-    steps = np.cumsum(ratio ** np.arange(old // 2))
-    places = np.concatenate([-steps[::-1], [0.0], steps])
-    wanted = np.arange(new) - new // 2
+    half = old // 2
+    new_half = (xp.array(new, dtype="float64") - 1.0) / 2.0
+    # Bisection as in the source, whose numbers depend on where it stops: where the
+    # ends are less than 1e-6 apart.
+    low, high = xp.array(1.01, dtype="float64"), xp.array(1.5, dtype="float64")
+    for _ in range(19):
+        ratio = (low + high) / 2.0
+        is_short = (1.0 - ratio**half) / (1.0 - ratio) <= new_half
+        low, high = xp.where(is_short, ratio, low), xp.where(is_short, high, ratio)
+    order = np.arange(-half, half + 1.0)
+    places = np.sign(order) * (1.0 - ratio ** np.abs(order)) / (1.0 - ratio)
     # Beyond the last place its value holds.
-    return np.stack([np.interp(wanted, places, row) for row in np.eye(old)], axis=1)
+    last = (1.0 - ratio**half) / (1.0 - ratio)
+    wanted = xp.arange(new, dtype="float64") - new_half
+    wanted = xp.minimum(xp.maximum(wanted, 0.0 - last), last)
+    way = wanted[:, None] - places[None, :]
+    # From each place to those before and behind it.
+    before = ratio ** np.where(order > 0, order - 1, -order)
+    behind = ratio ** np.where(order < 0, -order - 1, order)
+    near = xp.minimum(1.0 + way / before, 1.0 - way / behind)
+    return xp.maximum(near, 0.0)
+
+
+def offset_places(grid_size, num_prefix_tokens: int, xp=np):
+    """Returns which bias of offsets each pair of tokens has.
+
+    Args:
+        grid_size: (rows, columns) of the patches, ints or tensors of one.
+        num_prefix_tokens: int, the tokens before those of the patches.
+        xp: module of the functions of arrays that compute it, see `axis_weights`.
+
+    Returns:
+        float64 array or tensor (queries, keys) of whole numbers, the rows in a table
+        of biases, see `resize_relative`; the three others are those from a token before
+        the patches to a patch, from a patch to such a token, and among such tokens.
+
+    Example:
+        >>> offset_places((1, 2), 1).tolist()
+        [[5.0, 3.0, 3.0], [4.0, 1.0, 0.0], [4.0, 2.0, 1.0]]
+    """
+    rows, columns = (xp.array(side, dtype="float64") for side in grid_size)
+    places = [xp.arange(side, dtype="float64") for side in grid_size]
+    vertical, horizontal = (
+        xp.reshape(axis, (-1,)) for axis in xp.meshgrid(*places, indexing="ij")
+    )
+    order = vertical * (2.0 * columns - 1.0) + horizontal
+    middle = (rows - 1.0) * (2.0 * columns - 1.0) + columns - 1.0
+    found = order[:, None] - order[None, :] + middle
+    if not num_prefix_tokens:
+        return found
+    is_patch = xp.pad(0.0 * order + 1.0, ((num_prefix_tokens, 0),))
+    query, key = is_patch[:, None], is_patch[None, :]
+    others = (2.0 * rows - 1.0) * (2.0 * columns - 1.0)
+    found = xp.pad(found, ((num_prefix_tokens, 0), (num_prefix_tokens, 0)))
+    return (
+        found
+        + (1.0 - query * key) * others
+        + query * (1.0 - key)
+        + 2.0 * (1.0 - query) * (1.0 - key)
+    )
 
 
 def resize_patches(

@@ -18,7 +18,7 @@ from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patch_grid import PatchGrid
 from keras_vit.layers.patch_map import PatchMap
 from keras_vit.layers.position_embedding import AddPositionEmbs, AddPositionEmbs2D
-from keras_vit.layers.relative_position import RelativePositionBias
+from keras_vit.layers.relative_position import PatchOffsets, RelativePositionBias
 from keras_vit.layers.residual_unit import ResidualUnit
 from keras_vit.layers.rotation import RotaryPositions
 from keras_vit.layers.std_conv import StdConv2D
@@ -29,7 +29,7 @@ __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
     "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchGrid",
-    "PatchMap", "PatchPooling", "RegisterTokens", "RelativePositionBias",
-    "ResidualUnit", "RotaryPositions",
+    "PatchMap", "PatchOffsets", "PatchPooling", "RegisterTokens",
+    "RelativePositionBias", "ResidualUnit", "RotaryPositions",
     "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

@@ -50,6 +50,7 @@ class SelfAttention(Composite, Placed):
         class_token_only: bool, whether only the first token is a query; keys are all
             tokens.
         turns: None, or for images of any size what `RotaryPositions` gives.
+        offsets: None, or for images of any size what `PatchOffsets` gives.
 
     Returns:
         Float tensor (batch, tokens, hidden_size), of one token with
@@ -103,7 +104,7 @@ class SelfAttention(Composite, Placed):
         if relative_bias is None:
             self.position_bias = None
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape, offsets_shape=None):
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -121,10 +122,10 @@ class SelfAttention(Composite, Placed):
             shape = (None, hidden_size)
             self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
-        if self.grid_size is not None:
+        if self.grid_size is not None and offsets_shape is None:
             self.find_places(tokens_shape, " with grid_size")
         if self.relative_bias is not None:
-            self._build_position_bias()
+            self._build_position_bias(offsets_shape)
         if self.rotary != "none":
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
@@ -137,7 +138,7 @@ class SelfAttention(Composite, Placed):
             )
         self.settle()
 
-    def _build_position_bias(self):
+    def _build_position_bias(self, offsets_shape):
         if self.grid_size is None:
             raise ValueError(
                 f"{self.name} has a relative_bias, which needs a grid_size: pass the "
@@ -149,8 +150,9 @@ class SelfAttention(Composite, Placed):
             self.grid_size,
             self.num_registers,
             self.relative_bias,
-            input_shape=(None, self.num_heads, self.length, self.length),
         )
+        scores_shape = (None, self.num_heads, self.length, self.length)
+        self.position_bias.build(scores_shape, offsets_shape)
 
     def _build_rotation(self, head_size):
         if head_size % 4:
@@ -169,8 +171,13 @@ class SelfAttention(Composite, Placed):
         )
         self.turns = np.stack(turns).astype("float32")
 
-    def _check_places(self, tokens, turns):
+    def _check_places(self, tokens, turns, offsets):
         self.check_places(tokens)
+        if self.relative_bias is None and offsets is not None:
+            raise ValueError(
+                f"{self.name} has no relative_bias to take offsets: leave them out, or "
+                "pass relative_bias."
+            )
         if self.rotary == "none" and turns is not None:
             raise ValueError(
                 f"{self.name} has no rotary positions to take turns: leave them out, "
@@ -189,14 +196,15 @@ class SelfAttention(Composite, Placed):
         return_attention_weights=False,
         class_token_only=False,
         turns=None,
+        offsets=None,
     ):
-        self._check_places(tokens, turns)
+        self._check_places(tokens, turns, offsets)
         attend = self._attend
         if return_attention_weights:
             attend = with_attention_weights(attend)
-        return attend(tokens, training, class_token_only, turns)
+        return attend(tokens, training, class_token_only, turns, offsets)
 
-    def _attend(self, tokens, training, class_token_only, turns):
+    def _attend(self, tokens, training, class_token_only, turns, offsets):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, queries)
         key = self._heads(self.key, tokens)
@@ -214,11 +222,11 @@ class SelfAttention(Composite, Placed):
             or self.relative_positions
             or forward_pass().watcher is not None
         ):
-            mixed = self._mixed(query, key, value, training)
+            mixed = self._mixed(query, key, value, training, offsets)
         else:
             bias = None
             if self.position_bias is not None:
-                bias = self.position_bias.biases(queries.shape[1])[None]
+                bias = self.position_bias.biases(queries.shape[1], offsets)[None]
             mixed = ops.dot_product_attention(query, key, value, bias=bias)
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
@@ -234,7 +242,7 @@ class SelfAttention(Composite, Placed):
         head_size = tokens.shape[-1] // self.num_heads
         return ops.reshape(projected, (batch, length, self.num_heads, head_size))
 
-    def _mixed(self, query, key, value, training):
+    def _mixed(self, query, key, value, training, offsets):
         query, key, value = (
             ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
         )
@@ -243,7 +251,7 @@ class SelfAttention(Composite, Placed):
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
         if self.position_bias is not None:
-            scores = self.position_bias(scores)
+            scores = self.position_bias(scores, offsets)
         weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
         if (watcher := forward_pass().watcher) is not None:
             weights = watcher.attention(weights)
@@ -267,8 +275,9 @@ class SelfAttention(Composite, Placed):
         return_attention_weights=False,
         class_token_only=False,
         turns=None,
+        offsets=None,
     ):
-        self._check_places(tokens, turns)
+        self._check_places(tokens, turns, offsets)
         batch, length, hidden_size = tokens.shape
         queries = 1 if class_token_only else length
         output = keras.KerasTensor((batch, queries, hidden_size), self.compute_dtype)

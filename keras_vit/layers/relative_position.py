@@ -1,13 +1,20 @@
 """Learned biases of the offsets between patches."""
 
+import math
+
 import keras
-import numpy as np
 from keras import ops
 
 from keras_vit.layers.base import Layer, Placed
 from keras_vit.layers.initial_values import initializer
+from keras_vit.layers.patch_grid import at_grid, namespace_of
 from zoo.network import pair
-from zoo.position_embedding import GEOMETRIC, relative_positions
+from zoo.position_embedding import (
+    GEOMETRIC,
+    offset_places,
+    offset_weights,
+    relative_positions,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -27,6 +34,7 @@ class RelativePositionBias(Layer, Placed):
     Call arguments:
         scores: float tensor (batch, num_heads, queries, tokens) before the softmax;
             queries are the first tokens, or all.
+        offsets: None, or for images of any size what `PatchOffsets` gives.
 
     Returns:
         Float tensor of the same shape.
@@ -51,37 +59,96 @@ class RelativePositionBias(Layer, Placed):
         self.num_registers = num_registers
         self.resizing = resizing
 
-    def build(self, scores_shape):
+    def build(self, scores_shape, offsets_shape=None):
         _, num_heads, _, tokens = scores_shape
-        self.find_places((None, tokens))
-        count = relative_positions(self.grid_size, self.num_prefix_tokens)
+        if offsets_shape is None:
+            self.find_places((None, tokens))
+            count = relative_positions(self.grid_size, self.num_prefix_tokens)
+            places = offset_places(self.grid_size, self.num_prefix_tokens)
+            self.rows = places.astype("int32")
+        else:
+            count = offsets_shape[0][1]
         self.table = self.add_weight(
             name="relative_position_bias",
             shape=(count, num_heads),
             initializer=initializer("zeros"),
         )
-        self.rows = self._rows_of_pairs()
 
-    def _rows_of_pairs(self):
-        """Returns the row of the table of each pair of tokens (tokens, tokens)."""
-        rows, columns = self.grid_size
-        places = np.indices(self.grid_size).reshape(2, -1)
-        vertical, horizontal = places[:, :, None] - places[:, None, :]
-        of_patches = (vertical + rows - 1) * (2 * columns - 1) + horizontal
-        of_patches += columns - 1
-        prefix = self.num_prefix_tokens
-        found = np.pad(of_patches, ((prefix, 0), (prefix, 0)))
-        others = relative_positions(self.grid_size, 0)
-        found[:prefix, prefix:] = others
-        found[prefix:, :prefix] = others + 1
-        found[:prefix, :prefix] = others + 2
-        return found.astype("int32")
-
-    def biases(self, num_queries=None):
+    def biases(self, num_queries=None, offsets=None):
         """Returns the biases, a tensor (num_heads, queries, tokens)."""
+        if offsets is None:
+            table, rows = self.table, self.rows
+        else:
+            weights, rows = offsets
+            table = ops.matmul(ops.cast(weights, self.compute_dtype), self.table)
         # In this order the tokens of a head lie behind one another.
-        return ops.take(ops.transpose(self.table), self.rows[:num_queries], axis=1)
+        return ops.take(ops.transpose(table), rows[:num_queries], axis=1)
 
-    def call(self, scores):
-        self.check_places(scores[:, 0, 0])
-        return ops.add(scores, self.biases(scores.shape[2]))
+    def call(self, scores, offsets=None):
+        if offsets is None:
+            self.check_places(scores[:, 0, 0])
+        return ops.add(scores, self.biases(ops.shape(scores)[2], offsets))
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchOffsets(Layer):
+    """Computes how biases of offsets are resized for images of any size.
+
+    Blocks for images of one size have biases of their grid; here all of a model share
+    what is computed from the grid of the images.
+
+    Args:
+        grid_size: int or (rows, columns) of the grid of patches that the model is of.
+        num_prefix_tokens: int, the tokens before those of the patches.
+        resizing: see `RelativePositionBias`.
+
+    Call arguments:
+        grid: what `PatchGrid` gives.
+
+    Returns:
+        A float32 tensor (biases, biases of `grid_size`), the weights of the table's
+        rows, and an int32 tensor (tokens, tokens), the row of each pair of tokens in
+        the table that these make.
+
+    Source:
+        See `zoo.position_embedding.resize_relative`.
+
+    Example:
+        >>> grid = PatchGrid(patch_size=16)(keras.ops.ones((2, 32, 48, 3)))
+        >>> weights, rows = PatchOffsets((4, 4), num_prefix_tokens=1)(grid)
+        >>> tuple(weights.shape), tuple(rows.shape)
+        ((18, 52), (7, 7))
+    """
+
+    def __init__(self, grid_size, num_prefix_tokens=0, resizing=GEOMETRIC, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = pair(grid_size, "grid_size")
+        self.num_prefix_tokens = num_prefix_tokens
+        self.resizing = resizing
+
+    def call(self, grid):
+        def at(*grid_size):
+            xp, prefix = namespace_of(*grid_size), self.num_prefix_tokens
+            weights = offset_weights(
+                self.grid_size, grid_size, prefix > 0, self.resizing, xp
+            )
+            rows = offset_places(grid_size, prefix, xp)
+            return ops.cast(weights, "float32"), ops.cast(rows, "int32")
+
+        def at_own():
+            _, rows = at(*self.grid_size)
+            count = relative_positions(self.grid_size, self.num_prefix_tokens)
+            return ops.eye(count, dtype="float32"), rows
+
+        return at_grid(grid, self.grid_size, at_own, at)
+
+    def compute_output_spec(self, grid):
+        count = relative_positions(self.grid_size, self.num_prefix_tokens)
+        biases = tokens = None
+        if None not in grid.shape:
+            biases = relative_positions(grid.shape, self.num_prefix_tokens)
+            tokens = self.num_prefix_tokens + math.prod(grid.shape)
+        return (
+            keras.KerasTensor((biases, count), "float32"),
+            keras.KerasTensor((tokens, tokens), "int32"),
+        )

@@ -41,7 +41,8 @@ class TransformerBlock(Composite):
         relative_bias: see `SelfAttention`.
 
     Call arguments:
-        tokens, return_attention_weights, class_token_only, turns: see `SelfAttention`.
+        tokens, return_attention_weights, class_token_only, turns, offsets: see
+            `SelfAttention`.
         training: bool, whether dropout and stochastic depth are on.
         remat: bool, whether training keeps the block's input alone and computes the
             rest once more for the gradient: less memory for a third more time, and the
@@ -146,10 +147,11 @@ class TransformerBlock(Composite):
     def rotary_grid(self):
         return self.attention.rotary_grid
 
-    def build(self, tokens_shape):
+    def build(self, tokens_shape, offsets_shape=None):
         for name in self.parts:
             if (part := getattr(self, name)) is not None:
-                part.build(tokens_shape)
+                shapes = (offsets_shape,) if part is self.attention else ()
+                part.build(tokens_shape, *shapes)
         self.settle()
 
     def call(
@@ -160,11 +162,12 @@ class TransformerBlock(Composite):
         class_token_only=False,
         remat=False,
         turns=None,
+        offsets=None,
     ):
         class_token_only |= self in forward_pass().class_token_blocks
 
         def encode(tokens):
-            return self._encode(tokens, training, class_token_only, turns)
+            return self._encode(tokens, training, class_token_only, turns, offsets)
 
         if return_attention_weights:
             encode = with_attention_weights(encode, class_token_only)
@@ -181,7 +184,7 @@ class TransformerBlock(Composite):
             return watcher.block(encode, tokens)
         return encode(tokens)
 
-    def _encode(self, tokens, training, class_token_only, turns):
+    def _encode(self, tokens, training, class_token_only, turns, offsets):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
         branch = self.attention(
@@ -189,6 +192,7 @@ class TransformerBlock(Composite):
             training=training,
             class_token_only=first_alone,
             turns=turns,
+            offsets=offsets,
         )
         if self.norm_after:
             branch = self.attention_norm(branch)

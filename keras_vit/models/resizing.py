@@ -14,7 +14,7 @@ from zoo.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
 _OF_GRID = (*_POSITIONS, layers.RelativePositionBias)
-_TURNED = (layers.TransformerBlock, layers.SelfAttention)
+_ATTENTIVE = (layers.TransformerBlock, layers.SelfAttention)
 
 
 @takes_own_arguments
@@ -23,8 +23,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
 
     Only its position embeddings and biases change: they are resized to the new grid of
     patches. A model for images of any size keeps the embeddings that it has, and
-    resizes them to the grid of the images that it is given; rotary positions are
-    computed for that grid.
+    resizes them to the grid of the images that it is given, biases too; rotary
+    positions are computed for that grid.
 
     Args:
         model: a functional or sequential `keras.Model` of `keras_vit`, of its layers,
@@ -42,8 +42,8 @@ def at_image_size(model, image_size, position_embedding_method=None):
     Raises:
         ValueError: the image cannot be cut into whole patches; the model has embeddings
             of relative positions, another layer with weights for one image size, or one
-            that resizes all images to one size; with (None, None) also biases of
-            offsets, or positions in a `keras.Sequential`; or the method is unknown.
+            that resizes all images to one size; with (None, None) also positions in a
+            `keras.Sequential`; or the method is unknown.
 
     Source:
         Paper section 3.2, fine-tuning and higher resolution.
@@ -72,11 +72,6 @@ def at_image_size(model, image_size, position_embedding_method=None):
             f"The model {model.name} has embeddings of relative positions, which "
             "belong to one number of tokens: build and train it at the image size that "
             "you need."
-        )
-    if image_size == ANY_SIZE and any(block.relative_bias for block in blocks):
-        raise ValueError(
-            f"The model {model.name} has biases of offsets between patches, which are "
-            "resized once, not for each image: pass one image_size."
         )
     if fixed := what_fixes_size(model, image_size):
         raise ValueError(
@@ -113,8 +108,8 @@ class _Copies:
             self.old_grid = grid_size(model)
         self.grid = None
         # Of a copy for images of any size: what its `PatchEncoder` takes, the outputs
-        # of `PatchGrid` and of `RotaryPositions`.
-        self.images = self.patch_grid = self.turns = None
+        # of `PatchGrid`, of `RotaryPositions` and of `PatchOffsets`.
+        self.images = self.patch_grid = self.turns = self.offsets = None
         self.copies = {}
 
     def of_model(self, model, images):
@@ -144,8 +139,10 @@ class _Copies:
         if self.old_grid != self.grid and ANY_SIZE in (self.old_grid, self.grid):
             if isinstance(layer, (*_POSITIONS, layers.PatchMap)):
                 kwargs["grid"] = self._patch_grid()
-            elif _is_rotary(layer):
+            if _is_rotary(layer):
                 kwargs["turns"] = self._turns(layer, *args)
+            if _is_biased(layer):
+                kwargs["offsets"] = self._offsets(layer)
             kwargs = {name: one for name, one in kwargs.items() if one is not None}
         return copy(*args, **kwargs)
 
@@ -162,6 +159,18 @@ class _Copies:
                 name="rotation",
             )(self._patch_grid())
         return self.turns
+
+    def _offsets(self, layer):
+        # All of a model are resized alike.
+        if self.offsets is None and self.grid == ANY_SIZE:
+            bias = getattr(layer, "attention", layer).position_bias
+            self.offsets = layers.PatchOffsets(
+                bias.grid_size,
+                bias.num_prefix_tokens,
+                self.method or bias.resizing,
+                name="offsets",
+            )(self._patch_grid())
+        return self.offsets
 
     def _patch_grid(self):
         if self.patch_grid is None and self.grid == ANY_SIZE:
@@ -205,7 +214,12 @@ class _Copies:
             or _is_rotary(layer)
             or isinstance(layer, layers.PatchMap)
         ):
-            config["grid_size"] = None if self.grid == ANY_SIZE else self.grid
+            if _is_biased(layer):
+                config["relative_bias"] = self.method or layer.relative_bias
+            if self.grid != ANY_SIZE:
+                config["grid_size"] = self.grid
+            elif not _is_biased(layer):
+                config["grid_size"] = None
         return type(layer).from_config(config)
 
     def _set_grid(self, counts):
@@ -271,11 +285,16 @@ class _Copies:
 
 
 def _depends_on_grid(layer):
-    return isinstance(layer, (*_POSITIONS, layers.PatchMap)) or _is_rotary(layer)
+    of_grid = isinstance(layer, (*_POSITIONS, layers.PatchMap))
+    return of_grid or _is_rotary(layer) or _is_biased(layer)
 
 
 def _is_rotary(layer):
-    return isinstance(layer, _TURNED) and layer.rotary != "none"
+    return isinstance(layer, _ATTENTIVE) and layer.rotary != "none"
+
+
+def _is_biased(layer):
+    return isinstance(layer, _ATTENTIVE) and layer.relative_bias is not None
 
 
 def _as_float(value):

@@ -14,6 +14,7 @@ from keras_vit.layers import (
     ClassTokenPooling,
     DistillationPooling,
     PatchGrid,
+    PatchOffsets,
     PatchPooling,
     RotaryPositions,
     StochasticDepth,
@@ -42,6 +43,7 @@ _WITHOUT_WEIGHTS = {
     "root_pad": keras.layers.ZeroPadding2D,
     "root_pool": keras.layers.MaxPooling2D,
     "root_relu": keras.layers.ReLU,
+    "offsets": PatchOffsets,
     "rotation": RotaryPositions,
 }
 

@@ -10,7 +10,13 @@ from harness import check_config, normal, numpy, randomize
 import zoo
 from keras_vit import AddPositionEmbs, AddPositionEmbs2D, PatchGrid, PatchMap, layers
 from keras_vit.layers import rotation
-from zoo.position_embedding import METHODS
+from zoo.position_embedding import (
+    METHODS,
+    RELATIVE_METHODS,
+    offset_places,
+    relative_positions,
+    resize_relative,
+)
 
 OWN = (5, 4)
 GRIDS = [*itertools.product((1, 2, 5, 7, 12), (1, 3, 4, 9, 17)), (37, 37)]
@@ -83,6 +89,43 @@ def test_rotations(kind, reference):
             close(numpy(function(zeros(grid))), wanted, 1e-7)
 
 
+@pytest.mark.parametrize("method", RELATIVE_METHODS)
+@pytest.mark.parametrize("prefix", [0, 2])
+def test_offsets(method, prefix):
+    layer = layers.PatchOffsets(OWN, prefix, method)
+    count = relative_positions(OWN, prefix)
+    weights, rows = layer(keras.Input(batch_shape=(None, None)))
+    assert (weights.shape, rows.shape) == ((None, count), (None, None))
+    weights, rows = layer(keras.Input(batch_shape=(2, 3)))
+    assert weights.shape == (relative_positions((2, 3), prefix), count)
+    assert rows.shape == (prefix + 6, prefix + 6)
+    table = normal((count, 3))
+    for function in in_graph(layer):
+        for grid in (OWN, *GRIDS[:-1]):
+            weights, rows = map(numpy, function(zeros(grid)))
+            wanted = resize_relative(table, OWN, grid, method)
+            close(weights @ table, wanted, 1e-6)
+            of_grid = layers.RelativePositionBias(grid, max(prefix - 1, 0))
+            of_grid.build((None, 3, *rows.shape))
+            np.testing.assert_array_equal(rows, of_grid.rows)
+
+
+def test_biases_of_pairs_one_by_one():
+    """Against the definition, pair by pair."""
+    grid, prefix = (3, 4), 2
+    found = offset_places(grid, prefix)
+    others = relative_positions(grid, 0)
+    patches = [None] * prefix + list(itertools.product(range(3), range(4)))
+    for (i, query), (j, key) in itertools.product(enumerate(patches), repeat=2):
+        if query is None:
+            wanted = others + (2 if key is None else 0)
+        elif key is None:
+            wanted = others + 1
+        else:
+            wanted = (query[0] - key[0] + 2) * 7 + query[1] - key[1] + 3
+        assert found[i, j] == wanted
+
+
 def test_grids_of_images():
     layer = PatchGrid((4, 2))
     assert layer(keras.Input((None, None, 3))).shape == (None, None)
@@ -95,6 +138,10 @@ def test_grids_of_images():
 
 
 def test_configurations():
+    check_config(
+        layers.PatchOffsets,
+        {"grid_size": (4, 6), "num_prefix_tokens": 1, "resizing": "bicubic"},
+    )
     check_config(PatchGrid, {"patch_size": (4, 2)})
     check_config(
         layers.RotaryPositions,

@@ -213,7 +213,7 @@ LAYERS = {
 
 def test_every_public_layer_is_here():
     # Whose outputs are of no image: tests/keras_vit/layers/test_grids.py.
-    others = {"PatchGrid", "RotaryPositions"}
+    others = {"PatchGrid", "PatchOffsets", "RotaryPositions"}
     assert LAYERS.keys() == set(layers.__all__) - others
 
 

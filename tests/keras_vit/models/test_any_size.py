@@ -12,7 +12,7 @@ from keras_vit.lean import blocks_for_class_token
 from keras_vit.structure import own_image_size
 
 ANY = (None, None)
-KINDS = sorted(small_models.MODELS.keys() - {"relative", "relative biases"})
+KINDS = sorted(small_models.MODELS.keys() - {"relative"})
 SIZES = (small_models.SIZE, (48, 24), (96, 120))
 PLAIN, SIZE = small_models.PLAIN, small_models.SIZE
 
@@ -52,7 +52,10 @@ def test_as_models_of_each_size(kind, tmp_path):
         np.testing.assert_array_equal(numpy(again(images)), numpy(wanted(images)))
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "registers", "rotary, attention pooling"])
+@pytest.mark.parametrize(
+    "kind",
+    ["hybrid", "registers", "rotary, attention pooling", "relative biases"],
+)
 def test_saved_cloned_and_quantized(kind, tmp_path):
     fixed = small_models.shared(kind)
     model = at_image_size(fixed, ANY)
@@ -77,7 +80,9 @@ def test_saved_cloned_and_quantized(kind, tmp_path):
     close(quantized(images), of_one_size(images))
 
 
-@pytest.mark.parametrize("kind", ["plain", "registers", "rotary, attention pooling"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "registers", "rotary, attention pooling", "relative biases"]
+)
 def test_files_of_released_names(kind, tmp_path):
     fixed = small_models.shared(kind)
     model = at_image_size(fixed, ANY)
@@ -119,7 +124,7 @@ def test_variants_and_rules_are_chosen_when_building(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "float64"])
 def test_other_dtypes(dtype):
-    for kind in ("plain", "rotary, attention pooling"):
+    for kind in ("plain", "rotary, attention pooling", "relative biases"):
         fixed = small_models.made(**small_models.MODELS[kind], dtype=dtype)
         model = at_image_size(fixed, ANY)
         for size in SIZES:
@@ -151,7 +156,9 @@ def test_frozen_and_low_rank_weights_stay():
     close(model(images), fixed(images))
 
 
-@pytest.mark.parametrize("kind", ["remat and dropout", "rotary, attention pooling"])
+@pytest.mark.parametrize(
+    "kind", ["remat and dropout", "rotary, attention pooling", "relative biases"]
+)
 def test_training_at_several_sizes(kind):
     model = at_image_size(small_models.made(**small_models.MODELS[kind]), ANY)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -237,8 +244,6 @@ def test_what_cannot_be_is_refused(plain):
         ValueError, match="embeddings of relative positions, which belong to"
     ):
         at_image_size(small_models.shared("relative"), ANY)
-    with pytest.raises(ValueError, match="biases of offsets.*pass one image_size"):
-        at_image_size(small_models.shared("relative biases"), ANY)
     with pytest.raises(ValueError, match="makes images one size"):
         inner = small_models.shared()
         at_image_size(
@@ -271,6 +276,10 @@ def test_layers_name_what_they_miss():
         (lambda: keras_vit.PatchMap()(tokens), "has no grid_size"),
         (lambda: keras_vit.AddPositionEmbs()(tokens, grid=grid), "needs a grid_size"),
         (lambda: keras_vit.SelfAttention(2)(tokens, turns=tokens), "leave them out"),
+        (
+            lambda: keras_vit.SelfAttention(2)(tokens, offsets=tokens),
+            "to take offsets",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

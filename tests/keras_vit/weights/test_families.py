@@ -252,7 +252,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "dinov2_timm",
             {"config": {"architecture": "vit_giant_patch14_dinov2"}},
-            "vit_giant_patch14_dinov2, whose MLPs have gates",
+            "vit_giant_patch14_dinov2 with gates in its MLPs",
         ),
         (
             "dinov2_transformers",

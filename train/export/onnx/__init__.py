@@ -147,10 +147,15 @@ def _steps(model):
             return (name, index)
         call = calls[name][index]
         [argument], others = call["args"], call["kwargs"]
-        tensors = {key: one for key, one in others.items() if _is_tensor(one)}
+        # Of several tensors, which are the outputs of one call, the first.
+        firsts = {
+            key: one[0] if isinstance(one, (list, tuple)) and one else one
+            for key, one in {"": argument, **others}.items()
+        }
         inputs = {
-            key: add(*tensor["config"]["keras_history"])
-            for key, tensor in {"": argument, **tensors}.items()
+            key: add(*first["config"]["keras_history"])
+            for key, first in firsts.items()
+            if _is_tensor(first)
         }
         options = {**others, **argument["config"]}
         if name in class_token_only:

@@ -37,6 +37,9 @@ class Arrays:
     def maximum(self, one, other):
         return self.array(one).node("Max", self.array(other))
 
+    def minimum(self, one, other):
+        return self.array(one).node("Min", self.array(other))
+
     def where(self, condition, one, other):
         return condition.node("Where", self.array(one), self.array(other))
 
@@ -115,6 +118,9 @@ class Array:
 
     def __lt__(self, other):
         return self._with("Less", other)
+
+    def __le__(self, other):
+        return self._with("LessOrEqual", other)
 
     def __eq__(self, other):
         return self._with("Equal", other)

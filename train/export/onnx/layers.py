@@ -12,7 +12,12 @@ from keras_vit import layers
 from keras_vit.layers.rotation import rotated, turns
 from train.baselines.pre_activation_unit import PreActivationUnit
 from train.export.onnx.arrays import Array, Arrays
-from zoo.position_embedding import axis_weights
+from zoo.position_embedding import (
+    axis_weights,
+    offset_places,
+    offset_weights,
+    relative_positions,
+)
 
 _GELUS = {"gelu_tanh": "tanh", "gelu": "none"}
 _QUICK = 1.702
@@ -159,6 +164,25 @@ def _rotary_positions(graph, layer, grid, name, **_):
     return [graph.cast(one, "FLOAT16") for one in both]
 
 
+def _patch_offsets(graph, layer, grid, name, **_):
+    """Adds what `PatchOffsets` gives for a grid."""
+    sides, arrays = _sides(graph, grid, 0, 1), Arrays(graph)
+    prefix = layer.num_prefix_tokens
+    weights = offset_weights(layer.grid_size, sides, prefix > 0, layer.resizing, arrays)
+    # Of its own grid the table stays, which the geometric rule would not leave.
+    old = np.arange(relative_positions(layer.grid_size, prefix), dtype="float64")
+    new = arrays.arange(relative_positions(sides, prefix))
+    same = arrays.maximum(1.0 - arrays.abs(new[:, None] - old), 0.0)
+    for side, own in zip(sides, layer.grid_size, strict=True):
+        same = arrays.where(side == own, same, weights)
+    rows = offset_places(sides, prefix, arrays)
+    types = graph.onnx.TensorProto
+    return [
+        graph.node("Cast", same.name, to=types.FLOAT),
+        graph.node("Cast", rows.name, to=types.INT64),
+    ]
+
+
 def _layer_norm(graph, layer, value, name, **_):
     weights = graph.weights(name, layer, "gamma", "beta")
     # Its statistics are in float32 by default.
@@ -167,7 +191,9 @@ def _layer_norm(graph, layer, value, name, **_):
     )
 
 
-def _block(graph, block, tokens, name, *, class_token_only=False, turns=None, **_):
+def _block(
+    graph, block, tokens, name, *, class_token_only=False, turns=None, offsets=None, **_
+):
     def normed(value, part, is_there):
         norm = getattr(block, part)
         return _layer_norm(graph, norm, value, f"{name}/{part}") if is_there else value
@@ -175,7 +201,13 @@ def _block(graph, block, tokens, name, *, class_token_only=False, turns=None, **
     before, after = not block.norm_after, block.norm_after
     branch = normed(tokens, "attention_norm", before)
     branch = _attention(
-        graph, block.attention, branch, f"{name}/attention", class_token_only, turns
+        graph,
+        block.attention,
+        branch,
+        f"{name}/attention",
+        class_token_only,
+        turns,
+        offsets,
     )
     branch = normed(branch, "attention_norm", after)
     if block.attention_scale is not None:
@@ -217,7 +249,7 @@ def _tokens(graph, tokens, start, end, axis=1):
     return graph.node("Slice", tokens, *ends, axes)
 
 
-def _attention(graph, layer, tokens, name, class_token_only, turns):
+def _attention(graph, layer, tokens, name, class_token_only, turns, offsets):
     queries = _tokens(graph, tokens, 0, 1) if class_token_only else tokens
     head_size = layer.query.units // layer.num_heads
 
@@ -241,9 +273,13 @@ def _attention(graph, layer, tokens, name, class_token_only, turns):
         offset_scores = graph.node("Einsum", query, keys, equation="bhqd,qkd->bhqk")
         scores = graph.node("Add", scores, offset_scores)
     if layer.position_bias is not None:
-        queries_at = 1 if class_token_only else None
         scores = _position_bias(
-            graph, layer.position_bias, scores, f"{name}/position_bias", queries_at
+            graph,
+            layer.position_bias,
+            scores,
+            f"{name}/position_bias",
+            num_queries=1 if class_token_only else None,
+            offsets=offsets,
         )
     weights = graph.wide("Softmax", scores, axis=-1)
     mixed = graph.node("MatMul", weights, heads("value", tokens, 0, 2, 1, 3))
@@ -254,9 +290,17 @@ def _attention(graph, layer, tokens, name, class_token_only, turns):
     return _dense(graph, layer.out, mixed, f"{name}/out")
 
 
-def _position_bias(graph, layer, scores, name, num_queries=None, **_):
-    table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
-    rows = graph.integers(layer.rows[:num_queries])
+def _position_bias(graph, layer, scores, name, *, num_queries=None, offsets=None, **_):
+    if offsets is None:
+        table = graph.weight(f"{name}/table", keras.ops.transpose(layer.table))
+        rows = graph.integers(layer.rows[:num_queries])
+    else:
+        weights, rows = offsets
+        table = graph.weight(f"{name}/table", layer.table, half=False)
+        table = graph.transpose(graph.node("MatMul", weights, table), 1, 0)
+        table = graph.cast(table, "FLOAT16")
+        if num_queries is not None:
+            rows = _tokens(graph, rows, 0, num_queries, axis=0)
     return graph.node("Add", scores, graph.node("Gather", table, rows, axis=1))
 
 
@@ -437,6 +481,7 @@ _FUNCTIONS = {
     layers.PatchEncoder: _patches,
     layers.PatchGrid: _patch_grid,
     layers.PatchMap: _patch_map,
+    layers.PatchOffsets: _patch_offsets,
     layers.PatchPooling: _mean,
     PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
