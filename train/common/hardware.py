@@ -1,16 +1,9 @@
-"""The name of the processor, and memory: of this process, and what is left."""
+"""Memory: of this process, and what is left."""
 
 import contextlib
 import pathlib
-import platform
 import resource
 import sys
-
-
-def cpu_name():
-    """Returns the name of this machine's processor."""
-    name = _proc_value("/proc/cpuinfo", "model name")
-    return name or platform.processor() or platform.machine()
 
 
 def peak_bytes():
@@ -81,13 +74,8 @@ def _left_of_group(group, limit, used, unused_files):
 
 def _kilobytes(path, key):
     """Returns the kilobytes that a file of the system states, in bytes, or 0."""
-    found = _proc_value(path, f"{key}:")
-    return int(found.split()[0]) * 1024 if found else 0
-
-
-def _proc_value(path, key):
     path = pathlib.Path(path)
     for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith(key):
-            return line.partition(":")[2].strip()
-    return ""
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return 0

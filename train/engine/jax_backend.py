@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 
 import jax
 import keras
@@ -11,7 +12,7 @@ from keras import ops
 
 from train.common.errors import RunError
 from train.data.pipeline import Share
-from train.engine.tensorflow_backend import Devices
+from train.engine.tensorflow_backend import Devices, of_accelerators
 from train.engine.trainer import Trainer
 
 
@@ -187,6 +188,22 @@ class JaxDevices(Devices):
     def is_cpu(self):
         """Whether the processor computes, in the memory of this machine."""
         return self.strategy.device_mesh.devices.flat[0].startswith("cpu")
+
+    def bfloat16(self):
+        """Returns whether the devices multiply in bfloat16, and why so, in words."""
+        if self.is_cpu:
+            # As fast as float32 on an AVX-512 processor with such instructions.
+            return False, "as JAX on processors gains nothing by bfloat16"
+        names = [
+            device.compute_capability
+            for device in jax.devices()
+            if device.platform == "gpu"
+        ]
+        # NVIDIA's are such as 9.0, AMD's such as gfx942.
+        matches = [re.fullmatch(r"([0-9]+)\.([0-9]+)", name) for name in names]
+        return of_accelerators(
+            [match and (int(match[1]), int(match[2])) for match in matches]
+        )
 
     def trainer(self, model, optimizer, **settings):
         """Returns a `JaxTrainer` of a model that was made in the strategy's scope."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from train.common.errors import RunError
 from train.data.pipeline import Share
 from train.engine.trainer import Trainer
+from zoo import processor
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
@@ -48,6 +49,19 @@ class Devices:
     def is_cpu(self):
         """Whether the processor computes, in the memory of this machine."""
         return not any(map(tf.config.list_logical_devices, ("GPU", "TPU")))
+
+    def bfloat16(self):
+        """Returns whether the devices multiply in bfloat16, and why so, in words."""
+        if self.is_cpu:
+            name = processor.cpu_name()
+            if processor.computes_bfloat16():
+                return True, f"as this {name} multiplies in it"
+            return False, f"as this {name} has no instructions for bfloat16"
+        gpus = map(
+            tf.config.experimental.get_device_details,
+            tf.config.list_physical_devices("GPU"),
+        )
+        return of_accelerators([gpu.get("compute_capability") for gpu in gpus])
 
     def print(self, line):
         """Prints a line on the first host."""
@@ -108,6 +122,25 @@ class Devices:
                 )
             )
         )
+
+
+def of_accelerators(capabilities):
+    """Returns what `Devices.bfloat16` does.
+
+    `capabilities` are those of GPUs, (major, minor) or None of other makers' GPUs; of
+    TPUs there are none.
+
+    Source: NVIDIA, CUDA C++ Programming Guide, compute capabilities.
+    """
+    if not capabilities:
+        return True, "as TPUs multiply in it"
+    if None in capabilities:
+        return False, "as it is not known whether these GPUs multiply in bfloat16"
+    major, minor = min(capabilities)
+    reason = f"as GPUs of compute capability {major}.{minor}"
+    if major >= 8:
+        return True, f"{reason} multiply in it"
+    return False, f"{reason} do not multiply in bfloat16, which 8.0 does"
 
 
 def start(name="auto"):

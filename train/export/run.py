@@ -21,11 +21,11 @@ from train.common.files import (
     write_json,
     write_text,
 )
-from train.common.hardware import cpu_name
 from train.export import parity, report, sample_images
 from train.export.formats import select
 from train.inference import evaluation_data, loaded_model
 from train.inference.model_writing import has_head, in_float32
+from zoo.processor import cpu_name
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"

@@ -22,7 +22,8 @@ DROPOUT = {"ViT-L_16": 0.1, "ViT-H_14": 0.1, "R50+ViT-B_16": 0.1}
 # the way, or random numbers and rounding, on which no published number depends.
 _OUTPUT = {"changes": "output"}
 _NOISE = {"changes": "noise"}
-# As many micro-batches as the memory of the devices makes necessary.
+# As many micro-batches as the memory of the devices makes necessary, and the precision
+# that they compute in.
 AUTO = "auto"
 # What float32 can hold.
 _LARGEST = 3.4e38
@@ -30,7 +31,7 @@ _CHOICES = {
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
     "loss": LOSSES,
-    "precision": PRECISIONS,
+    "precision": (*PRECISIONS, AUTO),
     "crop": CROPS,
 }
 
@@ -64,6 +65,8 @@ class Recipe(Augmentation):
         weights: None for random ones; those of a model that brings its own, as
             `"dinov2-s14/lvd142m"` does, are named as it is.
         micro_batches: a number, or `"auto"`, see `train.run.micro_batches`.
+        precision: a policy of `train.engine.choices.PRECISIONS`, or `"auto"`, see
+            `train.run.precision`.
         learning_rates: those that the source of the recipe tried.
         momentum: with `"momentum"`.
         clip_norm: the largest norm of the whole gradient, or None for any.

@@ -26,7 +26,7 @@ from train.engine.metrics import MetricLog
 from train.engine.schedules import ExponentialRise
 from train.inference.run_directory import RunDirectory
 from train.reports import figures, markdown
-from train.run import training
+from train.run import precision, training
 from train.run.task import written_settings
 
 STEPS = 100
@@ -63,6 +63,7 @@ def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comm
         ... # doctest: +SKIP
     """
     devices = devices or alone()
+    precision.settle(task, RunDirectory(run_dir), devices)
     recipe = task.recipe = dataclasses.replace(task.recipe, average_decay=0.0)
     directory = RunDirectory(pathlib.Path(run_dir).expanduser() / "learning_rate")
     low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE

@@ -14,6 +14,7 @@ from train.data import data_flags, registry
 from train.data.finding import check as check_data
 from train.data.registry import CROPS
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES, titles
+from train.recipes.recipe import AUTO
 from train.run import config_file, help_text, settings
 
 # The flags are those of the command that asks for them, in its --help too.
@@ -121,7 +122,11 @@ _ENUMS = {
         "the weights if not given.",
     ),
     "loss": (LOSSES, f"The loss. {titles(LOSSES)}."),
-    "precision": (PRECISIONS, "What the model computes in."),
+    "precision": (
+        (*PRECISIONS, AUTO),
+        "What the model computes in; auto is mixed_bfloat16 where the devices multiply "
+        "in it, else float32.",
+    ),
     "crop": (CROPS, f"What of a training image is seen. {titles(CROPS)}."),
 }
 SETTINGS = {*_ENUMS, *registry.augmentations()}.union(*_FLAGS.values())

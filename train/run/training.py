@@ -13,7 +13,7 @@ from train.engine.loop import TrainingLoop, check_finite, explained_device_error
 from train.inference import run_data
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe, is_own
-from train.run import building, explained_images, micro_batches
+from train.run import building, explained_images, micro_batches, precision
 from train.run.classification import FineTuning
 
 
@@ -53,7 +53,9 @@ def run(
     """
     if isinstance(task, Recipe):
         task = FineTuning(task)
-    recipe, devices = task.recipe, devices or alone()
+    devices = devices or alone()
+    precision.settle(task, RunDirectory(run_dir), devices)
+    recipe = task.recipe
     with begun(recipe, run_dir, devices, extend) as directory:
         source = suitable_source(task, devices, data_dir, skip_corrupt)
         check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)

@@ -1,0 +1,53 @@
+"""--precision=auto: what is chosen, and that a run keeps it."""
+
+import json
+
+import keras
+import pytest
+
+from train import recipes
+from train.common.errors import RunError
+from train.engine.tensorflow_backend import of_accelerators
+from train.run import training
+from zoo import processor
+
+
+def recipe(**changes):
+    smoke = recipes.for_dataset("digits").smoke()
+    return smoke.override(precision="auto", **changes)
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(processor, "computes_bfloat16", lambda: has_it)
+    wanted = "mixed_bfloat16" if has_it else "float32"
+    training.run(recipe(), run_dir=tmp_path)
+    assert f"precision {wanted}, as this " in capsys.readouterr().out
+    assert json.loads((tmp_path / "config.json").read_text())["precision"] == wanted
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    assert model.get_layer("encoder_block_0").dtype_policy.name == wanted
+
+    # On a machine that has another answer it goes on as it began.
+    monkeypatch.setattr(processor, "computes_bfloat16", lambda: not has_it)
+    training.run(recipe(steps=12, warmup_steps=2), run_dir=tmp_path, extend=True)
+    assert f"precision {wanted}, with which the run began" in capsys.readouterr().out
+    other = "float32" if has_it else "mixed_bfloat16"
+    with pytest.raises(RunError, match="other settings: .*precision"):
+        training.run(
+            recipe(steps=12, warmup_steps=2).override(precision=other),
+            run_dir=tmp_path,
+        )
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "has_it", "reason"),
+    [
+        ([], True, "TPUs"),
+        ([(9, 0), (8, 0)], True, "8.0 multiply"),
+        ([(9, 0), (7, 5)], False, "7.5 do not"),
+        ([(9, 0), None], False, "not known"),
+    ],
+)
+def test_accelerators(capabilities, has_it, reason):
+    found, why = of_accelerators(capabilities)
+    assert found is has_it and reason in why
