@@ -42,6 +42,8 @@ class SelfAttention(Composite, Placed):
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
         relative_bias: None, or the `resizing` of a `RelativePositionBias`, which adds a
             bias of the offset in the grid to each score.
+        num_prefix_tokens: None, or int: with `relative_bias` for images of any size,
+            how many tokens come before the patches. Known from the tokens of others.
 
     Call arguments:
         tokens: float tensor (batch, tokens, hidden_size).
@@ -86,6 +88,7 @@ class SelfAttention(Composite, Placed):
         rotary_grid=None,
         norm_epsilon=None,
         relative_bias=None,
+        num_prefix_tokens=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -99,12 +102,13 @@ class SelfAttention(Composite, Placed):
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.norm_epsilon = norm_epsilon
         self.relative_bias = relative_bias
+        self.num_prefix_tokens = num_prefix_tokens
         if norm_epsilon is None:
             self.norm = None
         if relative_bias is None:
             self.position_bias = None
 
-    def build(self, tokens_shape, offsets_shape=None):
+    def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]
         check_heads(self, hidden_size)
         without = {True: (), "query and value": ("key",)}
@@ -122,10 +126,11 @@ class SelfAttention(Composite, Placed):
             shape = (None, hidden_size)
             self.add_part(LayerNorm, "norm", self.norm_epsilon, input_shape=shape)
         self.add_part(Dropout, "dropout", self.dropout_rate)
-        if self.grid_size is not None and offsets_shape is None:
+        of_any_size = self.relative_bias is not None and tokens_shape[1] is None
+        if self.grid_size is not None and not of_any_size:
             self.find_places(tokens_shape, " with grid_size")
         if self.relative_bias is not None:
-            self._build_position_bias(offsets_shape)
+            self._build_position_bias(tokens_shape[1])
         if self.rotary != "none":
             self._build_rotation(hidden_size // self.num_heads)
         if self.relative_positions:
@@ -138,7 +143,7 @@ class SelfAttention(Composite, Placed):
             )
         self.settle()
 
-    def _build_position_bias(self, offsets_shape):
+    def _build_position_bias(self, length):
         if self.grid_size is None:
             raise ValueError(
                 f"{self.name} has a relative_bias, which needs a grid_size: pass the "
@@ -150,9 +155,9 @@ class SelfAttention(Composite, Placed):
             self.grid_size,
             self.num_registers,
             self.relative_bias,
+            self.num_prefix_tokens,
         )
-        scores_shape = (None, self.num_heads, self.length, self.length)
-        self.position_bias.build(scores_shape, offsets_shape)
+        self.position_bias.build((None, self.num_heads, length, length))
 
     def _build_rotation(self, head_size):
         if head_size % 4:
@@ -177,6 +182,11 @@ class SelfAttention(Composite, Placed):
             raise ValueError(
                 f"{self.name} has no relative_bias to take offsets: leave them out, or "
                 "pass relative_bias."
+            )
+        if self.relative_bias is not None and self.length is None and offsets is None:
+            raise ValueError(
+                f"{self.name} has a relative_bias for images of any size: pass it "
+                "offsets, the output of PatchOffsets."
             )
         if self.rotary == "none" and turns is not None:
             raise ValueError(

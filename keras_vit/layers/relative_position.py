@@ -30,6 +30,8 @@ class RelativePositionBias(Layer, Placed):
         num_registers: int, how many of the tokens before the patches are registers.
         resizing: str, how `at_image_size` resizes the biases, a method of
             `zoo.position_embedding.resize_relative`.
+        num_prefix_tokens: None, or int: for images of any size, how many tokens come
+            before the patches. Known from the scores of others.
 
     Call arguments:
         scores: float tensor (batch, num_heads, queries, tokens) before the softmax;
@@ -53,21 +55,27 @@ class RelativePositionBias(Layer, Placed):
         (2, 4, 7, 7)
     """
 
-    def __init__(self, grid_size, num_registers=0, resizing=GEOMETRIC, **kwargs):
+    def __init__(
+        self,
+        grid_size,
+        num_registers=0,
+        resizing=GEOMETRIC,
+        num_prefix_tokens=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.grid_size = pair(grid_size, "grid_size")
         self.num_registers = num_registers
         self.resizing = resizing
+        self.num_prefix_tokens = num_prefix_tokens
 
-    def build(self, scores_shape, offsets_shape=None):
+    def build(self, scores_shape):
         _, num_heads, _, tokens = scores_shape
-        if offsets_shape is None:
+        if tokens is not None or self.num_prefix_tokens is None:
             self.find_places((None, tokens))
-            count = relative_positions(self.grid_size, self.num_prefix_tokens)
             places = offset_places(self.grid_size, self.num_prefix_tokens)
             self.rows = places.astype("int32")
-        else:
-            count = offsets_shape[0][1]
+        count = relative_positions(self.grid_size, self.num_prefix_tokens)
         self.table = self.add_weight(
             name="relative_position_bias",
             shape=(count, num_heads),

@@ -38,7 +38,7 @@ class TransformerBlock(Composite):
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
         norm_after: bool, whether the norms come after the attention and the perceptron,
             before what they give is added, and not before them.
-        relative_bias: see `SelfAttention`.
+        relative_bias, num_prefix_tokens: see `SelfAttention`.
 
     Call arguments:
         tokens, return_attention_weights, class_token_only, turns, offsets: see
@@ -87,6 +87,7 @@ class TransformerBlock(Composite):
         mlp_norm_inside=False,
         norm_after=False,
         relative_bias=None,
+        num_prefix_tokens=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -121,6 +122,7 @@ class TransformerBlock(Composite):
             rotary_grid,
             layer_norm_epsilon if attention_norm_inside else None,
             relative_bias,
+            num_prefix_tokens,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(
@@ -147,11 +149,14 @@ class TransformerBlock(Composite):
     def rotary_grid(self):
         return self.attention.rotary_grid
 
-    def build(self, tokens_shape, offsets_shape=None):
+    @property
+    def num_prefix_tokens(self):
+        return self.attention.num_prefix_tokens
+
+    def build(self, tokens_shape):
         for name in self.parts:
             if (part := getattr(self, name)) is not None:
-                shapes = (offsets_shape,) if part is self.attention else ()
-                part.build(tokens_shape, *shapes)
+                part.build(tokens_shape)
         self.settle()
 
     def call(

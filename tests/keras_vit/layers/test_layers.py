@@ -114,7 +114,12 @@ LAYERS = {
         {"num_weights": 3},
     ),
     "RelativePositionBias": (
-        {"grid_size": (2, 3), "num_registers": 1, "resizing": "bicubic"},
+        {
+            "grid_size": (2, 3),
+            "num_registers": 1,
+            "resizing": "bicubic",
+            "num_prefix_tokens": 2,
+        },
         (2, 4, 8, 8),
         (2, 4, 8, 8),
         {"num_weights": 1},
@@ -132,6 +137,7 @@ LAYERS = {
             "rotary_grid": (4, 4),
             "norm_epsilon": 0.1,
             "relative_bias": "bilinear",
+            "num_prefix_tokens": 1,
         },
         (2, 7, 24),
         (2, 7, 24),
@@ -174,6 +180,7 @@ LAYERS = {
             "mlp_norm_inside": True,
             "norm_after": True,
             "relative_bias": "geometric",
+            "num_prefix_tokens": 1,
         },
         (2, 7, 24),
         (2, 7, 24),
@@ -670,6 +677,18 @@ def test_attention_with_relative_position_bias():
     np.testing.assert_allclose(numpy(first), expected[:, :1], atol=1e-5)
     plain, _ = attention_reference(tokens, layer)
     assert np.abs(plain - expected).max() > 1e-2
+
+
+def test_relative_position_bias_of_any_size_needs_offsets():
+    options = {"grid_size": (2, 3), "relative_bias": "geometric"}
+    with pytest.raises(ValueError, match="known number of tokens"):
+        built(keras_vit.SelfAttention(3, **options), None, None, 24)
+    layer = built(
+        keras_vit.SelfAttention(3, num_prefix_tokens=1, **options), None, None, 24
+    )
+    assert layer.position_bias.table.shape == (3 * 5 + 3, 3)
+    with pytest.raises(ValueError, match="pass it offsets, the output of PatchOffsets"):
+        layer(normal((2, 7, 24)))
 
 
 def test_registers_are_put_behind_the_class_token():
