@@ -7,6 +7,7 @@ keras_vit_start.need_ours("zoo")
 keras_vit_start.need_backend()
 
 from keras_vit import explain
+from keras_vit.engines.predictor import Predictor
 from keras_vit.inference import classify, embed
 from keras_vit.layers import (
     MLP,
@@ -53,7 +54,6 @@ from keras_vit.models.variants import (
     ViT_Ti16,
 )
 from keras_vit.models.vision_transformer import VisionTransformer, load_model
-from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, preprocess_input
 from keras_vit.version import __version__
 from keras_vit.weights.loading import load_released_weights

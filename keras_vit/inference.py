@@ -7,9 +7,9 @@ import os
 import keras
 import numpy as np
 
+from keras_vit.engines.predictor import Predictor
 from keras_vit.layers import PatchEncoder
 from keras_vit.layers.classification_head import checked_names
-from keras_vit.predictor import Predictor
 from keras_vit.preprocessing import decode_predictions, names_of_classes
 from keras_vit.structure import (
     check_images_shape,

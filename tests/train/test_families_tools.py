@@ -14,13 +14,13 @@ from harness import randomize
 
 import keras_vit
 from keras_vit import explain
+from keras_vit.engines.precision import in_precision
 from keras_vit.explain import one_pass
 from train import recipes
 from train.data import sources
 from train.export.onnx import write_onnx
 from train.export.tflite import write_tflite
 from train.inference import exported_model, linear_probe, run_data
-from train.inference.model_writing import in_float32
 from train.inference.saved_model import write_saved_model
 from train.publish import publishing
 from train.reports import figures
@@ -179,7 +179,7 @@ def all_weights(family, tmp_path):
     again = keras_vit.load_model(folder)
     assert again.get_layer("head").class_names == tuple("0123456789")
     images = images_for(again)
-    np.testing.assert_array_equal(again(images), in_float32(model)(images))
+    np.testing.assert_array_equal(again(images), in_precision(model)(images))
 
 
 def few_shot(family, tmp_path):

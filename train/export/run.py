@@ -11,6 +11,7 @@ import tempfile
 import numpy as np
 
 import keras_vit
+from keras_vit.engines.precision import in_precision
 from keras_vit.structure import own_image_size, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
@@ -24,7 +25,7 @@ from train.common.files import (
 from train.export import parity, report, sample_images
 from train.export.formats import select
 from train.inference import evaluation_data, loaded_model
-from train.inference.model_writing import has_head, in_float32
+from train.inference.model_writing import has_head
 from zoo.processor import cpu_name
 from zoo.store import digest
 
@@ -106,7 +107,7 @@ def export(
         evaluation_data.num_logits(loaded)
     loaded = dataclasses.replace(
         loaded,
-        model=in_float32(loaded.model),
+        model=in_precision(loaded.model),
         class_names=loaded.class_names if with_head else None,
     )
     # Features have no classes by which to choose the matrices that stay in float16.

@@ -1,11 +1,9 @@
-"""What writers of model files share: the head, float32, names, a quiet TensorFlow."""
+"""What writers of model files share: the head, facts, names."""
 
 import contextlib
-import logging
 
 import keras
 
-from keras_vit.layers import initial_values
 from keras_vit.structure import own_image_size, size_step, takes_any_size
 from zoo.photos import PREPARATIONS
 
@@ -32,21 +30,6 @@ def check_one_output(model):
             f"file has one output: pass keras.Model(model.input, "
             f"model.output[{first!r}])."
         )
-
-
-def in_float32(model):
-    """Returns a model with the same values that computes in float32, or the model."""
-    if all(layer.dtype_policy.name == "float32" for layer in model.layers):
-        return model
-
-    def in_float32(layer):
-        return type(layer).from_config({**layer.get_config(), "dtype": "float32"})
-
-    with initial_values.left_out():
-        other = keras.models.clone_model(model, clone_function=in_float32)
-    for variable, source in zip(other.variables, model.variables, strict=True):
-        variable.assign(source)
-    return other
 
 
 def facts_of(model):
@@ -90,15 +73,3 @@ def check_class_names(class_names, model):
                 f"class_names has {name!r}, which spans lines: files of class names "
                 "have one per line."
             )
-
-
-@contextlib.contextmanager
-def quiet_tensorflow():
-    """Hides TensorFlow's messages below warnings, of the folders that it writes to."""
-    before = logging.root.manager.disable
-    # Levels do not help: while it saves, TensorFlow resets that of absl.
-    logging.disable(max(before, logging.INFO))
-    try:
-        yield
-    finally:
-        logging.disable(before)

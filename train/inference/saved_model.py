@@ -9,6 +9,8 @@ import tempfile
 import keras
 import tensorflow as tf
 
+from keras_vit.engines.precision import in_precision
+from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.lean import lean
 from keras_vit.structure import own_image_size
 from train.common.errors import RunError
@@ -103,11 +105,11 @@ def write_saved_model(model, folder, *, class_names=None):
             f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
             "another folder, or remove it."
         )
-    package, signatures = _package(model_writing.in_float32(model), class_names)
+    package, signatures = _package(in_precision(model), class_names)
     with (
         whole_folder(folder) as temporary,
         tempfile.TemporaryDirectory() as assets,
-        model_writing.quiet_tensorflow(),
+        quiet_tensorflow(),
     ):
         if class_names is not None:
             file = pathlib.Path(assets, "class_names.txt")

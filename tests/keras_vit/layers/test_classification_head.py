@@ -7,7 +7,7 @@ from harness import normal, numpy, randomize
 
 import keras_vit
 from keras_vit import ClassificationHead, VisionTransformer, ViTConfig
-from train.inference.model_writing import in_float32
+from keras_vit.engines.precision import in_precision
 
 PLAIN = ViTConfig(hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8)
 # Of two alphabets; a name twice, as ImageNet has; one without letters.
@@ -60,7 +60,7 @@ COPIES = {
         ),
         folder,
     ),
-    "float32": lambda model, _: in_float32(
+    "float32": lambda model, _: in_precision(
         VisionTransformer(
             PLAIN,
             image_size=16,

@@ -20,11 +20,11 @@ from small_models import HYBRID, PLAIN, SIZE, made, of
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_vit import preprocess_input
+from keras_vit.engines.precision import in_precision
 from train.common.errors import RunError
 from train.common.files import whole_folder
 from train.data.transforms.preprocessing import squash, to_model_range
 from train.inference import saved_model
-from train.inference.model_writing import in_float32
 from train.inference.saved_model import add_version, write_saved_model
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -461,7 +461,7 @@ def test_the_reusable_interface(exported):
 def test_in_float32_to_the_innermost_layer():
     with global_policy("float16"):
         model = made(config=HYBRID, stochastic_depth_rate=0.1)
-    found = in_float32(model)
+    found = in_precision(model)
     assert {part.dtype_policy.name for part in all_layers(found)} == {"float32"}
     assert found.get_layer("encoder_block_1").stochastic_depth_rate == 0.1
     both = zip(found.trainable_variables, model.trainable_variables, strict=True)
@@ -469,7 +469,7 @@ def test_in_float32_to_the_innermost_layer():
         assert variable.dtype == "float32"
         np.testing.assert_array_equal(variable, other)
     assert "float16" in {variable.dtype for variable in model.variables}
-    assert in_float32(found) is found
+    assert in_precision(found) is found
 
 
 def test_holds_one_copy_of_the_weights(export):

@@ -1,14 +1,15 @@
 """Writer of TFLite files, for LiteRT on phones and small machines."""
 
 import collections
-import re
 
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.engines.precision import in_precision
+from keras_vit.engines.tflite import convert
 from keras_vit.lean import lean
 from train.common import packages
-from train.common.errors import RunError, first_line
+from train.common.errors import RunError
 from train.common.files import whole_file
 from train.export.formats import TFLITE
 from train.export.tflite.metadata import add_metadata, append_files
@@ -84,7 +85,7 @@ def write_tflite(
     output = "logits" if has_head(model) else "features"
     _check(model, output, precision, calibration, min_agreement, class_names, uint8)
     packages.need("TFLite", TFLITE.packages, extra="export")
-    model = model_writing.in_float32(model)
+    model = in_precision(model)
     is_own = precision == "int8" or min_agreement is not None
     content = _converted(model, "float32" if is_own else precision, dynamic_batch)
     if is_own:
@@ -175,30 +176,7 @@ def _converted(model, precision, dynamic_batch):
 
     batch = None if dynamic_batch else 1
     images = tf.TensorSpec((batch, *model.input_shape[1:]), tf.float32, name="images")
-    module = tf.Module()
-    module.variables_of_model = [variable.value for variable in model.variables]
-    module.call = tf.function(call, input_signature=[images], autograph=False)
-    converter = tf.lite.TFLiteConverter.from_concrete_functions(
-        [module.call.get_concrete_function()], module
-    )
-    # Weights as constants, not as variables that callers would have to initialize.
-    converter.experimental_enable_resource_variables = False
-    if precision != "float32":
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if precision == "float16":
-        converter.target_spec.supported_types = [tf.float16]
     try:
-        with model_writing.quiet_tensorflow():
-            return converter.convert()
-    # Its errors have no public class.
-    except Exception as error:
-        missing = dict.fromkeys(re.findall(r"'(tf\.\w+)' op is neither", str(error)))
-        if missing:
-            raise RunError(
-                f"{model.name} computes {', '.join(missing)}, for which TFLite has no "
-                "built-in operation: export it as a SavedModel or ONNX, or replace the "
-                "layer that does."
-            ) from error
-        raise RunError(
-            f"{model.name} cannot be converted to TFLite: {first_line(error)}"
-        ) from error
+        return convert(model, call, images, precision)
+    except ValueError as error:
+        raise RunError(str(error)) from error

@@ -9,9 +9,8 @@ import keras
 import numpy as np
 
 from keras_vit import layers
+from keras_vit.engines.onnx.arrays import Array, Arrays
 from keras_vit.layers.rotation import rotated, turns
-from train.baselines.pre_activation_unit import PreActivationUnit
-from train.export.onnx.arrays import Array, Arrays
 from zoo.position_embedding import (
     axis_weights,
     offset_places,
@@ -30,8 +29,8 @@ def function_of(layer):
     """Returns the function that adds a layer; raises a ValueError if there is none."""
     for kind in type(layer).__mro__:
         # Not for a subclass that overrides `call`.
-        if kind in _FUNCTIONS and type(layer).call is kind.call:
-            return _FUNCTIONS[kind]
+        if kind in FUNCTIONS and type(layer).call is kind.call:
+            return FUNCTIONS[kind]
     raise ValueError(
         f"The layer {layer.name!r} is a {type(layer).__name__}, which the ONNX "
         "exporter does not know: pass a model of keras_vit."
@@ -441,7 +440,7 @@ def _max_pooling(graph, layer, value, name, **_):
     )
 
 
-def _in_turn(graph, unit, value, name, *parts):
+def in_turn(graph, unit, value, name, *parts):
     """Adds convolutions and norms of a unit by their names, and "relu"."""
     for part in parts:
         if part == "relu":
@@ -454,22 +453,13 @@ def _in_turn(graph, unit, value, name, *parts):
 
 def _residual_unit(graph, unit, features, name, **_):
     branch = ("conv1", "gn1", "relu", "conv2", "gn2", "relu", "conv3", "gn3")
-    value, shortcut = _in_turn(graph, unit, features, name, *branch), features
+    value, shortcut = in_turn(graph, unit, features, name, *branch), features
     if unit.projects:
-        shortcut = _in_turn(graph, unit, features, name, "conv_proj", "gn_proj")
+        shortcut = in_turn(graph, unit, features, name, "conv_proj", "gn_proj")
     return graph.spatial("Relu", graph.spatial("Add", value, shortcut))
 
 
-def _pre_activation_unit(graph, unit, features, name, **_):
-    branch = ("conv1", "gn2", "relu", "conv2", "gn3", "relu", "conv3")
-    value, shortcut = _in_turn(graph, unit, features, name, "gn1", "relu"), features
-    if unit.projects:
-        shortcut = _in_turn(graph, unit, value, name, "conv_proj")
-    value = _in_turn(graph, unit, value, name, *branch)
-    return graph.spatial("Add", value, shortcut)
-
-
-_FUNCTIONS = {
+FUNCTIONS = {
     layers.AddPositionEmbs: _positions,
     layers.AddPositionEmbs2D: _positions_2d,
     layers.AttentionPooling: _attention_pooling,
@@ -483,7 +473,6 @@ _FUNCTIONS = {
     layers.PatchMap: _patch_map,
     layers.PatchOffsets: _patch_offsets,
     layers.PatchPooling: _mean,
-    PreActivationUnit: _pre_activation_unit,
     layers.RegisterTokens: _registers,
     layers.RelativePositionBias: _position_bias,
     layers.ResidualUnit: _residual_unit,

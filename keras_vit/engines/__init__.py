@@ -1,0 +1,1 @@
+"""What computes a `Predictor`'s answers: Keras, or another runtime of its model."""

@@ -1,0 +1,42 @@
+"""A model that another runtime computes, from a conversion of its weights."""
+
+import importlib
+
+import numpy as np
+
+from keras_vit.engines.batches import filled, split
+from keras_vit.engines.compiled import sample_of_weights
+
+
+class Converted:
+    """A model in another runtime, converted anew once its weights have changed.
+
+    `row` is the engine's row in `keras_vit.engines.table`.
+    """
+
+    def __init__(self, model, batch_size, row, precision):
+        self._model, self._batch_size = model, batch_size
+        self._row, self._precision = row, precision
+        self._make = importlib.import_module(f"keras_vit.engines.{row.name}").make
+        self._sample, self._sampled = sample_of_weights(model), None
+        # By the number of images that they take, None for any.
+        self._runs = {}
+
+    def __call__(self, images):
+        sample = self._sample()
+        if not np.array_equal(sample, self._sampled, equal_nan=True):
+            self._runs, self._sampled = {}, sample
+        outputs = [self._answer(batch) for batch in split(images, self._batch_size)]
+        return np.concatenate(outputs) if outputs[1:] else outputs[0]
+
+    def _answer(self, images):
+        count = None
+        if self._row.of_one_shape:
+            # Of the first call's number and of whole batches, no others.
+            sizes = {*(self._runs or [len(images)]), self._batch_size}
+            count = min(size for size in sizes if size >= len(images))
+        if count not in self._runs:
+            shape = (count, *self._model.input_shape[1:])
+            self._runs[count] = self._make(self._model, shape, self._precision)
+        given = images if count is None else filled(images, count)
+        return self._runs[count](given)[: len(images)]

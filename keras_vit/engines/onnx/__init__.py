@@ -1,0 +1,136 @@
+"""Writer of ONNX graphs of a few standard operators.
+
+The graph is written layer by layer instead of converted from TensorFlow's: that takes
+a second on any backend of Keras, keeps layer norms and GELUs as the single operators
+that runtimes optimize, and restricts half precision to where it is harmless.
+"""
+
+import collections
+import pathlib
+
+import numpy as np
+
+from keras_vit.engines.onnx.graph import Graph
+from keras_vit.engines.onnx.layers import function_of
+from keras_vit.lean import blocks_for_class_token
+from keras_vit.version import __version__
+
+# The first opset with a GELU operator, of October 2023.
+OPSET = 20
+# Protobuf's limit of 2 GiB, less room for the graph without its weights.
+LARGEST_FILE = 2**31 - 2**25
+
+
+def write(model, folder):
+    """Writes a model as `model.onnx` in a folder, in float32; returns its path.
+
+    Larger weights than one file holds are in a second one beside it.
+    """
+    steps = steps_of(model)
+    path = pathlib.Path(folder) / "model.onnx"
+    if size_of(model) <= LARGEST_FILE:
+        proto = proto_of(model, steps)
+    else:
+        with path.with_name(f"{path.name}.data").open("wb") as data:
+            proto = proto_of(model, steps, data=data)
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def size_of(model, precision="float32"):
+    """Returns the bytes of a model's weights."""
+    return model.count_params() * np.dtype(precision).itemsize
+
+
+def proto_of(model, steps, *, output="outputs", precision="float32", data=None):
+    """Returns a model as an `onnx.ModelProto`, with its weights in `data` if given.
+
+    `steps` are those of `steps_of`, `output` the name of the output, and `data` an open
+    file. The input is `images`.
+    """
+    import onnx
+
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    proto = onnx.ModelProto(
+        ir_version=onnx.helper.find_min_ir_version_for(opsets),
+        opset_import=opsets,
+        producer_name="keras_vit",
+        producer_version=__version__,
+    )
+    _fill(Graph(onnx, proto.graph, precision, data), model, steps, output)
+    return proto
+
+
+def steps_of(model):
+    """Returns the layer calls in order: {(name, index): (function, inputs, options)}.
+
+    `inputs` are the calls whose outputs it takes, by the name of the argument, "" for
+    the first one; that of the input layer is not among the calls.
+    """
+    try:
+        config = model.get_config()
+    except NotImplementedError:
+        config = {}  # of a subclass with arguments of its own
+    if (
+        "output_layers" not in config
+        or not len(model.inputs) == len(model.outputs) == 1
+    ):
+        raise ValueError(
+            f"{model.name} is not a functional model of one input and one output: pass "
+            "a model of keras_vit."
+        )
+    calls = {entry["name"]: entry["inbound_nodes"] for entry in config["layers"]}
+    class_token_only = {block.name for block in blocks_for_class_token(model)}
+    steps = {}
+
+    def add(name, index, _):
+        """Adds the call that an output comes from, behind those that it needs."""
+        if (name, index) in steps or not calls[name]:
+            return (name, index)
+        call = calls[name][index]
+        [argument], others = call["args"], call["kwargs"]
+        # Of several tensors, which are the outputs of one call, the first.
+        firsts = {
+            key: one[0] if isinstance(one, (list, tuple)) and one else one
+            for key, one in {"": argument, **others}.items()
+        }
+        inputs = {
+            key: add(*first["config"]["keras_history"])
+            for key, first in firsts.items()
+            if _is_tensor(first)
+        }
+        options = {**others, **argument["config"]}
+        if name in class_token_only:
+            options["class_token_only"] = True
+        steps[name, index] = function_of(model.get_layer(name)), inputs, options
+        return (name, index)
+
+    output = config["output_layers"]
+    add(*(output if isinstance(output[0], str) else output[0]))
+    return steps
+
+
+def _is_tensor(value):
+    return isinstance(value, dict) and value.get("class_name") == "__keras_tensor__"
+
+
+def _fill(graph, model, steps, output):
+    graph.proto.name = model.name
+    # Names of sides that the file leaves open.
+    sides = {"images": ["batch", "height", "width"], output: ["batch"]}
+    shapes = {"images": model.input_shape, output: model.output_shape}
+    for known, name in ((graph.proto.input, "images"), (graph.proto.output, output)):
+        kind, names = graph.onnx.TensorProto.FLOAT, iter(sides[name])
+        shape = [next(names, None) if side is None else side for side in shapes[name]]
+        known.append(graph.onnx.helper.make_tensor_value_info(name, kind, shape))
+    images = graph.cast("images", "FLOAT16")
+    values = collections.defaultdict(lambda: images)
+    for (name, index), (function, inputs, options) in steps.items():
+        graph.scope = name
+        found = {key: values[source] for key, source in inputs.items()}
+        value = found.pop("")
+        value = function(graph, model.get_layer(name), value, name, **options | found)
+        values[name, index] = value
+    graph.scope = "output"
+    graph.cast(value, "FLOAT")
+    graph.proto.node[-1].output[0] = output

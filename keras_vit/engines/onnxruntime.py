@@ -1,0 +1,24 @@
+"""ONNX Runtime, on the CPU."""
+
+import tempfile
+
+from keras_vit.engines.onnx import write
+from keras_vit.engines.table import threads
+
+
+def make(model, shape, precision):
+    """Returns a function from images to a model's outputs."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    with tempfile.TemporaryDirectory() as folder:
+        session = onnxruntime.InferenceSession(
+            str(write(model, folder)), options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(images):
+        [outputs] = session.run(None, {"images": images})
+        return outputs
+
+    return run

@@ -1,0 +1,85 @@
+"""Inference from arrays to arrays."""
+
+import numpy as np
+
+from keras_vit.engines.compiled import Compiled
+from keras_vit.engines.converted import Converted
+from keras_vit.engines.table import CONVERTED, KERAS, check
+from keras_vit.structure import check_images_shape, warn_of_pixels
+
+
+class Predictor:
+    """A compiled forward pass from NumPy arrays to NumPy arrays.
+
+    `keras.Model.predict` sets up a data pipeline and callbacks at each call, which
+    takes longer than a small model does. This keeps the compiled function alone, or the
+    model in a runtime that is faster on some machines (docs/performance.md).
+
+    Args:
+        model: `keras.Model` with one input and one output.
+        batch_size: int, images computed at a time.
+        jit_compile: bool, whether XLA compiles the model on TensorFlow, which takes
+            seconds to minutes and then is faster on some machines and slower on others
+            (docs/performance.md). JAX always compiles, torch never. XLA compiles for
+            one number of images: `batch_size`, and any smaller one that comes before.
+        engine: str, what computes: `"keras"`, the compiled model itself, which reads
+            its weights anew at each call; or a runtime that it is converted for at the
+            first call, which takes seconds: `"litert"` (on TensorFlow, for images of
+            one size), `"onnxruntime"` or `"openvino"` (models of `keras_vit`). Each
+            call compares up to 32 values of every weight, always the same ones, with
+            those of the conversion, and where one differs the model is converted anew:
+            a change of other values alone goes unnoticed.
+
+    Attributes:
+        engine: str, what computes.
+
+    Call arguments:
+        images: array (images, height, width, channels) as the model takes them: ours
+            what `preprocess_input` returns. Images in [0, 255] are warned of once.
+
+    Returns:
+        Array of what the model puts out, images first.
+
+    Raises:
+        ValueError: the images are not of the model's shape, or an argument does not
+            fit the model or the backend.
+        ModuleNotFoundError: a package of the engine is not installed.
+
+    Source:
+        docs/performance.md.
+
+    Example:
+        >>> model = VisionTransformer("ViT-Ti_16", image_size=32, classes=10)
+        >>> predictor = Predictor(model, batch_size=2)
+        >>> predictor(np.zeros((3, 32, 32, 3), "float32")).shape
+        (3, 10)
+    """
+
+    def __init__(self, model, batch_size=32, jit_compile=False, *, engine=KERAS):
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size must be a positive int, got {batch_size!r}.")
+        if len(model.inputs) != 1 or len(model.outputs) != 1:
+            raise ValueError(
+                f"{model.name} has {len(model.inputs)} inputs and "
+                f"{len(model.outputs)} outputs: Predictor takes one of each."
+            )
+        check(model, engine)
+        self.model = model
+        self.batch_size = batch_size
+        self.engine = engine
+        if engine == KERAS:
+            self._answer = Compiled(model, batch_size, jit_compile)
+        else:
+            row = CONVERTED[engine]
+            self._answer = Converted(model, batch_size, row, "float32")
+        self._has_warned = False
+        self._checked = None
+
+    def __call__(self, images):
+        images = np.asarray(images, dtype=self.model.inputs[0].dtype)
+        if images.shape != self._checked:
+            check_images_shape(self.model, images.shape)
+            self._checked = images.shape
+        if not self._has_warned:
+            self._has_warned = warn_of_pixels(self.model, images)
+        return self._answer(images)

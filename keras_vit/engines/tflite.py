@@ -1,0 +1,62 @@
+"""Conversion of models to TFLite, on TensorFlow."""
+
+import contextlib
+import logging
+import re
+
+import tensorflow as tf
+
+
+def convert(model, call, images, precision="float32"):
+    """Returns the bytes of a TFLite file of built-in operations, with one signature.
+
+    Args:
+        model: `keras.Model`, whose variables become constants.
+        call: function from images to what the file returns.
+        images: `tf.TensorSpec` of the images.
+        precision: `"float32"`; `"float16"`, of weights; or `"dynamic"`, matrices in
+            int8, multiplied in int8 with a scale that is computed at run time.
+
+    Raises:
+        ValueError: the model computes what TFLite does not.
+    """
+    module = tf.Module()
+    module.variables_of_model = [variable.value for variable in model.variables]
+    module.call = tf.function(call, input_signature=[images], autograph=False)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [module.call.get_concrete_function()], module
+    )
+    # Weights as constants, not as variables that callers would have to initialize.
+    converter.experimental_enable_resource_variables = False
+    if precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        with quiet_tensorflow():
+            return converter.convert()
+    # Its errors have no public class.
+    except Exception as error:
+        missing = dict.fromkeys(re.findall(r"'(tf\.\w+)' op is neither", str(error)))
+        if missing:
+            raise ValueError(
+                f"{model.name} computes {', '.join(missing)}, for which TFLite has no "
+                "built-in operation: use a SavedModel or ONNX, or replace the layer "
+                "that does."
+            ) from error
+        first, *_ = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"{model.name} cannot be converted to TFLite: {first}"
+        ) from error
+
+
+@contextlib.contextmanager
+def quiet_tensorflow():
+    """Hides TensorFlow's messages below warnings, of the folders that it writes to."""
+    before = logging.root.manager.disable
+    # Levels do not help: while it saves, TensorFlow resets that of absl.
+    logging.disable(max(before, logging.INFO))
+    try:
+        yield
+    finally:
+        logging.disable(before)
