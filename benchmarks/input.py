@@ -2,6 +2,7 @@
 
   python -m benchmarks.input --image_size=224 --rounds=7
   python -m benchmarks.input --images=photos/ --peers=crop,pillow
+  python -m benchmarks.input --list
   python -m benchmarks.input --overlap --batch=16
   python -m benchmarks.input --profile=/tmp/trace --batch=16
 
@@ -14,6 +15,8 @@ evaluation, which reads whole images, with "bare decode_jpeg".
 --ours     training (random crops, flipped), evaluation (whole images), or all
 --peers    crop (TensorFlow's decoder alone, on windows as in training), crop-resize,
            decode (whole images), pillow, keras, torchvision, or all; --peers= for none
+--list     finding --files image files in folders, beside a bare os.walk and others,
+           instead of reading photos
 --overlap  a few steps of train.engine.loop.take_steps, on batches that are read
            meanwhile and on one that is in memory; tells how long training waited
 """
@@ -25,7 +28,7 @@ import tempfile
 
 from absl import flags
 
-from benchmarks import command, input_jobs, overlap, photos, report
+from benchmarks import command, input_jobs, listing, overlap, photos, report
 from benchmarks.contest import choose, contest, tell
 from benchmarks.profiling import profile
 
@@ -38,6 +41,8 @@ flags.DEFINE_integer(
 )
 flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
 flags.DEFINE_integer("batch", 50, "Images a batch.", lower_bound=1)
+flags.DEFINE_bool("list", False, "Measure how long files are listed, instead.")
+flags.DEFINE_integer("files", 100_000, "Files that --list lists.", lower_bound=1)
 flags.DEFINE_bool("overlap", False, "Measure how long training waits, instead.")
 flags.DEFINE_string("model", "ViT-Ti_16", "The variant that is trained.")
 flags.DEFINE_integer("fit_steps", 5, "Training steps a turn.", lower_bound=1)
@@ -55,10 +60,28 @@ def main():
             "both so that it is."
         )
     with tempfile.TemporaryDirectory(prefix="keras_vit_photos_") as folder:
-        if given.overlap or given.profile:
+        if given.list:
+            _list(folder)
+        elif given.overlap or given.profile:
             _train(folder)
         else:
             _read(folder)
+
+
+def _list(folder):
+    count = flags.FLAGS.files
+    tell(f"filling a folder with {count:,} files")
+    listing.fill(folder, count)
+    fields = {"settings": {"folder": folder}, "items": count}
+    ours = listing.OURS["sources"]
+    contenders = [
+        dataclasses.replace(choice, ours=choice is ours, **fields)
+        for choice in (ours, *listing.PEERS.values())
+    ]
+    reference = listing.PEERS["walk"].name
+    command.compare(
+        f"input-list-{count}", contenders, reference=reference, calibrate=False
+    )
 
 
 def _fill(folder):

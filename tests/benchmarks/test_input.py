@@ -9,7 +9,7 @@ import sys
 import pytest
 from PIL import Image
 
-from benchmarks import input_jobs, overlap, photos
+from benchmarks import input_jobs, listing, overlap, photos
 from benchmarks.worker import load
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -60,6 +60,13 @@ def test_jobs_read_all_photos_each_time(folder, choice, monkeypatch):
     for _ in range(2):
         step()
     assert seen == ([] if choice.name.startswith("Pillow") else [2, 2])
+
+
+def test_listings_find_all_files(tmp_path):
+    listing.fill(tmp_path, 201)
+    (tmp_path / "class00002" / "another.jpg").touch()
+    for choice in (listing.OURS["sources"], listing.PEERS["walk"]):
+        assert load(choice.job)(folder=str(tmp_path))() == 202
 
 
 def test_waits_leave_the_warm_up_out(tmp_path):

@@ -1,5 +1,6 @@
 """A user's own images in folders, one per class."""
 
+import os
 import unicodedata
 from pathlib import Path
 
@@ -34,7 +35,10 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
     parts = _whole_parts(folder) if is_whole else _parts(folder)
     ignored = []
     if parts:
-        ignored += [path for path in entries(folder) if path not in parts.values()]
+        used = {path.name for path in parts.values()}
+        ignored += [
+            Path(entry.path) for entry in entries(folder) if entry.name not in used
+        ]
         files = {part: _list_images(path, ignored) for part, path in parts.items()}
         if not is_whole:
             _check_classes(parts, files)
@@ -57,12 +61,16 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
 
 def entries(folder):
-    """Returns what is in a folder and not hidden, sorted."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if not path.name.startswith(".") and path.name.lower() not in _SYSTEM_FILES
-    )
+    """Returns the `os.DirEntry` of all in a folder that is not hidden, by name."""
+    # They know what is a file without asking the file system once more for each.
+    with os.scandir(folder) as found:
+        shown = [
+            entry
+            for entry in found
+            if not entry.name.startswith(".")
+            and entry.name.lower() not in _SYSTEM_FILES
+        ]
+    return sorted(shown, key=lambda entry: entry.name)
 
 
 def ignored_names(folder, paths):
@@ -152,21 +160,23 @@ def _list_images(folder, ignored):
     endings = photos.endings()
     files = {}
     for entry in entries(folder):
+        path = Path(entry.path)
         if not entry.is_dir():
-            ignored.append(entry)
+            ignored.append(path)
             continue
-        check_name(entry.name, str(entry))
+        check_name(entry.name, str(path))
         images, others = [], []
-        for path in entries(entry):
-            is_image = path.suffix.lower() in endings and path.is_file()
-            (images if is_image else others).append(path)
+        for file in entries(path):
+            is_image = file.name.lower().endswith(endings) and file.is_file()
+            (images if is_image else others).append(file)
+        others = [Path(file.path) for file in others]
         if not images:
-            raise DataError(f"{entry} has no images: {LAYOUT}{heic_remedy(others)}")
-        for path in images:
-            check_name(path.name, str(path))
+            raise DataError(f"{path} has no images: {LAYOUT}{heic_remedy(others)}")
+        for file in images:
+            check_name(file.name, file.path)
         # macOS has accents as characters of their own: parts from two systems match.
         name = unicodedata.normalize("NFC", entry.name)
-        files.setdefault(name, []).extend(map(str, images))
+        files.setdefault(name, []).extend(file.path for file in images)
         ignored += others
     if not files:
         raise DataError(f"{folder} has no class folders: {LAYOUT}")

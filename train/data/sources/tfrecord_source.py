@@ -52,7 +52,8 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
             raise DataError(f"the files of {dataset} for {part} are empty: {LAYOUT}")
     names = _class_names(folder / _CLASS_NAMES, contents)
     used = {folder / _CLASS_NAMES, *paths}
-    others = [path for path in entries(folder) if path.match(pattern)]
+    others = [Path(entry.path) for entry in entries(folder)]
+    others = [path for path in others if path.match(pattern)]
     ignored = ignored_names(folder, [path for path in others if path not in used])
     return divide(dataset, names, splits, validation_fraction, LAYOUT, ignored)
 
