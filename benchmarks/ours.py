@@ -3,17 +3,15 @@
 import contextlib
 
 from benchmarks import families
-from benchmarks.contest import Contender, row
+from benchmarks.contest import row
 
 CLASSES = 1000
 
 INFERENCE = {}
 
-TRAINING = Contender(
-    "keras_vit",
-    "benchmarks.ours:training_step",
-    ("tensorflow", "keras_vit", "train.engine.trainer"),
-)
+# Steps as `train.finetune` computes them.
+TRAINING = {}
+_TRAINER = ("tensorflow", "keras_vit", "train.engine.trainer")
 
 
 def random_images(batch, image_size):
@@ -106,7 +104,10 @@ def keras_predict(sizes, image_size, batch, family=None):
     return lambda: model.predict(images, batch_size=batch, verbose=0)
 
 
-def training_step(sizes, image_size, batch, micro_batches, remat, family=None):
+@row(TRAINING, "float32", "keras_vit", _TRAINER)
+def training_step(
+    sizes, image_size, batch, micro_batches, remat, family=None, dtype="float32"
+):
     """`train.engine.trainer.Trainer.step`, set up as `train.finetune` does."""
     import tensorflow as tf
 
@@ -116,10 +117,16 @@ def training_step(sizes, image_size, batch, micro_batches, remat, family=None):
 
     tensorflow_backend.start("one")
     trainer = Trainer(
-        build(sizes, image_size, family, remat=remat),
+        build(sizes, image_size, family, remat=remat, dtype=dtype),
         MomentumSGD(1e-3),
         micro_batches=micro_batches,
     )
     images = tf.constant(random_images(batch, image_size))
     labels = tf.constant(random_labels(batch))
     return lambda: float(trainer.step(images, labels)["loss"])
+
+
+@row(TRAINING, "bfloat16", "keras_vit bfloat16", _TRAINER)
+def bfloat16_training_step(**settings):
+    """The same, computed in bfloat16."""
+    return training_step(**settings, dtype="mixed_bfloat16")

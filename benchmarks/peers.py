@@ -15,7 +15,7 @@ _HUB = ("tensorflow", "keras_hub")
 _TIMM = ("torch", "timm")
 
 PEERS = {}
-# A step of SGD with momentum on softmax cross-entropy, in float32.
+# A step of SGD with momentum on softmax cross-entropy, in float32 unless named.
 TRAINING = {}
 RATE, MOMENTUM = 1e-3, 0.9
 
@@ -154,6 +154,16 @@ def keras_hub_xla_training(sizes, image_size, parameters, batch, family=None):
     """The same, compiled by XLA."""
     model = peer_models.keras_hub(sizes, image_size, parameters, family)
     return _keras_step(model, batch, image_size, jit_compile=True)
+
+
+@row(TRAINING, "keras-hub-bfloat16", "keras-hub bfloat16", _HUB)
+def keras_hub_bfloat16_training(**settings):
+    """`train_on_batch` of its model, computed in bfloat16."""
+    import keras
+
+    # Before its layers are made, in a process of its own.
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    return keras_hub_training(**settings)
 
 
 def _keras_step(model, batch, image_size, jit_compile):

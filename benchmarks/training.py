@@ -4,13 +4,16 @@
   python -m benchmarks.training --model=ViT-B_16 --batch=8 --peers=all --rounds=7
   python -m benchmarks.training --profile=/tmp/trace
 
-A step of SGD with momentum on softmax cross-entropy, in float32, with random weights
-and 1000 classes. Ours is the step of train.finetune. Each contender is in a process of
-its own; they take turns, and the ratio of two is the median over the rounds.
+A step of SGD with momentum on softmax cross-entropy, in float32 unless named, with
+random weights and 1000 classes. Ours is the step of train.finetune. Each contender is
+in a process of its own; they take turns, and the ratio of two is the median over the
+rounds.
 
 "import MB" is what the libraries need before there is a model.
 
---peers   keras-hub, keras-hub-xla, torch (timm), or all; --peers= for none
+--ours    float32, bfloat16, or all
+--peers   keras-hub, keras-hub-xla, keras-hub-bfloat16, torch (timm), or all;
+          --peers= for none
 """
 
 import dataclasses
@@ -26,6 +29,7 @@ FORWARDS = 3
 
 command.define_flags()
 model_flags.define(model="ViT-Ti_16", batch=8, peers="keras-hub,torch")
+flags.DEFINE_list("ours", "float32", "What of keras_vit, or all.")
 flags.DEFINE_integer(
     "micro_batches", 1, "Parts in which ours computes a step.", lower_bound=1
 )
@@ -50,12 +54,15 @@ def main():
         "remat": given.remat,
     }
     contenders = [
-        dataclasses.replace(ours.TRAINING, settings=mine, ours=True, **step),
-        *(
-            dataclasses.replace(choice, settings=setting.peers, **step)
-            for choice in choose(peers.TRAINING, given.peers, "peers")
-        ),
+        dataclasses.replace(choice, settings=mine, ours=True, **step)
+        for choice in choose(ours.TRAINING, given.ours, "ours")
     ]
+    contenders += [
+        dataclasses.replace(choice, settings=setting.peers, **step)
+        for choice in choose(peers.TRAINING, given.peers, "peers")
+    ]
+    if not contenders:
+        raise ValueError("--ours and --peers are both empty: name one.")
     if given.profile:
         profile(contenders[0], given.profile)
         return

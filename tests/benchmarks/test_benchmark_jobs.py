@@ -12,6 +12,7 @@ from benchmarks.worker import load
 TABLES = {
     "ours": ours.INFERENCE,
     "peers": peers.PEERS,
+    "training": ours.TRAINING,
     "training peers": peers.TRAINING,
 }
 
