@@ -39,6 +39,7 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
     from benchmarks.ours import build
     from train.data import pipeline, sources
     from train.engine import tensorflow_backend
+    from train.engine.callbacks import NullLog
     from train.engine.loop import take_steps
     from train.engine.optimizers import MomentumSGD
     from train.engine.trainer import Trainer
@@ -59,7 +60,9 @@ def training(folder, image_size, batch, sizes, waits, steps, in_memory):
         # So that TensorBoard's profile knows the steps.
         with tf.profiler.experimental.Trace("train", step_num=first, _r=1):
             last = first + steps
-            for _ in take_steps(trainer, waiting, start_step=first, steps=last):
+            for _ in take_steps(
+                trainer, waiting, NullLog(), start_step=first, steps=last
+            ):
                 pass
         seconds = time.perf_counter() - started
         if not in_memory:

@@ -33,7 +33,7 @@ class RunLog:
         self.close = self.bar.close
 
     def __call__(self, step, metrics):
-        """Takes the metrics that `train.engine.loop.take_steps` yields."""
+        """Takes a step's metrics from `train.engine.loop.take_steps`."""
         self.bar.set_postfix(
             {
                 "loss": f"{metrics['loss']:.3f}",

@@ -56,6 +56,10 @@ class JaxTrainer(Trainer):
             variable.assign(value)
         return metrics
 
+    def fetch(self, metrics):
+        """Returns the dicts of several steps with floats, in one transfer."""
+        return jax.tree.map(float, jax.device_get(metrics))
+
     def _paired(self, state):
         """Returns pairs of all variables and their values."""
         chained = itertools.chain.from_iterable

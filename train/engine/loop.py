@@ -13,6 +13,10 @@ from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
 from zoo.probabilities import softmax
 
+# Metrics are fetched from the devices so often, and after so many steps at most.
+FETCH_SECONDS = 1.0
+FETCH_STEPS = 100
+
 
 class TrainingLoop:
     """The steps of a `train.run.training.Run` that are left after its checkpoint."""
@@ -47,13 +51,15 @@ class TrainingLoop:
                 )
             stack.callback(self.log.close)
             signals = stack.enter_context(SignalHandler(self._save, devices.all_gather))
-            for step, metrics in take_steps(
+            for step in take_steps(
                 trainer,
                 self.run.batches(start_step),
+                self.log,
                 start_step=start_step,
                 steps=start_step if is_over else recipe.steps,
+                intervals=(recipe.eval_interval, recipe.checkpoint_interval),
+                all_gather=devices.all_gather,
             ):
-                self.log(step, metrics)
                 stops = False
                 if step % recipe.eval_interval == 0 or step == recipe.steps:
                     stops = self._validate(step)
@@ -145,34 +151,52 @@ class TrainingLoop:
             self.log.print(f"step {step}: no pictures for TensorBoard: {error}")
 
 
-def take_steps(trainer, batches, *, start_step, steps):
+def take_steps(
+    trainer,
+    batches,
+    log,
+    *,
+    start_step,
+    steps,
+    intervals=(),
+    all_gather=lambda number: [number],
+):
     """Takes the steps after `start_step`, up to `steps` in all.
 
-    Yields the number of steps taken, and a dict of finite floats: those of
-    `Trainer.step`, `learning_rate`, and `seconds`, the wall time since the end of the
-    step before, or since the beginning: waiting for images, compiling, and what was
-    done between the steps are in it.
+    Metrics stay on the devices and are fetched together, about once a second and at
+    every multiple of `intervals`. Yields the number of steps taken after each fetch,
+    which is when signals, validation and checkpoints have their turn. Before that `log`
+    gets each step's number and a dict of finite floats: those of `Trainer.step`, and
+    `seconds`, the wall time since the fetch before, or since the beginning, divided by
+    the steps: waiting for images, compiling, and what was done between the steps are
+    in it. `all_gather` is that of the devices: all hosts fetch after the same steps.
     """
     before = time.perf_counter()
     batches = iter(batches)
+    pending, most = [], 1
     for step in range(start_step + 1, steps + 1):
-        learning_rate = float(trainer.optimizer.learning_rate)
-        inputs, labels = next(batches)
-        metrics = {
-            name: float(value) for name, value in trainer.step(inputs, labels).items()
-        }
-        metrics["learning_rate"] = learning_rate
+        pending.append(trainer.step(*next(batches)))
+        is_due = step == steps or any(step % interval == 0 for interval in intervals)
+        if len(pending) < most and not is_due:
+            continue
+        fetched, pending = trainer.fetch(pending), []
         now = time.perf_counter()
-        metrics["seconds"], before = now - before, now
-        for name, value in metrics.items():
-            check_finite(f"The {name} of step {step}", value)
-        if metrics.get("loss_scale", 1.0) < 1.0:
-            raise RunError(
-                f"At step {step} gradients overflow whatever the scale of the loss: "
-                "use --precision=mixed_bfloat16 or float32. The checkpoints before it "
-                "are kept."
-            )
-        yield step, metrics
+        seconds, before = (now - before) / len(fetched), now
+        for number, metrics in enumerate(fetched, start=step - len(fetched) + 1):
+            _check(number, metrics)
+            log(number, {**metrics, "seconds": seconds})
+        most = min(all_gather(min(max(int(FETCH_SECONDS / seconds), 1), FETCH_STEPS)))
+        yield step
+
+
+def _check(step, metrics):
+    for name, value in metrics.items():
+        check_finite(f"The {name} of step {step}", value)
+    if metrics.get("loss_scale", 1.0) < 1.0:
+        raise RunError(
+            f"At step {step} gradients overflow whatever the scale of the loss: use "
+            "--precision=mixed_bfloat16 or float32. The checkpoints before it are kept."
+        )
 
 
 def evaluate(trainer, batches, keep, on_batch=None):

@@ -76,8 +76,11 @@ class Devices:
         """Returns the int of every device's host, a list, from that of this host."""
         if not self.has_hosts:
             return [value] * self.count
-        found = self.strategy.run(lambda: tf.constant([value]))
-        return self.strategy.gather(found, axis=0).numpy().tolist()
+        return self._all_gathered(tf.constant([value])).numpy().tolist()
+
+    @tf.function(autograph=False)
+    def _all_gathered(self, value):
+        return self.strategy.gather(self.strategy.run(lambda: value), axis=0)
 
     @contextlib.contextmanager
     def explain_lost_worker(self):

@@ -120,12 +120,22 @@ class Trainer:
     def step(self, inputs, labels):
         """Takes one step on tensors (batch, ...), or on distributed ones.
 
-        Returns a dict of float32 scalars `loss`, `accuracy`, `gradient_norm` (before
-        the clip); in float16 also `loss_scale`, where a step whose gradients overflow
-        changes nothing and has norm 0.
+        Returns a dict of float32 scalars on the device: `loss`, `accuracy`,
+        `gradient_norm` (before the clip), `learning_rate`; in float16 also
+        `loss_scale`, where a step whose gradients overflow changes nothing and has
+        norm 0.
         """
         # The same on every device.
         return self.first_device(self.strategy.run(self._step, (inputs, labels)))
+
+    def fetch(self, metrics):
+        """Returns the dicts of several steps with floats, in one transfer."""
+        values = tf.stack([value for one in metrics for value in one.values()])
+        rows = tf.reshape(values, (len(metrics), -1)).numpy().tolist()
+        return [
+            dict(zip(one, row, strict=True))
+            for one, row in zip(metrics, rows, strict=True)
+        ]
 
     def first_device(self, values):
         """Returns what the first device of this host has of distributed values."""
@@ -157,7 +167,9 @@ class Trainer:
         if self.loss_scale:
             metrics["loss_scale"] = self.loss_scale.scaled(1.0)
             norm = ops.where(is_finite, norm, 0.0)
-        return gradients, is_finite, {**metrics, "gradient_norm": norm}
+        metrics["gradient_norm"] = norm
+        metrics["learning_rate"] = ops.cast(self.optimizer.learning_rate, "float32")
+        return gradients, is_finite, metrics
 
     def _clip(self, gradients):
         norm = tf.linalg.global_norm(gradients)

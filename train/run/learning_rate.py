@@ -106,8 +106,8 @@ def _range_test(run, devices):
     # The last step only shows what the one before it did.
     batches = itertools.islice(run.batches(0), STEPS + 1)
     for step, batch in enumerate(batches):
-        rate = float(trainer.optimizer.learning_rate)
-        metrics = {name: float(one) for name, one in trainer.step(*batch).items()}
+        [metrics] = trainer.fetch([trainer.step(*batch)])
+        rate = metrics.pop("learning_rate")
         losses.append(metrics["loss"])
         if diverged := not all(map(math.isfinite, metrics.values())):
             losses[-1] = math.inf

@@ -65,8 +65,15 @@ def save_case(devices, source, folder, micro_batches, dropout, optimizer):
             classes=10,
         )
     )
-    steps = take_steps(trainer, batches, start_step=0, steps=STEPS)
-    told = [metrics for _, metrics in steps]
+    told = []
+    for _ in take_steps(
+        trainer,
+        batches,
+        lambda _, metrics: told.append(metrics),
+        start_step=0,
+        steps=STEPS,
+    ):
+        pass
     Checkpoints(folder).save(STEPS, trainer.variables)
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))

@@ -83,8 +83,15 @@ def save_steps(devices, parts, path):
             source.train, image_size=IMAGE_SIZE, batch_size=BATCH, seed=0, share=share
         )
     )
-    steps = take_steps(trainer, batches, start_step=0, steps=STEPS)
-    told = [metrics for _, metrics in steps]
+    told = []
+    for _ in take_steps(
+        trainer,
+        batches,
+        lambda _, metrics: told.append(metrics),
+        start_step=0,
+        steps=STEPS,
+    ):
+        pass
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))
     found, loss = evaluate(

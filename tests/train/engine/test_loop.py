@@ -181,12 +181,19 @@ def two_matrices():
     return keras.Model(images, keras.layers.Dense(3)(hidden))
 
 
+def logged(*args, **settings):
+    told = []
+    for _ in take_steps(*args, lambda *step: told.append(step), **settings):
+        pass
+    return told
+
+
 def test_the_steps_that_are_left():
     schedule = WarmupCosine(0.1, 6, 2)
     optimizer = MomentumSGD(schedule)
     trainer = Trainer(two_matrices(), optimizer)
     optimizer.iterations.assign(3)
-    told = list(take_steps(trainer, batches_of(3, 8, 2), start_step=3, steps=6))
+    told = logged(trainer, batches_of(3, 8, 2), start_step=3, steps=6)
     assert [step for step, _ in told] == [4, 5, 6]
     for step, metrics in told:
         assert metrics.keys() == {
@@ -212,8 +219,10 @@ def test_seconds_are_wall_time(monkeypatch):
             clock[0] += 10.0  # images are waited for
             yield batch
 
-    for _, metrics in take_steps(trainer, slow_batches(), start_step=0, steps=3):
+    def log(_, metrics):
         taken.append(metrics["seconds"])
+
+    for _ in take_steps(trainer, slow_batches(), log, start_step=0, steps=3):
         clock[0] += 100.0  # as validation does
     assert taken == [10.0, 110.0, 110.0]
 
@@ -224,23 +233,64 @@ def test_numbers_that_are_not_finite_end_the_run():
             return keras.ops.cast(np.inf, "float32")
 
     trainer = Trainer(two_matrices(), MomentumSGD(Broken()))
-    steps = take_steps(trainer, batches_of(1, 8, 2), start_step=0, steps=1)
+    batches = batches_of(3, 8, 2)
     with pytest.raises(RunError, match="The learning_rate of step 1 is inf: lower"):
-        next(steps)
+        logged(trainer, batches, start_step=0, steps=1)
 
     trainer = Trainer(two_matrices(), MomentumSGD(0.1))
-    batches = batches_of(3, 8, 2)
     batches[1] = batches[1][0] * np.nan, batches[1][1]
-    steps = take_steps(trainer, batches, start_step=0, steps=3)
-    assert next(steps)[0] == 1
+    told = []
     # What would save or log does not see the step.
     with pytest.raises(RunError, match=r"loss of step 2 is nan: lower --learning_rate"):
-        next(steps)
+        for _ in take_steps(
+            trainer, batches, lambda step, _: told.append(step), start_step=0, steps=3
+        ):
+            pass
+    assert told == [1]
 
 
 def test_a_loss_whose_gradients_always_overflow_ends_the_run():
     trainer = Trainer(two_matrices(), MomentumSGD(0.1))
     trainer.step = lambda images, labels: {"loss": 1.0, "loss_scale": 0.5}
-    steps = take_steps(trainer, batches_of(1, 8, 2), start_step=0, steps=1)
     with pytest.raises(RunError, match="step 1 gradients overflow.*mixed_bfloat16"):
-        next(steps)
+        logged(trainer, batches_of(1, 8, 2), start_step=0, steps=1)
+
+
+def test_metrics_are_fetched_together_and_before_what_a_step_is_followed_by(
+    monkeypatch,
+):
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    trainer = Trainer(two_matrices(), MomentumSGD(0.1))
+    events, fetch = [], trainer.fetch
+
+    def recorded(pending):
+        events.append(f"fetch {len(pending)}")
+        return fetch(pending)
+
+    def batches():
+        for number, batch in enumerate(batches_of(13, 8, 2), start=1):
+            clock[0] += 0.25
+            events.append(number)
+            yield batch
+
+    def log(step, metrics):
+        events.append(f"log {step}")
+        assert metrics["seconds"] == 0.25
+
+    trainer.fetch = recorded
+    for step in take_steps(
+        trainer, batches(), log, start_step=0, steps=13, intervals=(5, 12)
+    ):
+        events.append(f"turn {step}")
+    groups = [[1], [2, 3, 4, 5], [6, 7, 8, 9], [10], [11, 12], [13]]
+    assert events == [
+        event
+        for steps in groups
+        for event in (
+            *steps,
+            f"fetch {len(steps)}",
+            *(f"log {step}" for step in steps),
+            f"turn {steps[-1]}",
+        )
+    ]

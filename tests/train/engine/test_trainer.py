@@ -83,6 +83,7 @@ def step_by_hand(weights, velocities, images, labels, rate, clip_norm):
         "loss": -np.log(chances[np.arange(len(labels)), labels]).mean(),
         "accuracy": np.mean(logits.argmax(axis=1) == labels),
         "gradient_norm": norm,
+        "learning_rate": rate,
     }
     return weights, velocities, told
 
