@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_vit.layers import rotation
 from keras_vit.layers.base import Composite, Placed, check_heads
+from keras_vit.layers.blockwise import MIN_TOKENS, blockwise_attention
 from keras_vit.layers.forward_pass import forward_pass, with_attention_weights
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
@@ -257,6 +258,9 @@ class SelfAttention(Composite, Placed):
             ops.transpose(heads, (0, 2, 1, 3)) for heads in (query, key, value)
         )
         query = query * query.shape[-1] ** -0.5
+        if self._is_blockwise(query, training):
+            mixed = blockwise_attention(query, key, value)
+            return ops.transpose(mixed, (0, 2, 1, 3))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         if self.relative_positions:
             scores = scores + self._offset_scores(query)
@@ -269,6 +273,18 @@ class SelfAttention(Composite, Placed):
             self.dropout(ops.cast(weights, value.dtype), training=training), value
         )
         return ops.transpose(mixed, (0, 2, 1, 3))
+
+    def _is_blockwise(self, query, training):
+        # A class token alone has one query; the number of tokens may be unknown.
+        return (
+            keras.backend.backend() == "tensorflow"
+            and (query.shape[2] or 0) >= MIN_TOKENS
+            and not (training and self.dropout_rate > 0)
+            and not self.relative_positions
+            and self.position_bias is None
+            and forward_pass().watcher is None
+            and not forward_pass().whole_scores
+        )
 
     def _offset_scores(self, query):
         places = np.arange(self.length, dtype="int32")

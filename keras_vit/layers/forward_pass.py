@@ -8,6 +8,7 @@ What has to reach them stands in one context variable, set by `running`:
       return_attention_weights                            AttentionPooling
     keras_vit.lean                  class_token_blocks  TransformerBlock
     TransformerBlock with remat     seeds               Dropout, StochasticDepth
+    exports of TensorFlow's graph   whole_scores        SelfAttention
 """
 
 import collections.abc
@@ -42,6 +43,8 @@ class ForwardPass:
     class_token_blocks: frozenset = frozenset()
     # Seed generators to iterators over the seeds that they give instead of new ones.
     seeds: dict | None = None
+    # Whether attention computes the scores of all queries at once, without a loop.
+    whole_scores: bool = False
 
 
 _PLAIN = ForwardPass()

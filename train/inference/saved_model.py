@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import quiet_tensorflow
+from keras_vit.layers.forward_pass import running
 from keras_vit.lean import lean
 from keras_vit.structure import own_image_size
 from train.common.errors import RunError
@@ -198,7 +199,7 @@ def _package(model, class_names):
     def features(inputs, training=False):
         # A rotated image would pass otherwise: it has the same number of patches.
         inputs = tf.ensure_shape(inputs, of_model_size.shape)
-        with context():
+        with context(), running(whole_scores=True):
             return tf.cast(body(inputs, training=training), tf.float32)
 
     @tf.function(autograph=False)

@@ -1,0 +1,104 @@
+"""Attention in blocks of queries beside NumPy in float64 and the whole scores."""
+
+import keras
+import numpy as np
+import pytest
+from harness import gradients, normal, numpy
+
+import keras_vit
+from keras_vit.layers import attention, blockwise
+from keras_vit.layers.forward_pass import running
+
+tf = pytest.importorskip("tensorflow")
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="others have a fused attention"
+)
+
+
+@pytest.fixture
+def block_size(monkeypatch):
+    """Blocks of up to four queries, from three tokens on."""
+    monkeypatch.setattr(blockwise, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(attention, "MIN_TOKENS", 3)
+
+
+def reference(query, key, value, upstream):
+    """Returns the output and the gradients of the three, in float64."""
+    query, key, value, upstream = (
+        np.asarray(heads, "float64") for heads in (query, key, value, upstream)
+    )
+    weights = np.exp(query @ key.swapaxes(2, 3))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    slopes = upstream @ value.swapaxes(2, 3)
+    slopes = weights * (slopes - (weights * slopes).sum(axis=-1, keepdims=True))
+    return (
+        weights @ value,
+        slopes @ key,
+        slopes.swapaxes(2, 3) @ query,
+        weights.swapaxes(2, 3) @ upstream,
+    )
+
+
+def output_and_gradients(query, key, value, upstream):
+    with tf.GradientTape() as tape:
+        tape.watch((query, key, value))
+        output = blockwise.blockwise_attention(query, key, value)
+    return output, *tape.gradient(output, (query, key, value), upstream)
+
+
+@pytest.mark.parametrize("tokens", [3, 4, 9, 12])
+@pytest.mark.parametrize("how", ["eager", "graph", "XLA"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_output_and_gradients(tokens, how, dtype, block_size):
+    heads = [tf.cast(normal((2, 3, tokens, 8), seed), dtype) for seed in range(4)]
+    function = output_and_gradients
+    if how == "graph":
+        spec = tf.TensorSpec((None, 3, tokens, 8), dtype)
+        function = tf.function(function, input_signature=[spec] * 4)
+    if how == "XLA":
+        function = tf.function(function, jit_compile=True)
+    for found, right in zip(function(*heads), reference(*heads), strict=True):
+        assert found.dtype == dtype
+        tolerance = {"float32": 2e-6, "bfloat16": 2e-2}[dtype] * np.abs(right).max()
+        np.testing.assert_allclose(
+            np.asarray(found, "float64"), right, rtol=0, atol=tolerance
+        )
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("arguments", [{}, {"rotary": "dinov3", "grid_size": (2, 3)}])
+def test_layer(policy, arguments, block_size):
+    layer = keras_vit.SelfAttention(3, dtype=policy, **arguments)
+    tokens = normal((2, 7, 24))
+    layer.build(tokens.shape)
+    blocks = numpy(layer(tokens)), *gradients(layer, tokens)
+    with running(whole_scores=True):
+        whole = numpy(layer(tokens)), *gradients(layer, tokens)
+    tolerance = {"float32": 2e-6, "mixed_bfloat16": 3e-2}[policy]
+    for one, other in zip(blocks, whole, strict=True):
+        scale = np.abs(np.asarray(other, "float32")).max()
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(scale, 1))
+
+
+def loops(layer, length=7, **arguments):
+    """Returns how many loops the graph of a layer has."""
+    function = tf.function(lambda tokens: layer(tokens, **arguments), autograph=False)
+    spec = tf.TensorSpec((None, length, 24))
+    graph = function.get_concrete_function(spec).graph
+    return sum("While" in operation.type for operation in graph.get_operations())
+
+
+def test_where_all_scores_are_computed_at_once(block_size):
+    plain = keras_vit.SelfAttention(3, dropout_rate=0.1)
+    assert loops(plain) == 1
+    assert loops(plain, training=True) == 0
+    assert loops(plain, class_token_only=True) == 0
+    assert loops(plain, return_attention_weights=True) == 0
+    assert loops(plain, length=2) == loops(plain, length=None) == 0
+    with running(whole_scores=True):
+        assert loops(plain) == 0
+    with_offsets = keras_vit.SelfAttention(3, relative_positions=True)
+    assert loops(with_offsets) == 0
+    with_biases = {"relative_bias": "bilinear", "grid_size": (2, 3)}
+    assert loops(keras_vit.SelfAttention(3, **with_biases)) == 0
