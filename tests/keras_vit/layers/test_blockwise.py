@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from harness import gradients, normal, numpy
+from harness import normal
 
 import keras_vit
 from keras_vit.layers import attention, blockwise
@@ -47,7 +47,7 @@ def output_and_gradients(query, key, value, upstream):
     return output, *tape.gradient(output, (query, key, value), upstream)
 
 
-@pytest.mark.parametrize("tokens", [3, 4, 9, 12])
+@pytest.mark.parametrize("tokens", [4, 7])
 @pytest.mark.parametrize("how", ["eager", "graph", "XLA"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_output_and_gradients(tokens, how, dtype, block_size):
@@ -69,16 +69,26 @@ def test_output_and_gradients(tokens, how, dtype, block_size):
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("arguments", [{}, {"rotary": "dinov3", "grid_size": (2, 3)}])
 def test_layer(policy, arguments, block_size):
+    # The gradient of a key's bias is zero, and found as what roundings leave.
+    arguments = {**arguments, "qkv_bias": "query and value"}
     layer = keras_vit.SelfAttention(3, dtype=policy, **arguments)
     tokens = normal((2, 7, 24))
     layer.build(tokens.shape)
-    blocks = numpy(layer(tokens)), *gradients(layer, tokens)
+
+    def output_and_gradients():
+        with tf.GradientTape() as tape:
+            output = tf.cast(layer(tokens), "float32")
+            loss = tf.reduce_sum(output**3)
+        variables = [variable.value for variable in layer.trainable_variables]
+        return output, *tape.gradient(loss, variables)
+
+    blocks = output_and_gradients()
     with running(whole_scores=True):
-        whole = numpy(layer(tokens)), *gradients(layer, tokens)
+        whole = output_and_gradients()
     tolerance = {"float32": 2e-6, "mixed_bfloat16": 3e-2}[policy]
     for one, other in zip(blocks, whole, strict=True):
-        scale = np.abs(np.asarray(other, "float32")).max()
-        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(scale, 1))
+        scale = max(np.abs(other).max(), 1.0)
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
 
 
 def loops(layer, length=7, **arguments):
@@ -102,3 +112,25 @@ def test_where_all_scores_are_computed_at_once(block_size):
     assert loops(with_offsets) == 0
     with_biases = {"relative_bias": "bilinear", "grid_size": (2, 3)}
     assert loops(keras_vit.SelfAttention(3, **with_biases)) == 0
+
+
+def test_exports_have_no_loop(block_size, monkeypatch):
+    from keras_vit.engines import tflite
+    from train.inference.saved_model import _package
+
+    seen = []
+    monkeypatch.setattr(
+        attention, "blockwise_attention", lambda *heads: seen.append(heads) or heads[0]
+    )
+    config = keras_vit.ViTConfig(
+        hidden_size=8, num_layers=2, num_heads=2, mlp_dim=8, patch_size=16
+    )
+    model = keras_vit.VisionTransformer(config, image_size=32, classes=2)
+    seen.clear()
+    spec = tf.TensorSpec((1, 32, 32, 3))
+    tflite.convert(model, lambda images: model(images, training=False), spec)
+    _package(model, None)
+    assert not seen
+    # Outside of exports both of its layers attend in blocks.
+    model(np.zeros((1, 32, 32, 3), "float32"))
+    assert len(seen) == 2
