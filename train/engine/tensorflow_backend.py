@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import time
 
 import tensorflow as tf
 
@@ -17,6 +18,8 @@ _LOST = (
     *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
     *(tf.errors.DeadlineExceededError, tf.errors.InternalError),
 )
+# A step is products for the most part, and casts what is not.
+_GAIN = 1.2
 _EXAMPLE = (
     """'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, """
     """"task": {"type": "worker", "index": 0}}'"""
@@ -54,9 +57,14 @@ class Devices:
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
             name = processor.cpu_name()
-            if processor.computes_bfloat16():
-                return True, f"as this {name} multiplies in it"
-            return False, f"as this {name} has no instructions for bfloat16"
+            if not processor.computes_bfloat16():
+                return False, f"as this {name} has no instructions for bfloat16"
+            # Some have them, and take longer than in float32.
+            gain = bfloat16_gain()
+            return gain > _GAIN, (
+                f"as this {name} multiplies in bfloat16 at {gain:.2g} times the speed "
+                "of float32"
+            )
         gpus = map(
             tf.config.experimental.get_device_details,
             tf.config.list_physical_devices("GPU"),
@@ -125,6 +133,23 @@ class Devices:
                 )
             )
         )
+
+
+def bfloat16_gain():
+    """Returns how much faster a product is in bfloat16, in half a second."""
+    times = {tf.float32: [], tf.bfloat16: []}
+    multiply = tf.function(tf.matmul, autograph=False)
+    # The first product of an MLP of ViT-B/16 on images of five.
+    factors = tf.ones((985, 768)), tf.ones((768, 3072))
+    for turn in range(6):
+        for dtype, found in times.items():
+            left, right = (tf.cast(factor, dtype) for factor in factors)
+            started = time.perf_counter()
+            # What is fetched has been computed.
+            multiply(left, right)[0, 0].numpy()
+            if turn:
+                found.append(time.perf_counter() - started)
+    return min(times[tf.float32]) / min(times[tf.bfloat16])
 
 
 def of_accelerators(capabilities):

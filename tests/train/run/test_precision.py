@@ -4,9 +4,11 @@ import json
 
 import keras
 import pytest
+import tensorflow as tf
 
 from train import recipes
 from train.common.errors import RunError
+from train.engine import tensorflow_backend
 from train.engine.tensorflow_backend import of_accelerators
 from train.run import training
 from zoo import processor
@@ -19,7 +21,10 @@ def recipe(**changes):
 
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(processor, "computes_bfloat16", lambda: has_it)
+    monkeypatch.setattr(processor, "computes_bfloat16", lambda: True)
+    monkeypatch.setattr(
+        tensorflow_backend, "bfloat16_gain", lambda: 1.8 if has_it else 0.6
+    )
     wanted = "mixed_bfloat16" if has_it else "float32"
     training.run(recipe(), run_dir=tmp_path)
     assert f"precision {wanted}, as this " in capsys.readouterr().out
@@ -28,6 +33,7 @@ def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
     assert model.get_layer("encoder_block_0").dtype_policy.name == wanted
 
     # On a machine that has another answer it goes on as it began.
+    monkeypatch.setattr(tensorflow_backend, "bfloat16_gain", lambda: 1.0)
     monkeypatch.setattr(processor, "computes_bfloat16", lambda: not has_it)
     training.run(recipe(steps=12, warmup_steps=2), run_dir=tmp_path, extend=True)
     assert f"precision {wanted}, with which the run began" in capsys.readouterr().out
@@ -37,6 +43,19 @@ def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
             recipe(steps=12, warmup_steps=2).override(precision=other),
             run_dir=tmp_path,
         )
+
+
+def test_the_gain_is_of_both_products(monkeypatch):
+    """A product in bfloat16 that takes ten times as long is seen."""
+    multiply, now = tf.matmul, [0]
+
+    def slow(left, right):
+        now[0] += 10 if left.dtype == tf.bfloat16 else 1
+        return multiply(left[:2], right[:, :2])
+
+    monkeypatch.setattr(tf, "function", lambda function, **_: slow)
+    monkeypatch.setattr(tensorflow_backend.time, "perf_counter", lambda: now[0])
+    assert tensorflow_backend.bfloat16_gain() == 0.1
 
 
 @pytest.mark.parametrize(
