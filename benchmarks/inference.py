@@ -8,11 +8,12 @@
 Every model has random weights, 1000 classes and class-token pooling; one of another
 family gives tokens or features (--output) and is timm's of that name. Each is in a
 process of its own; they take turns, and the ratio of two is the median over the
-rounds.
+rounds. "setup s" is the making of a model and its first two steps: it is compiled or
+converted there.
 
 --ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
-          any-size (of a model for images of any size), keras-predict, jax, torch, or
-          all
+          any-size (of a model for images of any size), keras-predict, jax, torch,
+          litert, onnxruntime, openvino (engines of the predictor), or all
 --peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
           --peers= for none
@@ -44,7 +45,9 @@ def main():
     setting = model_flags.setting(given.output)
     step = {"items": given.batch, "operations": setting.operations}
     contenders = [
-        dataclasses.replace(choice, settings=setting.ours, ours=True, **step)
+        dataclasses.replace(
+            choice, settings=choice.settings | setting.ours, ours=True, **step
+        )
         for choice in choose(ours.INFERENCE, given.ours, "ours")
     ]
     contenders += [

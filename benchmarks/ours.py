@@ -70,14 +70,14 @@ def graph(sizes, image_size, batch, family=None):
 @row(INFERENCE, "torch", "keras_vit torch", ("torch", "keras_vit"), "torch")
 @row(INFERENCE, "jax", "keras_vit jax", ("jax", "keras_vit"), "jax")
 @row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
-def predictor(sizes, image_size, batch, family=None, jit_compile=False, any_size=False):
-    """`keras_vit.Predictor`, on any backend."""
+def predictor(sizes, image_size, batch, family=None, any_size=False, **arguments):
+    """`keras_vit.Predictor`, on any backend; `arguments` are its own."""
     import keras_vit
 
     model = build(sizes, image_size, family)
     if any_size:
         model = keras_vit.at_image_size(model, (None, None))
-    predict = keras_vit.Predictor(model, batch_size=batch, jit_compile=jit_compile)
+    predict = keras_vit.Predictor(model, batch_size=batch, **arguments)
     images = random_images(batch, image_size)
     return lambda: predict(images)
 
@@ -130,3 +130,17 @@ def training_step(
 def bfloat16_training_step(**settings):
     """The same, computed in bfloat16."""
     return training_step(**settings, dtype="mixed_bfloat16")
+
+
+# `keras_vit.Predictor` in the runtimes that it converts models for.
+for flag, package, arguments in (
+    ("litert", "ai_edge_litert", {"engine": "litert"}),
+    ("onnxruntime", "onnxruntime", {"engine": "onnxruntime"}),
+    ("openvino", "openvino", {"engine": "openvino"}),
+):
+    INFERENCE[flag] = Contender(
+        f"keras_vit {flag}",
+        "benchmarks.ours:predictor",
+        ("tensorflow", "keras_vit", package),
+        settings=arguments,
+    )

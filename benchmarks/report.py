@@ -16,6 +16,7 @@ COLUMNS = {
     "ratio": lambda record: f"{record['ratio']:.2f}",
     "share of limit": lambda record: _percent(record["share_of_limit"]),
     "peak MB": lambda record: megabytes(record["peak_bytes"]),
+    "setup s": lambda record: number(record["setup_seconds"]),
     "import MB": lambda record: megabytes(record["import_bytes"]),
 }
 

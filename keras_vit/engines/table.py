@@ -9,7 +9,7 @@ import keras
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """An engine, whose module `keras_vit.engines.NAME` has a function `make`.
+    """An engine; the module beside this one of its name has a function `make`.
 
     It takes a model, the shape of the images and a precision, and returns a function
     from images to outputs, arrays of NumPy.

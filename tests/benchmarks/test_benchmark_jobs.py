@@ -30,6 +30,14 @@ def test_steps_of_ours_end_with_logits(job, monkeypatch):
     assert logits.dtype == "float32"
 
 
+@pytest.mark.parametrize("engine", ["litert", "onnxruntime", "openvino"])
+def test_steps_of_the_engines_end_with_logits(engine, monkeypatch):
+    small_variants.shrink(monkeypatch)
+    contender = ours.INFERENCE[engine]
+    settings = contender.settings | describe("ViT-Ti_16", 32, 2).ours
+    assert load(contender.job)(**settings)().shape == (2, 1000)
+
+
 @pytest.mark.parametrize(
     "output, shape", [("tokens", (2, 16, 48)), ("features", (2, 48))]
 )

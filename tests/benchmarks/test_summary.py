@@ -19,6 +19,7 @@ def record(name, seconds, **fields):
         "cpu_seconds": [[2 * value for value in turn] for turn in seconds],
         "peak_bytes": 3_000_000,
         "import_bytes": 1_000_000,
+        "setup_seconds": 5.0,
         **fields,
     }
 
@@ -105,6 +106,7 @@ def test_table_has_every_contender():
         "ratio to peer": "2.00",
         "share of limit": "100%",
         "peak MB": "3",
+        "setup s": "5.00",
         "import MB": "1",
     }
     assert rows[1][:2] == ["hub", "failed"]
