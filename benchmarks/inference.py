@@ -13,7 +13,8 @@ converted there.
 
 --ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
           any-size (of a model for images of any size), keras-predict, jax, torch,
-          litert, onnxruntime, openvino (engines of the predictor), or all
+          litert, onnxruntime, openvino (engines of the predictor), bfloat16,
+          openvino-bfloat16, litert-int8 (precisions), or all
 --peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;
           --peers= for none

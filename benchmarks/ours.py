@@ -3,7 +3,7 @@
 import contextlib
 
 from benchmarks import families
-from benchmarks.contest import row
+from benchmarks.contest import Contender, row
 
 CLASSES = 1000
 
@@ -132,11 +132,14 @@ def bfloat16_training_step(**settings):
     return training_step(**settings, dtype="mixed_bfloat16")
 
 
-# `keras_vit.Predictor` in the runtimes that it converts models for.
+# `keras_vit.Predictor` in other runtimes and precisions.
 for flag, package, arguments in (
     ("litert", "ai_edge_litert", {"engine": "litert"}),
     ("onnxruntime", "onnxruntime", {"engine": "onnxruntime"}),
     ("openvino", "openvino", {"engine": "openvino"}),
+    ("bfloat16", "keras_vit", {"precision": "bfloat16"}),
+    ("openvino-bfloat16", "openvino", {"engine": "openvino", "precision": "bfloat16"}),
+    ("litert-int8", "ai_edge_litert", {"engine": "litert", "precision": "int8"}),
 ):
     INFERENCE[flag] = Contender(
         f"keras_vit {flag}",

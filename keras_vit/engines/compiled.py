@@ -4,20 +4,22 @@ import keras
 import numpy as np
 
 from keras_vit.engines.batches import filled, split
+from keras_vit.engines.precision import recast
 from keras_vit.lean import lean
 
 
 class Compiled:
     """A compiled forward pass, which reads the model's weights anew at each call."""
 
-    def __init__(self, model, batch_size, jit_compile=False):
+    def __init__(self, model, batch_size, precision, jit_compile=False):
         backend = keras.backend.backend()
         if backend not in _COMPILED:
             raise ValueError(
                 f"Predictor runs on {', '.join(_COMPILED)}, not on the {backend} "
                 "backend: set KERAS_BACKEND."
             )
-        self._forward = _COMPILED[backend](model, lean(model), jit_compile)
+        forward = _forward(model, precision)
+        self._forward = _COMPILED[backend](model, forward, jit_compile)
         self._batch_size = batch_size
         # Compiled for one shape: the last and smaller batch is filled up to it.
         self._pad = backend == "jax" or jit_compile
@@ -65,7 +67,31 @@ def sample_of_weights(model):
     return lambda: keras.ops.convert_to_numpy(run())
 
 
-def _tensorflow(model, context, jit_compile):
+def _forward(model, precision):
+    """Returns a function from weights and images to a model's outputs.
+
+    The weights are the values of trainable and of other variables.
+    """
+    policy = "mixed_bfloat16"
+    copy = recast(model, policy) if precision == "bfloat16" else model
+    context = lean(copy)
+
+    def forward(trainable, non_trainable, images):
+        with context():
+            outputs, _ = copy.stateless_call(
+                trainable, non_trainable, images, training=False
+            )
+        return outputs if copy is model else keras.ops.cast(outputs, "float32")
+
+    return forward
+
+
+def _values(model):
+    variables = model.trainable_variables, model.non_trainable_variables
+    return [[variable.value for variable in some] for some in variables]
+
+
+def _tensorflow(model, forward, jit_compile):
     import tensorflow as tf
 
     images_spec = tf.TensorSpec(model.input_shape, model.inputs[0].dtype)
@@ -73,36 +99,21 @@ def _tensorflow(model, context, jit_compile):
     @tf.function(
         input_signature=[images_spec], jit_compile=jit_compile or None, autograph=False
     )
-    def forward(images):
-        with context():
-            return model(images, training=False)
+    def of_images(images):
+        return forward(*_values(model), images)
 
-    return forward
+    return of_images
 
 
-def _jax(model, context, jit_compile):
+def _jax(model, forward, jit_compile):
     del jit_compile
     import jax
 
-    @jax.jit
-    def forward(trainable, non_trainable, images):
-        with context():
-            outputs, _ = model.stateless_call(
-                trainable, non_trainable, images, training=False
-            )
-        return outputs
-
-    def with_current_weights(images):
-        return forward(
-            [variable.value for variable in model.trainable_variables],
-            [variable.value for variable in model.non_trainable_variables],
-            images,
-        )
-
-    return with_current_weights
+    forward = jax.jit(forward)
+    return lambda images: forward(*_values(model), images)
 
 
-def _torch(model, context, jit_compile):
+def _torch(model, forward, jit_compile):
     import torch
 
     if jit_compile:
@@ -112,11 +123,10 @@ def _torch(model, context, jit_compile):
         )
 
     @torch.inference_mode()
-    def forward(images):
-        with context():
-            return model(keras.ops.convert_to_tensor(images), training=False)
+    def of_images(images):
+        return forward(*_values(model), keras.ops.convert_to_tensor(images))
 
-    return forward
+    return of_images
 
 
 _COMPILED = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}

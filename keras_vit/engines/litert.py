@@ -19,7 +19,9 @@ def make(model, shape, precision):
         with context():
             return model(images, training=False)
 
-    content = convert(model, call, tf.TensorSpec(shape, model.inputs[0].dtype))
+    images = tf.TensorSpec(shape, model.inputs[0].dtype)
+    kind = {"float32": "float32", "int8": "dynamic"}[precision]
+    content = convert(model, call, images, kind)
     interpreter = Interpreter(model_content=content, num_threads=threads())
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()

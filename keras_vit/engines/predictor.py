@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
-from keras_vit.engines.table import CONVERTED, KERAS, check
+from keras_vit.engines.table import ENGINES, KERAS, check
 from keras_vit.structure import check_images_shape, warn_of_pixels
 
 
@@ -29,6 +29,12 @@ class Predictor:
             call compares up to 32 values of every weight, always the same ones, with
             those of the conversion, and where one differs the model is converted anew:
             a change of other values alone goes unnoticed.
+        precision: str, what matrices are multiplied in. `"float32"`: by the engine
+            `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
+            `"keras"` and `"openvino"`, on processors that have instructions for it;
+            outputs are of three digits. `"int8"`: by `"litert"`, with weights of one
+            scale per channel and values of one scale per token, computed at run time.
+            Outputs are float32.
 
     Attributes:
         engine: str, what computes.
@@ -55,7 +61,15 @@ class Predictor:
         (3, 10)
     """
 
-    def __init__(self, model, batch_size=32, jit_compile=False, *, engine=KERAS):
+    def __init__(
+        self,
+        model,
+        batch_size=32,
+        jit_compile=False,
+        *,
+        engine=KERAS,
+        precision="float32",
+    ):
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size must be a positive int, got {batch_size!r}.")
         if len(model.inputs) != 1 or len(model.outputs) != 1:
@@ -63,15 +77,20 @@ class Predictor:
                 f"{model.name} has {len(model.inputs)} inputs and "
                 f"{len(model.outputs)} outputs: Predictor takes one of each."
             )
-        check(model, engine)
+        check(model, engine, precision)
+        if jit_compile and engine != KERAS:
+            raise ValueError(
+                f"jit_compile is of engine={KERAS!r}, not of {engine!r}: leave it out."
+            )
         self.model = model
         self.batch_size = batch_size
         self.engine = engine
+        self.precision = precision
         if engine == KERAS:
-            self._answer = Compiled(model, batch_size, jit_compile)
+            self._answer = Compiled(model, batch_size, precision, jit_compile)
         else:
-            row = CONVERTED[engine]
-            self._answer = Converted(model, batch_size, row, "float32")
+            row = ENGINES[engine]
+            self._answer = Converted(model, batch_size, row, precision)
         self._has_warned = False
         self._checked = None
 

@@ -6,6 +6,8 @@ import os
 
 import keras
 
+from zoo.processor import computes_bfloat16, cpu_name
+
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
@@ -16,38 +18,58 @@ class Engine:
 
     Args:
         name: str.
+        precisions: what it computes in, some of `PRECISIONS`.
         packages: names of the packages to import.
         of_one_shape: bool, whether it is made for one shape of images alone.
         backends: the backends of Keras from which it converts, by default all.
     """
 
     name: str
-    packages: tuple[str, ...]
+    precisions: tuple[str, ...]
+    packages: tuple[str, ...] = ()
     of_one_shape: bool = False
     backends: tuple[str, ...] = ("tensorflow", "jax", "torch")
 
 
 KERAS = "keras"
-CONVERTED = {
+PRECISIONS = ("float32", "bfloat16", "int8")
+ENGINES = {
     row.name: row
     for row in (
-        Engine("litert", ("ai_edge_litert",), True, ("tensorflow",)),
-        Engine("onnxruntime", ("onnx", "onnxruntime")),
-        Engine("openvino", ("onnx", "openvino")),
+        Engine(KERAS, ("float32", "bfloat16")),
+        Engine(
+            "litert", ("float32", "int8"), ("ai_edge_litert",), True, ("tensorflow",)
+        ),
+        Engine("onnxruntime", ("float32",), ("onnx", "onnxruntime")),
+        Engine("openvino", ("float32", "bfloat16"), ("onnx", "openvino")),
     )
 }
 
 
-def check(model, engine):
-    """Raises an error unless a model can be computed by an engine here."""
-    if engine == KERAS:
-        return
-    if engine not in CONVERTED:
-        raise ValueError(
-            f"engine must be one of {', '.join((KERAS, *CONVERTED))}, got {engine!r}."
-        )
-    row = CONVERTED[engine]
+def check(model, engine, precision):
+    """Raises an error unless an engine can compute a model in a precision here."""
+    for name, value, known in (
+        ("engine", engine, ENGINES),
+        ("precision", precision, PRECISIONS),
+    ):
+        if value not in known:
+            raise ValueError(
+                f"{name} must be one of {', '.join(known)}, got {value!r}."
+            )
+    row = ENGINES[engine]
     backend = keras.backend.backend()
+    if precision not in row.precisions:
+        others = [one.name for one in ENGINES.values() if precision in one.precisions]
+        raise ValueError(
+            f"{engine} computes in {' or '.join(row.precisions)}, not in {precision}: "
+            f"choose one of these, or engine={' or '.join(map(repr, others))}."
+        )
+    is_slow = precision == "bfloat16" and not computes_bfloat16()
+    if is_slow and (engine != KERAS or _is_keras_on_cpu(backend)):
+        raise ValueError(
+            f"This processor, {cpu_name()}, has no instructions for bfloat16, in which "
+            "it would be slower than in float32: choose float32."
+        )
     if backend not in row.backends:
         raise ValueError(
             f"{engine} converts models on {' and '.join(row.backends)}, and Keras runs "
@@ -70,6 +92,15 @@ def check(model, engine):
             f"The engine {engine} needs {' and '.join(missing)}, not installed here: "
             f"pip install {' '.join(missing)}."
         )
+
+
+def _is_keras_on_cpu(backend):
+    if backend == "torch":
+        import torch
+
+        return not torch.cuda.is_available()
+    devices = keras.distribution.list_devices()
+    return all(device.startswith("cpu") for device in devices)
 
 
 def threads():

@@ -75,13 +75,14 @@ class Checks:
 
     def predictor(self):
         test_predictor.test_answers_as_the_model_does(self.plain, False)
-        predictor = keras_vit.Predictor(self.plain)
-        self.same(predictor(self.images), "plain")
         head = self.plain.get_layer("head")
         before = head.get_weights()
-        head.set_weights([np.zeros_like(weight) for weight in before])
-        np.testing.assert_array_equal(predictor(self.images), 0)
-        head.set_weights(before)
+        for engine in ("keras", "onnxruntime"):
+            predictor = keras_vit.Predictor(self.plain, engine=engine)
+            self.same(predictor(self.images), "plain")
+            head.set_weights([np.zeros_like(weight) for weight in before])
+            np.testing.assert_array_equal(predictor(self.images), 0)
+            head.set_weights(before)
 
     def photos(self):
         """One alone, and more of them than a batch has."""

@@ -8,16 +8,17 @@ import pytest
 from harness import normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
-from keras_vit.engines.table import CONVERTED
+from keras_vit.engines.table import ENGINES
 
 CONFIG = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
 HERE = [
     row.name
-    for row in CONVERTED.values()
-    if keras.backend.backend() in row.backends
+    for row in ENGINES.values()
+    if row.packages
+    and keras.backend.backend() in row.backends
     and all(map(importlib.util.find_spec, row.packages))
 ]
-OF_ANY_SHAPE = [name for name in HERE if not CONVERTED[name].of_one_shape]
+OF_ANY_SHAPE = [name for name in HERE if not ENGINES[name].of_one_shape]
 every_engine = pytest.mark.parametrize("engine", HERE)
 
 
@@ -56,6 +57,30 @@ def test_images_of_any_size(model, engine):
         close(predictor(images), numpy(of_any_size(images)))
 
 
+@pytest.mark.parametrize(
+    "engine, precision, limit",
+    [
+        ("keras", "bfloat16", 0.02),
+        ("openvino", "bfloat16", 0.02),
+        ("litert", "int8", 0.1),
+    ],
+)
+def test_lower_precisions(model, engine, precision, limit, monkeypatch):
+    if engine not in ("keras", *HERE):
+        pytest.skip(f"{engine} is not here")
+    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: True)
+    images = normal((3, 16, 24, 3))
+    predictor = Predictor(model, 2, engine=engine, precision=precision)
+    for _ in range(2):
+        expected = numpy(model(images))
+        found = predictor(images)
+        assert found.dtype == np.float32
+        error = np.abs(found - expected).max() / np.abs(expected).max()
+        # It is another precision indeed.
+        assert 1e-4 < error < limit
+        randomize(model, seed=1)
+
+
 def test_large_models_have_their_weights_beside(model, monkeypatch):
     [engine, *_] = OF_ANY_SHAPE
     monkeypatch.setattr("keras_vit.engines.onnx.LARGEST_FILE", 1000)
@@ -64,8 +89,17 @@ def test_large_models_have_their_weights_beside(model, monkeypatch):
 
 
 def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
-    with pytest.raises(ValueError, match="one of keras, litert, onnxruntime, openvino"):
-        Predictor(model, engine="tensorrt")
+    for arguments, words in (
+        ({"engine": "tensorrt"}, "one of keras, litert, onnxruntime, openvino, got"),
+        ({"precision": "float8"}, "precision must be one of float32, bfloat16, int8"),
+        ({"precision": "int8"}, "keras computes in .*, not in int8: .*='litert'"),
+        ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Predictor(model, **arguments)
+    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: False)
+    with pytest.raises(ValueError, match="no instructions for bfloat16.*choose float3"):
+        Predictor(model, engine="openvino", precision="bfloat16")
     if "litert" in HERE:
         of_any_size = at_image_size(model, (None, None))
         with pytest.raises(ValueError, match="litert takes images of one size"):
