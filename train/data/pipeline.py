@@ -41,12 +41,14 @@ class Share:
     """The part of every batch that one of several hosts prepares for its devices.
 
     Device 0 has the first examples of a batch, device 1 the next, and so on; `devices`
-    counts those of all hosts, which have equally many.
+    counts those of all hosts, which have equally many. `filled` asks for batches of one
+    size in evaluation, as several devices and XLA need them.
     """
 
     host: int = 0
     hosts: int = 1
     devices: int = 1
+    filled: bool = False
 
     def of(self, numbered: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
         """Keeps this host's part of pairs of a number from a batch's start and more."""
@@ -222,7 +224,7 @@ def evaluation_batches(
     """Batches every example once, in order, resized; the last batch may be smaller.
 
     Arguments and results are those of `training_batches`; the seeds of `finish` are the
-    same every time. Several devices always get batches of one size: the last is filled
+    same every time. Where `share.filled`, all batches have one size: the last is filled
     up with examples of label `NO_LABEL`, which do not count.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
@@ -239,7 +241,9 @@ def evaluation_batches(
         return finish(image, label, tf.stack([_FINISH_SEED, index]))
 
     records = split.records()
-    if share.devices > 1:
+    if share.devices == 1:
+        batch_size = min(batch_size, split.num_examples)
+    if share.filled:
         filling = records.take(1).repeat(-split.num_examples % batch_size)
         filling = filling.map(lambda record, _: (record, NO_LABEL))
         records = records.map(lambda record, label: (record, tf.cast(label, tf.int32)))

@@ -1,5 +1,6 @@
 """Devices and the training step under the JAX backend."""
 
+import collections
 import functools
 import itertools
 import re
@@ -38,20 +39,24 @@ class JaxTrainer(Trainer):
             optimizer.variables + self.averages,
             self.loss_scale.variables if self.loss_scale else [],
         ]
-        everywhere = strategy.get_variable_layout(optimizer.iterations).backend_layout
+        layout = strategy.get_variable_layout(optimizer.iterations)
+        self._everywhere = layout.backend_layout
         self._compiled_step = jax.jit(
-            self._step, donate_argnums=0, out_shardings=everywhere
+            self._step, donate_argnums=0, out_shardings=self._everywhere
         )
         self._compiled_logits = jax.jit(self._logits)
-        self._rows = 0
+        self._under_way = collections.deque(maxlen=2)
 
     def spread_seeds(self):
         """Does nothing: a random number belongs to an example, not to a device."""
 
     def step(self, inputs, labels):
         """Takes one step on arrays (batch, ...) that are spread over the devices."""
-        state = [[variable.value for variable in group] for group in self._groups]
-        state, metrics = self._compiled_step(state, inputs, labels)
+        if len(self._under_way) == 2:
+            # Each step under way holds its batch.
+            jax.block_until_ready(self._under_way[0])
+        state, metrics = self._compiled_step(self._state(), inputs, labels)
+        self._under_way.append(metrics)
         for variable, value in self._paired(state):
             variable.assign(value)
         return metrics
@@ -59,6 +64,20 @@ class JaxTrainer(Trainer):
     def fetch(self, metrics):
         """Returns the dicts of several steps with floats, in one transfer."""
         return jax.tree.map(float, jax.device_get(metrics))
+
+    def _state(self):
+        """Returns the values of all variables, which are on all devices."""
+        # Keras leaves them where they are on one device, whose sharding has another
+        # name: a step on them would be compiled once more.
+        return [
+            [
+                value
+                if (value := variable.value).sharding == self._everywhere
+                else jax.device_put(value, self._everywhere)
+                for variable in group
+            ]
+            for group in self._groups
+        ]
 
     def _paired(self, state):
         """Returns pairs of all variables and their values."""
@@ -144,16 +163,8 @@ class JaxTrainer(Trainer):
 
     def predict(self, inputs):
         """Returns the float32 logits (batch, classes) of inputs as a NumPy array."""
-        rows = _batch_size(inputs)
-        # One more size would be compiled once more.
-        self._rows = max(self._rows, rows)
-        if missing := self._rows - rows:
-            inputs = keras.tree.map_structure(
-                lambda one: ops.pad(one, [(0, missing)] + [(0, 0)] * (one.ndim - 1)),
-                inputs,
-            )
-        values = [[one.value for one in group] for group in self._groups[:2]]
-        return self.gather(self._compiled_logits(*values, inputs))[:rows]
+        trained, fixed, _, _ = self._state()
+        return self.gather(self._compiled_logits(trained, fixed, inputs))
 
     def _logits(self, trained, fixed, inputs):
         with self.lean():
@@ -220,7 +231,7 @@ class JaxDevices(Devices):
 
     def batches(self, make):
         """Yields batches that are spread over the devices; `make` as in `Devices`."""
-        parts = make(share=Share(devices=self.count)).as_numpy_iterator()
+        parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
         ahead = None
         while batch := list(itertools.islice(parts, self.count)):
             # On its way while the devices work on the one before.

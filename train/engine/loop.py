@@ -211,9 +211,11 @@ def evaluate(trainer, batches, keep, on_batch=None):
         logits = trainer.predict(images)
         labels = trainer.gather(labels)
         counted = labels != NO_LABEL
+        # Of the whole batch, whose shape stays the same.
+        losses = trainer.loss(logits, np.where(counted, labels, 0))
+        losses = keras.ops.convert_to_numpy(losses)[counted]
         logits, labels = logits[counted], labels[counted]
         kept.append(keep(labels, softmax(logits)))
-        losses = keras.ops.convert_to_numpy(trainer.loss(logits, labels))
         loss += losses.sum(dtype="float64")
         done += len(labels)
         if on_batch is not None:

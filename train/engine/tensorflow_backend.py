@@ -130,6 +130,7 @@ class Devices:
                     context.input_pipeline_id,
                     context.num_input_pipelines,
                     context.num_replicas_in_sync,
+                    filled=context.num_replicas_in_sync > 1,
                 )
             )
         )

@@ -359,7 +359,7 @@ def test_hosts_share_an_evaluation():
     hosts = [
         take(
             evaluation_batches(
-                split, image_size=(6, 5), batch_size=4, share=Share(host, 2, 2)
+                split, image_size=(6, 5), batch_size=4, share=Share(host, 2, 2, True)
             ),
             4,
         )
@@ -380,6 +380,18 @@ def test_evaluation_covers_the_ragged_end():
     assert images[2].shape == (2, 6, 5, 3)
     assert images[2].dtype == np.float32
     assert labels[2].dtype == np.int32
+    for batch_size, sizes in ((4, [4, 4, 4]), (16, [10])):
+        filled = evaluation_batches(
+            numbered_split(10),
+            image_size=(6, 5),
+            batch_size=batch_size,
+            share=Share(filled=True),
+        )
+        labels = [labels for _, labels in filled.as_numpy_iterator()]
+        assert [len(part) for part in labels] == sizes
+        labels = np.concatenate(labels)
+        np.testing.assert_array_equal(labels[:10], np.arange(10))
+        assert (labels[10:] == NO_LABEL).all()
     settings = {"image_size": (6, 5), "batch_size": 0}
     for share in (Share(), Share(devices=2)):
         with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):

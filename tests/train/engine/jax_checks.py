@@ -7,12 +7,14 @@ check is a function; all are run, and nothing is printed but the names.
 """
 
 import contextlib
+import functools
 import io
 import pathlib
 import shutil
 import sys
 import tempfile
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -26,6 +28,8 @@ from jax_steps import save_steps  # noqa: E402
 import keras_vit  # noqa: E402
 from train import recipes  # noqa: E402
 from train.common.errors import RunError  # noqa: E402
+from train.data import pipeline, sources  # noqa: E402
+from train.data.sources.splits import pick  # noqa: E402
 from train.engine import devices, loop  # noqa: E402
 from train.engine.jax_backend import JaxTrainer  # noqa: E402
 from train.engine.optimizers import MomentumSGD  # noqa: E402
@@ -53,17 +57,16 @@ PRETRAIN = [
 class Source:
     """Batches of noise, as a `tf.data.Dataset` has them."""
 
-    def __init__(self, batch_size, examples=None):
-        self.sizes = [batch_size // DEVICES.count] * DEVICES.count
-        if examples is not None:
-            self.sizes = [min(examples, batch_size), max(examples - batch_size, 0)]
+    def __init__(self, batch_size):
+        self.batch_size = batch_size
 
     def __call__(self, share):
+        self.sizes = [self.batch_size // share.devices] * share.devices
         return self
 
     def as_numpy_iterator(self):
         generator = np.random.default_rng(0)
-        for size in filter(None, self.sizes):
+        for size in self.sizes:
             images = generator.normal(0, 1, (size, SIDE, SIDE, 3)).astype("float32")
             yield images, generator.integers(0, 10, size).astype("int32")
 
@@ -145,14 +148,51 @@ def a_smaller_last_batch_is_whole():
     trainer = made(devices=ONE)
     head = trainer.model.get_layer("head").kernel
     head.assign(np.random.default_rng(1).normal(0, 1, head.shape))
-    batches = list(ONE.batches(Source(16, 21)))
-    assert [len(labels) for _, labels in batches] == [16, 5]
+    batches = list(ONE.batches(test_images(21)))
+    assert [len(labels) for _, labels in batches] == [16, 16]
     found, _ = loop.evaluate(trainer, batches, lambda *batch: batch)
     labels, probabilities = map(np.concatenate, zip(*found, strict=True))
-    images = np.concatenate([np.asarray(images) for images, _ in batches])
+    images = np.concatenate([np.asarray(images) for images, _ in batches])[:21]
     expected = keras.ops.softmax(trainer.model(images, training=False))
     np.testing.assert_allclose(probabilities, np.asarray(expected), atol=1e-5)
     assert len(labels) == 21
+
+
+def test_images(count):
+    split = pick(sources.load("digits").test, np.arange(count))
+    return functools.partial(
+        pipeline.evaluation_batches, split, image_size=(SIDE, SIDE), batch_size=16
+    )
+
+
+def one_function_trains_one_evaluates_and_neither_waits_for_the_host():
+    compiled = []
+
+    def count(event, seconds, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(count)
+    for given in (ONE, DEVICES):
+        trainer = made(devices=given, average_decay=0.9)
+        [batch] = given.batches(Source(16))
+        pending = []
+        for _ in range(3):
+            compiled.clear()
+            with jax.transfer_guard("disallow"):
+                pending.append(trainer.step(*batch))
+            # Validation gives variables values of NumPy.
+            with trainer.averaged():
+                pass
+            assert len(compiled) == (len(pending) == 1), (given.count, len(pending))
+        assert len({told["loss"] for told in trainer.fetch(pending)}) == 3
+        counts = []
+        for _ in range(2):
+            for inputs, _ in given.batches(test_images(21)):
+                compiled.clear()
+                trainer.predict(inputs)
+                counts.append(len(compiled))
+        assert counts == [1, 0, 0, 0], counts
 
 
 def averages_take_the_place_of_weights_and_leave_it():
@@ -250,6 +290,7 @@ if __name__ == "__main__":
         overflow_changes_nothing_but_the_scale,
         the_whole_gradient_is_clipped_and_variables_are_on_all_devices,
         a_smaller_last_batch_is_whole,
+        one_function_trains_one_evaluates_and_neither_waits_for_the_host,
         averages_take_the_place_of_weights_and_leave_it,
         what_cannot_be_is_told,
         full_memory_leaves_the_model_to_fewer_images,
