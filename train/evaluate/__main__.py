@@ -26,6 +26,7 @@ from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.data.registry import PARTS, kind_of
+from train.inference import engines
 from train.inference.finding import find as check_model
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -40,6 +41,7 @@ flags.DEFINE_enum(
 )
 data_flags.define_image_size()
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+engines.define_flags()
 flags.DEFINE_string(
     "real_labels",
     None,
@@ -61,7 +63,8 @@ def main(argv):
             f"{command_line.typed('evaluate')} MODEL [FOLDER]"
         )
     given = command_line.values(
-        "dataset data_dir skip_corrupt split image_size central_crop batch_size out_dir"
+        "dataset data_dir skip_corrupt split image_size central_crop batch_size "
+        "engine precision out_dir"
     )
     if len(argv) == 3:
         if given["dataset"] is not None:

@@ -7,14 +7,13 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
-import keras_vit
 from train.common.errors import RunError
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
-from train.inference import evaluation_data, loaded_model
+from train.inference import engines, evaluation_data, loaded_model
 from train.inference.classes import by_number, match_classes
 from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
@@ -34,6 +33,8 @@ def evaluate(
     image_size=None,
     central_crop=False,
     batch_size=32,
+    engine="keras",
+    precision="float32",
     real_labels_file=None,
     out_dir=None,
     command="",
@@ -100,7 +101,7 @@ def evaluate(
     batches = pipeline.evaluation_batches(
         part, image_size=image_size, batch_size=batch_size
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
-    predictor = keras_vit.Predictor(loaded.model, batch_size)
+    predictor = engines.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
         alone = loaded_model.images_per_second({"model": predictor})["model"]
     started = time.perf_counter()
@@ -152,6 +153,8 @@ def evaluate(
             "image_size": image_size,
             "preparation": "central crop" if central_crop else "squashed",
             "batch_size": batch_size,
+            "engine": predictor.engine,
+            "precision": precision,
         },
         summary=summary,
         results=results,

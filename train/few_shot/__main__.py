@@ -16,6 +16,7 @@ from absl import app, flags
 from train.common import command_line
 from train.data import data_flags
 from train.data.finding import check as check_data
+from train.inference import engines
 from train.inference.finding import find as check_model
 from train.inference.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
@@ -27,6 +28,7 @@ flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 data_flags.define_image_size(crops=False)
 flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+engines.define_flags()
 flags.DEFINE_string(
     "out_dir",
     None,
@@ -56,7 +58,8 @@ def main(argv):
             shots=sorted({int(count) for count in shots}),
             command=command_line.as_typed("few_shot"),
             **command_line.values(
-                "dataset data_dir skip_corrupt seeds image_size batch_size out_dir"
+                "dataset data_dir skip_corrupt seeds image_size batch_size engine "
+                "precision out_dir"
             ),
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")

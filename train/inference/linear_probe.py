@@ -5,12 +5,11 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-import keras_vit
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import loaded_model
+from train.inference import engines, loaded_model
 from train.inference.evaluation_data import report_folder
 from train.reports import markdown
 
@@ -30,6 +29,8 @@ def run(
     seeds=3,
     image_size=None,
     batch_size=32,
+    engine="keras",
+    precision="float32",
     out_dir=None,
     command="",
 ):
@@ -56,14 +57,15 @@ def run(
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
+    predictor = engines.predictor(loaded.model, batch_size, engine, precision)
     train_labels = source.train.labels()
     draws = {
         count: [draw(train_labels, count, seed) for seed in range(seeds)]
         for count in shots
     }
     needed = np.unique(np.concatenate([one for some in draws.values() for one in some]))
-    _, train_features = features_of(loaded, pick(source.train, needed), batch_size)
-    test_labels, test_features = features_of(loaded, source.test, batch_size)
+    _, train_features = features_of(predictor, pick(source.train, needed))
+    test_labels, test_features = features_of(predictor, source.test)
 
     rows = []
     for count in shots:
@@ -94,6 +96,8 @@ def run(
         "features": int(test_features.shape[1]),
         "test_examples": len(test_labels),
         "l2": L2,
+        "engine": predictor.engine,
+        "precision": precision,
         "command": command,
         "rows": rows,
     }
@@ -151,19 +155,18 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def features_of(loaded, split, batch_size):
+def features_of(predictor, split):
     """Returns labels and features of a split, from center crops.
 
     Images are resized to 8/7 of the model's size, 256 for 224, as released.
     """
-    size = loaded_model.image_shape_of(loaded)[:2]
+    size = predictor.model.input_shape[1:3]
     bigger = tuple(round(side * 8 / 7) for side in size)
     batches = pipeline.evaluation_batches(
-        split, image_size=bigger, batch_size=batch_size
+        split, image_size=bigger, batch_size=predictor.batch_size
     )
     crop = tf.image.resize_with_crop_or_pad
     batches = batches.map(lambda images, labels: (crop(images, *size), labels))
-    predictor = keras_vit.Predictor(loaded.model, batch_size)
     return loaded_model.predict(predictor, batches, split)
 
 

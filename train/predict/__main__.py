@@ -25,6 +25,7 @@ from absl import app, flags
 
 from train.common import command_line
 from train.data import data_flags
+from train.inference import engines
 from zoo.text import named, printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
@@ -71,6 +72,7 @@ flags.DEFINE_integer(
     "batches.",
     lower_bound=1,
 )
+engines.define_flags()
 
 
 def main(argv):
@@ -103,7 +105,8 @@ def main(argv):
                 # On a terminal the answers themselves show how far it is.
                 show_progress=not (prints and sys.stdout.isatty()),
                 **command_line.values(
-                    "out features sort_into gallery resume image_size batch_size"
+                    "out features sort_into gallery resume image_size batch_size "
+                    "engine precision"
                 ),
             )
             sys.stdout.flush()

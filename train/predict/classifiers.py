@@ -29,7 +29,8 @@ class Classifier:
         class_names: tuple of str, empty without classes.
         num_features: int, the size of the features, None unless they were asked for.
         notes: tuple of str, what users should know of the answers.
-        digest: function without arguments to a str, which other weights change.
+        digest: function without arguments to a str, which other weights and another
+            precision change.
     """
 
     name: str
@@ -44,7 +45,14 @@ class Classifier:
 
 
 def load(
-    source, *, image_size=None, central_crop=None, batch_size=None, features=False
+    source,
+    *,
+    image_size=None,
+    central_crop=None,
+    batch_size=None,
+    features=False,
+    engine="keras",
+    precision="float32",
 ):
     """Loads a model for predictions.
 
@@ -57,6 +65,8 @@ def load(
         central_crop: bool, None for what the model was trained or saved with.
         batch_size: int, images at a time.
         features: bool, whether features are wanted.
+        engine: str, see `keras_vit.Predictor`; an exported file has its own.
+        precision: str, likewise.
 
     Returns:
         `Classifier`.
@@ -66,9 +76,16 @@ def load(
     """
     path = exported_model.find(source)
     if path is not None:
+        if (engine, precision) != ("keras", "float32"):
+            raise RunError(
+                f"The model {path} is exported for its own runtime: leave --engine and "
+                "--precision out, or pass the model that it was exported from."
+            )
         classifier = _of_export(path, image_size, batch_size, features)
     else:
-        classifier = _of_keras_model(source, image_size, batch_size, features)
+        classifier = _of_keras_model(
+            source, image_size, batch_size, features, engine, precision
+        )
     if central_crop is None:
         return classifier
     preparation = PREPARATIONS[1] if central_crop else PREPARATIONS[0]
@@ -137,13 +154,12 @@ def _length(features, model):
     return features(images).shape[-1]
 
 
-def _of_keras_model(source, image_size, batch_size, with_features):
+def _of_keras_model(source, image_size, batch_size, with_features, engine, precision):
     finding.find(source)  # before Keras is loaded
     import keras
 
-    import keras_vit
     from keras_vit.structure import head_of
-    from train.inference import loaded_model
+    from train.inference import engines, loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
 
@@ -169,7 +185,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
                 f"{model.output_shape[1:]} per image: pass one that pools them."
             )
     batch_size = batch_size or _BATCH_SIZE
-    predictor = keras_vit.Predictor(model, batch_size)
+    predictor = engines.predictor(model, batch_size, engine, precision)
 
     def compute(images):
         outputs = predictor(images)
@@ -183,6 +199,11 @@ def _of_keras_model(source, image_size, batch_size, with_features):
         outputs = np.asarray(outputs, "float32")
         return softmax(outputs) if classes.activation == "linear" else outputs
 
+    def digest():
+        # As before there were others, in float32.
+        other = "" if precision == "float32" else f" in {precision}"
+        return f"{_digest(loaded.model)}{other}"
+
     no_names = classes.why_no_names
     return Classifier(
         loaded.name,
@@ -193,7 +214,7 @@ def _of_keras_model(source, image_size, batch_size, with_features):
         tuple(names),
         model.output_shape[-1] if with_features else None,
         (*((no_names,) if no_names else ()), *_note_on(classes.activation)),
-        lambda: _digest(loaded.model),
+        digest,
     )
 
 

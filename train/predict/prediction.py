@@ -68,6 +68,8 @@ def predict(
     image_size=None,
     central_crop=None,
     batch_size=None,
+    engine="keras",
+    precision="float32",
     answer: Callable[[Answer], None] | None = None,
     show_progress=True,
 ):
@@ -89,6 +91,8 @@ def predict(
         image_size: int, pixels per side, to which a Keras model is resized.
         central_crop: bool, None for what the model says.
         batch_size: int, images at a time.
+        engine: str, see `keras_vit.Predictor`; of a Keras model.
+        precision: str, likewise.
         answer: function that is called with each `Answer`.
         show_progress: bool, whether a progress bar appears after some seconds.
 
@@ -124,6 +128,8 @@ def predict(
             central_crop=central_crop,
             batch_size=batch_size,
             features=features is not None,
+            engine=engine,
+            precision=precision,
         )
         job = _Job(classifier, found, file, answer)
         return job.run(total, features, sort_into, gallery, show_progress)

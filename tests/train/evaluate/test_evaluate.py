@@ -68,8 +68,13 @@ def weights(tmp_path_factory):
 
 def test_a_run_on_its_own_data(run_dir, tmp_path):
     before = (run_dir / "report.json").read_bytes()
+    # In another runtime than that which tested the run.
     results = evaluation.evaluate(
-        str(run_dir), batch_size=50, out_dir=tmp_path, command="python ..."
+        str(run_dir),
+        batch_size=50,
+        engine="onnxruntime",
+        out_dir=tmp_path,
+        command="python ...",
     )
     own, found = report_of(run_dir), report_of(tmp_path)
     # 360 images in batches of 50: the last one counts too.
@@ -81,6 +86,7 @@ def test_a_run_on_its_own_data(run_dir, tmp_path):
         assert row.pop("train_examples") > 0
     assert found["per_class"] == own["per_class"]
     assert found["parameters"] == own["parameters"]
+    assert found["config"]["engine"] == "onnxruntime"
     assert found["images_per_second"] > 0 < found["images_per_second_model_alone"]
     assert {path.name for path in tmp_path.iterdir()} == WRITTEN
     page = (tmp_path / "report.md").read_text()

@@ -147,7 +147,7 @@ def test_a_probe_of_the_digits(weights, tmp_path):
 
 
 def test_one_draw_has_no_deviation(weights, tmp_path, monkeypatch):
-    def features_of(loaded, split, batch_size):
+    def features_of(predictor, split):
         labels = np.array([int(label) for _, label in split.records()])
         return labels, np.eye(10)[labels]
 
@@ -180,7 +180,8 @@ def test_the_features_are_those_that_go_into_the_head(weights, monkeypatch):
     model.save(keras_file)
     for source in (weights, keras_file):
         loaded = loaded_model.load(str(source), features=True)
-        labels, found = linear_probe.features_of(loaded, split, batch_size=2)
+        predictor = keras_vit.Predictor(loaded.model, batch_size=2)
+        labels, found = linear_probe.features_of(predictor, split)
         np.testing.assert_allclose(found, expected, atol=1e-5)
         assert labels.tolist() == [int(label) for _, label in split.records()]
 

@@ -15,8 +15,9 @@ from scipy.special import softmax
 from small_models import SIZE, made, shared
 
 import keras_vit
+from keras_vit.engines import table
 from train.common.errors import RunError
-from train.inference import loaded_model
+from train.inference import engines, loaded_model
 from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
@@ -474,3 +475,26 @@ def test_what_exports_cannot_do(folder, files):
     with pytest.raises(RunError, match="gives classes, not features"):
         predict(model, paths(), features="x.npz")
     assert os.listdir(folder) == ["photos"]
+
+
+def test_engines_and_precisions(folder, files):
+    model = str(files / "model.keras")
+    [expected, found] = (
+        classifiers.load(model, engine=engine) for engine in ("keras", "onnxruntime")
+    )
+    images = np.stack([prepare(path, SIZE) for path in paths()])
+    np.testing.assert_allclose(
+        found.compute(images)[0], expected.compute(images)[0], atol=1e-6
+    )
+    assert found.digest() == expected.digest()
+    int8 = classifiers.load(model, engine="litert", precision="int8")
+    assert int8.digest() == f"{expected.digest()} in int8"
+    with pytest.raises(RunError, match="leave --engine and --precision out"):
+        classifiers.load(str(files / "model.onnx"), engine="onnxruntime")
+    with pytest.raises(RunError, match="--engine=keras --precision=int8: "):
+        classifiers.load(model, precision="int8")
+
+
+def test_flags_know_all_engines_and_precisions():
+    assert (*table.ENGINES,) == engines.ENGINES
+    assert engines.PRECISIONS == table.PRECISIONS
