@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import io
 
 import numpy as np
@@ -289,3 +290,45 @@ def test_whole_files_need_no_parts(folder):
     assert sorted(examples(whole.all)) == sorted(files) and whole.total == 6
     only = load(str(folder / "test-*"), validation_fraction=None)
     assert examples(only.all) == [(5, 2)]
+
+
+@pytest.mark.parametrize("hosts, options", [(2, ""), (4, "GZIP")])
+def test_workers_share_the_records(tmp_path, monkeypatch, hosts, options):
+    monkeypatch.setattr(pipeline, "SHUFFLE_BUFFER", 8)
+    ending = ".gz" if options else ""
+    for file in range(5):
+        records = [example(file, file * 16 + i) for i in range(16)]
+        write(tmp_path / f"train-{file}.tfrecord{ending}", records, options or None)
+    write(tmp_path / "test.tfrecord", [example(0, i) for i in range(9)])
+    source = load(str(tmp_path))
+    train, settings = undecoded(source.train), {"image_size": (4, 4)}
+
+    def labels(batches, steps=None, **share):
+        share = pipeline.Share(devices=hosts, **share)
+        found = batches(share=share)
+        found = found if steps is None else found.take(steps)
+        return [labels.tolist() for _, labels in found.as_numpy_iterator()]
+
+    def joined(batches, host_steps):
+        """What the workers read, batch by batch; one alone reads the same."""
+        alone = labels(batches, host_steps and host_steps * hosts)
+        shares = [
+            labels(batches, host_steps, host=host, hosts=hosts) for host in range(hosts)
+        ]
+        together = [part for step in zip(*shares, strict=True) for part in step]
+        assert together == alone
+        return np.concatenate(together)
+
+    training = functools.partial(
+        training_batches, train, batch_size=8, seed=3, **settings
+    )
+    two_epochs = joined(training, 20).reshape(2, 80)
+    assert (np.sort(two_epochs) == np.arange(80)).all()
+    assert (two_epochs[0] != two_epochs[1]).any()
+    later = joined(functools.partial(training, start_step=13), 7)
+    assert (later == two_epochs.ravel()[13 * 8 :]).all()
+    test = undecoded(source.test)
+    read = joined(
+        functools.partial(evaluation_batches, test, batch_size=8, **settings), None
+    )
+    assert read.tolist() == [*range(9), *[pipeline.NO_LABEL] * 7]

@@ -40,14 +40,13 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
 
     def any_format():
         turn = exif.orientation(image)
+        is_jpeg = tf.io.is_jpeg(image)
         return tf.cond(is_jpeg, lambda: jpeg(turn), lambda: other(turn))
 
-    is_jpeg = tf.io.is_jpeg(image)
     if honour_exif:
-        is_plain = is_jpeg & ~exif.may_be_in(image)
-        pixels = tf.cond(is_plain, jpeg, exif.apart(any_format))
+        pixels = tf.cond(exif.is_bare(image), jpeg, exif.apart(any_format))
     else:
-        pixels = tf.cond(is_jpeg, jpeg, other)
+        pixels = tf.cond(tf.io.is_jpeg(image), jpeg, other)
     pixels.set_shape((None, None, 3))
     return pixels
 

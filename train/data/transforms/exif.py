@@ -17,14 +17,13 @@ _WHOLE = 2**31 - 1
 _JPEG_MARKER = b"Exif\0\0"
 
 
-def may_be_in(jpeg: tf.Tensor) -> tf.Tensor:
-    """Whether a JPEG, a scalar string, may have EXIF: a quick test, mostly false."""
-    # Nothing but JFIF's header is before the tables: inside of EXIF these two bytes
+def is_bare(encoded: tf.Tensor) -> tf.Tensor:
+    """Whether a file, a scalar string, is surely a JPEG without EXIF: a quick test."""
+    # Nothing but JFIF's header is before the tables: inside of EXIF the last two bytes
     # would be a count of 56,319 or more entries.
-    start = tf.minimum(20, tf.strings.length(jpeg))
-    is_bare = tf.strings.substr(jpeg, start, 2) == b"\xff\xdb"
-    searched = tf.strings.substr(jpeg, 0, tf.where(is_bare, 0, _SEARCHED))
-    return tf.size(_split(searched, _JPEG_MARKER)) > 1
+    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=22)
+    found = tf.gather(start, [0, 1, 2, 20, 21])
+    return tf.reduce_all(found == tf.constant([*b"\xff\xd8\xff\xff\xdb"], tf.uint8))
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:

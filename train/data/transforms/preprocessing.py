@@ -20,9 +20,10 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
         return tf.image.resize(image, size, method="bilinear", antialias=False)
 
     # The numbers are the same, but the kernel is vectorised for float32 only. Of an
-    # image with more pixels than it reads, the cast would cost more than that saves.
+    # image with more pixels than the four it reads for one, the cast would cost more
+    # than that saves.
     height, width = size
-    is_small = tf.reduce_prod(tf.shape(image)[-3:-1]) <= 2 * height * width
+    is_small = tf.reduce_prod(tf.shape(image)[-3:-1]) <= 4 * height * width
     return tf.cond(
         is_small, lambda: resize(tf.cast(image, tf.float32)), lambda: resize(image)
     )
