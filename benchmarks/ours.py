@@ -72,6 +72,7 @@ def graph(sizes, image_size, batch, family=None):
 @row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
 def predictor(sizes, image_size, batch, family=None, any_size=False, **arguments):
     """`keras_vit.Predictor`, on any backend; `arguments` are its own."""
+    arguments = {"engine": "keras"} | arguments
     import keras_vit
 
     model = build(sizes, image_size, family)

@@ -5,11 +5,14 @@ import numpy as np
 
 from keras_vit.engines.batches import filled, split
 from keras_vit.engines.precision import recast
+from keras_vit.engines.table import KERAS
 from keras_vit.lean import lean
 
 
 class Compiled:
     """A compiled forward pass, which reads the model's weights anew at each call."""
+
+    engine = KERAS
 
     def __init__(self, model, batch_size, precision, jit_compile=False):
         backend = keras.backend.backend()

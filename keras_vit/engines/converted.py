@@ -15,6 +15,7 @@ class Converted:
     """
 
     def __init__(self, model, batch_size, row, precision):
+        self.engine = row.name
         self._model, self._batch_size = model, batch_size
         self._row, self._precision = row, precision
         self._make = importlib.import_module(f"keras_vit.engines.{row.name}").make
@@ -22,10 +23,20 @@ class Converted:
         # By the number of images that they take, None for any.
         self._runs = {}
 
+    def is_outdated(self):
+        """Returns whether weights have changed since the model was converted."""
+        return not np.array_equal(self._sample(), self._sampled, equal_nan=True)
+
     def __call__(self, images):
         sample = self._sample()
-        if not np.array_equal(sample, self._sampled, equal_nan=True):
+        if self._sampled is None or not np.array_equal(
+            sample, self._sampled, equal_nan=True
+        ):
             self._runs, self._sampled = {}, sample
+        return self.computed(images)
+
+    def computed(self, images):
+        """Returns the outputs by the weights that the model was converted with."""
         outputs = [self._answer(batch) for batch in split(images, self._batch_size)]
         return np.concatenate(outputs) if outputs[1:] else outputs[0]
 

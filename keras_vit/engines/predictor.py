@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from keras_vit.engines.automatic import Automatic
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
-from keras_vit.engines.table import ENGINES, KERAS, check
+from keras_vit.engines.table import AUTO, ENGINES, KERAS, begins_with, check
 from keras_vit.structure import check_images_shape, warn_of_pixels
 
 
@@ -29,15 +30,26 @@ class Predictor:
             call compares up to 32 values of every weight, always the same ones, with
             those of the conversion, and where one differs the model is converted anew:
             a change of other values alone goes unnoticed.
+
+            `"auto"` begins with Keras. Once its batches have taken as many seconds as
+            the conversions are likely to (1 s and 5 s per 100 million weights each, and
+            five times that for LiteRT), the model is converted for the runtimes that
+            are installed, and the fastest on a batch of the call computes from then on;
+            one whose answers differ from Keras's by more than 2e-5 of the largest (5e-2
+            in bfloat16) is refused. The choice is kept in the cache folder, for the
+            model's shape and the machine. New weights begin with Keras again. It stays
+            with Keras where that is on a GPU or TPU, for 2 GB of weights and more, and
+            with `jit_compile`.
         precision: str, what matrices are multiplied in. `"float32"`: by the engine
             `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
             `"keras"` and `"openvino"`, on processors that have instructions for it;
             outputs are of three digits. `"int8"`: by `"litert"`, with weights of one
             scale per channel and values of one scale per token, computed at run time.
-            Outputs are float32.
 
     Attributes:
-        engine: str, what computes.
+        engine: str, what computes now: one of the above, and never `"auto"`.
+        trials: dict of what `"auto"` tried: {engine: seconds of a batch, or why it is
+            refused}.
 
     Call arguments:
         images: array (images, height, width, channels) as the model takes them: ours
@@ -67,7 +79,7 @@ class Predictor:
         batch_size=32,
         jit_compile=False,
         *,
-        engine=KERAS,
+        engine=AUTO,
         precision="float32",
     ):
         if not isinstance(batch_size, int) or batch_size < 1:
@@ -77,6 +89,7 @@ class Predictor:
                 f"{model.name} has {len(model.inputs)} inputs and "
                 f"{len(model.outputs)} outputs: Predictor takes one of each."
             )
+        engine = begins_with(engine, precision, jit_compile)
         check(model, engine, precision)
         if jit_compile and engine != KERAS:
             raise ValueError(
@@ -84,15 +97,26 @@ class Predictor:
             )
         self.model = model
         self.batch_size = batch_size
-        self.engine = engine
         self.precision = precision
-        if engine == KERAS:
+        if engine == AUTO:
+            self._answer = Automatic(model, batch_size, precision)
+        elif engine == KERAS:
             self._answer = Compiled(model, batch_size, precision, jit_compile)
         else:
             row = ENGINES[engine]
             self._answer = Converted(model, batch_size, row, precision)
         self._has_warned = False
         self._checked = None
+
+    @property
+    def engine(self):
+        """What computes, which "auto" may change after a call."""
+        return self._answer.engine
+
+    @property
+    def trials(self):
+        """What "auto" tried: {engine: seconds of a batch, or why it is refused}."""
+        return getattr(self._answer, "trials", {})
 
     def __call__(self, images):
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)

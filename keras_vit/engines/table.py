@@ -22,6 +22,7 @@ class Engine:
         packages: names of the packages to import.
         of_one_shape: bool, whether it is made for one shape of images alone.
         backends: the backends of Keras from which it converts, by default all.
+        cost: float, how many times as long as others it takes to convert.
     """
 
     name: str
@@ -29,16 +30,22 @@ class Engine:
     packages: tuple[str, ...] = ()
     of_one_shape: bool = False
     backends: tuple[str, ...] = ("tensorflow", "jax", "torch")
+    cost: float = 1.0
 
 
-KERAS = "keras"
+AUTO, KERAS = "auto", "keras"
 PRECISIONS = ("float32", "bfloat16", "int8")
 ENGINES = {
     row.name: row
     for row in (
         Engine(KERAS, ("float32", "bfloat16")),
         Engine(
-            "litert", ("float32", "int8"), ("ai_edge_litert",), True, ("tensorflow",)
+            "litert",
+            ("float32", "int8"),
+            ("ai_edge_litert",),
+            of_one_shape=True,
+            backends=("tensorflow",),
+            cost=5.0,
         ),
         Engine("onnxruntime", ("float32",), ("onnx", "onnxruntime")),
         Engine("openvino", ("float32", "bfloat16"), ("onnx", "openvino")),
@@ -49,14 +56,15 @@ ENGINES = {
 def check(model, engine, precision):
     """Raises an error unless an engine can compute a model in a precision here."""
     for name, value, known in (
-        ("engine", engine, ENGINES),
+        ("engine", engine, (AUTO, *ENGINES)),
         ("precision", precision, PRECISIONS),
     ):
         if value not in known:
             raise ValueError(
                 f"{name} must be one of {', '.join(known)}, got {value!r}."
             )
-    row = ENGINES[engine]
+    # It begins with Keras.
+    row = ENGINES[KERAS if engine == AUTO else engine]
     backend = keras.backend.backend()
     if precision not in row.precisions:
         others = [one.name for one in ENGINES.values() if precision in one.precisions]
@@ -65,7 +73,7 @@ def check(model, engine, precision):
             f"choose one of these, or engine={' or '.join(map(repr, others))}."
         )
     is_slow = precision == "bfloat16" and not computes_bfloat16()
-    if is_slow and (engine != KERAS or _is_keras_on_cpu(backend)):
+    if is_slow and (row.packages or is_keras_on_cpu()):
         raise ValueError(
             f"This processor, {cpu_name()}, has no instructions for bfloat16, in which "
             "it would be slower than in float32: choose float32."
@@ -94,8 +102,28 @@ def check(model, engine, precision):
         )
 
 
-def _is_keras_on_cpu(backend):
-    if backend == "torch":
+def fits(model, engine, precision):
+    """Returns whether an engine can compute a model in a precision here."""
+    try:
+        check(model, engine, precision)
+    except (ValueError, ModuleNotFoundError):
+        return False
+    return True
+
+
+def begins_with(engine, precision, jit_compile):
+    """Returns the engine, which for "auto" may be the only one that there is."""
+    if engine != AUTO:
+        return engine
+    names = [row.name for row in ENGINES.values() if precision in row.precisions]
+    if jit_compile:
+        return KERAS
+    return AUTO if KERAS in names or not names else names[0]
+
+
+def is_keras_on_cpu():
+    """Returns whether Keras computes on the processor, and not on a GPU or TPU."""
+    if keras.backend.backend() == "torch":
         import torch
 
         return not torch.cuda.is_available()

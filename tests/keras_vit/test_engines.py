@@ -8,6 +8,7 @@ import pytest
 from harness import normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
+from keras_vit.engines import automatic, choices
 from keras_vit.engines.table import ENGINES
 
 CONFIG = ViTConfig(hidden_size=24, num_layers=2, num_heads=3, mlp_dim=40, patch_size=8)
@@ -88,11 +89,14 @@ def test_large_models_have_their_weights_beside(model, monkeypatch):
     close(Predictor(model, engine=engine)(images), numpy(model(images)))
 
 
+INT8_KERAS = {"engine": "keras", "precision": "int8"}
+
+
 def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
     for arguments, words in (
-        ({"engine": "tensorrt"}, "one of keras, litert, onnxruntime, openvino, got"),
+        ({"engine": "tensorrt"}, "one of auto, keras, litert, onnxruntime, openvino"),
         ({"precision": "float8"}, "precision must be one of float32, bfloat16, int8"),
-        ({"precision": "int8"}, "keras computes in .*, not in int8: .*='litert'"),
+        (INT8_KERAS, "keras computes in .*, not in int8: .*='litert'"),
         ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -114,3 +118,60 @@ def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match="pip install onnx openvino"):
         Predictor(model, engine="openvino")
+
+
+@pytest.fixture
+def impatient(monkeypatch, tmp_path):
+    """Conversions that are likely to take no time, and an empty cache."""
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 0.0)
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    return tmp_path / "engines"
+
+
+def test_auto_takes_the_fastest_and_keeps_the_choice(model, impatient, monkeypatch):
+    monkeypatch.setattr(automatic, "_seconds", lambda answer, _: SECONDS[answer.engine])
+    images = normal((7, 16, 24, 3))
+    predictor = Predictor(model, 3)
+    close(predictor(images[:3]), numpy(model(images[:3])))
+    assert (predictor.engine, predictor.trials) == ("keras", {})
+    close(predictor(images), numpy(model(images)))
+    assert predictor.engine == "onnxruntime"
+    assert predictor.trials == {name: SECONDS[name] for name in ("keras", *HERE)}
+    [path] = impatient.iterdir()
+
+    # New weights begin with Keras, and then the kept choice alone is tried.
+    randomize(model, seed=1)
+    close(predictor(images[:3]), numpy(model(images[:3])))
+    assert (predictor.engine, predictor.trials) == ("keras", {})
+    close(predictor(images), numpy(model(images)))
+    assert predictor.trials.keys() == {"keras", "onnxruntime"}
+
+    for damaged in ("", "[]", '{"engine": "other"}'):
+        path.write_text(damaged)
+        assert choices.read(path, HERE) is None
+
+
+SECONDS = {"keras": 4.0, "litert": 3.0, "onnxruntime": 1.0, "openvino": 2.0}
+
+
+def test_auto_stays_with_keras_where_others_fail(model, impatient, monkeypatch):
+    monkeypatch.setitem(automatic.TOLERANCES, "float32", 0.0)
+    monkeypatch.setattr(
+        "keras_vit.engines.onnxruntime.make", lambda *_: 1 / 0, raising=False
+    )
+    images = normal((6, 16, 24, 3))
+    predictor = Predictor(model, 2)
+    predictor(images)
+    assert predictor.engine == "keras"
+    assert predictor.trials["onnxruntime"] == "ZeroDivisionError: division by zero"
+    assert "its answers differ by" in predictor.trials["openvino"]
+    assert Predictor(model, 2)(images).shape == (6, 5)
+
+
+def test_auto_converts_nothing_in_short_uses(model):
+    predictor = Predictor(model, 2)
+    predictor(normal((6, 16, 24, 3)))
+    assert (predictor.engine, predictor.trials) == ("keras", {})
+    assert Predictor(model, jit_compile=True).trials == {}
+    if "litert" in HERE:
+        assert Predictor(model, precision="int8").engine == "litert"

@@ -59,7 +59,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         model = loaded_model.load(str(path)).model
         rows.append(_row(name, reports[name], model))
         if measure:
-            predictors[name] = keras_vit.Predictor(model, batch_size)
+            predictors[name] = keras_vit.Predictor(model, batch_size, engine="keras")
     with explaining_full_memory("lower --batch_size."):
         rates = loaded_model.images_per_second(
             predictors, rounds=_ROUNDS, seconds=_ROUND_SECONDS

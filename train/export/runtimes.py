@@ -95,7 +95,10 @@ def keras(path, threads):
 
     model = keras.saving.load_model(path, compile=False)
     version = f"Keras {keras.__version__} on TensorFlow {tensorflow.__version__}"
-    return keras_vit.Predictor(model, BATCH), {"version": version, "one_by_one": False}
+    return keras_vit.Predictor(model, BATCH, engine="keras"), {
+        "version": version,
+        "one_by_one": False,
+    }
 
 
 def saved_model(path, threads):

@@ -1,0 +1,60 @@
+"""Which engine was the fastest, kept in the cache folder for a model and a machine."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import secrets
+
+import keras
+
+from keras_vit.engines.table import ENGINES, threads
+from zoo.processor import cpu_name
+from zoo.store import cache_dir
+
+
+def path_of(model, batch_size, precision, engines):
+    """Returns the path of the choice among engines.
+
+    It is another one for a model of other layers or shapes, another processor, and
+    other versions of the engines.
+    """
+    packages = {name for engine in engines for name in ENGINES[engine].packages}
+    facts = {
+        "processor": [cpu_name(), threads()],
+        "keras": [keras.__version__, keras.backend.backend()],
+        "packages": {
+            name: importlib.metadata.version(name.replace("_", "-"))
+            for name in sorted(packages)
+        },
+        "images": [batch_size, *model.input_shape[1:]],
+        "precision": precision,
+        "layers": [
+            [type(layer).__name__, layer.dtype_policy.name] for layer in model.layers
+        ],
+        "weights": [list(weight.shape) for weight in model.weights],
+    }
+    name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    return cache_dir() / "engines" / f"{name}.json"
+
+
+def read(path, engines):
+    """Returns the engine in a file, None without a file that names one of `engines`."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        found = json.loads(path.read_text("utf-8"))["engine"]
+        return found if found in engines else None
+    return None
+
+
+def write(path, engine, trials):
+    """Writes a choice, whole or not at all; nothing where the cache is read-only."""
+    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            text = json.dumps({"engine": engine, "trials": trials}, indent=1)
+            temporary.write_text(text, "utf-8")
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
