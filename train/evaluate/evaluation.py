@@ -33,7 +33,7 @@ def evaluate(
     image_size=None,
     central_crop=False,
     batch_size=32,
-    engine="keras",
+    engine="auto",
     precision="float32",
     real_labels_file=None,
     out_dir=None,
@@ -104,6 +104,7 @@ def evaluate(
     predictor = engines.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
         alone = loaded_model.images_per_second({"model": predictor})["model"]
+    begun_with = predictor.engine
     started = time.perf_counter()
     parts, losses = [], []
     for labels, logits in loaded_model.predictions(predictor, batches, part):
@@ -111,6 +112,8 @@ def evaluate(
         chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
         losses.append(-chances[:, 0])
     seconds = time.perf_counter() - started
+    if predictor.engine != begun_with:
+        alone = loaded_model.images_per_second({"model": predictor})["model"]
 
     answered = joined(parts)
     results = {

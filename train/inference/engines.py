@@ -5,7 +5,7 @@ from absl import flags
 from train.common.errors import RunError
 
 # Those of `keras_vit.Predictor`, here without Keras.
-ENGINES = ("keras", "litert", "onnxruntime", "openvino")
+ENGINES = ("auto", "keras", "litert", "onnxruntime", "openvino")
 PRECISIONS = ("float32", "bfloat16", "int8")
 
 
@@ -13,10 +13,11 @@ def define_flags():
     """Defines `--engine` and `--precision`."""
     flags.DEFINE_enum(
         "engine",
-        "keras",
+        "auto",
         ENGINES,
         "What computes: Keras, or a runtime that the model is converted for, which "
-        "takes seconds and then is faster on some machines.",
+        "takes seconds and then is faster on some machines. auto begins with Keras, "
+        "and changes to the fastest that is installed once that pays.",
     )
     flags.DEFINE_enum(
         "precision",

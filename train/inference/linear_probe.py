@@ -29,7 +29,7 @@ def run(
     seeds=3,
     image_size=None,
     batch_size=32,
-    engine="keras",
+    engine="auto",
     precision="float32",
     out_dir=None,
     command="",

@@ -51,7 +51,7 @@ def load(
     central_crop=None,
     batch_size=None,
     features=False,
-    engine="keras",
+    engine="auto",
     precision="float32",
 ):
     """Loads a model for predictions.
@@ -76,7 +76,7 @@ def load(
     """
     path = exported_model.find(source)
     if path is not None:
-        if (engine, precision) != ("keras", "float32"):
+        if (engine, precision) != ("auto", "float32"):
             raise RunError(
                 f"The model {path} is exported for its own runtime: leave --engine and "
                 "--precision out, or pass the model that it was exported from."

@@ -68,7 +68,7 @@ def predict(
     image_size=None,
     central_crop=None,
     batch_size=None,
-    engine="keras",
+    engine="auto",
     precision="float32",
     answer: Callable[[Answer], None] | None = None,
     show_progress=True,

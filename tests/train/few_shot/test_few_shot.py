@@ -47,7 +47,7 @@ def test_the_command(asked, capsys, goldens):
         "seeds": 1,
         "image_size": None,
         "batch_size": 32,
-        "engine": "keras",
+        "engine": "auto",
         "precision": "float32",
         "out_dir": None,
     }

@@ -492,9 +492,9 @@ def test_engines_and_precisions(folder, files):
     with pytest.raises(RunError, match="leave --engine and --precision out"):
         classifiers.load(str(files / "model.onnx"), engine="onnxruntime")
     with pytest.raises(RunError, match="--engine=keras --precision=int8: "):
-        classifiers.load(model, precision="int8")
+        classifiers.load(model, engine="keras", precision="int8")
 
 
 def test_flags_know_all_engines_and_precisions():
-    assert (*table.ENGINES,) == engines.ENGINES
+    assert (table.AUTO, *table.ENGINES) == engines.ENGINES
     assert engines.PRECISIONS == table.PRECISIONS
