@@ -1,6 +1,7 @@
 """Checkpoints of a run: every variable, written whole, read without unpickling."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from keras import ops
@@ -11,14 +12,31 @@ from zoo.files.archive import Archive, CheckpointError
 
 
 class Checkpoints:
-    """The checkpoints in a folder, which is made; the newest two are kept."""
+    """The checkpoints in a folder, which is made; the newest two are kept.
+
+    A thread writes them, one after the other, from copies of the variables. Where a
+    file cannot be written, or a variable is not finite, the next method that is called
+    raises a `RunError`, and the checkpoints before are kept.
+    """
 
     def __init__(self, folder):
         self.folder = make_folder(folder)
         self._best = self.folder / "best.npz"
+        self._writer = ThreadPoolExecutor(1)
+        self._written = None
+
+    def wait(self):
+        """Returns once the last file is written."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
 
     def steps(self):
         """Returns the steps that have a checkpoint, in order."""
+        self.wait()
+        return self._steps()
+
+    def _steps(self):
         found = (
             re.fullmatch(r"step-(\d+)\.npz", path.name)
             for path in self.folder.iterdir()
@@ -26,14 +44,8 @@ class Checkpoints:
         return sorted(int(match[1]) for match in found if match)
 
     def save(self, step, variables):
-        """Writes the variables after a step, then drops all but the newest two.
-
-        Where the file cannot be written, or a variable is not finite, a `RunError` says
-        so, and the checkpoints before are kept.
-        """
-        self._write(self._path(step), variables)
-        for old in self.steps()[:-2]:
-            self._path(old).unlink()
+        """Writes the variables after a step, then drops all but the newest two."""
+        self._start(self._path(step), variables)
 
     def restore(self, variables):
         """Assigns the newest checkpoint, and returns its step; 0 if there is none."""
@@ -44,7 +56,7 @@ class Checkpoints:
 
     def save_best(self, variables):
         """Writes the variables as those of the best validation."""
-        self._write(self._best, variables)
+        self._start(self._best, variables)
 
     def restore_best(self, variables):
         """Assigns the variables of the best validation."""
@@ -53,16 +65,21 @@ class Checkpoints:
 
     def require_best(self):
         """Raises a `RunError` where those of the best validation are missing."""
+        self.wait()
         if not self._best.is_file():
             raise RunError(
                 f"{self._best} is missing, which holds the weights of the best "
                 f"validation: {self._remedy(self._best)}."
             )
 
-    def _write(self, path, variables):
+    def _start(self, path, variables):
+        self.wait()
         arrays = {
             key: _to_numpy(variable) for key, variable in _keyed(variables).items()
         }
+        self._written = self._writer.submit(self._write, path, arrays)
+
+    def _write(self, path, arrays):
         for key, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise RunError(
@@ -70,6 +87,8 @@ class Checkpoints:
                 )
         with whole_file(path) as temporary:
             np.savez(temporary, **arrays)
+        for old in self._steps()[:-2]:
+            self._path(old).unlink()
 
     def _read(self, path, variables):
         targets = _keyed(variables)
@@ -97,7 +116,7 @@ class Checkpoints:
                 f"copy it from a backup, or delete {self.folder} and give the command "
                 "again to train anew, or pass another --run_dir"
             )
-        others = [step for step in self.steps() if self._path(step) != path]
+        others = [step for step in self._steps() if self._path(step) != path]
         goes_on = f"go on after step {others[-1]:,}" if others else "begin again"
         return f"delete it to {goes_on}, or pass another --run_dir"
 

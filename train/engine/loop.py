@@ -50,6 +50,7 @@ class TrainingLoop:
                     batch_size=recipe.batch_size,
                 )
             stack.callback(self.log.close)
+            stack.callback(self.checkpoints.wait)
             signals = stack.enter_context(SignalHandler(self._save, devices.all_gather))
             for step in take_steps(
                 trainer,
@@ -69,7 +70,8 @@ class TrainingLoop:
                 if stops:
                     break
             if recipe.early_stopping:
-                # Only now have all workers seen the last validation, and the file.
+                # Only then have all workers seen the last validation, and the file.
+                self._chief_decides(self.checkpoints.wait)
                 self.checkpoints.restore_best(trainer.variables)
                 if devices.is_chief:
                     best, _ = self.metrics.best_validation()
@@ -108,7 +110,7 @@ class TrainingLoop:
 
     def _chief_decides(self, decide):
         """Returns on all hosts the bool that a function returns on the first."""
-        decision = int(self.devices.is_chief and decide())
+        decision = int(bool(self.devices.is_chief and decide()))
         return bool(max(self.devices.all_gather(decision)))
 
     def _is_over(self, validated=None):

@@ -74,7 +74,9 @@ def save_case(devices, source, folder, micro_batches, dropout, optimizer):
         steps=STEPS,
     ):
         pass
-    Checkpoints(folder).save(STEPS, trainer.variables)
+    checkpoints = Checkpoints(folder)
+    checkpoints.save(STEPS, trainer.variables)
+    checkpoints.wait()
     # The last batch is smaller.
     tested = pick(source.test, np.arange(40))
     with trainer.averaged():

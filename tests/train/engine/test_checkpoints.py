@@ -1,6 +1,7 @@
 import errno
 import os
 import random
+import threading
 
 import keras
 import numpy as np
@@ -13,11 +14,21 @@ from train.engine.optimizers import MomentumSGD
 from train.engine.trainer import Trainer
 
 
+def save(checkpoints, step, variables):
+    checkpoints.save(step, variables)
+    checkpoints.wait()
+
+
+def save_best(checkpoints, variables):
+    checkpoints.save_best(variables)
+    checkpoints.wait()
+
+
 def test_bfloat16_survives(tmp_path):
     variable = keras.Variable([0.1, -3.0], dtype="bfloat16", name="velocity")
     before = keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(1, [variable])
+    save(checkpoints, 1, [variable])
     variable.assign([0.0, 0.0])
     assert checkpoints.restore([variable]) == 1
     after = keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))
@@ -63,7 +74,7 @@ def checkpoints(tmp_path):
 def test_a_restored_run_goes_on_to_the_bit(checkpoints):
     trainer = trainer_of()
     saved = train(trainer, 2, seed=1)
-    checkpoints.save(2, trainer.variables)
+    save(checkpoints, 2, trainer.variables)
     expected = train(trainer, 2, seed=2)
 
     # In the same process, where Keras has given the generators other numbers.
@@ -89,7 +100,7 @@ def test_without_checkpoints_nothing_changes(checkpoints):
 
 def test_keeps_the_newest_two_and_nothing_else(checkpoints):
     for step in (5, 10, 100_000_000, 15):
-        checkpoints.save(step, values(step))
+        save(checkpoints, step, values(step))
     assert checkpoints.steps() == [15, 100_000_000]
     names = sorted(os.listdir(checkpoints.folder))
     assert names == ["step-00000015.npz", "step-100000000.npz"]
@@ -99,7 +110,7 @@ def test_keeps_the_newest_two_and_nothing_else(checkpoints):
 
 
 def test_what_a_kill_left_half_written_is_ignored(checkpoints):
-    checkpoints.save(5, values(5))
+    save(checkpoints, 5, values(5))
     (checkpoints.folder / ".step-00000010-x8k2.npz").write_bytes(b"PK half")
     assert checkpoints.restore(values(0)) == 5
 
@@ -123,8 +134,8 @@ def damage(path, how):
 
 @pytest.mark.parametrize("how", ["cut", "empty", "text", "flipped", "compression"])
 def test_a_damaged_file_is_named(checkpoints, how):
-    checkpoints.save(5, values(5))
-    checkpoints.save(10, values(7))
+    save(checkpoints, 5, values(5))
+    save(checkpoints, 10, values(7))
     path = checkpoints.folder / "step-00000010.npz"
     damage(path, how)
     variables = values(1)
@@ -140,11 +151,11 @@ def test_a_damaged_file_is_named(checkpoints, how):
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_weights_that_are_not_finite_are_not_saved(checkpoints, number, dtype):
-    checkpoints.save(5, values(5))
+    save(checkpoints, 5, values(5))
     variables = [keras.Variable([1.0, number], dtype=dtype, name="kernel")]
-    for save, step in ((checkpoints.save, [10]), (checkpoints.save_best, [])):
+    for write, step in ((save, [10]), (save_best, [])):
         with pytest.raises(RunError) as caught:
-            save(*step, variables)
+            write(checkpoints, *step, variables)
         message = str(caught.value)
         assert "kernel is not finite" in message and "--learning_rate" in message
         assert "before it are kept" in message
@@ -153,14 +164,14 @@ def test_weights_that_are_not_finite_are_not_saved(checkpoints, number, dtype):
 
 def test_a_missing_or_damaged_best_is_told_with_what_helps(checkpoints):
     variables = values(1)
-    checkpoints.save(5, variables)
+    save(checkpoints, 5, variables)
     with pytest.raises(RunError) as caught:
         checkpoints.restore_best(variables)
     message = str(caught.value)
     best = checkpoints.folder / "best.npz"
     assert f"{best} is missing" in message and "best validation" in message
     assert f"delete {checkpoints.folder} " in message and "--run_dir" in message
-    checkpoints.save_best(variables)
+    save_best(checkpoints, variables)
     checkpoints.restore_best(variables)
     damage(best, "cut")
     with pytest.raises(RunError) as caught:
@@ -178,8 +189,8 @@ def large(number):
 
 def check_flips(checkpoints, bits):
     """Each is one clear error, or was in what a zip archive says besides."""
-    checkpoints.save(5, large(5))
-    checkpoints.save(10, large(7))
+    save(checkpoints, 5, large(5))
+    save(checkpoints, 10, large(7))
     path = checkpoints.folder / "step-00000010.npz"
     data = path.read_bytes()
     variables = large(1)
@@ -220,23 +231,23 @@ def test_every_flipped_bit(checkpoints):
 
 
 def test_the_remedy_is_one(checkpoints):
-    checkpoints.save(5, values(5))
-    checkpoints.save_best(values(5))
+    save(checkpoints, 5, values(5))
+    save_best(checkpoints, values(5))
     for path in (checkpoints.folder / "step-00000005.npz", checkpoints._best):
         damage(path, "cut")
     with pytest.raises(RunError, match="delete it to begin again, or pass another"):
         checkpoints.restore(values(1))
     with pytest.raises(RunError, match="best.npz is damaged .*copy it from a backup"):
         checkpoints.restore_best(values(1))
-    checkpoints.save(1234, values(5))
-    checkpoints.save(1240, values(5))
+    save(checkpoints, 1234, values(5))
+    save(checkpoints, 1240, values(5))
     damage(checkpoints.folder / "step-00001240.npz", "text")
     with pytest.raises(RunError, match=r"<htm.*delete it to go on after step 1,234"):
         checkpoints.restore(values(1))
 
 
 def test_a_run_that_diverged_goes_on_as_it_would_have(checkpoints):
-    checkpoints.save(5, values(0, 0))
+    save(checkpoints, 5, values(0, 0))
     path = checkpoints.folder / "step-00000005.npz"
     with np.load(path) as file:
         changed = zip(file.files, (np.nan, np.inf), strict=True)
@@ -252,7 +263,7 @@ def test_nothing_is_unpickled(checkpoints, tmp_path):
             return os.mkdir, (str(tmp_path / "sprung"),)
 
     variables = values(5)
-    checkpoints.save(5, variables)
+    save(checkpoints, 5, variables)
     path = checkpoints.folder / "step-00000005.npz"
     with np.load(path) as file:
         (key,) = file.files
@@ -266,7 +277,7 @@ def test_nothing_is_unpickled(checkpoints, tmp_path):
 
 
 def test_another_models_file_is_refused_whole(checkpoints):
-    checkpoints.save(5, trainer_of().variables)
+    save(checkpoints, 5, trainer_of().variables)
     other = trainer_of(hidden_size=12)
     before = [variable.numpy() for variable in other.variables]
     with pytest.raises(RunError) as caught:
@@ -279,14 +290,14 @@ def test_another_models_file_is_refused_whole(checkpoints):
 
 
 def test_the_same_shapes_under_other_names_are_another_model(checkpoints):
-    checkpoints.save(5, [keras.Variable(np.zeros(3), name="scale")])
+    save(checkpoints, 5, [keras.Variable(np.zeros(3), name="scale")])
     with pytest.raises(RunError, match="another model"):
         checkpoints.restore([keras.Variable(np.zeros(3), name="offset")])
 
 
 def test_a_failed_save_leaves_the_earlier_ones(checkpoints, monkeypatch):
     for step in (5, 10):
-        checkpoints.save(step, values(step))
+        save(checkpoints, step, values(step))
     before = {path: path.read_bytes() for path in checkpoints.folder.iterdir()}
 
     def full_disk(path, **arrays):
@@ -295,12 +306,48 @@ def test_a_failed_save_leaves_the_earlier_ones(checkpoints, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full_disk)
     with pytest.raises(RunError) as caught:
-        checkpoints.save(15, values(15))
+        save(checkpoints, 15, values(15))
     message = str(caught.value)
     assert "step-00000015.npz" in message and "No space left" in message
     assert "Free space" in message and "--run_dir" in message
     after = {path: path.read_bytes() for path in checkpoints.folder.iterdir()}
     assert after == before
+
+
+def test_a_file_has_the_variables_of_its_step_and_training_goes_on_meanwhile(
+    checkpoints, monkeypatch
+):
+    savez, goes_on = np.savez, threading.Event()
+
+    def slow_disk(path, **arrays):
+        assert goes_on.wait(60)
+        savez(path, **arrays)
+
+    monkeypatch.setattr(np, "savez", slow_disk)
+    variables = trainer_of().variables
+    before = [variable.numpy() for variable in variables]
+    checkpoints.save(5, variables)
+    for variable in variables:
+        variable.assign(np.ones(variable.shape))
+    assert not list(checkpoints.folder.glob("step-*"))
+    goes_on.set()
+    assert checkpoints.steps() == [5]
+    assert checkpoints.restore(variables) == 5
+    for variable, value in zip(variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_a_failed_save_is_raised_by_whatever_comes_next(checkpoints):
+    for following in (
+        checkpoints.steps,
+        checkpoints.require_best,
+        lambda: checkpoints.save(6, values(6)),
+        lambda: checkpoints.restore(values(6)),
+    ):
+        checkpoints.save(5, values(np.nan))
+        with pytest.raises(RunError, match=r"step-00000005\.npz was not written"):
+            following()
+        assert checkpoints.steps() == []
 
 
 def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path):
@@ -310,4 +357,4 @@ def test_a_folder_that_cannot_be_made_or_is_gone_is_named(tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     checkpoints.folder.rmdir()
     with pytest.raises(RunError, match=r"step-00000001\.npz.*--run_dir"):
-        checkpoints.save(1, values(1))
+        save(checkpoints, 1, values(1))
