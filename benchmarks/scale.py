@@ -2,12 +2,17 @@
 
   python -m benchmarks.scale
   python -m benchmarks.scale --batches=1,8 --image_sizes=224 --models=ViT-Ti_16,ViT-S_16
+  python -m benchmarks.scale --devices=1,2,4,8
 
 One size is varied at a time, from --model at --image_size and --batch. Every point is
 measured in a fresh process, so that its peak memory is its own: they do not take turns,
 and small differences in speed say nothing. The exponent of a figure is that of the
 power of the size that fits it best, 1 being proportional; memory is that above what
 the libraries need before there is a model.
+
+--devices  training of --model under JAX instead, with one --batch shared by the
+           processor made into so many devices: they have its cores in common, so that
+           only what sharing costs is seen, and the bytes that a step sums
 """
 
 import dataclasses
@@ -17,7 +22,7 @@ from typing import NamedTuple
 
 from absl import flags
 
-from benchmarks import command, growth, model_flags, report
+from benchmarks import command, devices, growth, model_flags, report
 from benchmarks.contest import tell
 from benchmarks.ours import INFERENCE
 from benchmarks.process import Worker, WorkerError
@@ -32,6 +37,7 @@ flags.DEFINE_list("image_sizes", "224,384,512,768,1024", "Image sizes, pixels a 
 flags.DEFINE_list(
     "models", "ViT-Ti_16,ViT-S_16,ViT-B_16,ViT-L_16", "Models, smallest first."
 )
+flags.DEFINE_list("devices", [], "Simulated devices to train on, such as 1,2,4,8.")
 flags.DEFINE_integer("repeats", 5, "Steps of each point.", lower_bound=1)
 command.define_out_dir()
 
@@ -54,6 +60,9 @@ def main():
     given = flags.FLAGS
     stem = f"scale-{given.model}-b{given.batch}"
     folder = pathlib.Path(given.out_dir)
+    if given.devices:
+        _train(folder, f"scale-devices-{given.model}-b{given.batch}")
+        return
     axes = _axes(given)
     # All of them, before the first is measured.
     settings = {
@@ -88,6 +97,40 @@ def main():
     print(f"picture {folder / f'{stem}.png'}")
     if failed:
         raise ValueError(f"{len(failed)} of {len(records)} points failed, see above.")
+
+
+def _train(folder, stem):
+    given = flags.FLAGS
+    setting = model_flags.describe(given.model, given.image_size, given.batch)
+    header = ["devices", "ms p50", "steps/s", "gradient MB", "all-reduced MB a step"]
+    rows, records = [], []
+    for count in _numbers("devices", given.devices):
+        if given.batch % count:
+            raise ValueError(
+                f"--batch={given.batch} is no multiple of {count} devices: pass one."
+            )
+        tell(f"measuring {count} devices")
+        counts = folder / stem / f"{count}.bytes"
+        settings = {**setting.ours, "devices": count, "counts": str(counts)}
+        one = dataclasses.replace(devices.JOB, settings=settings, ours=True)
+        with Worker(one, folder / stem / f"{count}.log") as worker:
+            try:
+                worker.ready()
+                seconds, _ = worker.run(given.repeats)
+            except WorkerError as error:
+                raise ValueError(f"{count} devices: {error}") from error
+        median, sizes = statistics.median(seconds), counts.read_text().split()
+        records.append({"devices": count, "seconds": seconds, "bytes": sizes})
+        rows.append(
+            [
+                str(count),
+                report.number(median * 1e3),
+                report.number(1 / median),
+                *(f"{int(size) / 1e6:,.2f}" for size in sizes),
+            ]
+        )
+    result = {**command.provenance({"jax"}), "points": records}
+    command.publish(folder / f"{stem}.json", result, (header, rows))
 
 
 def _axes(given):

@@ -2,6 +2,7 @@
 
   python -m benchmarks.startup --model=ViT-B_16
   python -m benchmarks.startup --model=ViT-Ti_16 --peers=all --rounds=7
+  python -m benchmarks.startup --commands
 
 Every start is a fresh process; the contenders take turns. Files of weights, of random
 models, are written once, and are in the system's cache when they are read.
@@ -17,18 +18,24 @@ load peak MB   the most memory of `load` above what the process held before it
 --peers   keras-hub (load_weights of .h5), keras-hub-preset (from_preset),
           keras-hub-model (load_model of .keras), vit-keras (its reader of .npz), timm
           (safetensors), transformers (from_pretrained), or all; --peers= for none
+--commands  times `zoo list` and the --help of each command, as `keras-vit X` and as
+          `python -m train.X`, instead
 """
 
 import dataclasses
 import pathlib
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 
 from absl import flags
 
+import keras_vit_start
 from benchmarks import command, model_flags, report
 from benchmarks.contest import Contender, choose, rotated, tell
-from benchmarks.process import Worker, WorkerError
+from benchmarks.process import ROOT, Worker, WorkerError
 from benchmarks.startup_libraries import PEERS, PHASES
 
 flags.DEFINE_string("model", "ViT-B_16", "A variant such as ViT-B_16, no hybrid.")
@@ -36,6 +43,7 @@ flags.DEFINE_integer("image_size", 224, "Pixels a side.", lower_bound=1)
 flags.DEFINE_list(
     "peers", "keras-hub,keras-hub-model,vit-keras,timm,transformers", "Or all."
 )
+flags.DEFINE_bool("commands", False, "Measure how commands start, instead.")
 flags.DEFINE_integer("rounds", 5, "Starts of every contender.", lower_bound=1)
 command.define_out_dir()
 
@@ -60,6 +68,9 @@ RATIOS = ("build + load", "total")
 def main():
     """Runs the starts that the flags describe."""
     given = flags.FLAGS
+    if given.commands:
+        _commands()
+        return
     setting = model_flags.describe(given.model, given.image_size, batch=1)
     if setting.parameters is None:
         raise ValueError(f"--model={given.model}: this benchmark takes no hybrid.")
@@ -95,6 +106,38 @@ def main():
     problem = command.failure(result)
     if problem:
         raise ValueError(problem)
+
+
+def _commands():
+    """Starts every command in turn, and shows the medians."""
+    given, python = flags.FLAGS, sys.executable
+    words = {
+        name: (
+            ["-m", f"train.{name}", "--help"],
+            ["keras_vit_start.py", name, "--help"],
+        )
+        for name in keras_vit_start.COMMANDS
+        if name != "zoo"
+    }
+    listing = ["zoo", "list"]
+    words["zoo list"] = (["-m", *listing], ["keras_vit_start.py", *listing])
+    found = {name: ([], []) for name in words}
+    for index in range(given.rounds):
+        tell(f"round {index + 1} of {given.rounds}")
+        for name, both in words.items():
+            for seconds, arguments in zip(found[name], both, strict=True):
+                started = time.perf_counter()
+                # absl ends with 1 after --help.
+                subprocess.run([python, *arguments], cwd=ROOT, capture_output=True)
+                seconds.append(time.perf_counter() - started)
+    header = ["s p50 (worst)", "python -m", "keras-vit"]
+    rows = [
+        [name, *(f"{statistics.median(one):.3f} ({max(one):.3f})" for one in both)]
+        for name, both in found.items()
+    ]
+    path = pathlib.Path(given.out_dir) / "startup-commands.json"
+    result = {**command.provenance(()), "seconds": found}
+    command.publish(path, result, (header, rows))
 
 
 def starts(choices, settings, rounds, log_dir):

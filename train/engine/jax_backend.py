@@ -61,6 +61,11 @@ class JaxTrainer(Trainer):
             variable.assign(value)
         return metrics
 
+    def compiled_text(self, inputs, labels):
+        """Returns the program that XLA makes of a step, as HLO text."""
+        lowered = self._compiled_step.lower(self._state(), inputs, labels)
+        return lowered.compile().as_text()
+
     def fetch(self, metrics):
         """Returns the dicts of several steps with floats, in one transfer."""
         return jax.tree.map(float, jax.device_get(metrics))

@@ -177,13 +177,13 @@ class Recipe(Augmentation):
             )
 
     def check(self):
-        """Refuses a model and weights that there are not, and images that do not fit.
+        """Refuses models and weights that there are not, and what does not fit them.
 
         Nothing is downloaded: so a mistake is found before anything else is done.
 
         Raises:
-            ValueError: there is no such model or release, or its patches do not divide
-                the images.
+            ValueError: there is no such model or release, its patches do not divide
+                the images, or it has no blocks for what is asked of them.
             StoreError: there is no such file, or registries cannot be read.
         """
         model = self.model
@@ -196,6 +196,12 @@ class Recipe(Augmentation):
                 f"There is no model {model!r}: {hint} one of {', '.join(known)}, or "
                 "what keras-vit zoo list shows, hf://org/name, or the path of a file."
             )
+        for field in ("lora_rank", "layer_decay"):
+            if model in BASELINES and getattr(self, field) != getattr(Recipe, field):
+                raise ValueError(
+                    f"--{field} needs transformer blocks; {model} has none: leave it "
+                    "out, or choose a Vision Transformer."
+                )
         config = ARCHITECTURES.get(model, model)
         if isinstance(config, ViTConfig):
             name = model if isinstance(model, str) else "This model"

@@ -257,13 +257,13 @@ def refuse(name, reason):
         raise RunError(f"--{name} does nothing here, for {reason}: leave it out.")
 
 
-def read(command, find_recipe, kind="", is_dataset=True):
+def read(command, find_recipe, kind="", is_dataset=True, check=lambda recipe: None):
     """Returns the recipe that the flags ask for, and the keywords of `training.run`.
 
     `find_recipe` takes a data set, and the name of a recipe or None; `kind` is of runs
     whose directory has another name. Without `is_dataset` the data set is the name of
-    several, and not looked for. With `--print_config` it prints the settings, and ends
-    the command.
+    several, and not looked for. `check` refuses recipes of no use to the command. With
+    `--print_config` it prints the settings, and ends the command.
     """
     given = flags.FLAGS.flag_values_dict()
     names = ("dataset", "recipe", "config", "smoke")
@@ -274,6 +274,7 @@ def read(command, find_recipe, kind="", is_dataset=True):
             **{name: given[name] for name in names},
         )
         found.recipe.check()
+        check(found.recipe)
     except ValueError as error:
         sys.exit(f"error: {error}")
     recipe = found.recipe

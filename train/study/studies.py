@@ -92,13 +92,4 @@ def _check(directory, study, recipe):
                 f"{directory.path} holds the study {other}: pass another --run_dir "
                 f"for {study}."
             )
-    from_scratch = study in kinds.FROM_SCRATCH
-    if from_scratch and recipe.weights is not None:
-        raise RunError(
-            "The study trains from scratch, and the recipe begins with the "
-            f"weights {recipe.weights}: pass --weights=none."
-        )
-    if from_scratch and (recipe.frozen or recipe.lora_rank):
-        raise RunError(
-            "The study trains all weights: leave --frozen and --lora_rank out."
-        )
+    kinds.check(study, recipe)

@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 
 from train import recipes
+from train.common.errors import RunError
 from train.recipes import pretraining
 
 # Those whose runs start from random weights.
@@ -28,6 +29,27 @@ def names():
 def named(name):
     """Returns the module of a study."""
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def check(study, recipe, models=()):
+    """Refuses a recipe that a study cannot use, and models that there are not.
+
+    Raises:
+        RunError: the study trains all weights from scratch, the recipe does not.
+        ValueError: what `Recipe.check` refuses in one of the models.
+    """
+    for model in models:
+        recipe.override(model=model).check()
+    from_scratch = study in FROM_SCRATCH
+    if from_scratch and recipe.weights is not None:
+        raise RunError(
+            "The study trains from scratch, and the recipe begins with the "
+            f"weights {recipe.weights}: pass --weights=none."
+        )
+    if from_scratch and (recipe.frozen or recipe.lora_rank):
+        raise RunError(
+            "The study trains all weights: leave --frozen and --lora_rank out."
+        )
 
 
 def recipe_for(study, dataset, name=None):

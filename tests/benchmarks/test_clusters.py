@@ -1,0 +1,30 @@
+"""What more devices would do, by arithmetic."""
+
+import pathlib
+
+import pytest
+
+from benchmarks import clusters, devices
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "scaling.md"
+
+
+def test_the_page_has_what_the_command_prints(capsys):
+    clusters.main()
+    assert capsys.readouterr().out in PAGE.read_text()
+
+
+def test_sums_by_hand():
+    one = clusters.Cluster("", 8, 1e15, 8, 450e9)
+    # Each of 8 sends 7/8 of the bytes, twice.
+    assert one.reduce_seconds(450e9) == pytest.approx(1.75)
+    many = one._replace(devices=64, outer=50e9)
+    # And 1/8 of them to 7 other machines.
+    assert many.reduce_seconds(450e9) == pytest.approx(1.75 + 1.75 * 450 / 8 / 50)
+    # arXiv 2010.11929, table 1: 86 million parameters.
+    assert float(clusters.row("ViT-B_16", one)[2]) == pytest.approx(4 * 86, rel=0.01)
+
+
+def test_bytes_of_a_compiled_program():
+    line = "%a = (f32[2,3]{1,0}, f32[]) all-reduce(f32[2,3]{1,0} %b, f32[] %c), to=%d"
+    assert devices.reduced_bytes(line) == 4 * (2 * 3 + 1)
