@@ -3,7 +3,7 @@
 python tensorflow_steps.py FOLDER 2       one and two devices of this process
 python tensorflow_steps.py FOLDER worker  one device of each process in TF_CONFIG
 
-FOLDER gets HOST-DEVICES-MICRO_BATCHES.npz of each.
+FOLDER gets HOST-DEVICES-MICRO_BATCHES.npz of each, of workers HOST-MICRO_BATCHES.npz.
 """
 
 import os
@@ -33,7 +33,7 @@ def main(folder, kind):
     if kind == "worker":
         devices = start("multiworker")
         for parts in (1, 4):
-            save_steps(devices, parts, f"{folder}/{devices.host}-2-{parts}.npz")
+            save_steps(devices, parts, f"{folder}/{devices.host}-{parts}.npz")
         return
     cpu = tf.config.list_physical_devices("CPU")[0]
     configurations = [tf.config.LogicalDeviceConfiguration()] * int(kind)

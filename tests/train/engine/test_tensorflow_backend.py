@@ -59,9 +59,9 @@ def free_ports(count):
     return ports
 
 
-def workers(command):
-    """Starts a command on two workers of this machine."""
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+def workers(command, count=2):
+    """Starts a command on so many workers of this machine."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     return [
         started(
             command,
@@ -72,7 +72,7 @@ def workers(command):
                 }
             ),
         )
-        for index in range(2)
+        for index in range(count)
     ]
 
 
@@ -119,13 +119,15 @@ def test_devices_draw_numbers_of_their_own(steps):
 
 
 @pytest.mark.soak
-def test_the_same_weights_from_two_processes(steps, tmp_path):
-    for process in workers([STEPS, tmp_path, "worker"]):
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_same_weights_from_several_processes(steps, tmp_path, count):
+    for process in workers([STEPS, tmp_path, "worker"], count):
         ended(process)
     for parts in (1, 4):
-        first, second = (np.load(tmp_path / f"{host}-2-{parts}.npz") for host in (0, 1))
-        np.testing.assert_array_equal(weights(first), weights(second))
-        assert_same(tmp_path / f"0-2-{parts}.npz", np.load(steps / "0-1-1.npz"))
+        first, *others = (np.load(tmp_path / f"{i}-{parts}.npz") for i in range(count))
+        for other in others:
+            np.testing.assert_array_equal(weights(first), weights(other))
+        assert_same(tmp_path / f"0-{parts}.npz", np.load(steps / "0-1-1.npz"))
 
 
 @pytest.mark.soak
