@@ -49,6 +49,7 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
     import tensorflow as tf
 
     from benchmarks.ours import build
+    from keras_vit.layers.forward_pass import running
     from keras_vit.lean import lean
 
     model = build(sizes, image_size, family)
@@ -57,7 +58,7 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
 
     @tf.function
     def function(images):
-        with context():
+        with context(), running(whole_scores=True):
             return model(images, training=False)
 
     converter = tf.lite.TFLiteConverter.from_concrete_functions(

@@ -11,9 +11,10 @@ process of its own; they take turns, and the ratio of two is the median over the
 rounds. "setup s" is the making of a model and its first two steps: it is compiled or
 converted there.
 
---ours    graph (a bare tf.function), predictor, xla (the predictor with jit_compile),
-          any-size (of a model for images of any size), keras-predict, jax, torch,
-          litert, onnxruntime, openvino (engines of the predictor), bfloat16,
+--ours    graph (a bare tf.function), whole-scores (the same without attention in
+          blocks), predictor, xla (the predictor with jit_compile), any-size (of a
+          model for images of any size), keras-predict, jax, torch, litert,
+          onnxruntime, openvino (engines of the predictor), bfloat16,
           openvino-bfloat16, litert-int8 (precisions), or all
 --peers   keras-hub, keras-hub-jax, vit-keras, torch (timm),
           torch-compile, transformers, onnxruntime, litert, litert-int8, or all;

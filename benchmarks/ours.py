@@ -67,6 +67,23 @@ def graph(sizes, image_size, batch, family=None):
     return as_graph(model, random_images(batch, image_size), lean(model))
 
 
+@row(INFERENCE, "whole-scores", "keras_vit whole scores", ("tensorflow", "keras_vit"))
+def graph_of_whole_scores(**settings):
+    """`graph` without attention in blocks, which long sequences have."""
+    return _of_whole_scores(graph(**settings))
+
+
+def _of_whole_scores(step):
+    from keras_vit.layers.forward_pass import running
+
+    def whole():
+        # Only the first step reads it, which traces the graph.
+        with running(whole_scores=True):
+            return step()
+
+    return whole
+
+
 @row(INFERENCE, "torch", "keras_vit torch", ("torch", "keras_vit"), "torch")
 @row(INFERENCE, "jax", "keras_vit jax", ("jax", "keras_vit"), "jax")
 @row(INFERENCE, "predictor", "keras_vit predictor", ("tensorflow", "keras_vit"))
@@ -131,6 +148,12 @@ def training_step(
 def bfloat16_training_step(**settings):
     """The same, computed in bfloat16."""
     return training_step(**settings, dtype="mixed_bfloat16")
+
+
+@row(TRAINING, "whole-scores", "keras_vit whole scores", _TRAINER)
+def whole_scores_training_step(**settings):
+    """The same without attention in blocks, which long sequences have."""
+    return _of_whole_scores(training_step(**settings))
 
 
 # `keras_vit.Predictor` in other runtimes and precisions.

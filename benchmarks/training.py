@@ -11,7 +11,7 @@ rounds.
 
 "import MB" is what the libraries need before there is a model.
 
---ours    float32, bfloat16, or all
+--ours    float32, bfloat16, whole-scores (no attention in blocks), or all
 --peers   keras-hub, keras-hub-xla, keras-hub-bfloat16, torch (timm), or all;
           --peers= for none
 """

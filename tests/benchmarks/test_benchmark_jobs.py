@@ -8,6 +8,8 @@ from benchmarks import growth, ours, peer_models, peers
 from benchmarks.contest import choose
 from benchmarks.model_flags import describe
 from benchmarks.worker import load
+from keras_vit.layers import attention
+from train.engine import tensorflow_backend
 
 TABLES = {
     "ours": ours.INFERENCE,
@@ -36,6 +38,28 @@ def test_steps_of_the_engines_end_with_logits(engine, monkeypatch):
     contender = ours.INFERENCE[engine]
     settings = contender.settings | describe("ViT-Ti_16", 32, 2).ours
     assert load(contender.job)(**settings)().shape == (2, 1000)
+
+
+def test_whole_scores(monkeypatch):
+    small_variants.shrink(monkeypatch)
+    # Threads can be set before the first test alone.
+    monkeypatch.setattr(tensorflow_backend, "start", lambda devices: None)
+    seen = []
+    monkeypatch.setattr(attention, "MIN_TOKENS", 2)
+    monkeypatch.setattr(
+        attention, "blockwise_attention", lambda *heads: seen.append(heads) or heads[0]
+    )
+    steps = {"micro_batches": 1, "remat": False}
+    for plain, whole, settings in (
+        (ours.graph, ours.graph_of_whole_scores, {}),
+        (ours.training_step, ours.whole_scores_training_step, steps),
+    ):
+        settings = describe("ViT-Ti_16", 32, 2).ours | settings
+        whole(**settings)()
+        assert not seen
+        plain(**settings)()
+        assert seen
+        seen.clear()
 
 
 @pytest.mark.parametrize(
