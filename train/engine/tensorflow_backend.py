@@ -78,7 +78,14 @@ class Devices:
 
     def trainer(self, model, optimizer, **settings):
         """Returns a `Trainer` of a model that was made in the strategy's scope."""
-        return Trainer(model, optimizer, strategy=self.strategy, **settings)
+        # XLA makes a step slower on processors, and compiles on TPUs anyway.
+        return Trainer(
+            model,
+            optimizer,
+            strategy=self.strategy,
+            jit_compile=_has_gpu() or None,
+            **settings,
+        )
 
     def all_gather(self, value):
         """Returns the int of every device's host, a list, from that of this host."""
@@ -124,16 +131,21 @@ class Devices:
         `make` takes a `train.data.pipeline.Share` as `share` and returns a
         `tf.data.Dataset`.
         """
-        return self.strategy.distribute_datasets_from_function(
+        batches = self.strategy.distribute_datasets_from_function(
             lambda context: make(
                 share=Share(
                     context.input_pipeline_id,
                     context.num_input_pipelines,
                     context.num_replicas_in_sync,
-                    filled=context.num_replicas_in_sync > 1,
+                    filled=context.num_replicas_in_sync > 1 or _has_gpu(),
                 )
             )
         )
+        if self.count == 1 and _has_gpu():
+            # Strategies of several devices do so themselves.
+            device = tf.config.list_logical_devices("GPU")[0].name
+            batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
+        return batches
 
 
 def bfloat16_gain():
@@ -151,6 +163,10 @@ def bfloat16_gain():
             if turn:
                 found.append(time.perf_counter() - started)
     return min(times[tf.float32]) / min(times[tf.bfloat16])
+
+
+def _has_gpu():
+    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def of_accelerators(capabilities):
@@ -183,8 +199,10 @@ def start(name="auto"):
     if name == "one":
         # Side by side, operations end in an order that differs from run to run, and
         # with it the last bits of gradients that TensorFlow's `AddN` adds up. Costs 4%
-        # of a step on two cores. Several devices or processes wait for another.
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        # of a step on two cores. Several devices or processes wait for another, and a
+        # GPU has an order of its own.
+        if not tf.config.list_physical_devices("GPU"):
+            tf.config.threading.set_inter_op_parallelism_threads(1)
         return Devices(tf.distribute.get_strategy())
     starts = {"mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}
     return starts[name]()

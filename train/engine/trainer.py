@@ -15,6 +15,9 @@ _OF_APPLY = (
     *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
     *("loss_scale_factor", "gradient_accumulation_steps"),
 )
+# Gradients are summed over devices in a few pieces, so that those of the last layers
+# are on their way while others are computed.
+_PIECES = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 2**20)
 # Any number but 0: each device draws from a stream of its own.
 _SEEDS_APART = 1_000_003
 
@@ -27,7 +30,8 @@ class Trainer:
     the strategy. `micro_batches` are the parts of a device's share of a batch; `loss`
     and `accuracy` take logits and labels, and return one number per example;
     `rate_scales` maps paths of variables to factors of their learning rate;
-    `average_decay` is what averages of the weights keep at a step, 0 for no averages.
+    `average_decay` is what averages of the weights keep at a step, 0 for no averages;
+    with `jit_compile` XLA compiles the model and its gradients.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Trainer:
         rate_scales=None,
         average_decay=0.0,
         strategy=None,
+        jit_compile=None,
     ):
         for name in _OF_APPLY:
             if getattr(optimizer, name, None):
@@ -58,6 +63,7 @@ class Trainer:
         self.accuracy = accuracy
         self.average_decay = average_decay
         self.strategy = strategy or tf.distribute.get_strategy()
+        self._compiled = tf.function(jit_compile=jit_compile, autograph=False)
         trained = model.trainable_variables
         scales = rate_scales or {}
         self.rate_scales = [scales.get(variable.path, 1.0) for variable in trained]
@@ -147,10 +153,10 @@ class Trainer:
         """The step on each device."""
         context = tf.distribute.get_replica_context()
         batch_size = _batch_size(inputs) * context.num_replicas_in_sync
-        sums = self._accumulate(inputs, labels, batch_size)
+        sums = self._compiled(self._accumulate)(inputs, labels, batch_size)
         if context.num_replicas_in_sync > 1:
             flat = tf.nest.flatten(sums)
-            flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
+            flat = context.all_reduce(tf.distribute.ReduceOp.SUM, flat, _PIECES)
             sums = tf.nest.pack_sequence_as(sums, flat)
         gradients, is_finite, metrics = self._finish(sums)
         context.merge_call(self._update, (gradients, is_finite))
@@ -215,11 +221,10 @@ class Trainer:
     def _accumulate(self, inputs, labels, batch_size):
         if self.micro_batches == 1:
             return self._shares(inputs, labels, batch_size)
-        micro_batch_size = _batch_size(inputs) // self.micro_batches
+        parts = tf.nest.map_structure(self._parts, (inputs, labels))
 
         def add(index, sums):
-            part = slice(index * micro_batch_size, (index + 1) * micro_batch_size)
-            taken = tf.nest.map_structure(lambda whole: whole[part], (inputs, labels))
+            taken = tf.nest.map_structure(lambda whole: whole[index], parts)
             more = self._shares(*taken, batch_size)
             return index + 1, tf.nest.map_structure(tf.add, sums, more)
 
@@ -233,6 +238,10 @@ class Trainer:
             parallel_iterations=1,
         )
         return sums
+
+    def _parts(self, whole):
+        rows = whole.shape[0] // self.micro_batches
+        return tf.reshape(whole, [self.micro_batches, rows, *whole.shape[1:]])
 
     def _shares(self, inputs, labels, batch_size):
         """Returns what these examples add to the gradients, loss and accuracy."""
@@ -257,7 +266,7 @@ class Trainer:
             with self.lean():
                 return self.model(inputs, training=False)
 
-        return self._gathered(self.strategy.run(answers, (inputs,)))
+        return self._gathered(self.strategy.run(self._compiled(answers), (inputs,)))
 
     def gather(self, values):
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""

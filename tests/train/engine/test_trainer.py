@@ -311,3 +311,24 @@ def test_rates_of_single_variables():
         factor = 0.5 if index < 2 else 1.0
         assert np.any(one)
         np.testing.assert_allclose(other, factor * one, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_xla_computes_the_same_steps_and_logits():
+    found = []
+    for compiled in (None, True):
+        model = tiny_vit()
+        trainer = Trainer(
+            model, MomentumSGD(0.1), micro_batches=2, jit_compile=compiled
+        )
+        batches = batches_of(3, 8, 8)
+        told = trainer.fetch([trainer.step(*batch) for batch in batches])
+        found.append(
+            [
+                *(variable.numpy() for variable in trainer.variables),
+                trainer.predict(batches[0][0]),
+                [list(one.values()) for one in told],
+            ]
+        )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
