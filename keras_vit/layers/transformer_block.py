@@ -38,7 +38,8 @@ class TransformerBlock(Composite):
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
         norm_after: bool, whether the norms come after the attention and the perceptron,
             before what they give is added, and not before them.
-        relative_bias, num_prefix_tokens: see `SelfAttention`.
+        relative_bias: see `SelfAttention`.
+        num_prefix_tokens: see `SelfAttention`.
 
     Call arguments:
         tokens, return_attention_weights, class_token_only, turns, offsets: see

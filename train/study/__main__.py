@@ -106,7 +106,9 @@ def main(argv):
             functools.partial(kinds.recipe_for, given.study),
             given.study,
             is_dataset=given.study not in kinds.OF_DATASETS,
-            check=functools.partial(kinds.check, given.study, models=given.models),
+            check=functools.partial(
+                kinds.check, given.study, models=given.models, smoke=given.smoke
+            ),
         )
         from train.study import studies
 

@@ -126,7 +126,7 @@ def test_goldens_inside(name, load, expected):
         numpy(tokens), values["tokens"], atol=2e-5 * scale, rtol=0
     )
     np.testing.assert_allclose(
-        numpy(pre_logits), values["pre_logits"], atol=1e-5 * scale, rtol=0
+        numpy(pre_logits), values["pre_logits"], atol=2e-5 * scale, rtol=0
     )
     assert len(blocks) == len(values["attention"])
     for block, tokens, attention in zip(

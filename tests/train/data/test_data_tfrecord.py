@@ -304,7 +304,7 @@ def test_workers_share_the_records(tmp_path, monkeypatch, hosts, options):
     train, settings = undecoded(source.train), {"image_size": (4, 4)}
 
     def labels(batches, steps=None, **share):
-        share = pipeline.Share(devices=hosts, **share)
+        share = pipeline.Share(devices=hosts, filled=True, **share)
         found = batches(share=share)
         found = found if steps is None else found.take(steps)
         return [labels.tolist() for _, labels in found.as_numpy_iterator()]

@@ -31,7 +31,7 @@ def named(name):
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def check(study, recipe, models=()):
+def check(study, recipe, models=(), smoke=False):
     """Refuses a recipe that a study cannot use, and models that there are not.
 
     Raises:
@@ -39,7 +39,8 @@ def check(study, recipe, models=()):
         ValueError: what `Recipe.check` refuses in one of the models.
     """
     for model in models:
-        recipe.override(model=model).check()
+        one = recipe.override(model=model)
+        (one.smoke() if smoke else one).check()
     from_scratch = study in FROM_SCRATCH
     if from_scratch and recipe.weights is not None:
         raise RunError(
