@@ -1,5 +1,7 @@
 """The fastest engine, found on the images that a predictor is given."""
 
+import math
+import pathlib
 import time
 
 import numpy as np
@@ -8,13 +10,16 @@ from keras_vit.engines import choices
 from keras_vit.engines.batches import split
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
-from keras_vit.engines.onnx import LARGEST_FILE, size_of
+from keras_vit.engines.onnx import size_of
+from keras_vit.engines.precision import is_of_policy
 from keras_vit.engines.table import ENGINES, KERAS, fits, is_keras_on_cpu
 
 # How far answers may be from those of Keras, of the largest of these.
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}
 # Alternating runs by which two engines are compared.
 _RUNS = 3
+# What a conversion takes, in sizes of the weights.
+_MEMORY = 4
 
 
 class Automatic:
@@ -29,24 +34,26 @@ class Automatic:
         self._model, self._batch_size = model, batch_size
         self._precision = precision
         self._compiled = Compiled(model, batch_size, precision)
-        # What computes is on the CPU, and a copy of the weights fits beside them.
-        can_change = is_keras_on_cpu() and size_of(model) <= LARGEST_FILE
         self._engines = [
             name
-            for name in (ENGINES if can_change else ())
-            if name != KERAS and fits(model, name, precision)
+            for name, row in ENGINES.items()
+            if row.is_automatic and fits(model, name, precision)
         ]
-        self._path = choices.path_of(model, batch_size, precision, self._engines)
+        # Others compute in float32 what Keras may compute in half precision, and
+        # converting takes several times the memory of the weights.
+        if (
+            not is_keras_on_cpu()
+            or (precision == "float32" and not is_of_policy(model, "float32"))
+            or _MEMORY * size_of(model) > _available_bytes()
+        ):
+            self._engines = []
         self._begin()
 
     def _begin(self):
         self.engine, self._answer, self.trials = KERAS, self._compiled, {}
-        self._kept = choices.read(self._path, (KERAS, *self._engines))
-        self._to_try = [self._kept] if self._kept else self._engines
-        if self._kept == KERAS:
-            self._to_try = []
-        # The first batch is compiled for, which says nothing of the others.
-        self._seconds = None
+        self._to_try = self._engines
+        # Of the first batch, which is compiled for and says nothing of the others.
+        self._count = None
 
     def __call__(self, images):
         if self._answer is not self._compiled:
@@ -59,18 +66,28 @@ class Automatic:
     def _of_batch(self, images):
         if not self._to_try:
             return self._answer(images)
-        if self._seconds is None:
-            self._seconds = 0.0
+        if self._count is None:
+            self._count, self._seconds = len(images), 0.0
+            self._path = choices.path_of(
+                self._model, images.shape, self._precision, self._engines
+            )
+            self._kept = choices.read(self._path, (KERAS, *self._engines))
+            if self._kept == KERAS:
+                self._to_try = []
+            elif self._kept:
+                self._to_try = [self._kept]
             return self._answer(images)
         started = time.perf_counter()
         outputs = self._answer(images)
         self._seconds += time.perf_counter() - started
         needed = (conversion_seconds(self._model, name) for name in self._to_try)
-        if self._seconds > sum(needed):
+        is_alike = len(images) == self._count and np.isfinite(outputs).all()
+        if is_alike and self._seconds > sum(needed):
             self._choose(images, outputs)
         return outputs
 
     def _choose(self, images, expected):
+        others = {}
         for engine in self._to_try:
             row = ENGINES[engine]
             other = Converted(self._model, self._batch_size, row, self._precision)
@@ -81,30 +98,52 @@ class Automatic:
                 self.trials[engine] = f"{type(error).__name__}: {error}"
                 continue
             error, largest = np.abs(found - expected).max(), np.abs(expected).max()
-            if not error <= TOLERANCES[self._precision] * largest:
+            if error <= TOLERANCES[self._precision] * largest:
+                others[engine] = other
+            else:
                 self.trials[engine] = (
                     f"its answers differ by {error:.1e}, of {largest:.1e} at most"
                 )
-                continue
-            times = [
-                [_seconds(answer, images) for answer in (self._answer, other)]
-                for _ in range(_RUNS)
-            ]
-            own, others = map(float, np.min(times, axis=0))
-            self.trials |= {self.engine: own, engine: others}
-            if others < own:
-                self.engine, self._answer = engine, other
+        if self._kept in others:
+            self.engine, self._answer = self._kept, others[self._kept]
+        elif self._kept:
+            # As the machine is now, another may be the fastest.
+            self._kept, self._to_try = None, self._engines
+            return
+        else:
+            self._take_fastest(images, others)
         self._to_try = []
-        if self.engine != self._kept:
+
+    def _take_fastest(self, images, others):
+        answers = {KERAS: self._compiled, **others}
+        runs = [
+            {name: _seconds(answer, images) for name, answer in answers.items()}
+            for _ in range(_RUNS)
+        ]
+        times = {name: min(run[name] for run in runs) for name in answers}
+        self.trials |= times
+        self.engine = min(times, key=times.get)
+        self._answer = answers[self.engine]
+        # What failed may not fail the next time.
+        if others:
             choices.write(self._path, self.engine, self.trials)
 
 
 def conversion_seconds(model, engine):
     """Returns about how many seconds the conversion of a model takes."""
-    return ENGINES[engine].cost * (1.0 + 5e-8 * model.count_params())
+    return 1.0 + 5e-8 * model.count_params()
 
 
 def _seconds(answer, images):
     started = time.perf_counter()
     answer(images)
     return time.perf_counter() - started
+
+
+def _available_bytes():
+    """Returns the memory that this machine has left, in bytes, where it tells."""
+    path = pathlib.Path("/proc/meminfo")
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return math.inf

@@ -14,7 +14,7 @@ from zoo.processor import cpu_name
 from zoo.store import cache_dir
 
 
-def path_of(model, batch_size, precision, engines):
+def path_of(model, images_shape, precision, engines):
     """Returns the path of the choice among engines.
 
     It is another one for a model of other layers or shapes, another processor, and
@@ -24,11 +24,8 @@ def path_of(model, batch_size, precision, engines):
     facts = {
         "processor": [cpu_name(), threads()],
         "keras": [keras.__version__, keras.backend.backend()],
-        "packages": {
-            name: importlib.metadata.version(name.replace("_", "-"))
-            for name in sorted(packages)
-        },
-        "images": [batch_size, *model.input_shape[1:]],
+        "packages": {name: _version(name) for name in sorted(packages)},
+        "images": images_shape,
         "precision": precision,
         "layers": [
             [type(layer).__name__, layer.dtype_policy.name] for layer in model.layers
@@ -37,6 +34,13 @@ def path_of(model, batch_size, precision, engines):
     }
     name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     return cache_dir() / "engines" / f"{name}.json"
+
+
+def _version(package):
+    # A package such as onnxruntime-gpu brings the module under another name.
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package.replace("_", "-"))
+    return None
 
 
 def read(path, engines):

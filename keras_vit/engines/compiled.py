@@ -62,7 +62,8 @@ def sample_of_weights(model):
     if backend == "tensorflow":
         import tensorflow as tf
 
-        run = tf.function(run, autograph=False)
+        # Not traced again, of which TensorFlow would warn with many predictors.
+        run = tf.function(run, autograph=False).get_concrete_function()
     elif backend == "jax":
         import jax
 

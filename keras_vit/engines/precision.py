@@ -3,11 +3,13 @@
 import keras
 
 from keras_vit.layers import initial_values
+from keras_vit.layers.base import with_parts
+from keras_vit.structure import layers_of
 
 
 def in_precision(model, policy="float32"):
     """Returns a model with the same values under a dtype policy, or the model."""
-    if all(layer.dtype_policy.name == policy for layer in model.layers):
+    if is_of_policy(model, policy):
         return model
 
     other = recast(model, policy)
@@ -16,10 +18,31 @@ def in_precision(model, policy="float32"):
     return other
 
 
+def is_of_policy(model, policy):
+    """Returns whether all layers of a model compute under a dtype policy."""
+    return all(
+        layer.dtype_policy.name == policy
+        for layer in layers_of(model, keras.layers.Layer)
+        if not isinstance(layer, keras.layers.InputLayer)
+    )
+
+
 def recast(model, policy):
-    """Returns a model of the same layers under a dtype policy, without their values."""
+    """Returns a model of the same layers under a dtype policy, without their values.
+
+    Raises:
+        ValueError: layers of the model have LoRA.
+    """
+    for layer in layers_of(model, keras.layers.Layer):
+        if any(getattr(part, "lora_enabled", False) for part in with_parts(layer)):
+            raise ValueError(
+                f"{model.name} has LoRA in the layer {layer.name}, with which it is "
+                "computed in its own precision alone: leave precision and engine out."
+            )
 
     def copy(layer):
+        if isinstance(layer, keras.Model):
+            return recast(layer, policy)
         return type(layer).from_config({**layer.get_config(), "dtype": policy})
 
     with initial_values.left_out():

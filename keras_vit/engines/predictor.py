@@ -1,5 +1,7 @@
 """Inference from arrays to arrays."""
 
+import threading
+
 import numpy as np
 
 from keras_vit.engines.automatic import Automatic
@@ -26,20 +28,21 @@ class Predictor:
         engine: str, what computes: `"keras"`, the compiled model itself, which reads
             its weights anew at each call; or a runtime that it is converted for at the
             first call, which takes seconds: `"litert"` (on TensorFlow, for images of
-            one size), `"onnxruntime"` or `"openvino"` (models of `keras_vit`). Each
-            call compares up to 32 values of every weight, always the same ones, with
-            those of the conversion, and where one differs the model is converted anew:
-            a change of other values alone goes unnoticed.
+            one size, `batch_size` of them at a time), `"onnxruntime"` or `"openvino"`
+            (models of `keras_vit`). Each call compares up to 32 values of every weight,
+            always the same ones, with those of the conversion, and where one differs
+            the model is converted anew: a change of other values goes unnoticed.
 
             `"auto"` begins with Keras. Once its batches have taken as many seconds as
-            the conversions are likely to (1 s and 5 s per 100 million weights each, and
-            five times that for LiteRT), the model is converted for the runtimes that
-            are installed, and the fastest on a batch of the call computes from then on;
+            the conversions are likely to (1 s and 5 s per 100 million weights each),
+            the model is converted for ONNX Runtime and OpenVINO, where they are
+            installed, and the fastest on a batch of the call computes from then on;
             one whose answers differ from Keras's by more than 2e-5 of the largest (5e-2
-            in bfloat16) is refused. The choice is kept in the cache folder, for the
-            model's shape and the machine. New weights begin with Keras again. It stays
-            with Keras where that is on a GPU or TPU, for 2 GB of weights and more, and
-            with `jit_compile`.
+            in bfloat16) is refused. The choice is kept in the cache folder (`engines`)
+            for the shapes of the model and the images and the machine. New weights
+            begin with Keras again. It stays with Keras where that is on a GPU or TPU,
+            or in half precision by the layers' policies, where four times the memory of
+            the weights is not left, and with `jit_compile`. Of int8 it is LiteRT.
         precision: str, what matrices are multiplied in. `"float32"`: by the engine
             `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
             `"keras"` and `"openvino"`, on processors that have instructions for it;
@@ -106,6 +109,7 @@ class Predictor:
             row = ENGINES[engine]
             self._answer = Converted(model, batch_size, row, precision)
         self._has_warned = False
+        self._lock = threading.Lock()
         self._checked = None
 
     @property
@@ -125,4 +129,6 @@ class Predictor:
             self._checked = images.shape
         if not self._has_warned:
             self._has_warned = warn_of_pixels(self.model, images)
-        return self._answer(images)
+        # Runtimes take one call at a time, and "auto" changes between them.
+        with self._lock:
+            return self._answer(images)

@@ -22,7 +22,7 @@ class Engine:
         packages: names of the packages to import.
         of_one_shape: bool, whether it is made for one shape of images alone.
         backends: the backends of Keras from which it converts, by default all.
-        cost: float, how many times as long as others it takes to convert.
+        is_automatic: bool, whether "auto" tries it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Engine:
     packages: tuple[str, ...] = ()
     of_one_shape: bool = False
     backends: tuple[str, ...] = ("tensorflow", "jax", "torch")
-    cost: float = 1.0
+    is_automatic: bool = False
 
 
 AUTO, KERAS = "auto", "keras"
@@ -45,10 +45,15 @@ ENGINES = {
             ("ai_edge_litert",),
             of_one_shape=True,
             backends=("tensorflow",),
-            cost=5.0,
+            # Converting takes ten times as long as for others, and the memory.
         ),
-        Engine("onnxruntime", ("float32",), ("onnx", "onnxruntime")),
-        Engine("openvino", ("float32", "bfloat16"), ("onnx", "openvino")),
+        Engine("onnxruntime", ("float32",), ("onnx", "onnxruntime"), is_automatic=True),
+        Engine(
+            "openvino",
+            ("float32", "bfloat16"),
+            ("onnx", "openvino"),
+            is_automatic=True,
+        ),
     )
 }
 

@@ -175,11 +175,13 @@ def take_steps(
     """
     before = time.perf_counter()
     batches = iter(batches)
-    pending, most = [], 1
+    pending, most, is_alone = [], 1, False
     for step in range(start_step + 1, steps + 1):
         pending.append(trainer.step(*next(batches)))
         is_due = step == steps or any(step % interval == 0 for interval in intervals)
-        if len(pending) < most and not is_due:
+        # Steps may have become slower. Of several hosts each has its own clock.
+        is_late = is_alone and time.perf_counter() - before >= FETCH_SECONDS
+        if len(pending) < most and not (is_due or is_late):
             continue
         fetched, pending = trainer.fetch(pending), []
         now = time.perf_counter()
@@ -187,7 +189,8 @@ def take_steps(
         for number, metrics in enumerate(fetched, start=step - len(fetched) + 1):
             _check(number, metrics)
             log(number, {**metrics, "seconds": seconds})
-        most = min(all_gather(min(max(int(FETCH_SECONDS / seconds), 1), FETCH_STEPS)))
+        counts = all_gather(min(max(int(FETCH_SECONDS / seconds), 1), FETCH_STEPS))
+        most, is_alone = min(counts), len(counts) == 1
         yield step
 
 

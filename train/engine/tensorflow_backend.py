@@ -61,9 +61,9 @@ class Devices:
                 return False, f"as this {name} has no instructions for bfloat16"
             # Some have them, and take longer than in float32.
             gain = bfloat16_gain()
-            return gain > _GAIN, (
-                f"as this {name} multiplies in bfloat16 at {gain:.2g} times the speed "
-                "of float32"
+            return gain >= _GAIN, (
+                f"as this {name} multiplies in bfloat16 at {gain:.2f} times the speed "
+                f"of float32 (bfloat16 from {_GAIN} on)"
             )
         gpus = map(
             tf.config.experimental.get_device_details,
@@ -141,7 +141,7 @@ class Devices:
                 )
             )
         )
-        if self.count == 1 and _has_gpu():
+        if isinstance(batches, tf.data.Dataset) and _has_gpu():
             # Strategies of several devices do so themselves.
             device = tf.config.list_logical_devices("GPU")[0].name
             batches = batches.apply(tf.data.experimental.prefetch_to_device(device))

@@ -15,8 +15,7 @@ _OF_APPLY = (
     *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema"),
     *("loss_scale_factor", "gradient_accumulation_steps"),
 )
-# Gradients are summed over devices in a few pieces, so that those of the last layers
-# are on their way while others are computed.
+# Gradients are summed over devices in a few pieces.
 _PIECES = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=50 * 2**20)
 # Any number but 0: each device draws from a stream of its own.
 _SEEDS_APART = 1_000_003

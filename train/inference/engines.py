@@ -4,6 +4,8 @@ from absl import flags
 
 from train.common.errors import RunError
 
+# The flags are those of the command that asks for them, in its --help too.
+flags.disclaim_key_flags()
 # Those of `keras_vit.Predictor`, here without Keras.
 ENGINES = ("auto", "keras", "litert", "onnxruntime", "openvino")
 PRECISIONS = ("float32", "bfloat16", "int8")

@@ -121,6 +121,12 @@ def predictions(predictor, batches, split):
         )
 
 
+def random_images(predictor):
+    """Returns a batch of random images in [-1, 1] for a predictor."""
+    shape = (predictor.batch_size, *predictor.model.input_shape[1:])
+    return np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
+
+
 def images_per_second(predictors, *, rounds=1, seconds=1.0):
     """Returns the images per second of each predictor, by its median batch.
 
@@ -129,8 +135,7 @@ def images_per_second(predictors, *, rounds=1, seconds=1.0):
     """
     times, steps = {name: [] for name in predictors}, {}
     for name, predictor in predictors.items():
-        shape = (predictor.batch_size, *predictor.model.input_shape[1:])
-        steps[name] = functools.partial(predictor, np.zeros(shape, "float32"))
+        steps[name] = functools.partial(predictor, random_images(predictor))
         steps[name]()
     for _ in range(rounds):
         for name, step in steps.items():

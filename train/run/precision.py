@@ -18,7 +18,9 @@ def settle(task, directory, devices):
     else:
         has_bfloat16, reason = devices.bfloat16()
         # Workers have one precision, whatever each of them computes.
-        has_bfloat16 = all(devices.all_gather(int(has_bfloat16)))
+        everywhere = all(devices.all_gather(int(has_bfloat16)))
+        if has_bfloat16 and not everywhere:
+            has_bfloat16, reason = False, "as other workers gain nothing by bfloat16"
         precision = "mixed_bfloat16" if has_bfloat16 else "float32"
     devices.print(f"precision {precision}, {reason}")
     task.recipe = dataclasses.replace(task.recipe, precision=precision)
