@@ -1,0 +1,110 @@
+"""Shows how much of a run hides behind the steps of its device.
+
+  python -m benchmarks.slow_device
+  python -m benchmarks.slow_device --steps=1000 --milliseconds=20
+
+The device is JAX on the processor, on which every batch, of training and of validation,
+waits in a callback. The figure is the time of these batches alone, from memory and with
+nothing fetched, divided by that of the run: reading images, logs, validations,
+checkpoints, and the start and the end of the loop are in the latter. Both are compiled
+before.
+"""
+
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import time
+
+from absl import app, flags
+
+flags.DEFINE_integer("steps", 600, "Steps of the run.", lower_bound=10)
+flags.DEFINE_integer("milliseconds", 50, "What a batch waits.", lower_bound=1)
+flags.DEFINE_integer("validations", 3, "Validations of the run.", lower_bound=1)
+flags.DEFINE_integer("checkpoints", 10, "Checkpoints of the run.", lower_bound=1)
+
+
+def measure(folder, steps, milliseconds, validations, checkpoints):
+    """Returns seconds of the batches alone, seconds of the run, and the batches."""
+    import jax
+
+    from train import recipes
+    from train.engine import jax_backend
+    from train.engine.loop import TrainingLoop
+    from train.inference.run_directory import RunDirectory
+    from train.run import training
+    from train.run.classification import FineTuning
+
+    def wait(value):
+        time.sleep(milliseconds / 1000)
+        return value
+
+    def waited(value):
+        shape = jax.ShapeDtypeStruct(value.shape, value.dtype)
+        return jax.pure_callback(wait, shape, value)
+
+    class Trainer(jax_backend.JaxTrainer):
+        def _step(self, *batch):
+            state, metrics = super()._step(*batch)
+            return state, {**metrics, "loss": waited(metrics["loss"])}
+
+        def _logits(self, *batch):
+            return waited(super()._logits(*batch))
+
+    class Devices(jax_backend.JaxDevices):
+        def trainer(self, model, optimizer, **settings):
+            return Trainer(model, optimizer, strategy=self.strategy, **settings)
+
+    devices = Devices(jax_backend.start("one").strategy)
+    recipe = recipes.for_dataset("digits").smoke()
+    recipe = recipe.override(
+        steps=steps,
+        eval_every=steps // validations,
+        checkpoint_every=steps // checkpoints,
+    )
+    task, directory = FineTuning(recipe), RunDirectory(folder)
+    source = training.suitable_source(task, devices, None, False)
+    run = training.built(task, source, directory, devices)
+    batch = next(run.batches(0))
+    run.trainer.fetch([run.trainer.step(*batch)])
+    run.validate()
+    rows = recipe.batch_size // recipe.micro_batches
+    tested = validations * -(-source.validation.num_examples // rows)
+    inputs = batch[0][:rows]
+    run.trainer.predict(inputs)
+
+    started = time.perf_counter()
+    for _ in range(steps):
+        metrics = run.trainer.step(*batch)
+    run.trainer.fetch([metrics])
+    for _ in range(tested):
+        run.trainer.predict(inputs)
+    bare = time.perf_counter() - started
+
+    started = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        TrainingLoop(run).train()
+    return bare, time.perf_counter() - started, steps + tested
+
+
+def main(_):
+    """Runs what the flags describe."""
+    given = flags.FLAGS
+    os.environ["KERAS_BACKEND"] = "jax"
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    sizes = {
+        name: given[name].value
+        for name in ("steps", "milliseconds", "validations", "checkpoints")
+    }
+    with tempfile.TemporaryDirectory(prefix="keras_vit_slow_device_") as folder:
+        bare, run, batches = measure(pathlib.Path(folder), **sizes)
+    print(
+        f"{batches} batches: {bare:.2f} s alone, {run:.2f} s in a run with "
+        f"{given.validations} validations and {given.checkpoints} checkpoints: "
+        f"{bare / run:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    app.run(main)
