@@ -50,4 +50,4 @@ def step(sizes, image_size, batch, devices, counts):
     reduced = reduced_bytes(trainer.compiled_text(images, labels))
     with open(counts, "w") as file:
         print(gradients, reduced, file=file)
-    return lambda: trainer.fetch(trainer.step(images, labels))
+    return lambda: trainer.fetch([trainer.step(images, labels)])

@@ -49,24 +49,19 @@ def litert(path, sizes, image_size, batch, dynamic_range, family=None):
     import tensorflow as tf
 
     from benchmarks.ours import build
-    from keras_vit.layers.forward_pass import running
+    from keras_vit.engines.tflite import convert
     from keras_vit.lean import lean
 
     model = build(sizes, image_size, family)
     context = lean(model)
     images = tf.TensorSpec((batch, image_size, image_size, 3), "float32")
 
-    @tf.function
-    def function(images):
-        with context(), running(whole_scores=True):
+    def call(images):
+        with context():
             return model(images, training=False)
 
-    converter = tf.lite.TFLiteConverter.from_concrete_functions(
-        [function.get_concrete_function(images)]
-    )
-    if dynamic_range:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    pathlib.Path(path).write_bytes(converter.convert())
+    precision = "dynamic" if dynamic_range else "float32"
+    pathlib.Path(path).write_bytes(convert(model, call, images, precision))
 
 
 if __name__ == "__main__":

@@ -21,12 +21,9 @@ converted there.
           --peers= for none
 """
 
-import dataclasses
-
 from absl import flags
 
 from benchmarks import command, model_flags, ours, peers
-from benchmarks.contest import choose
 from benchmarks.profiling import profile
 
 command.define_flags()
@@ -45,19 +42,14 @@ def main():
     """Runs the contest that the flags describe."""
     given = flags.FLAGS
     setting = model_flags.setting(given.output)
-    step = {"items": given.batch, "operations": setting.operations}
-    contenders = [
-        dataclasses.replace(
-            choice, settings=choice.settings | setting.ours, ours=True, **step
-        )
-        for choice in choose(ours.INFERENCE, given.ours, "ours")
-    ]
-    contenders += [
-        dataclasses.replace(choice, settings=setting.peers, **step)
-        for choice in choose(peers.PEERS, given.peers, "peers")
-    ]
-    if not contenders:
-        raise ValueError("--ours and --peers are both empty: name one.")
+    contenders = model_flags.contenders(
+        ours.INFERENCE,
+        peers.PEERS,
+        setting.ours,
+        setting.peers,
+        items=given.batch,
+        operations=setting.operations,
+    )
     if given.profile:
         profile(contenders[0], given.profile)
         return

@@ -6,6 +6,7 @@ import math
 from absl import flags
 
 from benchmarks import families, peer_models
+from benchmarks.contest import choose
 from benchmarks.ours import CLASSES
 
 CHANNELS = 3
@@ -38,6 +39,25 @@ def stem(benchmark, output=None):
     size = "" if given.image_size == 224 else f"-{given.image_size}"
     size += f"-{output}" if output else ""
     return f"{benchmark}-{given.model.replace('/', '-')}{size}-b{given.batch}"
+
+
+def contenders(of_ours, of_peers, mine, theirs, **fields):
+    """Returns the contenders that `--ours` and `--peers` name in two tables.
+
+    `mine` and `theirs` are the settings of either, `fields` others of `Contender`.
+    """
+    given = flags.FLAGS
+    found = [
+        dataclasses.replace(one, settings=one.settings | mine, ours=True, **fields)
+        for one in choose(of_ours, given.ours, "ours")
+    ]
+    found += [
+        dataclasses.replace(one, settings=theirs, **fields)
+        for one in choose(of_peers, given.peers, "peers")
+    ]
+    if not found:
+        raise ValueError("--ours and --peers are both empty: name one.")
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,12 +16,9 @@ rounds.
           --peers= for none
 """
 
-import dataclasses
-
 from absl import flags
 
 from benchmarks import command, model_flags, ours, peers
-from benchmarks.contest import choose
 from benchmarks.profiling import profile
 
 # Backwards is twice the arithmetic of forwards.
@@ -47,22 +44,19 @@ def main():
             f"--micro_batches={given.micro_batches}."
         )
     setting = model_flags.setting("logits")
-    step = {"items": given.batch, "operations": FORWARDS * setting.operations}
     mine = {
         **setting.ours,
         "micro_batches": given.micro_batches,
         "remat": given.remat,
     }
-    contenders = [
-        dataclasses.replace(choice, settings=mine, ours=True, **step)
-        for choice in choose(ours.TRAINING, given.ours, "ours")
-    ]
-    contenders += [
-        dataclasses.replace(choice, settings=setting.peers, **step)
-        for choice in choose(peers.TRAINING, given.peers, "peers")
-    ]
-    if not contenders:
-        raise ValueError("--ours and --peers are both empty: name one.")
+    contenders = model_flags.contenders(
+        ours.TRAINING,
+        peers.TRAINING,
+        mine,
+        setting.peers,
+        items=given.batch,
+        operations=FORWARDS * setting.operations,
+    )
     if given.profile:
         profile(contenders[0], given.profile)
         return

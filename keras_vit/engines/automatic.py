@@ -1,18 +1,17 @@
 """The fastest engine, found on the images that a predictor is given."""
 
-import math
-import pathlib
 import time
 
 import numpy as np
 
 from keras_vit.engines import choices
-from keras_vit.engines.batches import split
+from keras_vit.engines.batches import in_batches
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
 from keras_vit.engines.onnx import size_of
 from keras_vit.engines.precision import is_of_policy
 from keras_vit.engines.table import ENGINES, KERAS, fits, is_keras_on_cpu
+from zoo.memory import available_bytes
 
 # How far answers may be from those of Keras, of the largest of these.
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}
@@ -44,7 +43,7 @@ class Automatic:
         if (
             not is_keras_on_cpu()
             or (precision == "float32" and not is_of_policy(model, "float32"))
-            or _MEMORY * size_of(model) > _available_bytes()
+            or 0 < available_bytes() < _MEMORY * size_of(model)
         ):
             self._engines = []
         self._begin()
@@ -60,8 +59,7 @@ class Automatic:
             if not self._answer.is_outdated():
                 return self._answer.computed(images)
             self._begin()
-        outputs = [self._of_batch(batch) for batch in split(images, self._batch_size)]
-        return np.concatenate(outputs) if outputs[1:] else outputs[0]
+        return in_batches(self._of_batch, images, self._batch_size)
 
     def _of_batch(self, images):
         if not self._to_try:
@@ -80,9 +78,9 @@ class Automatic:
         started = time.perf_counter()
         outputs = self._answer(images)
         self._seconds += time.perf_counter() - started
-        needed = (conversion_seconds(self._model, name) for name in self._to_try)
+        needed = len(self._to_try) * conversion_seconds(self._model)
         is_alike = len(images) == self._count and np.isfinite(outputs).all()
-        if is_alike and self._seconds > sum(needed):
+        if is_alike and self._seconds > needed:
             self._choose(images, outputs)
         return outputs
 
@@ -129,7 +127,7 @@ class Automatic:
             choices.write(self._path, self.engine, self.trials)
 
 
-def conversion_seconds(model, engine):
+def conversion_seconds(model):
     """Returns about how many seconds the conversion of a model takes."""
     return 1.0 + 5e-8 * model.count_params()
 
@@ -138,12 +136,3 @@ def _seconds(answer, images):
     started = time.perf_counter()
     answer(images)
     return time.perf_counter() - started
-
-
-def _available_bytes():
-    """Returns the memory that this machine has left, in bytes, where it tells."""
-    path = pathlib.Path("/proc/meminfo")
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return math.inf

@@ -1,9 +1,8 @@
 """The model's own forward pass, compiled by the backend of Keras."""
 
 import keras
-import numpy as np
 
-from keras_vit.engines.batches import filled, split
+from keras_vit.engines.batches import filled, in_batches
 from keras_vit.engines.precision import recast
 from keras_vit.engines.table import KERAS
 from keras_vit.lean import lean
@@ -29,15 +28,14 @@ class Compiled:
         self._has_whole = False
 
     def __call__(self, images):
-        batches = split(images, self._batch_size)
         self._has_whole |= len(images) >= self._batch_size
+        return in_batches(self._of_batch, images, self._batch_size)
+
+    def _of_batch(self, images):
+        given = images
         if self._pad and self._has_whole:
-            batches[-1] = filled(batches[-1], self._batch_size)
-        outputs = [
-            keras.ops.convert_to_numpy(self._forward(batch)) for batch in batches
-        ]
-        whole = np.concatenate(outputs) if outputs[1:] else outputs[0]
-        return whole[: len(images)]
+            given = filled(images, self._batch_size)
+        return keras.ops.convert_to_numpy(self._forward(given))[: len(images)]
 
 
 def sample_of_weights(model):

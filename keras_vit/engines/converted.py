@@ -4,7 +4,7 @@ import importlib
 
 import numpy as np
 
-from keras_vit.engines.batches import filled, split
+from keras_vit.engines.batches import filled, in_batches
 from keras_vit.engines.compiled import sample_of_weights
 
 
@@ -19,7 +19,7 @@ class Converted:
         self._model, self._batch_size = model, batch_size
         self._row, self._precision = row, precision
         self._make = importlib.import_module(f"keras_vit.engines.{row.name}").make
-        self._sample, self._sampled = sample_of_weights(model), None
+        self._sample, self._sampled = sample_of_weights(model), np.zeros(0)
         # By the number of images that they take, None for any.
         self._runs = {}
 
@@ -28,17 +28,13 @@ class Converted:
         return not np.array_equal(self._sample(), self._sampled, equal_nan=True)
 
     def __call__(self, images):
-        sample = self._sample()
-        if self._sampled is None or not np.array_equal(
-            sample, self._sampled, equal_nan=True
-        ):
-            self._runs, self._sampled = {}, sample
+        if self.is_outdated():
+            self._runs, self._sampled = {}, self._sample()
         return self.computed(images)
 
     def computed(self, images):
         """Returns the outputs by the weights that the model was converted with."""
-        outputs = [self._answer(batch) for batch in split(images, self._batch_size)]
-        return np.concatenate(outputs) if outputs[1:] else outputs[0]
+        return in_batches(self._answer, images, self._batch_size)
 
     def _answer(self, images):
         count = None

@@ -227,12 +227,7 @@ class SelfAttention(Composite, Placed):
             key = rotation.rotated(key, self.rotary, turns)
         # TensorFlow has no fused attention; the fused forms have neither dropout nor
         # scores of offsets, and show no weights.
-        if (
-            keras.backend.backend() == "tensorflow"
-            or (training and self.dropout_rate > 0)
-            or self.relative_positions
-            or forward_pass().watcher is not None
-        ):
+        if keras.backend.backend() == "tensorflow" or self._needs_weights(training):
             mixed = self._mixed(query, key, value, training, offsets)
         else:
             bias = None
@@ -279,11 +274,17 @@ class SelfAttention(Composite, Placed):
         return (
             keras.backend.backend() == "tensorflow"
             and (query.shape[2] or 0) >= MIN_TOKENS
-            and not (training and self.dropout_rate > 0)
-            and not self.relative_positions
+            and not self._needs_weights(training)
             and self.position_bias is None
-            and forward_pass().watcher is None
             and not forward_pass().whole_scores
+        )
+
+    def _needs_weights(self, training):
+        """Returns whether the weights of all queries are changed, or shown."""
+        return (
+            (training and self.dropout_rate > 0)
+            or self.relative_positions
+            or forward_pass().watcher is not None
         )
 
     def _offset_scores(self, query):

@@ -196,7 +196,7 @@ def test_auto_leaves_other_policies_and_full_memory_to_keras(impatient, monkeypa
     assert not tried()
     policy = "float32"
     assert tried()
-    monkeypatch.setattr(automatic, "_available_bytes", lambda: 1000)
+    monkeypatch.setattr(automatic, "available_bytes", lambda: 1000)
     assert not tried()
 
 

@@ -55,7 +55,7 @@ class JaxTrainer(Trainer):
         if len(self._under_way) == 2:
             # Each step under way holds its batch.
             jax.block_until_ready(self._under_way[0])
-        state, metrics = self._compiled_step(self._state(), inputs, labels)
+        state, metrics = self._compiled_step(self._state(self._groups), inputs, labels)
         self._under_way.append(metrics)
         for variable, value in self._paired(state):
             variable.assign(value)
@@ -63,15 +63,16 @@ class JaxTrainer(Trainer):
 
     def compiled_text(self, inputs, labels):
         """Returns the program that XLA makes of a step, as HLO text."""
-        lowered = self._compiled_step.lower(self._state(), inputs, labels)
+        state = self._state(self._groups)
+        lowered = self._compiled_step.lower(state, inputs, labels)
         return lowered.compile().as_text()
 
     def fetch(self, metrics):
         """Returns the dicts of several steps with floats, in one transfer."""
         return jax.tree.map(float, jax.device_get(metrics))
 
-    def _state(self):
-        """Returns the values of all variables, which are on all devices."""
+    def _state(self, groups):
+        """Returns the values of groups of variables, which are on all devices."""
         # Keras leaves them where they are on one device, whose sharding has another
         # name: a step on them would be compiled once more.
         return [
@@ -81,7 +82,7 @@ class JaxTrainer(Trainer):
                 else jax.device_put(value, self._everywhere)
                 for variable in group
             ]
-            for group in self._groups
+            for group in groups
         ]
 
     def _paired(self, state):
@@ -168,8 +169,8 @@ class JaxTrainer(Trainer):
 
     def predict(self, inputs):
         """Returns the float32 logits (batch, classes) of inputs as a NumPy array."""
-        trained, fixed, _, _ = self._state()
-        return self.gather(self._compiled_logits(trained, fixed, inputs))
+        values = self._state(self._groups[:2])
+        return self.gather(self._compiled_logits(*values, inputs))
 
     def _logits(self, trained, fixed, inputs):
         with self.lean():

@@ -71,7 +71,9 @@ class TrainingLoop:
                     break
             if recipe.early_stopping:
                 # Only then have all workers seen the last validation, and the file.
-                self._chief_decides(self.checkpoints.wait)
+                if devices.is_chief:
+                    self.checkpoints.wait()
+                devices.all_gather(0)
                 self.checkpoints.restore_best(trainer.variables)
                 if devices.is_chief:
                     best, _ = self.metrics.best_validation()
@@ -110,7 +112,7 @@ class TrainingLoop:
 
     def _chief_decides(self, decide):
         """Returns on all hosts the bool that a function returns on the first."""
-        decision = int(bool(self.devices.is_chief and decide()))
+        decision = int(self.devices.is_chief and decide())
         return bool(max(self.devices.all_gather(decision)))
 
     def _is_over(self, validated=None):

@@ -27,8 +27,8 @@ import timeit
 import numpy as np
 
 from train.common.errors import first_line
-from train.common.hardware import peak_bytes
 from train.inference import exported_model
+from zoo.memory import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2

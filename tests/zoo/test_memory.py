@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.common.hardware import (
+from zoo.memory import (
     available_bytes,
     forget_peak,
     peak_bytes,

@@ -2,7 +2,6 @@
 
 import contextlib
 import pathlib
-import resource
 import sys
 
 
@@ -11,6 +10,8 @@ def peak_bytes():
     # On Linux ru_maxrss starts at what the parent held when it forked.
     if found := _kilobytes("/proc/self/status", "VmHWM"):
         return found
+    import resource  # which Windows lacks
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
