@@ -11,7 +11,7 @@ from keras_vit.engines.converted import Converted
 from keras_vit.engines.onnx import size_of
 from keras_vit.engines.precision import is_of_policy
 from keras_vit.engines.table import ENGINES, KERAS, fits, is_keras_on_cpu
-from zoo.memory import available_bytes
+from zoo.machine import available_bytes
 
 # How far answers may be from those of Keras, of the largest of these.
 TOLERANCES = {"float32": 2e-5, "bfloat16": 5e-2}

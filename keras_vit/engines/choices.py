@@ -10,7 +10,7 @@ import secrets
 import keras
 
 from keras_vit.engines.table import ENGINES, threads
-from zoo.processor import cpu_name
+from zoo.machine import cpu_name
 from zoo.store import cache_dir
 
 

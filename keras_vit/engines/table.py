@@ -6,7 +6,7 @@ import os
 
 import keras
 
-from zoo.processor import computes_bfloat16, cpu_name
+from zoo.machine import computes_bfloat16, cpu_name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from train.common.errors import RunError
 from train.data.pipeline import Share
 from train.engine.trainer import Trainer
-from zoo import processor
+from zoo import machine
 
 # What TensorFlow raises on the hosts that are left.
 _LOST = (
@@ -56,8 +56,8 @@ class Devices:
     def bfloat16(self):
         """Returns whether the devices multiply in bfloat16, and why so, in words."""
         if self.is_cpu:
-            name = processor.cpu_name()
-            if not processor.computes_bfloat16():
+            name = machine.cpu_name()
+            if not machine.computes_bfloat16():
                 return False, f"as this {name} has no instructions for bfloat16"
             # Some have them, and take longer than in float32.
             gain = bfloat16_gain()

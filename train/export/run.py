@@ -26,7 +26,7 @@ from train.export import parity, report, sample_images
 from train.export.formats import select
 from train.inference import evaluation_data, loaded_model
 from train.inference.model_writing import has_head
-from zoo.processor import cpu_name
+from zoo.machine import cpu_name
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"

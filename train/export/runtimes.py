@@ -28,7 +28,7 @@ import numpy as np
 
 from train.common.errors import first_line
 from train.inference import exported_model
-from zoo.memory import peak_bytes
+from zoo.machine import peak_bytes
 
 BATCH = 8
 _WARM_UP = 2

@@ -20,7 +20,7 @@ from train.common.files import read_json, write_json
 from train.data import pipeline
 from train.recipes.recipe import AUTO
 from train.run import building
-from zoo import memory
+from zoo import machine
 
 # Of the memory that is left; the rest is for reading images, validation, checkpoints.
 SHARE = 0.8
@@ -143,7 +143,7 @@ def _tried(trials, candidates):
 
 def _measured(trials, candidates):
     """Returns the largest size whose computed peak fits, and both memories."""
-    before, available = memory.resident_bytes(), memory.available_bytes()
+    before, available = machine.resident_bytes(), machine.available_bytes()
     if not available:
         raise RunError(
             "How much memory is left cannot be read on this system, which is not "
@@ -240,7 +240,7 @@ class _Trials:
         """
         whole = self.task.recipe.batch_size
         self._take(min(whole, 2 * size * self.devices.count), size)
-        return memory.peak_bytes()
+        return machine.peak_bytes()
 
     def _take(self, rows, size):
         task, devices = self.task, self.devices
@@ -253,7 +253,7 @@ class _Trials:
             with explaining_full_memory("fewer images at a time may fit."):
                 # The first one compiles, which takes memory of its own.
                 for _ in range(2):
-                    memory.forget_peak()
+                    machine.forget_peak()
                     metrics = trainer.step(*next(batches))
                     # Only now JAX has to have computed it.
                     float(metrics["loss"])

@@ -15,7 +15,7 @@ from train.engine.trainer import Trainer
 from train.recipes.recipe import AUTO
 from train.run import micro_batches, recipe_flags, training
 from train.run.classification import FineTuning
-from zoo import memory
+from zoo import machine
 
 MB = 2**20
 
@@ -134,8 +134,8 @@ class Simulated:
     [(250, 1), (400, 1), (1000, 16), (2000, 32), (5100, 128), (20_000, 256)],
 )
 def test_the_memory_of_a_processor_is_never_exceeded(monkeypatch, available, expected):
-    monkeypatch.setattr(memory, "resident_bytes", lambda: 1000 * MB)
-    monkeypatch.setattr(memory, "available_bytes", lambda: available * MB)
+    monkeypatch.setattr(machine, "resident_bytes", lambda: 1000 * MB)
+    monkeypatch.setattr(machine, "available_bytes", lambda: available * MB)
     trials = Simulated()
     size, facts = micro_batches._measured(trials, micro_batches.sizes(256))
     most = 0.8 * available - trials.batch_bytes / MB
@@ -148,15 +148,15 @@ def test_the_memory_of_a_processor_is_never_exceeded(monkeypatch, available, exp
 
 
 def test_a_processor_without_memory(monkeypatch):
-    monkeypatch.setattr(memory, "resident_bytes", lambda: 1000 * MB)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 200 * MB)
+    monkeypatch.setattr(machine, "resident_bytes", lambda: 1000 * MB)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 200 * MB)
     trials = Simulated()
     assert micro_batches._measured(trials, [2, 1])[0] is None
     # What is sure to be too much is not tried.
     large = Simulated(trained_bytes=100 * MB)
     assert micro_batches._measured(large, [2, 1])[0] is None
     assert (trials.tried, large.tried) == ([1], [])
-    monkeypatch.setattr(memory, "available_bytes", lambda: 0)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 0)
     with pytest.raises(RunError, match="not Linux: pass --micro_batches as a number"):
         micro_batches._measured(trials, [2, 1])
 

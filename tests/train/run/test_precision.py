@@ -11,7 +11,7 @@ from train.common.errors import RunError
 from train.engine import tensorflow_backend
 from train.engine.tensorflow_backend import of_accelerators
 from train.run import training
-from zoo import processor
+from zoo import machine
 
 
 def recipe(**changes):
@@ -21,7 +21,7 @@ def recipe(**changes):
 
 @pytest.mark.parametrize("has_it", [True, False])
 def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(processor, "computes_bfloat16", lambda: True)
+    monkeypatch.setattr(machine, "computes_bfloat16", lambda: True)
     monkeypatch.setattr(
         tensorflow_backend, "bfloat16_gain", lambda: 1.8 if has_it else 0.6
     )
@@ -34,7 +34,7 @@ def test_a_run_keeps_what_it_began_with(has_it, tmp_path, monkeypatch, capsys):
 
     # On a machine that has another answer it goes on as it began.
     monkeypatch.setattr(tensorflow_backend, "bfloat16_gain", lambda: 1.0)
-    monkeypatch.setattr(processor, "computes_bfloat16", lambda: not has_it)
+    monkeypatch.setattr(machine, "computes_bfloat16", lambda: not has_it)
     training.run(recipe(steps=12, warmup_steps=2), run_dir=tmp_path, extend=True)
     assert f"precision {wanted}, with which the run began" in capsys.readouterr().out
     other = "float32" if has_it else "mixed_bfloat16"

@@ -1,13 +1,34 @@
-"""The memory that is left to a process."""
+"""What is known of this machine: its processor and its memory."""
 
 import pytest
 
-from zoo.memory import (
-    available_bytes,
-    forget_peak,
-    peak_bytes,
-    resident_bytes,
+from zoo import machine
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_it"),
+    [
+        ("fpu avx512f avx512_bf16 vaes", True),
+        ("fpu amx_bf16 amx_tile", True),
+        ("fpu avx2 avx512f xavx512_bf16", False),
+    ],
 )
+def test_bfloat16(flags, has_it, tmp_path, monkeypatch):
+    info = tmp_path / "cpuinfo"
+    info.write_text(
+        f"processor\t: 0\nmodel name\t: Some CPU: 5\nflags\t\t: {flags}\n"
+        "vmx flags\t: avx512_bf16\n"
+    )
+    monkeypatch.setattr(machine, "_INFO", info)
+    assert machine.computes_bfloat16() is has_it
+    assert machine.cpu_name() == "Some CPU: 5"
+
+
+def test_other_systems(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_INFO", tmp_path / "cpuinfo")
+    assert not machine.computes_bfloat16()
+    assert machine.cpu_name()
+
 
 MEMINFO = "MemTotal:       24684084 kB\nMemAvailable:    1000000 kB\n"
 V1 = "9:name=systemd:/\n4:cpu,memory:/box/inner\n0::/\n"
@@ -61,17 +82,17 @@ def v2(folder, limit, used, unused):
 )
 def test_what_is_left_of_machine_and_control_group(files, expected, tmp_path):
     root = system(tmp_path, {"proc/meminfo": MEMINFO} | files)
-    assert available_bytes(root) == expected
+    assert machine.available_bytes(root) == expected
 
 
 def test_other_systems_do_not_tell(tmp_path):
-    assert available_bytes(tmp_path) == 0
+    assert machine.available_bytes(tmp_path) == 0
 
 
 def test_the_peak_is_forgotten():
     block = bytearray(200 * 2**20)
-    assert peak_bytes() >= len(block)
-    high = peak_bytes()
+    assert machine.peak_bytes() >= len(block)
+    high = machine.peak_bytes()
     del block
-    forget_peak()
-    assert 0 < resident_bytes() <= peak_bytes() <= high - 150 * 2**20
+    machine.forget_peak()
+    assert 0 < machine.resident_bytes() <= machine.peak_bytes() <= high - 150 * 2**20

@@ -1,8 +1,31 @@
-"""Memory: of this process, and what is left."""
+"""This machine: what its processor is and computes, and its memory."""
 
 import contextlib
 import pathlib
+import platform
 import sys
+
+_INFO = pathlib.Path("/proc/cpuinfo")
+# Flags of processors that multiply matrices of bfloat16.
+_BFLOAT16 = {"avx512_bf16", "amx_bf16"}
+
+
+def cpu_name() -> str:
+    """Returns the name of this machine's processor."""
+    name = _value(_INFO, "model name")
+    return name or platform.processor() or platform.machine()
+
+
+def computes_bfloat16() -> bool:
+    """Returns whether this machine's processor has instructions for bfloat16.
+
+    It is known of processors of the x86 family under Linux; others have none.
+
+    Source:
+        Intel, Architecture Instruction Set Extensions Programming Reference,
+        AVX512_BF16 and AMX-BF16; the names are those of Linux.
+    """
+    return not _BFLOAT16.isdisjoint(_value(_INFO, "flags").split())
 
 
 def peak_bytes():
@@ -75,8 +98,14 @@ def _left_of_group(group, limit, used, unused_files):
 
 def _kilobytes(path, key):
     """Returns the kilobytes that a file of the system states, in bytes, or 0."""
+    return 1024 * int((_value(path, key) or "0").split()[0])
+
+
+def _value(path, key):
+    """Returns what a file of lines "key: value" states first, or an empty string."""
     path = pathlib.Path(path)
     for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    return 0
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return value.strip()
+    return ""
