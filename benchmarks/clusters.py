@@ -47,12 +47,12 @@ class Cluster(NamedTuple):
 
 
 # H100 SXM: 989 TFLOP/s dense; NVLink 4: 900 GB/s in both directions together; an
-# adapter of InfiniBand NDR, 400 Gb/s, for each GPU. TPU v5e: 197 TFLOP/s, 1,600 Gb/s
-# between chips, taken as in both directions together.
+# adapter of InfiniBand NDR, 400 Gb/s, for each GPU. TPU v5e: 197 TFLOP/s, 400 GB/s
+# between chips in both directions together.
 CLUSTERS = (
     Cluster("8 H100", 8, 989e12, 8, 450e9),
     Cluster("64 H100", 64, 989e12, 8, 450e9, 50e9),
-    Cluster("TPU v5e-256", 256, 197e12, 256, 100e9),
+    Cluster("TPU v5e-256", 256, 197e12, 256, 200e9),
 )
 HEADER = [
     *("model", "cluster", "gradient MB", "compute ms", "sum ms", "images/s"),

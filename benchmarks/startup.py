@@ -14,6 +14,7 @@ load           a file of weights into that model; where the library does both in
                call, all of it
 predict        logits of one image, with all that is compiled for it
 load peak MB   the most memory of `load` above what the process held before it
+peak MB        the most memory of the process in `load` and `predict`
 
 --peers   keras-hub (load_weights of .h5), keras-hub-preset (from_preset),
           keras-hub-model (load_model of .keras), vit-keras (its reader of .npz), timm
@@ -162,6 +163,7 @@ def _record(choice):
         "seconds": {phase: [] for phase in ("framework", *PHASES)},
         "cpu_seconds": {phase: [] for phase in PHASES},
         "load_bytes": [],
+        "peak_bytes": [],
     }
 
 
@@ -194,6 +196,7 @@ def _start(choice, settings, log_dir, record):
     with Worker(starter, log_dir / f"{route}.log") as worker:
         record["seconds"]["framework"].append(worker.ready()["import_seconds"])
         wall, cpu = worker.run(len(PHASES))
+        record["peak_bytes"].append(worker.close())
     for phase, seconds, cpu_seconds in zip(PHASES, wall, cpu, strict=True):
         record["seconds"][phase].append(seconds)
         record["cpu_seconds"][phase].append(cpu_seconds)
@@ -216,6 +219,7 @@ def summary(record, reference):
         "median": median,
         "ratio": ratio,
         "load_peak_bytes": max(peaks) if peaks else None,
+        "all_peak_bytes": max(record["peak_bytes"]),
     }
 
 
@@ -228,7 +232,7 @@ def _rounds(record, phases):
 def table(result):
     """Returns the table of a result: its header and its rows."""
     of_reference = [f"{figure} of {result['reference']}'s" for figure in RATIOS]
-    header = ["s", *FIGURES, *of_reference, "load peak MB"]
+    header = ["s", *FIGURES, *of_reference, "load peak MB", "peak MB"]
     rows = []
     for record in result["contenders"]:
         if record["error"]:
@@ -238,6 +242,7 @@ def table(result):
             cells += [f"{record['ratio'][figure]:.2f}" for figure in RATIOS]
             peak = record["load_peak_bytes"]
             cells.append("" if peak is None else f"{peak / 1e6:,.0f}")
+            cells.append(f"{record['all_peak_bytes'] / 1e6:,.0f}")
         rows.append([record["name"], *cells])
     return header, rows
 

@@ -45,6 +45,7 @@ def test_ours_alone(tmp_path):
     assert first["median"]["library"] < 1.0 < first["median"]["framework"]
     if os.path.isdir("/proc/self"):
         assert 0 <= first["load_peak_bytes"] < 1e8
+    assert 2e8 < first["all_peak_bytes"] < 2e9
     header, rows = result["table"]
     assert [len(row) for row in rows] == [len(header)] * 2
     assert "build + load" in done.stdout
