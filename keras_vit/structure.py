@@ -84,15 +84,19 @@ def head_activation(model):
 def check_images_shape(model, shape):
     """Raises a `ValueError` if a model does not take images of a shape."""
     expected = model.input_shape
+    if len(shape) > 0 and shape[0] == 0:
+        raise ValueError(
+            f"{model.name} got no images, an array of shape {tuple(shape)}: pass at "
+            "least one."
+        )
     fits = len(shape) == len(expected) and all(
         side in (None, given) for side, given in zip(expected, shape, strict=True)
     )
-    if not fits or shape[0] == 0:
+    if not fits:
         raise ValueError(
             f"{model.name} takes images of shape (images, "
-            f"{', '.join(map(str, expected[1:]))}) and at least one of them, got "
-            f"{tuple(shape)}: resize the images, build the model with their "
-            "image_size, or add the first axis."
+            f"{', '.join(map(str, expected[1:]))}), got {tuple(shape)}: resize "
+            "the images, build the model with their image_size, or add the first axis."
         )
     if None in expected[1:] and layers_of(model, PatchEncoder):
         walk = _Walk(model, shape[1:3])

@@ -92,12 +92,16 @@ class Predictor:
                 f"{model.name} has {len(model.inputs)} inputs and "
                 f"{len(model.outputs)} outputs: Predictor takes one of each."
             )
+        if jit_compile and (
+            engine not in (AUTO, KERAS) or precision not in ENGINES[KERAS].precisions
+        ):
+            raise ValueError(
+                f"jit_compile is of engine={KERAS!r} in "
+                f"{' or '.join(ENGINES[KERAS].precisions)}, not of engine={engine!r} "
+                f"and precision={precision!r}: leave jit_compile out."
+            )
         engine = begins_with(engine, precision, jit_compile)
         check(model, engine, precision)
-        if jit_compile and engine != KERAS:
-            raise ValueError(
-                f"jit_compile is of engine={KERAS!r}, not of {engine!r}: leave it out."
-            )
         self.model = model
         self.batch_size = batch_size
         self.precision = precision

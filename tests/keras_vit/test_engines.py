@@ -100,9 +100,12 @@ def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
         ({"precision": "float8"}, "precision must be one of float32, bfloat16, int8"),
         (INT8_KERAS, "keras computes in .*, not in int8: .*='litert'"),
         ({"engine": "openvino", "jit_compile": True}, "jit_compile is of engine='ker"),
+        ({"precision": "int8", "jit_compile": True}, "'int8': leave jit_compile out"),
     ):
         with pytest.raises(ValueError, match=words):
             Predictor(model, **arguments)
+    with pytest.raises(ValueError, match="got no images, .*: pass at least one"):
+        Predictor(model)([])
     monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: False)
     with pytest.raises(ValueError, match="no instructions for bfloat16.*choose float3"):
         Predictor(model, engine="openvino", precision="bfloat16")

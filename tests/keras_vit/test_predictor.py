@@ -62,7 +62,7 @@ def test_sees_new_weights():
     assert np.abs(predictor(images)).max() > 0.1
 
 
-@pytest.mark.parametrize("shape", [(16, 24, 3), (2, 24, 16, 3), (0, 16, 24, 3)])
+@pytest.mark.parametrize("shape", [(16, 24, 3), (2, 24, 16, 3)])
 def test_refuses_other_shapes(model, shape):
     with pytest.raises(ValueError, match=r"takes images of shape \(images, 16, 24, 3"):
         Predictor(model)(np.zeros(shape, "float32"))

@@ -83,6 +83,7 @@ def evaluate(
         names = real_labels.file_names(part, source.name, data_dir)
         correct = real_labels.of_files(real_labels.read(real_labels_file), names)
     name = f"{loaded.name}-{short_name(source.name)}-{split}"
+    name += engines.suffix(engine, precision)
     directory, model_source = evaluation_data.report_folder(
         model, out_dir, name, "report.json", data=real_path(source.name)
     )

@@ -4,9 +4,11 @@ import pathlib
 from typing import NamedTuple
 
 from train.common.errors import RunError
+from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
 from zoo.catalog.locate import named, resolve
+from zoo.files.opening import FILES_IN_FOLDERS
 
 
 class FoundModel(NamedTuple):
@@ -41,6 +43,15 @@ def find(source):
             if not path.exists():
                 raise OSError("there is no such file: check the path.")
             return FoundModel(path)
+        if card is None and not any(
+            (path / name).exists() for name in FILES_IN_FOLDERS
+        ):
+            exported = exported_model.find(path)
+            if exported is not None:
+                raise ValueError(
+                    f"{exported} is an exported file, which keras-vit predict alone "
+                    "takes: pass the model that it was exported from."
+                )
         resolve(source)
         return FoundModel()
     except (ValueError, OSError, KeyError) as error:

@@ -55,6 +55,7 @@ def run(
     image_size = loaded_model.image_shape_of(loaded)[:2]
     source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
+    name += engines.suffix(engine, precision)
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
 
     predictor = engines.predictor(loaded.model, batch_size, engine, precision)

@@ -520,8 +520,8 @@ def test_memory_that_is_full(weights, tmp_path, monkeypatch):
 
 def test_the_command(run_dir, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run_command("evaluate", run_dir)
-    page = pathlib.Path("runs/evaluations/digits-digits-test/report.html")
+    run_command("evaluate", run_dir, "--engine=keras")
+    page = pathlib.Path("runs/evaluations/digits-digits-test-keras/report.html")
     own = report_of(run_dir)["test_accuracy"]
     assert re.fullmatch(
         rf"accuracy {own:.2%} \([\d.]+% to [\d.]+%\) on the test part, 360 of 1,797 "

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 from harness import randomize
+from in_process import run_command
 from photo_folder import NAMES, paths
 from scipy.special import softmax
 from small_models import SIZE, made, shared
@@ -17,7 +18,7 @@ from small_models import SIZE, made, shared
 import keras_vit
 from keras_vit.engines import table
 from train.common.errors import RunError
-from train.inference import engines, loaded_model
+from train.inference import engines, finding, loaded_model
 from train.inference.evaluation_data import num_logits
 from train.predict import classifiers, prediction
 from train.predict.classifiers import Classifier
@@ -491,10 +492,26 @@ def test_engines_and_precisions(folder, files):
     assert int8.digest() == f"{expected.digest()} in int8"
     with pytest.raises(RunError, match="leave --engine and --precision out"):
         classifiers.load(str(files / "model.onnx"), engine="onnxruntime")
+    with pytest.raises(
+        RunError, match="onnx is an exported file.* pass the model that"
+    ):
+        finding.find(str(files / "model.onnx"))
     with pytest.raises(RunError, match="--engine=keras --precision=int8: "):
         classifiers.load(model, engine="keras", precision="int8")
 
 
 def test_flags_know_all_engines_and_precisions():
-    assert (table.AUTO, *table.ENGINES) == engines.ENGINES
+    rows = {row.name: row.precisions for row in table.ENGINES.values()}
+    assert {table.AUTO: table.PRECISIONS, **rows} == engines.ENGINES
     assert engines.PRECISIONS == table.PRECISIONS
+    words = "keras computes in float32 or bfloat16, not in int8: pass --precision=float"
+    with pytest.raises(SystemExit, match=words):
+        run_command("predict", "m", "x.png", "--engine=keras", "--precision=int8")
+
+
+def test_commands_say_that_a_model_is_converted(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("keras_vit.engines.automatic.conversion_seconds", lambda _: 0.0)
+    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
+    predictor = engines.predictor(made(), 2, "auto", "float32")
+    predictor(np.zeros((6, *SIZE, 3), "float32"))
+    assert capsys.readouterr().err.startswith("converting the model for onnxruntime")
