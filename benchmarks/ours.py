@@ -163,6 +163,7 @@ for flag, package, arguments in (
     ("openvino", "openvino", {"engine": "openvino"}),
     ("bfloat16", "keras_vit", {"precision": "bfloat16"}),
     ("openvino-bfloat16", "openvino", {"engine": "openvino", "precision": "bfloat16"}),
+    ("openvino-int8", "openvino", {"engine": "openvino", "precision": "int8"}),
     ("litert-int8", "ai_edge_litert", {"engine": "litert", "precision": "int8"}),
 ):
     INFERENCE[flag] = Contender(

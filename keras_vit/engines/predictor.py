@@ -42,12 +42,14 @@ class Predictor:
             for the shapes of the model and the images and the machine. New weights
             begin with Keras again. It stays with Keras where that is on a GPU or TPU,
             or in half precision by the layers' policies, where four times the memory of
-            the weights is not left, and with `jit_compile`. Of int8 it is LiteRT.
+            the weights is not left, and with `jit_compile`. Of int8 it is OpenVINO,
+            where that is not installed LiteRT.
         precision: str, what matrices are multiplied in. `"float32"`: by the engine
             `"keras"` in what the dtype policies of the layers say. `"bfloat16"`: by
             `"keras"` and `"openvino"`, on processors that have instructions for it;
-            outputs are of three digits. `"int8"`: by `"litert"`, with weights of one
-            scale per channel and values of one scale per token, computed at run time.
+            outputs are of three digits. `"int8"`: by `"openvino"` and `"litert"`, with
+            weights of one scale per channel, and one scale per token (of OpenVINO per
+            192 of its values) that is computed at run time.
 
     Attributes:
         engine: str, what computes now: one of the above, and never `"auto"`.
@@ -100,7 +102,7 @@ class Predictor:
                 f"{' or '.join(ENGINES[KERAS].precisions)}, not of engine={engine!r} "
                 f"and precision={precision!r}: leave jit_compile out."
             )
-        engine = begins_with(engine, precision, jit_compile)
+        engine = begins_with(model, engine, precision, jit_compile)
         check(model, engine, precision)
         self.model = model
         self.batch_size = batch_size

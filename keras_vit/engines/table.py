@@ -50,7 +50,7 @@ ENGINES = {
         Engine("onnxruntime", ("float32",), ("onnx", "onnxruntime"), is_automatic=True),
         Engine(
             "openvino",
-            ("float32", "bfloat16"),
+            ("float32", "bfloat16", "int8"),
             ("onnx", "openvino"),
             is_automatic=True,
         ),
@@ -116,14 +116,20 @@ def fits(model, engine, precision):
     return True
 
 
-def begins_with(engine, precision, jit_compile):
-    """Returns the engine, which for "auto" may be the only one that there is."""
+def begins_with(model, engine, precision, jit_compile):
+    """Returns the engine; for "auto" without Keras the first that is here.
+
+    Those that are quick to convert for come first.
+    """
     if engine != AUTO:
         return engine
-    names = [row.name for row in ENGINES.values() if precision in row.precisions]
     if jit_compile:
         return KERAS
-    return AUTO if KERAS in names or not names else names[0]
+    rows = [row for row in ENGINES.values() if precision in row.precisions]
+    names = [row.name for row in sorted(rows, key=lambda row: not row.is_automatic)]
+    if KERAS in names or not names:
+        return AUTO
+    return next((name for name in names if fits(model, name, precision)), names[0])
 
 
 def is_keras_on_cpu():

@@ -16,7 +16,7 @@ ENGINES = {
     "keras": ("float32", "bfloat16"),
     "litert": ("float32", "int8"),
     "onnxruntime": ("float32",),
-    "openvino": ("float32", "bfloat16"),
+    "openvino": ("float32", "bfloat16", "int8"),
 }
 
 
@@ -35,7 +35,8 @@ def define_flags():
         "float32",
         PRECISIONS,
         "What matrices are multiplied in: bfloat16 by keras and openvino, on "
-        "processors that have it, and int8 by litert, faster and less exact.",
+        "processors that have it, and int8 by openvino and litert, faster and less "
+        "exact.",
     )
     flags.register_multi_flags_validator(["engine", "precision"], _check)
 

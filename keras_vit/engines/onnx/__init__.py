@@ -21,18 +21,19 @@ OPSET = 20
 LARGEST_FILE = 2**31 - 2**25
 
 
-def write(model, folder):
-    """Writes a model as `model.onnx` in a folder, in float32; returns its path.
+def write(model, folder, precision="float32"):
+    """Writes a model as `model.onnx` in a folder; returns its path.
 
+    `precision` is `"float32"`, or `"int8"` of matrices with a scale per column.
     Larger weights than one file holds are in a second one beside it.
     """
     steps = steps_of(model)
     path = pathlib.Path(folder) / "model.onnx"
     if size_of(model) <= LARGEST_FILE:
-        proto = proto_of(model, steps)
+        proto = proto_of(model, steps, precision=precision)
     else:
         with path.with_name(f"{path.name}.data").open("wb") as data:
-            proto = proto_of(model, steps, data=data)
+            proto = proto_of(model, steps, precision=precision, data=data)
     path.write_bytes(proto.SerializeToString())
     return path
 

@@ -8,6 +8,8 @@ import numpy as np
 # Alignment of weights in the external data file, so that it can be memory-mapped.
 _PAGE = 4096
 _LARGEST_HALF = np.finfo("float16").max
+# Of a column of zeros.
+_SMALLEST_SCALE = 1e-30
 
 
 class Graph:
@@ -20,7 +22,7 @@ class Graph:
     def __init__(self, onnx, proto, precision, data):
         self.onnx = onnx
         self.proto = proto
-        self.is_half = precision == "float16"
+        self.is_half, self.is_int8 = precision == "float16", precision == "int8"
         self.data = data
         self.scope = "input"
         self._integers, self._constants = {}, {}
@@ -64,7 +66,22 @@ class Graph:
                 f"{name} has numbers larger than float16 holds: export with "
                 'precision="float32".'
             )
-        values = np.asarray(values, "float16" if half else "float32")
+        return self._stored(name, np.asarray(values, "float16" if half else "float32"))
+
+    def matrix(self, name, values):
+        """Returns the name of a matrix to multiply by, of int8 where asked for."""
+        if not self.is_int8:
+            return self.weight(name, values)
+        values = keras.ops.convert_to_numpy(values)
+        scales = np.maximum(np.abs(values).max(axis=0), _SMALLEST_SCALE) / 127
+        parts = {
+            "values": np.rint(values / scales).astype("int8"),
+            "scales": scales.astype("float32"),
+        }
+        parts = [self._stored(f"{name}/{key}", part) for key, part in parts.items()]
+        return self.node("DequantizeLinear", *parts, axis=1)
+
+    def _stored(self, name, values):
         tensor = self.onnx.numpy_helper.from_array(values, name)
         if self.data is not None:
             self.data.write(bytes(-self.data.tell() % _PAGE))

@@ -42,7 +42,8 @@ def _same(graph, layer, value, name, **_):
 
 
 def _dense(graph, layer, value, name, **_):
-    value = graph.node("MatMul", value, *graph.weights(name, layer, "kernel"))
+    kernel = graph.matrix(f"{name}/kernel", layer.kernel)
+    value = graph.node("MatMul", value, kernel)
     if layer.use_bias:
         value = graph.node("Add", value, *graph.weights(name, layer, "bias"))
     activation = keras.activations.serialize(layer.activation)
@@ -76,7 +77,7 @@ def _patches(graph, layer, value, name, *, shape, **_):
         value = graph.transpose(value, 0, 1, 3, 2, 4, 5)
     value = graph.reshape(value, 0, number, size)
     kernel = keras.ops.reshape(layer.kernel, (size, layer.hidden_size))
-    value = graph.node("MatMul", value, graph.weight(f"{name}/kernel", kernel))
+    value = graph.node("MatMul", value, graph.matrix(f"{name}/kernel", kernel))
     return graph.node("Add", value, *graph.weights(name, layer, "bias"))
 
 
