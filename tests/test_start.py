@@ -60,6 +60,31 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, **options)
 
 
+@pytest.mark.parametrize("words", [["finetune", "--help"], ["predict", "--helpfull"]])
+def test_help_ends_well_even_where_nobody_reads_it(words):
+    start = [sys.executable, "-m", f"train.{words[0]}", words[1]]
+    assert run(*start, cwd=ROOT).returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        start, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writer)
+    assert done.stderr == ""
+
+
+def test_an_interrupt_before_the_run_is_one_line(tmp_path):
+    """It comes while TensorFlow is imported."""
+    (tmp_path / "tensorflow.py").write_text("raise KeyboardInterrupt")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])
+    }
+    start = [sys.executable, "-m", "train.finetune", "--dataset=digits"]
+    done = run(*start, cwd=tmp_path, env=environment)
+    assert done.returncode == 130
+    assert done.stderr == "error: Interrupted; what the run directory holds is whole.\n"
+
+
 def test_commands_are_those_of_train_and_zoo():
     files = [ROOT / "train" / "finetune.py", ROOT / "train" / "pretrain.py"]
     files += sorted((ROOT / "train").glob("*/__main__.py"))

@@ -19,6 +19,8 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _OWN_LOG_LEVEL = _LOG_LEVEL not in os.environ
 os.environ.setdefault(_LOG_LEVEL, "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# The exit statuses of shells for commands that SIGPIPE and SIGINT end.
+_BROKEN_PIPE, _INTERRUPTED = 141, 130
 flags.DEFINE_bool(
     "verbose", False, "Show the messages of TensorFlow and other libraries."
 )
@@ -36,7 +38,29 @@ def run(main):
             lambda found: typed(found[1]),
             module.__doc__,
         )
-    app.run(functools.partial(_perform, main))
+    try:
+        try:
+            app.run(functools.partial(_perform, main), flags_parser=_parsed)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Nothing more can be flushed at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_BROKEN_PIPE)
+    except KeyboardInterrupt as stop:
+        start = styled("error:", "error", sys.stderr)
+        print(f"{start} {stop or 'Interrupted.'}", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+def _parsed(argv):
+    """Parses flags; after --help the exit status is 0, where absl has 1."""
+    try:
+        return flags.FLAGS(argv)
+    except flags.Error:
+        return app.parse_flags_with_usage(argv)
+    except SystemExit:
+        sys.exit()
 
 
 def _perform(main, argv):
@@ -130,7 +154,9 @@ def exit_on_errors(interrupted):
         yield
     except Preempted as stop:
         print(stop, file=sys.stderr)
+    except BrokenPipeError:  # Whoever reads has enough.
+        sys.exit(_BROKEN_PIPE)
     except (RunError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit(f"error: Interrupted; {interrupted}.")
+        raise KeyboardInterrupt(f"Interrupted; {interrupted}.") from None

@@ -18,7 +18,6 @@ terminal or in --out. Photos that cannot be read are left out, and listed at the
 the exit status is then 3, it is 1 for an error, and 0 if all were answered.
 """
 
-import os
 import sys
 
 from absl import app, flags
@@ -31,7 +30,6 @@ from zoo.text import named, printable
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("PIL",)
 UNREADABLE = 3
-_BROKEN_PIPE = 141
 # No path is longer.
 _MOST_OF_CELL = 4096
 flags.DEFINE_bool("top", False, "Print the five most likely classes of each photo.")
@@ -92,28 +90,20 @@ def main(argv):
     if out:
         kept = f"--resume goes on with what {out} has"
     with command_line.exit_on_errors(kept):
-        try:
-            predictions = prediction.predict(
-                argv[1],
-                argv[2:],
-                central_crop=(
-                    values["central_crop"]
-                    if flags.FLAGS["central_crop"].present
-                    else None
-                ),
-                answer=_printer(values["top"]) if prints else None,
-                # On a terminal the answers themselves show how far it is.
-                show_progress=not (prints and sys.stdout.isatty()),
-                **command_line.values(
-                    "out features sort_into gallery resume image_size batch_size "
-                    "engine precision"
-                ),
-            )
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever reads has enough. What is left to flush has no place to go.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_BROKEN_PIPE)
+        predictions = prediction.predict(
+            argv[1],
+            argv[2:],
+            central_crop=(
+                values["central_crop"] if flags.FLAGS["central_crop"].present else None
+            ),
+            answer=_printer(values["top"]) if prints else None,
+            # On a terminal the answers themselves show how far it is.
+            show_progress=not (prints and sys.stdout.isatty()),
+            **command_line.values(
+                "out features sort_into gallery resume image_size batch_size "
+                "engine precision"
+            ),
+        )
     sys.exit(_report(predictions, values))
 
 

@@ -107,7 +107,11 @@ def main(argv):
             given.study,
             is_dataset=given.study not in kinds.OF_DATASETS,
             check=functools.partial(
-                kinds.check, given.study, models=given.models, smoke=given.smoke
+                kinds.check,
+                given.study,
+                options=given,
+                models=given.models,
+                smoke=given.smoke,
             ),
         )
         from train.study import studies

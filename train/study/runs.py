@@ -19,6 +19,7 @@ from train.inference import linear_probe
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
+from train.study.kinds import check_known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +50,6 @@ class Point(typing.NamedTuple):
     label: str
     recipe: Recipe
     facts: dict
-
-
-def check_known(what, flag, names, known):
-    """Refuses names of models, position embeddings or tasks that there are not."""
-    for name in names:
-        if name not in known:
-            raise RunError(
-                f"There is no {what} {name!r}: {flag} takes {', '.join(known)}."
-            )
 
 
 def models_of(recipe, options):

@@ -45,7 +45,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     directory = RunDirectory(run_dir)
     # The runs begin with new Keras sessions, and their models are loaded after them.
     with directory.locked(), reproducibility.preserved_state():
-        _check(directory, study, recipe)
+        _check(directory, study, recipe, options)
         settings["run_dir"] = directory.path
         runs, found = kind.measure(recipe, options, settings)
         found = {
@@ -82,7 +82,7 @@ def run(study, recipe, options=None, *, run_dir, **settings):
     return {**found, "page": str(page)}
 
 
-def _check(directory, study, recipe):
+def _check(directory, study, recipe, options):
     written = directory.path / "study.json"
     if written.exists():
         remedy = "remove it, the runs beside it are kept"
@@ -92,4 +92,4 @@ def _check(directory, study, recipe):
                 f"{directory.path} holds the study {other}: pass another --run_dir "
                 f"for {study}."
             )
-    kinds.check(study, recipe)
+    kinds.check(study, recipe, options)

@@ -26,6 +26,10 @@ MISTAKES = {
     "study --study=compute --dataset=digits --weights=vit-b16/imagenet21k "
     "--image_size=224": "from scratch",
     "study --study=examples --dataset=digits --frozen": "trains all weights",
+    "study --study=examples --dataset=digits --subsets=50,0%": "'0%', which is no part",
+    "study --study=compute --dataset=digits --step_counts=1.5": "not a number of steps",
+    "study --study=positions --dataset=digits --positions=3d": "no position embedding",
+    "study --study=vtab --dataset=vtab --tasks=mnist": "There is no task 'mnist'",
     "few_shot vit-ti16/imagenet22k --dataset=digits": "Did you mean vit-ti16/",
     "few_shot vit-ti16/augreg-imagenet21k --dataset=NONE/": "there is no folder",
     "predict vit-ti16/imagenet22k HERE": "Did you mean vit-ti16/",

@@ -100,7 +100,7 @@ def test_a_command_that_is_stopped_goes_on(by, folder, files):
         assert errors.endswith(
             "error: Interrupted; --resume goes on with what out.csv has.\n"
         )
-        assert process.returncode == 1
+        assert process.returncode == 130
     assert pathlib.Path("out.csv").read_text("utf-8").endswith("\n")
     process = command(*words, "--resume", stdin=subprocess.DEVNULL)
     _, errors = process.communicate()

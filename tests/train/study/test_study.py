@@ -344,7 +344,7 @@ def test_recipes():
 
 def test_points():
     config = DIGITS.model
-    every = Options(positions=tuple(positions.POSITIONS))
+    every = Options(positions=kinds.POSITIONS)
     points = positions.points_of(DIGITS, every)
     assert [point.recipe.model.position_embedding for point in points] == [
         "none", "learned", "2d", "relative", "learned", "learned", "2d", "2d"

@@ -13,12 +13,16 @@ import pkgutil
 
 from train import recipes
 from train.common.errors import RunError
+from train.data.finding import vtab_rows
 from train.recipes import pretraining
 
 # Those whose runs start from random weights.
 FROM_SCRATCH = {"compute", "examples", "positions"}
 # Those whose data set is the name of several.
 OF_DATASETS = {"vtab"}
+# The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
+POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
+POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 
 
 def names():
@@ -31,11 +35,14 @@ def named(name):
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def check(study, recipe, models=(), smoke=False):
-    """Refuses a recipe that a study cannot use, and models that there are not.
+def check(study, recipe, options, models=(), smoke=False):
+    """Refuses a recipe that a study cannot use, and flags or models that mean nothing.
+
+    `options` has the flags of the study, as `runs.Options` has.
 
     Raises:
-        RunError: the study trains all weights from scratch, the recipe does not.
+        RunError: the study trains all weights from scratch, the recipe does not; or a
+            value of its flags means nothing.
         ValueError: what `Recipe.check` refuses in one of the models.
     """
     for model in models:
@@ -51,6 +58,47 @@ def check(study, recipe, models=(), smoke=False):
         raise RunError(
             "The study trains all weights: leave --frozen and --lora_rank out."
         )
+    if study == "examples":
+        _check_subsets(options.subsets)
+    elif study == "compute":
+        _check_step_counts(options.step_counts)
+    elif study == "positions":
+        names = options.positions
+        check_known("position embedding", "--positions", names, POSITIONS)
+    elif study == "vtab":
+        tasks = [row["task"] for row in vtab_rows()]
+        check_known("task", "--tasks", options.tasks, tasks)
+
+
+def check_known(what, flag, names, known):
+    """Refuses names of models, position embeddings or tasks that there are not."""
+    for name in names:
+        if name not in known:
+            raise RunError(
+                f"There is no {what} {name!r}: {flag} takes {', '.join(known)}."
+            )
+
+
+def _check_subsets(subsets):
+    for text in subsets:
+        try:
+            is_part = 0 < float(text[:-1]) <= 100 if "%" in text[-1:] else int(text) > 0
+        except ValueError:
+            is_part = False
+        if not is_part:
+            raise RunError(
+                f"--subsets has {text!r}, which is no part of the training images: "
+                "give percents such as 10%, or numbers of images."
+            )
+
+
+def _check_step_counts(counts):
+    for text in counts:
+        if not text.isdecimal() or int(text) < 1:
+            raise RunError(
+                f"--step_counts has {text!r}, which is not a number of steps: give "
+                "whole numbers from 1 up."
+            )
 
 
 def recipe_for(study, dataset, name=None):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from train.common.errors import RunError
 from train.inference.keras_files import load_model
 from train.reports.compute import multiply_adds
 from train.run.building import config_of
@@ -28,7 +27,7 @@ def measure(recipe, options, settings):
 
 def points_of(recipe, options):
     """Returns the points; without --models those of the recipe's at three widths."""
-    counts = _step_counts(options.step_counts) or [recipe.steps]
+    counts = sorted({*map(int, options.step_counts)}) or [recipe.steps]
     models = models_of(recipe, options) if options.models else _widths(recipe)
     return [
         Point(
@@ -39,16 +38,6 @@ def points_of(recipe, options):
         for name, one in models
         for count in counts
     ]
-
-
-def _step_counts(counts):
-    for text in counts:
-        if not text.isdecimal() or int(text) < 1:
-            raise RunError(
-                f"--step_counts has {text!r}, which is not a number of steps: give "
-                "whole numbers from 1 up."
-            )
-    return sorted({int(text) for text in counts})
 
 
 def _widths(recipe):

@@ -32,11 +32,8 @@ def points_of(recipe, options, total):
 
 
 def _subset_size(text, total):
-    try:
-        is_share = text.endswith("%")
-        size = round(float(text[:-1]) / 100 * total) if is_share else int(text)
-    except ValueError:
-        size = 0
+    is_share = text.endswith("%")
+    size = round(float(text[:-1]) / 100 * total) if is_share else int(text)
     if not 1 <= size <= total:
         raise RunError(
             f"--subsets has {text!r}, which is no part of the {total:,} training "

@@ -5,12 +5,9 @@ import dataclasses
 from train.reports.figures import BLUE
 from train.run.building import config_of
 from train.study import accuracies
-from train.study.runs import Point, check_known, measured_from_scratch
+from train.study.runs import Point, measured_from_scratch
 
 TITLE = "position embeddings"
-# The kind, and the place after a hyphen, of `keras_vit.ViTConfig`.
-POSITIONS = ("none", "1d", "2d", "relative", "1d-every-layer", "1d-every-layer-shared")
-POSITIONS += ("2d-every-layer", "2d-every-layer-shared")
 
 
 def measure(recipe, options, settings):
@@ -21,7 +18,6 @@ def measure(recipe, options, settings):
 def points_of(recipe, options):
     """Returns the points, one per position embedding."""
     config = config_of(recipe)
-    check_known("position embedding", "--positions", options.positions, POSITIONS)
     points = []
     for name in dict.fromkeys(options.positions):
         kind, _, place = name.partition("-")

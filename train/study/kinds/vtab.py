@@ -6,7 +6,7 @@ from train.common.errors import RunError
 from train.data.sources import vtab
 from train.reports import markdown
 from train.study import accuracies
-from train.study.runs import Point, Runs, check_known, measured
+from train.study.runs import Point, Runs, measured
 
 TITLE = "VTAB-1k"
 
@@ -46,7 +46,6 @@ def points_of(recipe, options):
             f"The study of VTAB cannot use --dataset={recipe.dataset}: pass "
             "--dataset=vtab."
         )
-    check_known("task", "--tasks", options.tasks, vtab.TASKS)
     tasks = options.tasks or tuple(vtab.TASKS)
     if options.smoke and not options.tasks:
         tasks = tuple(tasks[0] for tasks in vtab.GROUPS.values())
