@@ -237,7 +237,7 @@ class SelfAttention(Composite, Placed):
         shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         if self.norm is not None:
-            mixed = self.norm(mixed)
+            mixed = self.norm(mixed, training=training)
         return ops.reshape(self.out(mixed), shape)
 
     def _heads(self, projection, tokens):

@@ -17,6 +17,7 @@ class LayerNorm(Layer):
 
     Call arguments:
         tokens: float tensor (..., hidden_size).
+        training: bool, whether a gradient will be taken: the output is the same.
 
     Returns:
         Float tensor of the same shape.
@@ -45,11 +46,43 @@ class LayerNorm(Layer):
             )
             setattr(self, name, weight)
 
-    def call(self, tokens):
+    def call(self, tokens, training=None):
         dtype = keras.backend.result_type(tokens.dtype, "float32")
         tokens = ops.cast(tokens, dtype)
+        if training and keras.backend.backend() == "tensorflow":
+            output = self._lean(tokens)
+        else:
+            normalised, _ = self._normalised(tokens)
+            output = ops.add(normalised * self.gamma, self.beta)
+        return ops.cast(output, self.compute_dtype)
+
+    def _normalised(self, tokens):
+        """Returns tokens of mean zero and variance one, and their factors."""
         centred = tokens - ops.mean(tokens, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-        normalised = centred * ops.rsqrt(variance + self.epsilon)
-        output = ops.add(normalised * self.gamma, self.beta)
-        return ops.cast(output, self.compute_dtype)
+        factors = ops.rsqrt(variance + self.epsilon)
+        return centred * factors, factors
+
+    def _lean(self, tokens):
+        """Returns the output, whose gradient takes fewer passes than TensorFlow's."""
+        import tensorflow as tf
+
+        @ops.custom_gradient
+        def norm(tokens, gamma, beta):
+            normalised, factors = self._normalised(tokens)
+
+            def gradient(upstream):
+                of_normalised = upstream * gamma
+                mean = ops.mean(of_normalised, axis=-1, keepdims=True)
+                along = ops.mean(of_normalised * normalised, axis=-1, keepdims=True)
+                others = tuple(range(len(tokens.shape) - 1))
+                return (
+                    factors * (of_normalised - mean - normalised * along),
+                    ops.sum(upstream * normalised, axis=others),
+                    ops.sum(upstream, axis=others),
+                )
+
+            return ops.add(normalised * gamma, beta), gradient
+
+        # Of variables themselves a gradient of one's own has to give lists.
+        return norm(tokens, *map(tf.convert_to_tensor, (self.gamma, self.beta)))

@@ -193,25 +193,30 @@ class TransformerBlock(Composite):
     def _encode(self, tokens, training, class_token_only, turns, offsets):
         watcher = forward_pass().watcher
         first_alone = class_token_only and not (watcher and watcher.all_tokens)
+        branch = tokens
+        if not self.norm_after:
+            branch = self.attention_norm(branch, training=training)
         branch = self.attention(
-            tokens if self.norm_after else self.attention_norm(tokens),
+            branch,
             training=training,
             class_token_only=first_alone,
             turns=turns,
             offsets=offsets,
         )
         if self.norm_after:
-            branch = self.attention_norm(branch)
+            branch = self.attention_norm(branch, training=training)
         branch = self.dropout(branch, training=training)
         if self.attention_scale is not None:
             branch = self.attention_scale(branch)
         if first_alone:
             tokens = tokens[:, :1]
         tokens = tokens + self.stochastic_depth(branch, training=training)
-        branch = tokens if self.norm_after else self.mlp_norm(tokens)
+        branch = tokens
+        if not self.norm_after:
+            branch = self.mlp_norm(branch, training=training)
         branch = self.mlp(branch, training=training)
         if self.norm_after:
-            branch = self.mlp_norm(branch)
+            branch = self.mlp_norm(branch, training=training)
         if self.mlp_scale is not None:
             branch = self.mlp_scale(branch)
         tokens = tokens + self.stochastic_depth(branch, training=training)

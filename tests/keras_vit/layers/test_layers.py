@@ -500,6 +500,52 @@ def test_layer_norm():
         np.testing.assert_allclose(numpy(layer(tokens)), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_of_layer_norm(training, policy):
+    class Shifted(keras.layers.Layer):
+        def build(self, shape):
+            self.shift = self.add_weight(shape[1:], "zeros", name="shift")
+            self.norm = keras_vit.LayerNorm(dtype=self.dtype_policy)
+            self.norm.build(shape)
+
+        def call(self, tokens, training=None):
+            shifted = ops.add(ops.cast(tokens, self.compute_dtype), self.shift)
+            return ops.cast(self.norm(shifted), "float32")
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    layer = built(Shifted(dtype=policy), 1, 3, 24)
+    layer.shift.assign(np.zeros((3, 24)))
+    # Exact in bfloat16.
+    tokens = (np.round(16 * normal((1, 3, 24))) / 16 + 2).astype("float32")
+    found = gradients(layer, tokens, training=training)
+
+    upstream = cotangent(layer, tokens).astype("float64")
+    h = 1e-5
+    of_tokens = np.empty((3, 24))
+    for place in np.ndindex(3, 24):
+        step = np.zeros((1, 3, 24))
+        step[0][place] = h
+        ahead, behind = (norm_reference(tokens + s, layer.norm) for s in (step, -step))
+        of_tokens[place] = (upstream * (ahead - behind)).sum() / (2 * h)
+    normalised = norm_reference(tokens.astype("float64"), layer.norm)
+    normalised = (normalised - numpy(layer.norm.beta)) / numpy(layer.norm.gamma)
+    expected = {
+        "shift": of_tokens,
+        "gamma": (upstream * normalised).sum(axis=(0, 1)),
+        "beta": upstream.sum(axis=(0, 1)),
+    }
+    tolerance = {"float32": 2e-6, "mixed_bfloat16": 2e-2}[policy]
+    names = [variable.name for variable in layer.trainable_variables]
+    assert sorted(names) == sorted(expected)
+    for name, one in zip(names, found, strict=True):
+        other = expected[name]
+        scale = np.abs(other).max()
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_gelu_and_its_gradient(training):
     x = np.linspace(-8, 8, 2001)[None].astype("float32")
