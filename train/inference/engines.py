@@ -1,6 +1,5 @@
 """What computes a model's answers: the flags, and the predictor that they describe."""
 
-import logging
 import sys
 
 from absl import flags
@@ -58,11 +57,8 @@ def suffix(engine, precision):
     return "".join(f"-{other}" for other in others)
 
 
-class _Printed(logging.Handler):
-    """Prints what engines log, which takes seconds."""
-
-    def emit(self, record):
-        print(record.getMessage(), file=sys.stderr)
+def _announce(message):
+    print(message, file=sys.stderr)
 
 
 def predictor(model, batch_size, engine, precision):
@@ -72,12 +68,9 @@ def predictor(model, batch_size, engine, precision):
         RunError: the engine or its precision cannot be had here.
     """
     import keras_vit
+    from keras_vit.engines import automatic
 
-    logger = logging.getLogger("keras_vit.engines")
-    if not logger.handlers:
-        logger.addHandler(_Printed())
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
+    automatic.announce = _announce
     try:
         return keras_vit.Predictor(
             model, batch_size, engine=engine, precision=precision
