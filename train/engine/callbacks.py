@@ -124,9 +124,13 @@ class SignalHandler:
     def _receive(self, number, _):
         self.received = number
 
+    def came(self):
+        """Returns the signal that came to a process of the run, 0 for none."""
+        return max(self.all_gather(self.received))
+
     def after(self, step):
         """Raises `Preempted` (SIGTERM) or `Stopped` after this step for a signal."""
-        if received := max(self.all_gather(self.received)):
+        if received := self.came():
             self.save(step)
             name = signal.Signals(received).name
             message = (

@@ -14,7 +14,7 @@ from keras import ops
 from train.common.errors import RunError
 from train.data.pipeline import Share
 from train.engine.tensorflow_backend import Devices, of_accelerators
-from train.engine.trainer import Trainer
+from train.engine.trainer import Trainer, one_behind
 
 
 class JaxTrainer(Trainer):
@@ -30,6 +30,8 @@ class JaxTrainer(Trainer):
         https://keras.io/guides/distribution.
     """
 
+    ahead = 1
+
     def __init__(self, model, optimizer, *, strategy, **settings):
         super().__init__(model, optimizer, strategy=strategy, **settings)
         # Those trained, the model's other ones, those of training.
@@ -44,7 +46,7 @@ class JaxTrainer(Trainer):
         self._compiled_step = jax.jit(
             self._step, donate_argnums=0, out_shardings=self._everywhere
         )
-        self._compiled_logits = jax.jit(self._logits)
+        self._compiled_answers = jax.jit(self._answers)
         self._under_way = collections.deque(maxlen=2)
 
     def spread_seeds(self):
@@ -167,17 +169,16 @@ class JaxTrainer(Trainer):
         gradients, (after, loss, accuracy) = jax.grad(target, has_aux=True)(trained)
         return after, (gradients, loss, accuracy)
 
-    def predict(self, inputs):
-        """Returns the float32 logits (batch, classes) of inputs as a NumPy array."""
-        values = self._state(self._groups[:2])
-        return self.gather(self._compiled_logits(*values, inputs))
+    def answers(self, inputs, labels):
+        """Returns labels, float32 logits and losses per example, as in `Trainer`."""
+        return self._compiled_answers(*self._state(self._groups[:2]), inputs, labels)
 
-    def _logits(self, trained, fixed, inputs):
+    def _answers(self, trained, fixed, inputs, labels):
         with self.lean():
-            answers, _ = self.model.stateless_call(
+            logits, _ = self.model.stateless_call(
                 trained, fixed, inputs, training=False
             )
-        return answers
+        return labels, logits, self._losses(logits, labels)
 
     def first_device(self, values):
         """Returns what the first device has of distributed values."""
@@ -238,15 +239,11 @@ class JaxDevices(Devices):
     def batches(self, make):
         """Yields batches that are spread over the devices; `make` as in `Devices`."""
         parts = make(share=Share(devices=self.count, filled=True)).as_numpy_iterator()
-        ahead = None
-        while batch := list(itertools.islice(parts, self.count)):
-            # On its way while the devices work on the one before.
-            batch = keras.tree.map_structure(self._spread, *batch)
-            if ahead is not None:
-                yield ahead
-            ahead = batch
-        if ahead is not None:
-            yield ahead
+        batches = iter(lambda: list(itertools.islice(parts, self.count)), [])
+        # On its way while the devices work on the one before.
+        yield from one_behind(
+            keras.tree.map_structure(self._spread, *batch) for batch in batches
+        )
 
     def _spread(self, *parts):
         """Makes one array of a part for each device."""

@@ -1,16 +1,18 @@
 """The training loop: steps, validation, checkpoints, resume; and evaluation."""
 
 import contextlib
+import itertools
 import time
 
-import keras
 import numpy as np
+from keras import ops
 
 from train.common.errors import DIVERGED, RunError, explaining_full_memory
 from train.data.pipeline import NO_LABEL
 from train.engine.callbacks import NullLog, RunLog, SignalHandler
 from train.engine.checkpoints import Checkpoints
 from train.engine.metrics import MetricLog
+from train.engine.trainer import one_behind
 from zoo.probabilities import softmax
 
 # Metrics are fetched from the devices so often, and after so many steps at most.
@@ -60,10 +62,10 @@ class TrainingLoop:
                 steps=start_step if is_over else recipe.steps,
                 intervals=(recipe.eval_interval, recipe.checkpoint_interval),
                 all_gather=devices.all_gather,
+                prepare=self._prepare,
+                is_stopped=signals.came,
             ):
-                stops = False
-                if step % recipe.eval_interval == 0 or step == recipe.steps:
-                    stops = self._validate(step)
+                stops = self._validates(step) and self._validate(step)
                 if step % recipe.checkpoint_interval == 0 or step == recipe.steps:
                     self._save(step)
                 signals.after(step)
@@ -130,10 +132,18 @@ class TrainingLoop:
             self.log.flush(step)
             self.checkpoints.save(step, self.trainer.variables)
 
+    def _validates(self, step):
+        return step % self.recipe.eval_interval == 0 or step == self.recipe.steps
+
+    def _prepare(self, step):
+        """Starts to read validation images while the step before is under way."""
+        if self._validates(step):
+            self.validation = self.run.validation_batches()
+
     def _validate(self, step):
         """Validates, if there are images for it; returns whether the run stops."""
         with self.trainer.averaged():
-            if found := self.run.validate():
+            if found := self.run.validate(self.validation):
                 loss = found["val_loss"]
                 check_finite(f"The validation loss after step {step}", loss)
                 self.log.validation(step, **found)
@@ -164,16 +174,19 @@ def take_steps(
     steps,
     intervals=(),
     all_gather=lambda number: [number],
+    prepare=lambda step: None,
+    is_stopped=lambda: False,
 ):
     """Takes the steps after `start_step`, up to `steps` in all.
 
-    Metrics stay on the devices and are fetched together, about once a second and at
-    every multiple of `intervals`. Yields the number of steps taken after each fetch,
-    which is when signals, validation and checkpoints have their turn. Before that `log`
-    gets each step's number and a dict of finite floats: those of `Trainer.step`, and
-    `seconds`, the wall time since the fetch before, or since the beginning, divided by
-    the steps: waiting for images, compiling, and what was done between the steps are
-    in it. `all_gather` is that of the devices: all hosts fetch after the same steps.
+    Metrics stay on the devices and are fetched together, about once a second, while
+    `trainer.ahead` steps run. At every multiple of `intervals` no step is left running,
+    nor once `is_stopped`: there the number of steps is yielded, and signals, validation
+    and checkpoints have their turn; `prepare` gets it before the fetch. `log` gets each
+    step's number and a dict of finite floats: those of `Trainer.step`, and `seconds`,
+    the wall time since the fetch before, or since the beginning, divided by the steps:
+    waiting for images, compiling, and what was done between the steps are in it.
+    `all_gather` is that of the devices: all hosts fetch after the same steps.
     """
     before = time.perf_counter()
     batches = iter(batches)
@@ -183,17 +196,23 @@ def take_steps(
         is_due = step == steps or any(step % interval == 0 for interval in intervals)
         # Steps may have become slower. Of several hosts each has its own clock.
         is_late = is_alone and time.perf_counter() - before >= FETCH_SECONDS
-        if len(pending) < most and not (is_due or is_late):
+        if len(pending) - trainer.ahead < most and not (is_due or is_late):
             continue
-        fetched, pending = trainer.fetch(pending), []
-        now = time.perf_counter()
-        seconds, before = (now - before) / len(fetched), now
-        for number, metrics in enumerate(fetched, start=step - len(fetched) + 1):
-            _check(number, metrics)
-            log(number, {**metrics, "seconds": seconds})
-        counts = all_gather(min(max(int(FETCH_SECONDS / seconds), 1), FETCH_STEPS))
-        most, is_alone = min(counts), len(counts) == 1
-        yield step
+        if is_due:
+            prepare(step)
+        while len(pending) > trainer.ahead or (pending and (is_due or is_stopped())):
+            count = max(len(pending) - trainer.ahead, 1)
+            first = step - len(pending) + 1
+            fetched, pending = trainer.fetch(pending[:count]), pending[count:]
+            now = time.perf_counter()
+            seconds, before = (now - before) / count, now
+            for number, metrics in enumerate(fetched, start=first):
+                _check(number, metrics)
+                log(number, {**metrics, "seconds": seconds})
+            counts = all_gather(min(max(int(FETCH_SECONDS / seconds), 1), FETCH_STEPS))
+            most, is_alone = min(counts), len(counts) == 1
+        if not pending:
+            yield step
 
 
 def _check(step, metrics):
@@ -214,16 +233,12 @@ def evaluate(trainer, batches, keep, on_batch=None):
     loss over the examples, a float. `on_batch` gets the number of examples done so far.
     """
     kept, done, loss = [], 0, 0.0
-    for images, labels in batches:
-        logits = trainer.predict(images)
-        labels = trainer.gather(labels)
+    for answers in one_behind(itertools.starmap(trainer.answers, batches)):
+        labels, logits, losses = map(ops.convert_to_numpy, answers)
         counted = labels != NO_LABEL
-        # Of the whole batch, whose shape stays the same.
-        losses = trainer.loss(logits, np.where(counted, labels, 0))
-        losses = keras.ops.convert_to_numpy(losses)[counted]
-        logits, labels = logits[counted], labels[counted]
-        kept.append(keep(labels, softmax(logits)))
-        loss += losses.sum(dtype="float64")
+        labels = labels[counted]
+        kept.append(keep(labels, softmax(logits[counted])))
+        loss += losses[counted].sum(dtype="float64")
         done += len(labels)
         if on_batch is not None:
             on_batch(done)

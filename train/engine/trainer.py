@@ -1,12 +1,14 @@
 """The training step on TensorFlow: micro-batches, sum over devices, clip, update."""
 
 import contextlib
+import itertools
 
 import keras
 import tensorflow as tf
 from keras import ops
 
 from keras_vit.lean import lean
+from train.data.pipeline import NO_LABEL
 from train.engine.loss_scale import LossScale
 from train.engine.losses import count_correct, softmax_cross_entropy
 
@@ -32,6 +34,9 @@ class Trainer:
     `average_decay` is what averages of the weights keep at a step, 0 for no averages;
     with `jit_compile` XLA compiles the model and its gradients.
     """
+
+    # Steps that run while `fetch` returns those before: here it waits for all.
+    ahead = 0
 
     def __init__(
         self,
@@ -255,17 +260,24 @@ class Trainer:
         gradients = tape.gradient(target, self.model.trainable_variables)
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 
-    def predict(self, inputs):
-        """Returns the float32 logits (batch, classes) of all hosts as a NumPy array."""
-        return self._logits(inputs).numpy()
-
     @tf.function(autograph=False, reduce_retracing=True)
-    def _logits(self, inputs):
-        def answers(inputs):
-            with self.lean():
-                return self.model(inputs, training=False)
+    def answers(self, inputs, labels):
+        """Returns labels, float32 logits and losses per example, of all hosts.
 
-        return self._gathered(self.strategy.run(self._compiled(answers), (inputs,)))
+        They are on the device, and not waited for; the loss of `NO_LABEL` is that of
+        label 0.
+        """
+
+        def answers(inputs, labels):
+            with self.lean():
+                logits = self.model(inputs, training=False)
+            return labels, logits, self._losses(logits, labels)
+
+        found = self.strategy.run(self._compiled(answers), (inputs, labels))
+        return tuple(map(self._gathered, found))
+
+    def _losses(self, logits, labels):
+        return self.loss(logits, ops.where(labels == NO_LABEL, 0, labels))
 
     def gather(self, values):
         """Returns distributed values of all hosts as one NumPy array (batch, ...)."""
@@ -276,6 +288,12 @@ class Trainer:
         if self.strategy.num_replicas_in_sync > 1:
             values = self.strategy.gather(values, axis=0)
         return values
+
+
+def one_behind(items):
+    """Yields items, each once the next is made: devices work on that meanwhile."""
+    for item, _ in itertools.pairwise(itertools.chain(items, [None])):
+        yield item
 
 
 def _batch_size(inputs):

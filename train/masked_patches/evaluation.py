@@ -1,9 +1,11 @@
 """Loss and accuracy of masked patch prediction, and of guessing without a model."""
 
 import numpy as np
+from keras import ops
 
 from train.data import pipeline
 from train.data.pipeline import NO_LABEL
+from train.engine.trainer import one_behind
 from train.masked_patches.patches import COLOURS, colour_classes, mean_colours
 
 # Training images whose colours are counted.
@@ -18,12 +20,13 @@ def evaluate(trainer, batches, on_batch=None):
     `swapped_` and `kept_` before them, where there are patches of this kind.
     """
     found = []
-    for inputs, colours in batches:
-        logits = trainer.predict(inputs)
-        colours, places, sources = (
-            trainer.gather(values)
-            for values in (colours, inputs["places"], inputs["sources"])
-        )
+    sent = (
+        (trainer.answers(inputs, colours), inputs["places"], inputs["sources"])
+        for inputs, colours in batches
+    )
+    for answers, *drawn in one_behind(sent):
+        colours, logits, _ = map(ops.convert_to_numpy, answers)
+        places, sources = map(trainer.gather, drawn)
         counted = colours[:, 0] != NO_LABEL
         logits, colours = logits[counted].astype(np.float64), colours[counted]
         places, sources = places[counted], sources[counted]

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 
 from train.common.files import write_text
 from train.common.progress import progress_bar
@@ -109,11 +110,18 @@ class Run:
                 self.task.draw_batch(self.directory.batch, images, labels)
             yield batch
 
-    def validate(self):
-        """Returns `val_loss` and `val_accuracy`, or None without validation images."""
+    def validation_batches(self):
+        """Starts to read the validation images; returns batches, None without any."""
         if self.source.validation is None:
             return None
-        found = self._evaluate(self.source.validation)
+        batches = self._tested(self.source.validation)
+        return itertools.chain([next(batches)], batches)
+
+    def validate(self, batches):
+        """Returns `val_loss` and `val_accuracy` of batches, or None."""
+        if batches is None:
+            return None
+        found = self.task.evaluate(self.trainer, batches)
         return {"val_loss": found["loss"], "val_accuracy": found["accuracy"]}
 
     def pictures(self, step):
@@ -137,20 +145,21 @@ class Run:
         found = {}
         with bar, explained_device_errors(self.devices):
             for name, split in splits.items():
-                found[name] = self._evaluate(
-                    split, lambda done, start=bar.n: bar.update(start + done - bar.n)
+                found[name] = self.task.evaluate(
+                    self.trainer,
+                    self._tested(split),
+                    lambda done, start=bar.n: bar.update(start + done - bar.n),
                 )
                 check_finite(f"The {name} loss", found[name]["loss"])
         return found
 
-    def _evaluate(self, split, on_batch=None):
+    def _tested(self, split):
         # What a device holds at once in training is what fits in its memory.
-        batches = self._distributed(
+        return self._distributed(
             pipeline.evaluation_batches,
             split,
             batch_size=self.recipe.batch_size // self.trainer.micro_batches,
         )
-        return self.task.evaluate(self.trainer, batches, on_batch)
 
     def _distributed(self, batches_of, split, **settings):
         """Returns batches on the devices; if reading fails, the error names images."""

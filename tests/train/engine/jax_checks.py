@@ -188,9 +188,9 @@ def one_function_trains_one_evaluates_and_neither_waits_for_the_host():
         assert len({told["loss"] for told in trainer.fetch(pending)}) == 3
         counts = []
         for _ in range(2):
-            for inputs, _ in given.batches(test_images(21)):
+            for batch in given.batches(test_images(21)):
                 compiled.clear()
-                trainer.predict(inputs)
+                trainer.answers(*batch)
                 counts.append(len(compiled))
         assert counts == [1, 0, 0, 0], counts
 

@@ -61,7 +61,10 @@ class Run:
                 self.taken.append(step)
                 yield batch
 
-    def validate(self):
+    def validation_batches(self):
+        return []
+
+    def validate(self, batches):
         step = int(self.trainer.optimizer.iterations)
         loss = self.losses.get(step, 1.0)
         return {"val_loss": loss, "val_accuracy": ACCURACIES[step]}
@@ -124,7 +127,7 @@ def test_a_validation_loss_that_is_not_finite_ends_the_run(tmp_path, loss):
 def test_pictures_are_drawn_without_validation_too(tmp_path, capsys):
     recipe = RECIPE.override(early_stopping=0, explained_images=1, steps=4)
     run = Run(tmp_path, recipe)
-    run.validate = lambda: None
+    run.validate = lambda batches: None
     drawn = []
 
     def pictures(step):

@@ -229,7 +229,8 @@ def test_loss_and_accuracy_are_means_over_the_corrupted_patches(built):
 
     # The same from the evaluation, in batches of unequal size, kind by kind.
     trainer = types.SimpleNamespace(
-        predict=lambda inputs: model(inputs, training=False).numpy(), gather=np.asarray
+        answers=lambda inputs, colours: (colours, model(inputs, training=False), None),
+        gather=np.asarray,
     )
     batches = [
         ({name: values[part] for name, values in inputs.items()}, colours[part])
