@@ -228,6 +228,7 @@ def test_auto_converts_nothing_in_short_uses(model):
     predictor = Predictor(model, 2)
     predictor(normal((6, 16, 24, 3)))
     assert (predictor.engine, predictor.trials) == ("keras", {})
-    assert Predictor(model, jit_compile=True).trials == {}
+    if keras.backend.backend() != "torch":
+        assert Predictor(model, jit_compile=True).trials == {}
     [quickest, *_] = [name for name in ("openvino", "litert") if name in HERE]
     assert Predictor(model, precision="int8").engine == quickest
