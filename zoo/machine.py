@@ -77,7 +77,8 @@ def available_bytes(root="/"):
         while group.is_relative_to(top):
             left += _left_of_group(group, *names)
             group = group.parent
-    return max(0, min(left))
+    # Of a full one 1, as 0 is of one that does not tell.
+    return max(1, min(left)) if left[0] else 0
 
 
 def _left_of_group(group, limit, used, unused_files):

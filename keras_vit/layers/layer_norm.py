@@ -85,4 +85,6 @@ class LayerNorm(Layer):
             return ops.add(normalised * gamma, beta), gradient
 
         # Of variables themselves a gradient of one's own has to give lists.
-        return norm(tokens, *map(tf.convert_to_tensor, (self.gamma, self.beta)))
+        return norm(
+            tokens, *(tf.cast(one, tokens.dtype) for one in (self.gamma, self.beta))
+        )

@@ -72,7 +72,7 @@ def v2(folder, limit, used, unused):
         # The limit of the group above; and that of a container, whose group is the top.
         ({"proc/self/cgroup": V2, **v2("/box", "900\n", "700\n", 0)}, 200),
         ({"proc/self/cgroup": V2, **v2("", "900\n", "700\n", 0)}, 200),
-        ({"proc/self/cgroup": V2, **v2("", "700\n", "900\n", 0)}, 0),
+        ({"proc/self/cgroup": V2, **v2("", "700\n", "900\n", 0)}, 1),
         ({"proc/self/cgroup": V1, **v1("/box/inner", "900\n", "700\n", 50)}, 250),
         (
             {"proc/self/cgroup": V1, **v1("", "9223372036854771712\n", "7\n", 0)},

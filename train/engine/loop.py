@@ -182,11 +182,11 @@ def take_steps(
     Metrics stay on the devices and are fetched together, about once a second, while
     `trainer.ahead` steps run. At every multiple of `intervals` no step is left running,
     nor once `is_stopped`: there the number of steps is yielded, and signals, validation
-    and checkpoints have their turn; `prepare` gets it before the fetch. `log` gets each
-    step's number and a dict of finite floats: those of `Trainer.step`, and `seconds`,
-    the wall time since the fetch before, or since the beginning, divided by the steps:
-    waiting for images, compiling, and what was done between the steps are in it.
-    `all_gather` is that of the devices: all hosts fetch after the same steps.
+    and checkpoints have their turn; `prepare` gets it before the last fetch. `log` gets
+    each step's number and a dict of finite floats: those of `Trainer.step`, and
+    `seconds`, the wall time since the fetch before, or since the beginning, divided by
+    the steps: waiting for images, compiling, and what was done between the steps are
+    in it. `all_gather` is that of the devices: all hosts fetch after the same steps.
     """
     before = time.perf_counter()
     batches = iter(batches)
@@ -198,11 +198,11 @@ def take_steps(
         is_late = is_alone and time.perf_counter() - before >= FETCH_SECONDS
         if len(pending) - trainer.ahead < most and not (is_due or is_late):
             continue
-        if is_due:
-            prepare(step)
         while len(pending) > trainer.ahead or (pending and (is_due or is_stopped())):
             count = max(len(pending) - trainer.ahead, 1)
             first = step - len(pending) + 1
+            if is_due and count == len(pending):
+                prepare(step)
             fetched, pending = trainer.fetch(pending[:count]), pending[count:]
             now = time.perf_counter()
             seconds, before = (now - before) / count, now

@@ -72,7 +72,7 @@ class Graph:
         """Returns the name of a matrix to multiply by, of int8 where asked for."""
         if not self.is_int8:
             return self.weight(name, values)
-        values = keras.ops.convert_to_numpy(values)
+        values = keras.ops.convert_to_numpy(values).astype("float32")
         scales = np.maximum(np.abs(values).max(axis=0), _SMALLEST_SCALE) / 127
         parts = {
             "values": np.rint(values / scales).astype("int8"),

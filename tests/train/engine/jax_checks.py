@@ -10,6 +10,7 @@ import contextlib
 import functools
 import io
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from in_process import run_command  # noqa: E402
 from jax_steps import save_steps  # noqa: E402
 
 import keras_vit  # noqa: E402
+from benchmarks.devices import reduced_bytes  # noqa: E402
 from train import recipes  # noqa: E402
 from train.common.errors import RunError  # noqa: E402
 from train.data import pipeline, sources  # noqa: E402
@@ -195,6 +197,20 @@ def one_function_trains_one_evaluates_and_neither_waits_for_the_host():
         assert counts == [1, 0, 0, 0], counts
 
 
+def gradients_are_summed_in_few_pieces_within_the_step():
+    trainer = made()
+    [batch] = DEVICES.batches(Source(16))
+    text = trainer.compiled_text(*batch)
+    gradients = 4 * sum(
+        int(variable.value.size) for variable in trainer.model.trainable_variables
+    )
+    # Loss, accuracy and norms are a few numbers more.
+    assert gradients <= reduced_bytes(text) <= gradients + 64
+    assert 1 <= len(re.findall(r" all-reduce(?:-start)?\(", text)) <= 3
+    for other in ("all-gather", "all-to-all", "collective-permute"):
+        assert f" {other}" not in text
+
+
 def averages_take_the_place_of_weights_and_leave_it():
     [batch] = DEVICES.batches(Source(16))
     trainer = made(average_decay=0.9)
@@ -291,6 +307,7 @@ if __name__ == "__main__":
         the_whole_gradient_is_clipped_and_variables_are_on_all_devices,
         a_smaller_last_batch_is_whole,
         one_function_trains_one_evaluates_and_neither_waits_for_the_host,
+        gradients_are_summed_in_few_pieces_within_the_step,
         averages_take_the_place_of_weights_and_leave_it,
         what_cannot_be_is_told,
         full_memory_leaves_the_model_to_fewer_images,

@@ -43,6 +43,8 @@ def main(folder, kind):
     for devices, parts in ((one, 1), (several, 1), (several, 2)):
         save_steps(devices, parts, f"{folder}/0-{devices.count}-{parts}.npz")
     np.savez(f"{folder}/seeds.npz", seed_states=seed_states(several))
+    for devices in (one, several):
+        trace_steps(devices, f"{folder}/trace-{devices.count}")
 
 
 def built(devices, parts, dropout=0.0):
@@ -75,14 +77,28 @@ def seed_states(devices):
     ][: devices.count]
 
 
-def save_steps(devices, parts, path):
-    source = sources.load("digits", validation_fraction=0.05)
-    trainer = built(devices, parts)
-    batches = devices.batches(
+def training_batches(devices, source):
+    return devices.batches(
         lambda share: pipeline.training_batches(
             source.train, image_size=IMAGE_SIZE, batch_size=BATCH, seed=0, share=share
         )
     )
+
+
+def trace_steps(devices, folder):
+    """Three steps under TensorFlow's profiler, after one that traces the function."""
+    trainer = built(devices, 1)
+    batches = iter(training_batches(devices, sources.load("digits")))
+    trainer.step(*next(batches))
+    with tf.profiler.experimental.Profile(folder):
+        pending = [trainer.step(*next(batches)) for _ in range(3)]
+    trainer.fetch(pending)
+
+
+def save_steps(devices, parts, path):
+    source = sources.load("digits", validation_fraction=0.05)
+    trainer = built(devices, parts)
+    batches = training_batches(devices, source)
     told = []
     for _ in take_steps(
         trainer,

@@ -112,6 +112,22 @@ def test_the_same_weights(steps, case):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("devices", "fewest", "most"), [(1, 0, 0), (2, 1, 3)])
+def test_between_steps_only_the_next_batch_is_fetched(steps, devices, fewest, most):
+    [path] = (steps / f"trace-{devices}").rglob("*.xplane.pb")
+    trace = path.read_bytes()
+    # What Python asked for, one by one: no collective, no copy, nothing of metrics.
+    asked = set(re.findall(rb"EagerLocalExecute: (\w+)", trace))
+    assert {re.sub(rb"_\d+$", b"", name) for name in asked} == {
+        b"IteratorGetNext",
+        b"__inference_step",
+    }
+    # Those in the graph of the step: all gradients are in a few pieces.
+    pieces = set(re.findall(rb"\bCollectiveReduceV2(?:_\d+)?\b", trace))
+    assert fewest <= len(pieces) <= most, pieces
+
+
+@pytest.mark.slow
 def test_devices_draw_numbers_of_their_own(steps):
     states = np.load(steps / "seeds.npz")["seed_states"]
     assert len(states) == 2
