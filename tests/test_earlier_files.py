@@ -37,9 +37,6 @@ def earlier(tmp_path_factory):
 def in_folder(earlier, monkeypatch):
     """Makes that folder the one in which commands run, in this process."""
     monkeypatch.chdir(earlier)
-    # Where TensorFlow runs already, this cannot be set; it is about the last bits.
-    place = "tensorflow.config.threading.set_inter_op_parallelism_threads"
-    monkeypatch.setattr(place, lambda number: None)
 
 
 @pytest.fixture(scope="module")

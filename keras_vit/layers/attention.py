@@ -217,9 +217,12 @@ class SelfAttention(Composite, Placed):
 
     def _attend(self, tokens, training, class_token_only, turns, offsets):
         queries = tokens[:, :1] if class_token_only else tokens
-        query = self._heads(self.query, queries)
-        key = self._heads(self.key, tokens)
-        value = self._heads(self.value, tokens)
+        query = self._heads(self.query, _rows(queries), ops.shape(queries))
+        # Key and value take the same rows: gradients are added two by two, as the order
+        # of three may differ from run to run on TensorFlow, and with it the last bits.
+        rows, shape = _rows(tokens), ops.shape(tokens)
+        key = self._heads(self.key, rows, shape)
+        value = self._heads(self.value, rows, shape)
         if self.rotary != "none":
             turns = self.turns if turns is None else turns
             of_queries = turns[:, :1] if class_token_only else turns
@@ -234,19 +237,15 @@ class SelfAttention(Composite, Placed):
             if self.position_bias is not None:
                 bias = self.position_bias.biases(queries.shape[1], offsets)[None]
             mixed = ops.dot_product_attention(query, key, value, bias=bias)
-        shape = ops.shape(queries)
         mixed = ops.reshape(mixed, (-1, tokens.shape[-1]))
         if self.norm is not None:
             mixed = self.norm(mixed, training=training)
-        return ops.reshape(self.out(mixed), shape)
+        return ops.reshape(self.out(mixed), ops.shape(queries))
 
-    def _heads(self, projection, tokens):
-        batch, length, hidden_size = ops.shape(tokens)
-        # On a matrix of tokens a projection is one product with its bias; on a 3-D
-        # tensor backends fall back to slower general contractions.
-        projected = projection(ops.reshape(tokens, (-1, tokens.shape[-1])))
-        head_size = tokens.shape[-1] // self.num_heads
-        return ops.reshape(projected, (batch, length, self.num_heads, head_size))
+    def _heads(self, projection, rows, shape):
+        batch, length, _ = shape
+        head_size = rows.shape[-1] // self.num_heads
+        return ops.reshape(projection(rows), (batch, length, self.num_heads, head_size))
 
     def _mixed(self, query, key, value, training, offsets):
         query, key, value = (
@@ -312,3 +311,11 @@ class SelfAttention(Composite, Placed):
             return output
         weights = keras.KerasTensor((batch, self.num_heads, queries, length), "float32")
         return output, weights
+
+
+def _rows(tokens):
+    """Returns a token per row: a product of matrices takes its bias along.
+
+    On a 3-D tensor backends fall back to slower general contractions.
+    """
+    return ops.reshape(tokens, (-1, tokens.shape[-1]))

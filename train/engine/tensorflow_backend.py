@@ -197,12 +197,6 @@ def start(name="auto"):
     if name == "auto":
         name = _detected()
     if name == "one":
-        # Side by side, operations end in an order that differs from run to run, and
-        # with it the last bits of gradients that TensorFlow's `AddN` adds up. Costs 4%
-        # of a step on two cores. Several devices or processes wait for another, and a
-        # GPU has an order of its own.
-        if not tf.config.list_physical_devices("GPU"):
-            tf.config.threading.set_inter_op_parallelism_threads(1)
         return Devices(tf.distribute.get_strategy())
     starts = {"mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}
     return starts[name]()
