@@ -129,10 +129,15 @@ def training_batches(
         record, label = example
         seeds = tf.random.split(tf.stack([seed, index]), num=2)
         crop_seed, image_seed = tf.unstack(seeds)
-        decode = functools.partial(split.decode, record)
+
+        def decode(choose_window=None):
+            pixels = split.decode(record, choose_window)
+            # As bytes, before the resize: a quarter of the memory to move.
+            if flip:
+                pixels = tf.image.stateless_random_flip_left_right(pixels, image_seed)
+            return pixels
+
         image = crop_image(decode, image_size, crop_seed)
-        if flip:
-            image = tf.image.stateless_random_flip_left_right(image, image_seed)
         image = preprocessing.to_model_range(augment(image, augmentation, image_seed))
         label = tf.cast(label, tf.int32)
         if finish is None:
