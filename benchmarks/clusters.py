@@ -18,8 +18,8 @@ from benchmarks.model_flags import CLASSES, multiply_adds
 MODELS = ("ViT-Ti_16", "ViT-B_16", "ViT-L_16", "ViT-H_14")
 BATCH, IMAGE_SIZE = 4096, 224
 _UTILIZATION = 0.4
-# Photos a second that a core prepares, docs/performance.md: 1,815 on two.
-_PHOTOS_A_CORE = 907
+# Photos a second that a core prepares, docs/performance.md: 2,326 on two.
+_PHOTOS_A_CORE = 1163
 
 
 class Cluster(NamedTuple):

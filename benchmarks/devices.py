@@ -32,6 +32,7 @@ def step(sizes, image_size, batch, devices, counts):
     """`JaxTrainer.step` on so many devices; writes its bytes to the file `counts`."""
     import jax
 
+    jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", devices)
     import tensorflow as tf
 

@@ -55,8 +55,9 @@ class Automatic:
     def _begin(self):
         self.engine, self._answer, self.trials = KERAS, self._compiled, {}
         self._to_try = self._engines
-        # Of the first batch, which is compiled for and says nothing of the others.
-        self._count = None
+        # Images of the first batch, which is compiled for; and batches in a row of
+        # another number.
+        self._count, self._others = None, 0
 
     def __call__(self, images):
         if self._answer is not self._compiled:
@@ -69,7 +70,7 @@ class Automatic:
         if not self._to_try:
             return self._answer(images)
         if self._count is None:
-            self._count, self._seconds = len(images), 0.0
+            self._count, self._seconds, self._others = len(images), 0.0, 0
             self._path = choices.path_of(
                 self._model, images.shape, self._precision, self._engines
             )
@@ -83,8 +84,14 @@ class Automatic:
         outputs = self._answer(images)
         self._seconds += time.perf_counter() - started
         needed = len(self._to_try) * conversion_seconds(self._model)
-        is_alike = len(images) == self._count and np.isfinite(outputs).all()
-        if is_alike and self._seconds > needed:
+        if len(images) != self._count:
+            # One may be a last batch; of two the following are, too.
+            self._others += 1
+            if self._others > 1:
+                self._count, self._to_try = None, self._engines
+            return outputs
+        self._others = 0
+        if np.isfinite(outputs).all() and self._seconds > needed:
             announce(
                 f"converting the model for {' and '.join(self._to_try)}: about "
                 f"{needed:.0f} s"

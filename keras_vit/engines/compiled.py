@@ -49,7 +49,8 @@ def sample_of_weights(model):
         parts = [keras.ops.zeros(1)]
         for value in values:
             flat = keras.ops.reshape(value, (-1,))
-            part = flat[:: max(flat.shape[0] // 16, 1)]
+            # No fraction of a matrix's sides, or all would be of one column.
+            part = flat[:: max(int(flat.shape[0] / 16.18), 1)]
             parts.append(keras.ops.cast(part, "float32"))
         return keras.ops.concatenate(parts)
 

@@ -218,8 +218,9 @@ class SelfAttention(Composite, Placed):
     def _attend(self, tokens, training, class_token_only, turns, offsets):
         queries = tokens[:, :1] if class_token_only else tokens
         query = self._heads(self.query, _rows(queries), ops.shape(queries))
-        # Key and value take the same rows: gradients are added two by two, as the order
-        # of three may differ from run to run on TensorFlow, and with it the last bits.
+        # Key and value take the same rows, so that no three gradients are added at
+        # once: TensorFlow may turn such a sum into additions to a variable in the order
+        # in which they are ready, and the last bits differ from run to run.
         rows, shape = _rows(tokens), ops.shape(tokens)
         key = self._heads(self.key, rows, shape)
         value = self._heads(self.value, rows, shape)

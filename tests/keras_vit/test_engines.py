@@ -10,6 +10,7 @@ from harness import normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
 from keras_vit.engines import automatic, choices
+from keras_vit.engines.compiled import sample_of_weights
 from keras_vit.engines.precision import is_of_policy, recast
 from keras_vit.engines.table import ENGINES
 
@@ -187,6 +188,29 @@ def test_auto_chooses_by_batches_alike_whose_answers_are_numbers(model, impatien
     assert predictor.trials == {}
     predictor(images)
     assert predictor.trials
+
+
+def test_auto_begins_anew_with_batches_of_another_size(model, impatient):
+    images = normal((8, 16, 24, 3))
+    for first, later in ((1, 8), (8, 1)):
+        predictor = Predictor(model, 8)
+        predictor(images[:first])
+        for _ in range(4):
+            assert not predictor.trials
+            close(predictor(images[:later]), numpy(model(images[:later])))
+        assert predictor.trials
+
+
+def test_weights_are_sampled_in_several_columns_of_a_matrix():
+    config = ViTConfig(32, 1, 2, 64, 8)
+    model = VisionTransformer(config, image_size=16, classes=5)
+    kernel = model.get_layer("encoder_block_0").mlp.expand.kernel
+    sample = sample_of_weights(model)
+    before = sample()
+    values = numpy(kernel)
+    values[:, 1:] += 1.0
+    kernel.assign(values)
+    assert not np.array_equal(sample(), before)
 
 
 def test_auto_leaves_other_policies_and_full_memory_to_keras(impatient, monkeypatch):

@@ -250,19 +250,18 @@ class Trainer:
     def _shares(self, inputs, labels, batch_size):
         """Returns what these examples add to the gradients, loss and accuracy."""
         count = tf.cast(batch_size, "float32")
-        with self.lean():
-            logits = self.model(inputs, training=True)
-        losses = self.loss(logits, labels)
-        # Divided here, not in each gradient, which would copy them all.
-        loss = tf.reduce_sum(losses) / count
-        target = self.loss_scale.scaled(loss) if self.loss_scale else loss
-        # What has several uses gets its gradients added two by two: of more at once
-        # TensorFlow takes those first that are there first, and with operations side by
-        # side the last bits would differ from run to run, as a tape's would.
-        gradients = tf.gradients(
+        with tf.GradientTape() as tape:
+            with self.lean():
+                logits = self.model(inputs, training=True)
+            losses = self.loss(logits, labels)
+            # Divided here, not in each gradient, which would copy them all.
+            loss = tf.reduce_sum(losses) / count
+            target = self.loss_scale.scaled(loss) if self.loss_scale else loss
+        gradients = tape.gradient(
             target,
-            [variable.value for variable in self.model.trainable_variables],
-            aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+            self.model.trainable_variables,
+            # Of variables that the loss does not use, as JAX has it.
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         return gradients, loss, tf.reduce_sum(self.accuracy(logits, labels)) / count
 

@@ -113,6 +113,8 @@ def evaluate(
         chances = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], 1)
         losses.append(-chances[:, 0])
     seconds = time.perf_counter() - started
+    # "auto" may change while the model alone is timed.
+    answered_by = predictor.engine
     alone = loaded_model.images_per_second({"model": predictor})["model"]
 
     answered = joined(parts)
@@ -156,7 +158,7 @@ def evaluate(
             "image_size": image_size,
             "preparation": "central crop" if central_crop else "squashed",
             "batch_size": batch_size,
-            "engine": predictor.engine,
+            "engine": answered_by,
             "precision": precision,
         },
         summary=summary,

@@ -389,6 +389,11 @@ def _mean(graph, layer, value, name, **_):
         value = _tokens(graph, value, layer.num_prefix_tokens, 2**31 - 1)
     elif isinstance(layer, keras.layers.GlobalAveragePooling2D):
         value, axes = graph.image(value), [2, 3]
+    if getattr(layer, "keepdims", False):
+        raise ValueError(
+            f"{name} has keepdims=True, which the ONNX exporter does not know: leave "
+            "it out, and reshape the output."
+        )
     return graph.wide("ReduceMean", value, graph.integers(axes), keepdims=0)
 
 
@@ -422,6 +427,11 @@ def _group_norm(graph, layer, value, name, **_):
 
 
 def _relu(graph, layer, value, name, **_):
+    if layer.max_value is not None or layer.negative_slope or layer.threshold:
+        raise ValueError(
+            f"{name} has a max_value, negative_slope or threshold, which the ONNX "
+            "exporter does not know: use a plain ReLU."
+        )
     return graph.spatial("Relu", value)
 
 

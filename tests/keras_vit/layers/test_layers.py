@@ -575,6 +575,21 @@ def test_gelu_and_its_gradient(training):
     )
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="only there it is ours"
+)
+def test_the_slope_of_gelu_in_float16_is_a_number():
+    import tensorflow as tf
+
+    x = tf.constant([-200.0, -68.0, -16.0, 0.0, 16.0, 68.0, 200.0], "float16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = gelu(x, training=True)
+    slope = tape.gradient(output, x)
+    np.testing.assert_array_equal(slope, [0, 0, 0, 0.5, 1, 1, 1])
+    np.testing.assert_array_equal(output, [0, 0, 0, 0, 16, 68, 200])
+
+
 @pytest.mark.parametrize("name", ["SelfAttention", "TransformerBlock"])
 def test_attention_weights_of_symbolic_tokens(name):
     init_arguments, *_ = LAYERS[name]

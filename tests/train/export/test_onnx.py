@@ -351,6 +351,11 @@ class Own(keras.Model):
             {},
             "last has the activation 'elu', .*: use one of linear, relu",
         ),
+        (
+            lambda: more(keras.layers.ReLU(max_value=6.0, name="last")),
+            {},
+            "last has a max_value, .*: use a plain ReLU",
+        ),
         (by_keras, {}, "head/kernel has integers: export the model before Keras"),
         (
             lambda: keras_vit.features(shared(), (0, -1)),
