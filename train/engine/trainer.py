@@ -259,7 +259,7 @@ class Trainer:
             target = self.loss_scale.scaled(loss) if self.loss_scale else loss
         gradients = tape.gradient(
             target,
-            self.model.trainable_variables,
+            [variable.value for variable in self.model.trainable_variables],
             # Of variables that the loss does not use, as JAX has it.
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )

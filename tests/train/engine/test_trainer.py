@@ -141,6 +141,28 @@ def test_micro_batches_give_the_same_weights():
         np.testing.assert_allclose(other, one, atol=1e-6 * max(scale, 1))
 
 
+class Unused(keras.layers.Layer):
+    """Has a weight that its output does not depend on."""
+
+    def build(self, shape):
+        self.extra = self.add_weight(shape=(2,), initializer="ones")
+
+    def call(self, inputs):
+        return inputs
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_variable_that_the_loss_does_not_use_stays(micro_batches):
+    inner, unused = two_matrices(), Unused()
+    model = keras.Model(inner.inputs, unused(inner.output))
+    trainer = Trainer(model, MomentumSGD(0.1), micro_batches=micro_batches)
+    before = inner.get_weights()
+    trainer.step(*batches_of(1, 4, 2)[0])
+    np.testing.assert_array_equal(unused.extra.numpy(), [1, 1])
+    for one, other in zip(before, inner.get_weights(), strict=True):
+        assert not np.array_equal(one, other)
+
+
 def test_a_zero_head_moves_alone_until_it_is_not_zero():
     # The head's zeros stop every gradient below; its own comes through at once. The
     # warm-up's first update has rate zero. Adding a constant to all keys changes no
