@@ -55,9 +55,8 @@ class Automatic:
     def _begin(self):
         self.engine, self._answer, self.trials = KERAS, self._compiled, {}
         self._to_try = self._engines
-        # Images of the first batch, which is compiled for; and batches in a row of
-        # another number.
-        self._count, self._others = None, 0
+        # Of the first batch, which is compiled for and says nothing of the others.
+        self._count = None
 
     def __call__(self, images):
         if self._answer is not self._compiled:
@@ -70,7 +69,9 @@ class Automatic:
         if not self._to_try:
             return self._answer(images)
         if self._count is None:
-            self._count, self._seconds, self._others = len(images), 0.0, 0
+            self._count, self._seconds = len(images), 0.0
+            # Batches in a row of another number of images.
+            self._others = 0
             self._path = choices.path_of(
                 self._model, images.shape, self._precision, self._engines
             )
@@ -83,7 +84,6 @@ class Automatic:
         started = time.perf_counter()
         outputs = self._answer(images)
         self._seconds += time.perf_counter() - started
-        needed = len(self._to_try) * conversion_seconds(self._model)
         if len(images) != self._count:
             # One may be a last batch; of two the following are, too.
             self._others += 1
@@ -91,6 +91,7 @@ class Automatic:
                 self._count, self._to_try = None, self._engines
             return outputs
         self._others = 0
+        needed = len(self._to_try) * conversion_seconds(self._model)
         if np.isfinite(outputs).all() and self._seconds > needed:
             announce(
                 f"converting the model for {' and '.join(self._to_try)}: about "

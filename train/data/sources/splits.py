@@ -155,7 +155,7 @@ def tf_options() -> tf.data.Options:
     # Its thread sleeps ever longer, and an iterator at its end often waits until it
     # wakes: in TensorFlow 2.21 an evaluation took up to twice its time.
     options.autotune.enabled = False
-    # Not the pool that runs the model, which may have one thread.
+    # Not the pool that runs the model.
     options.threading.private_threadpool_size = CORES
     # Images are prepared in parallel: sharing one among threads only takes them away
     # from the model.
