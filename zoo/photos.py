@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 
+from zoo import regular_files
 from zoo.network import pair
 from zoo.text import brief, printable
 
@@ -81,7 +82,7 @@ def decode(photo) -> np.ndarray:
         (4, 6, 3)
     """
     if isinstance(photo, (str, os.PathLike)):
-        with open(photo, "rb") as file:
+        with regular_files.open_regular(photo) as file:
             return _opened(file, printable(os.fsdecode(photo)))
     if isinstance(photo, (bytes, bytearray, memoryview)):
         return _opened(io.BytesIO(photo), f"{len(photo):,} bytes")

@@ -1,6 +1,7 @@
 """Photos without TensorFlow, against TensorFlow and what evaluation does by it."""
 
 import io
+import os
 import pathlib
 import subprocess
 import sys
@@ -358,3 +359,9 @@ def test_neither_tensorflow_nor_keras_is_imported():
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fifo_with_the_name_of_a_photo_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "photo.jpg")
+    with pytest.raises(OSError, match="photo.jpg is a FIFO"):
+        photos.decode(tmp_path / "photo.jpg")

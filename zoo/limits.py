@@ -1,0 +1,58 @@
+"""Limits of what files may declare, checked before memory is taken.
+
+Each is many times what the largest known model needs. What is a limit of a format
+itself, such as the arrays of a `.safetensors`, is here too: a reader has no other.
+"""
+
+# Bytes of text that is read whole: names of classes, lists of labels. The names of
+# ImageNet-21k have 0.6 MB.
+TEXT_BYTES = 2**24
+# Bytes of JSON and YAML; parsed, they take up to thirty times the memory. The index of
+# a model in hundreds of files has 0.5 MB.
+JSON_BYTES = 10_000_000
+# Bytes of small files whose content is a line or two: locks, notes, cached choices.
+NOTE_BYTES = 2**16
+# Bytes of tables of a data set and of lists of labels, such as a CSV of a million rows.
+TABLE_BYTES = 2**30
+# The header of a `.safetensors`, and the `config.json` in a `.keras`: a ViT-H/14 has
+# 0.1 and 0.2 MB.
+SAFETENSORS_HEADER_BYTES = 2**20
+KERAS_CONFIG_BYTES = 2**25
+# Weights compress badly: a higher ratio is a decompression bomb.
+UNPACKED_RATIO = 10
+# Members of a zip archive; each takes 2 KB of memory. A large model with the state of
+# its optimizer has 2,000.
+ZIP_MEMBERS = 10_000
+ZIP_DIRECTORY_BYTES = 2**21
+# Characters of the name of an array, axes of its shape, and depth of groups in HDF5.
+NAME_LENGTH = 1000
+AXES = 8
+GROUP_DEPTH = 20
+# Classes of a head: ImageNet-21k has 21,843.
+CLASSES = 1_000_000
+# Pixels of the images that a model takes, and of their longer side: a float32 image of
+# 4096 x 4096 has 200 MB.
+IMAGE_PIXELS = 2**24
+IMAGE_SIDE = 2**13
+
+
+def check_image_size(size) -> tuple[int, int]:
+    """Returns the (height, width) of a model's images.
+
+    Raises:
+        ValueError: they are not two positive integers, or beyond the limits.
+
+    Example:
+        >>> check_image_size([384, 384])
+        (384, 384)
+    """
+    sides = tuple(size)
+    if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        raise ValueError("its images have no (height, width) in pixels")
+    height, width = sides
+    if max(sides) > IMAGE_SIDE or height * width > IMAGE_PIXELS:
+        raise ValueError(
+            f"its images would have {height:,} x {width:,} pixels, where "
+            f"{IMAGE_SIDE:,} per side and {IMAGE_PIXELS:,} in all are the most"
+        )
+    return height, width
