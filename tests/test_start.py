@@ -15,10 +15,8 @@ import pytest
 import keras_vit_start
 import train
 import zoo
-from train import recipes
 from train.common import command_line, packages
 from train.common.errors import RunError
-from train.data import registry
 from train.run import recipe_flags
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -26,7 +24,7 @@ KERAS_VIT = pathlib.Path(sys.executable).with_name("keras-vit")
 TRAINING = [name for name in keras_vit_start.COMMANDS if name != "zoo"]
 # Asked for by a data set, a recipe, a format or a backend, where these need them.
 ASKED_FOR_ELSEWHERE = {
-    *("tensorflow_datasets", "keras_cv", "jax", "torch", "huggingface_hub"),
+    *("tensorflow_datasets", "jax", "torch", "huggingface_hub"),
     *("onnx", "onnxruntime", "ai_edge_litert", "ai_edge_quantizer", "flatbuffers"),
     # Used where they are installed.
     *("anyascii", "pillow_heif", "yaml"),
@@ -365,21 +363,6 @@ def test_a_missing_package_is_named_before_anything_is_made(
         "kind.\n"
     )
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("dataset", "more", "needed"),
-    [
-        ("digits", {}, ["sklearn"]),
-        ("cifar100", {}, ["tensorflow_datasets"]),
-        ("vtab/dtd", {}, ["tensorflow_datasets"]),
-        ("photos/", {"rand_augment": (2, 15.0)}, ["keras_cv"]),
-        ("photos/", {}, []),
-    ],
-)
-def test_packages_of_data_and_recipe(dataset, more, needed):
-    recipe = recipes.for_dataset(dataset, None).override(**more)
-    assert registry.packages_of(recipe.dataset, recipe) == needed
 
 
 def test_several_missing_packages_are_one_message(monkeypatch):

@@ -156,10 +156,9 @@ CROPS = {
 }
 
 
-def _augmentation(default, usage, title, unit, limits, packages=()):
+def _augmentation(default, usage, title, unit, limits):
     """Returns a field of `Augmentation`: the registration of one augmentation."""
-    metadata = {"usage": usage, "title": title, "unit": unit}
-    metadata |= {"limits": limits, "packages": packages}
+    metadata = {"usage": usage, "title": title, "unit": unit, "limits": limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -172,8 +171,7 @@ class Augmentation:
 
     The arguments are the flags of `python -m train.finetune`. The metadata of each has
     the help of its flag (`usage`), its name in reports (`title`), whether it changes an
-    image or mixes a batch (`unit`), which values it takes (`limits`) and the packages
-    that it needs.
+    image or mixes a batch (`unit`), and which values it takes (`limits`).
 
     Example:
         >>> Augmentation(rand_augment=(2, 15), mixup=0.2).mixes
@@ -186,7 +184,6 @@ class Augmentation:
         "RandAugment {} x {:g}",
         "image",
         ("None or two numbers", lambda value: value is None or len(value) == 2),
-        packages=("keras_cv",),
     )
     random_erasing: float = _augmentation(
         0.0,
@@ -249,11 +246,3 @@ class Augmentation:
 def augmentations() -> dict[str, dataclasses.Field]:
     """Returns the fields of `Augmentation` by their names."""
     return {field.name: field for field in dataclasses.fields(Augmentation)}
-
-
-def packages_of(dataset: str, augmentation: Augmentation) -> list[str]:
-    """Returns the packages that a data set and an augmentation need, as imported."""
-    needed = list(kind_of(dataset).packages)
-    for name in augmentation.used_augmentations():
-        needed += augmentations()[name].metadata["packages"]
-    return needed

@@ -290,7 +290,7 @@ def read(command, find_recipe, kind="", is_dataset=True, check=lambda recipe: No
         others["run_dir"] = (run_dir, _origin("run_dir"))
         print(settings.page(found, others))
         sys.exit()
-    command_line.need_packages(command, registry.packages_of(recipe.dataset, recipe))
+    command_line.need_packages(command, registry.kind_of(recipe.dataset).packages)
     if is_dataset:
         check_data(recipe.dataset, given["data_dir"])
     from train.engine import devices

@@ -308,7 +308,7 @@ AUGMENTATIONS = {
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_augmentation_resumes_exactly_and_on_any_devices(name, monkeypatch):
-    # Those of keras-cv, which are long to trace, have tests of their own.
+    # The others are longer to trace, and have tests of their own.
     few = (image_ops.invert, image_ops.brightness, image_ops.cutout)
     monkeypatch.setattr(image_ops, "OPS", few)
     split = numbered_split(10)

@@ -78,13 +78,21 @@ def test_names_of_one_data_set():
     assert registry.short_name("vtab/dtd") == "vtab-dtd"
 
 
-def test_packages_and_titles():
+@pytest.mark.parametrize(
+    ("dataset", "packages"),
+    [
+        ("digits", ("sklearn",)),
+        ("cifar100", ("tensorflow_datasets",)),
+        ("vtab/dtd", ("tensorflow_datasets",)),
+        ("photos/", ()),
+    ],
+)
+def test_packages_that_a_data_set_needs(dataset, packages):
+    assert registry.kind_of(dataset).packages == packages
+
+
+def test_titles_of_augmentations():
     recipe = Recipe("digits", "ViT-B_16", None, 32, 100, warmup_steps=10)
-    assert registry.packages_of("digits", recipe) == ["sklearn"]
     recipe = recipe.override(rand_augment=(2, 15.0), mixup=0.2)
-    assert registry.packages_of("cifar100", recipe) == [
-        "tensorflow_datasets",
-        "keras_cv",
-    ]
     assert recipe.augmentation_titles == ["RandAugment 2 x 15", "mixup 0.2"]
     assert recipe.mixes and not recipe.override(mixup=0.0).mixes

@@ -9,19 +9,24 @@ Source: big_vision, pp/archive/autoaugment.py at 642c086, itself from tensorflow
 efficientnet/autoaugment.py.
 """
 
-import functools
 import math
 
 import tensorflow as tf
 
 # Gray of the places that a moved image leaves, and of cutout.
 _FILL = 128
-_MOVING = {"fill_mode": "constant", "fill_value": _FILL, "interpolation": "nearest"}
 
 
 def auto_contrast(image, level, seed):
     """Stretches each channel to 0..255."""
-    return _to_uint8(_layer("AutoContrast", value_range=(0, 255))(image))
+    values = tf.cast(image, tf.float32)
+    low, high = (
+        reduce(values, axis=(0, 1), keepdims=True)
+        for reduce in (tf.reduce_min, tf.reduce_max)
+    )
+    scale = 255.0 / (high - low)
+    stretched = _to_uint8(values * scale - low * scale)
+    return tf.where(high > low, stretched, image)
 
 
 def equalize(image, level, seed):
@@ -46,7 +51,11 @@ def invert(image, level, seed):
 def rotate(image, level, seed):
     """Rotates by 30 degrees per level, either way."""
     angle = _either_sign(level * 30.0, seed) * (math.pi / 180.0)
-    return _move("RandomRotation", image, angles=angle[None])
+    cos, sin = tf.cos(angle), tf.sin(angle)
+    bottom, right = (side - 1 for side in _sides(image))
+    x_offset = (right - (cos * right - sin * bottom)) / 2.0
+    y_offset = (bottom - (sin * right + cos * bottom)) / 2.0
+    return _move(image, [cos, -sin, x_offset], [sin, cos, y_offset])
 
 
 def posterize(image, level, seed):
@@ -103,23 +112,27 @@ def sharpness(image, level, seed):
 def shear_x(image, level, seed):
     """Moves each row by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
-    return _move("RandomShear", image, shear_x=shear[None, None], shear_y=None)
+    return _move(image, [1.0, shear, 0.0], [0.0, 1.0, 0.0])
 
 
 def shear_y(image, level, seed):
     """Moves each column by 0.3 of its number per level, either way."""
     shear = _either_sign(level * 0.3, seed)
-    return _move("RandomShear", image, shear_x=None, shear_y=shear[None, None])
+    return _move(image, [1.0, 0.0, 0.0], [shear, 1.0, 0.0])
 
 
 def translate_x(image, level, seed):
     """Moves by 100 pixels per level to the left or to the right."""
-    return _translate(image, 1, _either_sign(level * 100.0, seed))
+    _, width = _sides(image)
+    pixels = _rounded(_either_sign(level * 100.0, seed), width)
+    return _move(image, [1.0, 0.0, pixels], [0.0, 1.0, 0.0])
 
 
 def translate_y(image, level, seed):
     """Moves by 100 pixels per level up or down."""
-    return _translate(image, 0, _either_sign(level * 100.0, seed))
+    height, _ = _sides(image)
+    pixels = _rounded(_either_sign(level * 100.0, seed), height)
+    return _move(image, [1.0, 0.0, 0.0], [0.0, 1.0, pixels])
 
 
 def cutout(image, level, seed):
@@ -171,32 +184,23 @@ def _either_sign(value, seed):
     return tf.where(tf.random.stateless_uniform((), seed) < 0.5, -value, value)
 
 
-def _translate(image, axis, pixels):
-    """Takes each pixel from so many pixels further along an axis."""
-    side = tf.cast(tf.shape(image)[axis], tf.float32)
-    share, none = -pixels[None, None] / side, tf.zeros((1, 1))
-    height, width = (share, none) if axis == 0 else (none, share)
-    moves = {"height_translations": height, "width_translations": width}
-    return _move("RandomTranslation", image, **moves)
+def _sides(image):
+    return tf.unstack(tf.cast(tf.shape(image)[:2], tf.float32))
 
 
-def _move(name, image, **transformations):
-    """Applies a random layer of keras-cv with numbers that are drawn already."""
-    # The ranges of its numbers are not used.
-    layer = _layer(name, *[1.0] * len(transformations), **_MOVING)
-    # Called as a layer it computes in TensorFlow, whatever the backend of Keras; its
-    # `augment_images(transformations=)` computes in that, which tf.data cannot run.
-    layer.get_random_transformation_batch = lambda *_, **__: transformations
-    return _to_uint8(layer(tf.cast(image, tf.float32)))
+def _rounded(pixels, side):
+    """Rounds as a share of the side does: runs that began so go on with these bits."""
+    return pixels / side * side
 
 
-@functools.cache
-def _layer(name, *ranges, **settings):
-    # Imported here because it takes seven seconds.
-    import keras_cv
-
-    # The layers may hold variables, which no function of tf.data may make; and in
-    # bfloat16 they would round the pixels.
-    with tf.init_scope():
-        layer = getattr(keras_cv.layers, name)
-        return layer(*ranges, **settings, seed=0, dtype="float32")
+def _move(image, x_row, y_row):
+    """Takes each pixel (x, y) from the nearest one to two rows times (x, y, 1)."""
+    moved = tf.raw_ops.ImageProjectiveTransformV3(
+        images=image[None],
+        transforms=tf.stack([*x_row, *y_row, 0.0, 0.0])[None],
+        output_shape=tf.shape(image)[:2],
+        fill_value=float(_FILL),
+        interpolation="NEAREST",
+        fill_mode="CONSTANT",
+    )
+    return moved[0]
