@@ -10,9 +10,13 @@ TEXT_BYTES = 2**24
 # Bytes of JSON and YAML; parsed, they take up to thirty times the memory. The index of
 # a model in hundreds of files has 0.5 MB.
 JSON_BYTES = 10_000_000
+# Bytes of the index of a registry, which is downloaded.
+REGISTRY_BYTES = 4_000_000
 # Bytes of small files whose content is a line or two: locks, notes, cached choices.
 NOTE_BYTES = 2**16
-# Bytes of tables of a data set and of lists of labels, such as a CSV of a million rows.
+# Bytes of the file of --config.
+CONFIG_BYTES = 2**20
+# Bytes of the table of a data set: ten million rows of 100.
 TABLE_BYTES = 2**30
 # The header of a `.safetensors`, and the `config.json` in a `.keras`: a ViT-H/14 has
 # 0.1 and 0.2 MB.

@@ -1,9 +1,10 @@
-"""Opens files for reading that are files, and reads no more of them than expected.
+"""Opens files that are files, and reads no more of them than expected.
 
 A FIFO, a socket or a device can have the name of any file. Opening a FIFO waits for its
 writer, and a device may never end.
 """
 
+import contextlib
 import io
 import os
 import stat
@@ -12,6 +13,7 @@ from zoo.text import PrintableError
 
 _BLOCK_BYTES = 2**18
 _KINDS = (
+    (stat.S_ISLNK, "a link"),
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -28,8 +30,12 @@ class TooLargeError(PrintableError, ValueError):
     """A file with more bytes than its kind ever has."""
 
 
-def check(path: str | os.PathLike) -> None:
+def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:
     """Raises an error unless a path is that of a file, for libraries that open it.
+
+    Args:
+        path: path of a file.
+        follow_links: bool, whether a link to a file may be there.
 
     Raises:
         NotRegularError: it is a folder, a FIFO, a socket or a device.
@@ -38,25 +44,56 @@ def check(path: str | os.PathLike) -> None:
     Example:
         >>> check("tests/goldens/token.npz")
     """
-    _check_mode(path, os.stat(path).st_mode)
+    _check_mode(path, os.stat(path, follow_symlinks=follow_links).st_mode)
 
 
-def open_regular(path: str | os.PathLike) -> io.BufferedReader:
-    """Opens a file to read its bytes, and never waits for a writer of it.
+def open_regular(
+    path: str | os.PathLike,
+    mode: str = "rb",
+    *,
+    buffering: int = -1,
+    most: int | None = None,
+    follow_links: bool = True,
+) -> io.IOBase:
+    """Opens a file for its bytes, and never waits for another process.
 
     Args:
         path: path of a file, or of a link to one.
+        mode: as of `open`, such as `"ab"`.
+        buffering: as of `open`.
+        most: int, the bytes that it may have, such as `zoo.limits.TABLE_BYTES`.
+        follow_links: bool, whether a link is opened, not refused.
 
     Raises:
         NotRegularError: it is a folder, a FIFO, a socket or a device.
         OSError: there is no such file, or it cannot be read.
+        TooLargeError: it has more bytes.
 
     Example:
         >>> with open_regular("tests/goldens/token.npz") as file:
         ...     file.read(2)
         b'PK'
     """
-    return open(path, "rb", opener=_opened)
+
+    def opened(path, flags):
+        # Opening some devices already does something.
+        with contextlib.suppress(FileNotFoundError):
+            check(path, follow_links=follow_links)
+        flags |= getattr(os, "O_NONBLOCK", 0)
+        if not follow_links:
+            flags |= getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            # Another process may have replaced it.
+            found = os.fstat(descriptor)
+            _check_mode(path, found.st_mode)
+            _check_size(path, found.st_size, most)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    return open(path, mode, buffering, opener=opened)
 
 
 def read_bytes(path: str | os.PathLike, most: int) -> bytes:
@@ -75,17 +112,12 @@ def read_bytes(path: str | os.PathLike, most: int) -> bytes:
         True
     """
     blocks, size = [], 0
-    with open_regular(path) as file:
-        declared = os.fstat(file.fileno()).st_size
+    with open_regular(path, most=most) as file:
         # In blocks: another process may be adding to it, files of /proc have no size.
-        while max(size, declared) <= most and (block := file.read(_BLOCK_BYTES)):
-            blocks.append(block)
+        while block := file.read(_BLOCK_BYTES):
             size += len(block)
-    if max(size, declared) > most:
-        raise TooLargeError(
-            f"{os.fspath(path)} has more than {most:,} bytes, the most that such a "
-            "file may have: it is another kind of file, or damaged."
-        )
+            _check_size(path, size, most)
+            blocks.append(block)
     return b"".join(blocks)
 
 
@@ -106,17 +138,30 @@ def read_text(
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _opened(path, flags):
-    # Opening some devices already does something.
-    check(path)
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    try:
-        # Another process may have replaced it.
-        _check_mode(path, os.fstat(descriptor).st_mode)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+def file_lock(path: str | os.PathLike):
+    """Returns the `filelock.FileLock` of a path, which is not yet acquired.
+
+    Raises:
+        NotRegularError: there is something else than a file. Some versions of filelock
+            empty the file that a link leads to.
+
+    Example:
+        >>> with file_lock("files.lock"):
+        ...     pass
+    """
+    import filelock
+
+    with contextlib.suppress(FileNotFoundError):
+        check(path, follow_links=False)
+    return filelock.FileLock(path)
+
+
+def _check_size(path, size, most):
+    if most is not None and size > most:
+        raise TooLargeError(
+            f"{os.fspath(path)} has more than {most:,} bytes, the most that such a "
+            "file may have: it is another kind of file, or damaged."
+        )
 
 
 def _check_mode(path, mode):
@@ -124,6 +169,6 @@ def _check_mode(path, mode):
         return
     kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
     raise NotRegularError(
-        f"{os.fspath(path)} is {kind}, not a file, and is not read: check the path, or "
-        "move it away."
+        f"{os.fspath(path)} is {kind}, not a file, and is left alone: check the path, "
+        "or move it away."
     )

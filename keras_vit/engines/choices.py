@@ -10,7 +10,9 @@ import secrets
 import keras
 
 from keras_vit.engines.table import ENGINES, threads
+from zoo.limits import NOTE_BYTES
 from zoo.machine import cpu_name
+from zoo.regular_files import read_text
 from zoo.store import cache_dir
 
 
@@ -46,7 +48,7 @@ def _version(package):
 def read(path, engines):
     """Returns the engine in a file, None without a file that names one of `engines`."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        found = json.loads(path.read_text("utf-8"))["engine"]
+        found = json.loads(read_text(path, NOTE_BYTES))["engine"]
         return found if found in engines else None
     return None
 

@@ -57,7 +57,7 @@ def test_a_missing_file_is_missing(tmp_path, reader):
 def test_a_fifo_that_replaces_a_file_is_not_waited_for(tmp_path, monkeypatch):
     path = tmp_path / "file"
     os.mkfifo(path)
-    monkeypatch.setattr(regular_files, "check", lambda path: None)
+    monkeypatch.setattr(regular_files, "check", lambda path, **_: None)
     with pytest.raises(regular_files.NotRegularError, match="a FIFO"):
         regular_files.open_regular(path)
 

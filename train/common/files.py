@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import tempfile
@@ -12,9 +13,13 @@ import tempfile
 import filelock
 
 from train.common.errors import RunError, first_line
+from zoo.limits import JSON_BYTES
+from zoo.regular_files import file_lock, read_text
 
 # No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60
+# The names of temporary files, as `whole_file` makes them.
+_TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
 # In the hidden folder that a process writes.
 _LOCK = "lock"
 _MEND = "Free space or mend the permissions"
@@ -47,8 +52,8 @@ def locked(path, flag):
     path = pathlib.Path(path).expanduser()
     make_folder(path.parent, flag)
     place = path.with_name(f".{path.name}.lock")
-    lock = filelock.FileLock(place)
     try:
+        lock = file_lock(place)
         held = lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise RunError(
@@ -115,7 +120,7 @@ def read_json(path, remedy, part=dict):
     error's message has `remedy`.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path, JSON_BYTES))
         if not isinstance(found, dict):
             raise ValueError("it is not a JSON object")
         return part(found)
@@ -130,15 +135,22 @@ def _remove_abandoned(path, now):
     for temporary in path.parent.glob(f".{stem}-????????.tmp{suffix}"):
         # Another process may do the same.
         with contextlib.suppress(OSError):
-            if now - temporary.stat().st_mtime > _ABANDONED_SECONDS:
+            if now - temporary.lstat().st_mtime > _ABANDONED_SECONDS:
                 temporary.unlink()
 
 
-def remove_temporaries(folder):
-    """Removes what killed processes left in a folder; no other may write to it."""
-    for path in folder.glob(".*-????????.tmp*"):
-        if path.is_file():
-            path.unlink(missing_ok=True)
+def remove_temporaries(folder, others=_TEMPORARY):
+    """Removes what killed processes left in a folder; no other may write to it.
+
+    `others` is a pattern of further names that are surely temporary.
+    """
+    if not folder.is_dir():
+        return
+    for name in os.listdir(folder):
+        if re.fullmatch(f"{_TEMPORARY}|{others}", name):
+            path = folder / name
+            if path.is_file() and not path.is_symlink():
+                path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -160,7 +172,7 @@ def whole_folder(path):
         beside = pathlib.Path(folder)
         # Some disks have no locks: there, what a kill leaves stays.
         with contextlib.suppress(OSError, NotImplementedError):
-            lock = filelock.FileLock(beside / _LOCK)
+            lock = file_lock(beside / _LOCK)
             lock.acquire(timeout=0)
             stack.callback(lock.release)
         new, old = beside / "new", beside / "old"
@@ -188,11 +200,13 @@ def _tidy_beside(path):
     for beside in path.parent.glob(f".{glob.escape(path.name)}-????????"):
         # Another process is writing, or does the same.
         with contextlib.suppress(OSError, NotImplementedError):
+            if beside.is_symlink():
+                continue
             parts = set(os.listdir(beside))
             # Whoever writes has the lock before there is any of them.
             if not parts & {"new", "old"} or parts - {"new", "old", _LOCK}:
                 continue
-            with filelock.FileLock(beside / _LOCK, timeout=0):
+            with file_lock(beside / _LOCK).acquire(timeout=0):
                 if "old" in parts and not path.exists():
                     (beside / "old").rename(path)
             shutil.rmtree(beside)
@@ -221,7 +235,7 @@ def check_replaceable(out, record, files_of, what):
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     try:
-        known = {record, *files_of(json.loads((out / record).read_text("utf-8")))}
+        known = {record, *files_of(json.loads(read_text(out / record, JSON_BYTES)))}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"{out} exists and is not an earlier {what}, which could be replaced: pass "

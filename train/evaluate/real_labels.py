@@ -8,6 +8,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.reports.classification import share
+from zoo.limits import TEXT_BYTES
+from zoo.regular_files import read_text
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
@@ -19,7 +21,7 @@ def read(path):
     Those of ILSVRC2012_val_00000001.JPEG come first.
     """
     try:
-        text = pathlib.Path(path).expanduser().read_text(encoding="utf-8")
+        text = read_text(pathlib.Path(path).expanduser(), TEXT_BYTES)
         labels = [set(correct) for correct in json.loads(text)]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error

@@ -10,13 +10,13 @@ import keras_vit  # noqa: F401 - whose layers the files name
 import train.baselines  # noqa: F401 - the same
 from train.common.errors import RunError, first_line
 from train.inference.run_directory import RunDirectory
-from zoo.files.archive import BUGS, MOST_UNPACKED
+from zoo import limits
+from zoo.files.archive import BUGS
 from zoo.files.h5 import MAGIC
+from zoo.regular_files import open_regular
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
 _WEIGHTS = {"model.weights.h5", "model.weights.npz"}
-# That of a ViT-H/14 has 0.2 MB.
-_MOST_CONFIG_BYTES = 2**25
 
 
 def load_model(path):
@@ -55,7 +55,7 @@ def _checked(path):
         what = "it is a folder" if path.is_dir() else "there is no such file"
         raise RunError(f"{what}: check the path.")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(16)
         if start.startswith(MAGIC):
             raise RunError(
@@ -86,13 +86,13 @@ def _read(archive, size):
     if len(set(names)) < len(names):
         raise ValueError("two of its members have one name")
     unpacked = sum(member.file_size for member in members)
-    if unpacked > MOST_UNPACKED * size:
+    if unpacked > limits.UNPACKED_RATIO * size:
         raise ValueError(f"{size} bytes hold {unpacked}")
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"compression {member.compress_type}")
-    if archive.getinfo(_CONFIG).file_size > _MOST_CONFIG_BYTES:
-        raise ValueError(f"{_CONFIG} has over {_MOST_CONFIG_BYTES} bytes")
+    if archive.getinfo(_CONFIG).file_size > limits.KERAS_CONFIG_BYTES:
+        raise ValueError(f"{_CONFIG} has over {limits.KERAS_CONFIG_BYTES} bytes")
     if damaged := archive.testzip():
         raise ValueError(f"another CRC-32 of {damaged!a}")
     config = json.loads(archive.read(_CONFIG))

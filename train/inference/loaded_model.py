@@ -195,7 +195,7 @@ def _class_names(path, model, features):
     if features:
         return None
     own = getattr(head_of(model), "class_names", None)
-    if not run.class_names.is_file():
+    if not run.class_names.exists():
         return own
     names, outputs = run.read_class_names(), model.output_shape[-1]
     if len(names) == outputs:

@@ -9,9 +9,14 @@ import socket
 
 import filelock
 
-from train.common.errors import RunError
+from train.common.errors import RunError, first_line
 from train.common.files import make_folder, read_json, remove_temporaries, write_json
 from train.data.registry import is_same
+from zoo.limits import NOTE_BYTES, TEXT_BYTES
+from zoo.regular_files import file_lock, open_regular, read_text
+
+# A checkpoint that an earlier version had not finished.
+_EARLIER_TEMPORARY = r"\.step-\d{8}-[a-z0-9_]{8}\.npz"
 
 
 class RunDirectory:
@@ -45,7 +50,6 @@ class RunDirectory:
         """
         is_new = not self.path.exists()
         make_folder(self.path)
-        lock = filelock.FileLock(self.lock)
         with contextlib.ExitStack() as stack:
             if is_new:
                 # A run that was refused has written nothing.
@@ -53,6 +57,7 @@ class RunDirectory:
             # Before the attempt, at which some versions of filelock empty the file.
             owner = self._owner()
             try:
+                lock = file_lock(self.lock)
                 lock.acquire(timeout=0)
             except filelock.Timeout as error:
                 raise RunError(
@@ -71,20 +76,19 @@ class RunDirectory:
                 # not remove open files.
                 stack.callback(_attempt, self.lock.unlink)
                 with contextlib.suppress(OSError):
-                    self.lock.write_text(
-                        f"process {os.getpid()} on {socket.gethostname()}",
-                        encoding="utf-8",
-                    )
+                    owner = f"process {os.getpid()} on {socket.gethostname()}"
+                    with open_regular(self.lock, "wb", follow_links=False) as file:
+                        file.write(owner.encode())
             remove_temporaries(self.path)
-            # Today's temporary files, and those of earlier versions without ".tmp".
-            for path in self.checkpoints.glob(".*-*.npz"):
-                path.unlink(missing_ok=True)
+            # A link may lead to a folder that other runs write to.
+            if not self.checkpoints.is_symlink():
+                remove_temporaries(self.checkpoints, _EARLIER_TEMPORARY)
             yield
 
     def _owner(self):
         try:
-            text = self.lock.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            text = read_text(self.lock, NOTE_BYTES, errors="replace")
+        except (OSError, ValueError):
             return ""
         # Other content of the file must not reach a terminal.
         known = re.fullmatch(r"process \d{1,20} on [\w.-]{1,99}", text, re.ASCII)
@@ -126,7 +130,7 @@ class RunDirectory:
 
     def extensions(self, steps):
         """Returns after which steps a run of so many was extended, a list of int."""
-        if not self.extended.is_file():
+        if not self.extended.exists():
             return []
         found = read_json(
             self.extended,
@@ -162,7 +166,7 @@ class RunDirectory:
 
         The arguments are those of `claim_data`. A run without the file has none.
         """
-        if not self.data.is_file():
+        if not self.data.exists():
             return []
         return _differences(_read(self.data, "remove it"), facts, since)
 
@@ -218,7 +222,7 @@ class RunDirectory:
 
     def read_config(self):
         """Returns the settings of the run, a dict, empty without their file."""
-        if not self.config.is_file():
+        if not self.config.exists():
             return {}
         remedy = f"pass {self.model}, which needs no settings, and --dataset"
         config = _read(self.config, remedy)
@@ -231,7 +235,7 @@ class RunDirectory:
 
     def _dataset_of(self, config):
         """Returns the path of the run's own files, if another one is meant by now."""
-        path = _read(self.data, "remove it").get("path") if self.data.is_file() else ""
+        path = _read(self.data, "remove it").get("path") if self.data.exists() else ""
         # The command may have been given in another directory. What was moved since
         # with the run is where it was from there.
         if path and os.path.exists(path) and not is_same(path, config["dataset"]):
@@ -240,9 +244,7 @@ class RunDirectory:
 
     def read_class_names(self):
         """Returns the names of the classes, a tuple of str in the head's order."""
-        # An editor may drop the last line break, or add a byte order mark.
-        text = self.class_names.read_text(encoding="utf-8-sig")
-        return tuple(text.removesuffix("\n").split("\n"))
+        return read_names(self.class_names)
 
     def is_begun(self):
         """Returns whether there is a run to continue.
@@ -251,6 +253,22 @@ class RunDirectory:
         use its directory.
         """
         return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
+
+
+def read_names(file):
+    """Returns the names of classes in a file of one per line, a tuple of str.
+
+    Raises a `RunError` where it cannot be read.
+    """
+    try:
+        text = read_text(file, TEXT_BYTES, "utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{file} cannot be read ({first_line(error)}): write one name per line in "
+            "UTF-8, in the order of the model's outputs, or move it away."
+        ) from error
+    # An editor may drop the last line break, or add a byte order mark.
+    return tuple(text.removesuffix("\n").split("\n"))
 
 
 def _attempt(remove):

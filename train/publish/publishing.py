@@ -22,6 +22,7 @@ from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.files.opening import EXTENSIONS
 from zoo.network import FAMILIES, SIZES, Semantics
+from zoo.regular_files import file_lock
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
@@ -65,7 +66,7 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
     to = make_folder(to, "--to")
     folder = to / name
     try:
-        lock = filelock.FileLock(to / ".lock").acquire(timeout=_LOCK_SECONDS)
+        lock = file_lock(to / ".lock").acquire(timeout=_LOCK_SECONDS)
     except filelock.Timeout as error:
         raise RunError(
             f"Another process has been writing to {to} for {_LOCK_SECONDS} seconds: "

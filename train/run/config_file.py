@@ -11,7 +11,8 @@ import typing
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.recipes.recipe import AUTO
-from zoo import ViTConfig
+from zoo import ViTConfig, limits
+from zoo.regular_files import read_text
 
 # Fields of a recipe that a file cannot claim.
 NOT_IN_FILES = {"published"}
@@ -39,7 +40,7 @@ def read(path):
         raise RunError(f"--config={path} must end in .yaml, .yml or .json.")
     example = "steps: 500" if is_yaml else '{"steps": 500}'
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text(file, limits.CONFIG_BYTES, "utf-8-sig")
         once = functools.partial(_once, path)
         found = _yaml(text, once) if is_yaml else _json(text, once)
     except FileNotFoundError as error:

@@ -2,12 +2,14 @@
 
 import csv
 import functools
+import io
 import math
 import os
 from typing import NamedTuple, get_type_hints
 
 from zoo import store
 from zoo.catalog import cards
+from zoo.regular_files import read_text
 from zoo.text import brief, is_safe
 
 INDEX_URL = cards.file_url("augreg", "index.csv")
@@ -68,8 +70,8 @@ def read() -> tuple[tuple[Row, ...], dict[str, Row]]:
 @functools.lru_cache(maxsize=1)
 def _parse(path, _modified):
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = tuple(_rows(csv.reader(file)))
+        text = read_text(path, _MOST_BYTES)
+        rows = tuple(_rows(csv.reader(io.StringIO(text))))
     except (ValueError, csv.Error) as error:
         raise store.StoreError(
             f"{path} should be the index of the AugReg files ({INDEX_URL}) but is not: "

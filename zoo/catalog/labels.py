@@ -12,6 +12,7 @@ import pathlib
 from zoo.catalog.cards import CLASSES
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
+from zoo.regular_files import read_text
 from zoo.store import StoreError, fetch
 from zoo.text import is_safe
 
@@ -54,7 +55,7 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             return _spaced(csv.reader(file))
     paths = [fetch(url, most_bytes=_MOST_BYTES) for url in LABEL_FILES.values()]
     try:
-        lines = [path.read_text(encoding="utf-8").splitlines() for path in paths]
+        lines = [read_text(path, _MOST_BYTES).splitlines() for path in paths]
         names = list(zip(*lines, strict=True))
         if len(names) != CLASSES[data_set]:
             raise ValueError(f"it has {len(names)} lines")

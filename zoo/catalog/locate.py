@@ -203,7 +203,7 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
     if handle in published:
         return published[handle]
     folder = os.path.expanduser(handle)
-    if os.path.isfile(os.path.join(folder, registry.CARD)):
+    if os.path.exists(os.path.join(folder, registry.CARD)):
         return registry.read(folder)
     slug = handle.partition("/")[0]
     near = families.similar(handle)
@@ -233,7 +233,7 @@ def published(source: str | os.PathLike) -> PublishedModel | None:
     with contextlib.suppress(CatalogError):
         if hub.is_handle(source):
             card = get(source)
-        elif card is None and (folder / registry.CARD).is_file():
+        elif card is None and (folder / registry.CARD).exists():
             card = registry.read(folder)
     return card if isinstance(card, PublishedModel) else None
 

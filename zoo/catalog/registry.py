@@ -24,7 +24,7 @@ import re
 import tempfile
 import urllib.parse
 
-from zoo import store
+from zoo import limits, regular_files, store
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
 from zoo.text import brief, is_safe
@@ -37,7 +37,6 @@ _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 # Names that registries and servers use themselves.
 _RESERVED = (INDEX, "index.html", "index.htm")
-_MAX_INDEX_BYTES = 4_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,11 +171,7 @@ def read(folder: str | os.PathLike) -> PublishedModel:
     folder = os.path.expanduser(folder)
     card = os.path.join(folder, CARD)
     try:
-        with open(card, "rb") as file:
-            text = file.read(_MAX_INDEX_BYTES + 1)
-        if len(text) > _MAX_INDEX_BYTES:
-            raise ValueError(f"it has more than {_MAX_INDEX_BYTES} bytes")
-        document = json.loads(text)
+        document = json.loads(regular_files.read_bytes(card, limits.REGISTRY_BYTES))
     except (OSError, *MALFORMED) as error:
         raise CatalogError(
             f"{folder} holds no published model: {card} cannot be read ({error})."
@@ -237,7 +232,7 @@ def _local(place):
             f"There is no folder {place}: check {VARIABLE}, which names it; a URL "
             "begins with http:// or https://."
         )
-    if (root / CARD).is_file():
+    if (root / CARD).exists():
         raise CatalogError(
             f"{place} is a model, not a registry: set {VARIABLE} to the folder that it "
             "is in."
@@ -256,7 +251,7 @@ def _local(place):
 def _served(base):
     url = f"{base}/{INDEX}"
     try:
-        index = json.loads(store.latest(url, _MAX_INDEX_BYTES))
+        index = json.loads(store.latest(url, limits.REGISTRY_BYTES))
         if index["format"] != _FORMAT:
             raise ValueError(f"format {brief(index['format'])}")
         names = [document["name"] for document in index["models"]]

@@ -21,20 +21,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from zoo.files import dialects
+from zoo.limits import NAME_LENGTH, UNPACKED_RATIO, ZIP_DIRECTORY_BYTES, ZIP_MEMBERS
+from zoo.regular_files import NotRegularError, open_regular
 from zoo.text import PrintableError
 
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
-# Weights compress badly: a higher ratio is a decompression bomb.
-MOST_UNPACKED = 10
-# Many times the number of a large model with its optimizer's state; each takes 2 KB of
-# memory.
-_MOST_MEMBERS = 10_000
-_DIRECTORY_BYTES = 2**21
 # NumPy parses headers as Python literals, which some releases of Python 3.11 cannot do
 # in several threads at once (python/cpython#106905).
 _parsing = threading.Lock()
 _BLOCK_BYTES = 2**19
-_LONGEST_NAME = 1000
 # Names and problems in a message.
 MOST_LISTED = 20
 # What wrong code raises, and damaged bytes do not: never called damage of a file.
@@ -120,12 +115,15 @@ class OpenFile:
         # What a reader found in the file, and the CRC-32 of each array where it has it.
         self._arrays: dict[str, StoredArray | np.ndarray] = {}
         self._checksums: dict[str, int] = {}
-        if not os.path.isfile(path):
+        try:
+            self._file = open_regular(path)
+        except FileNotFoundError as error:
             raise CheckpointError(
                 f"There is no checkpoint file {path}: check the path, or download one "
                 "with zoo.fetch."
-            )
-        self._file = open(path, "rb")  # noqa: SIM115 - arrays are read from it later
+            ) from error
+        except NotRegularError as error:
+            raise CheckpointError(str(error)) from error
         weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
         self._written = self._time_of_writing()
@@ -157,7 +155,7 @@ class OpenFile:
 
     def _check_name(self, name):
         """Refuses names that no error message could show."""
-        if len(name) > _LONGEST_NAME or not name.isprintable():
+        if len(name) > NAME_LENGTH or not name.isprintable():
             raise ValueError(f"an array is called {name[:99]!a}")
 
     def _scan(self, array, checksum=None):
@@ -220,12 +218,12 @@ class _Directory(io.FileIO):
     def read(self, size=-1):
         if self.is_read:
             return super().read(size)
-        if size > _DIRECTORY_BYTES:
+        if size > ZIP_DIRECTORY_BYTES:
             raise ValueError(f"its directory has {size} bytes")
         # Without a size, zipfile reads the end, which has 64 KB at most.
-        data = super().read(size if size >= 0 else _DIRECTORY_BYTES)
+        data = super().read(size if size >= 0 else ZIP_DIRECTORY_BYTES)
         members = data.count(b"PK\x01\x02")
-        if members > _MOST_MEMBERS:
+        if members > ZIP_MEMBERS:
             raise ValueError(f"it has {members} members")
         return data
 
@@ -259,7 +257,7 @@ class Archive(OpenFile):
             size = os.fstat(self._file.fileno()).st_size
             members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
             unpacked = sum(member.file_size for member in members)
-            if unpacked > MOST_UNPACKED * size:
+            if unpacked > UNPACKED_RATIO * size:
                 raise ValueError(f"{size} bytes hold {unpacked}")
             end = 0
             for member in members:

@@ -3,16 +3,15 @@
 import dataclasses
 import json
 import os
-import pathlib
 from typing import NamedTuple
 
+from zoo import limits, regular_files
 from zoo.files.archive import CheckpointError
 from zoo.network import FAMILIES, Semantics, ViTConfig, pair, positive_int
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
 METADATA_KEY = "keras_vit"
-_MAX_JSON_BYTES = 10_000_000
 # The remedy where settings are of another model than the arrays.
 APART = "keep each model in a folder of its own, beside its own settings."
 # What reading JSON of other kinds than expected raises.
@@ -83,13 +82,10 @@ def from_metadata(metadata, path) -> Description | None:
 
 def read_json(file: os.PathLike) -> dict:
     """Reads a file of settings beside a checkpoint; {} where there is none."""
-    file = pathlib.Path(file)
-    if not file.is_file():
+    if not os.path.lexists(file):
         return {}
     try:
-        if file.stat().st_size > _MAX_JSON_BYTES:
-            raise ValueError(f"more than {_MAX_JSON_BYTES} bytes")
-        table = json.loads(file.read_text(encoding="utf-8"))
+        table = json.loads(regular_files.read_text(file, limits.JSON_BYTES))
         if not isinstance(table, dict):
             raise ValueError("no table")
     except (ValueError, OSError, RecursionError) as error:

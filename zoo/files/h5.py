@@ -7,9 +7,9 @@ neither, so both are refused: only contiguous arrays in the file itself are read
 import os
 
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
+from zoo.limits import GROUP_DEPTH
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-_DEEPEST = 20
 
 
 class H5(OpenFile):
@@ -25,8 +25,8 @@ class H5(OpenFile):
                 raise ValueError(f"an array is called {name!r}")
             self._check_name(name)
             # The deeper a group is, the longer it takes to find.
-            if name.count("/") > _DEEPEST:
-                raise ValueError(f"groups are more than {_DEEPEST} deep")
+            if name.count("/") > GROUP_DEPTH:
+                raise ValueError(f"groups are more than {GROUP_DEPTH} deep")
             if isinstance(item, h5py.Dataset):
                 self._add(name, item)
 

@@ -44,7 +44,7 @@ def companion(file) -> H5 | None:
     """Opens the file of a preset's head, beside that of its backbone, or None."""
     path = pathlib.Path(file.path)
     task = path.with_name(_TASK_WEIGHTS)
-    return H5(task) if path.name != _TASK_WEIGHTS and task.is_file() else None
+    return H5(task) if path.name != _TASK_WEIGHTS and task.exists() else None
 
 
 def select(keys) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 from zoo.files import archive, description, h5, safetensors
+from zoo.regular_files import open_regular
 
 EXTENSIONS = (".npz", ".safetensors", ".h5")
 # The names that timm and transformers expect and write.
@@ -24,8 +25,8 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
-        found = [file for file in files if os.path.isfile(file)]
-        if not found and os.path.isfile(os.path.join(path, OPEN_CLIP)):
+        found = [file for file in files if os.path.exists(file)]
+        if not found and os.path.exists(os.path.join(path, OPEN_CLIP)):
             found = [os.path.join(path, OPEN_CLIP)]
         if len(found) != 1:
             held = sorted(os.listdir(path))[: archive.MOST_LISTED]
@@ -36,7 +37,7 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
             )
         (path,) = found
     if os.path.isfile(path):
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             start = file.read(9)
         # A header's length and its JSON; first, since an index is JSON too.
         length = int.from_bytes(start[:8], "little")

@@ -157,7 +157,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     names_of, name = kind(sizes["keys"]), sizes["stem"]
     if "architecture" in config:
         return _with_class_row(timm.described(file, config, sizes))
-    if names_of == "clip" and beside.is_file():
+    if names_of == "clip" and beside.exists():
         said = _of_open_clip(beside, description.read_json(beside), sizes)
         return timm.described(beside, said, sizes)
     for pattern, read in ((_DINOV2_FILE, _dinov2), (_DINOV3_FILE, _dinov3)):

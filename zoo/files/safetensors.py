@@ -22,6 +22,7 @@ import numpy as np
 
 from zoo.files.archive import CheckpointError, OpenFile, StoredArray
 from zoo.files.description import METADATA_KEY
+from zoo.limits import AXES, SAFETENSORS_HEADER_BYTES
 from zoo.text import brief
 
 # bfloat16 is void of two bytes, as NumPy reads it from an .npz file.
@@ -38,9 +39,6 @@ _DTYPES = {
     "BOOL": "?",
 }
 _LENGTH_BYTES = 8
-# Many times that of a large model; parsed, it takes thirty times the memory.
-_MAX_HEADER_BYTES = 2**20
-_MOST_AXES = 8
 _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
 _CHECKSUMS = "keras_vit_crc32"
@@ -63,7 +61,7 @@ class Safetensors(OpenFile):
             length = int.from_bytes(self._file.read(_LENGTH_BYTES), "little")
             if not 2 <= length <= size - _LENGTH_BYTES:
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
-            if length > _MAX_HEADER_BYTES:
+            if length > SAFETENSORS_HEADER_BYTES:
                 raise CheckpointError(
                     f"{path} has a header of {length} bytes, more than any Vision "
                     "Transformer needs: save its arrays alone."
@@ -192,6 +190,6 @@ def _are_counts(numbers):
     """Returns whether these are few integers, not negative and below 2^63."""
     return (
         isinstance(numbers, list)
-        and len(numbers) <= _MOST_AXES
+        and len(numbers) <= AXES
         and all(type(number) is int and 0 <= number < 2**63 for number in numbers)
     )

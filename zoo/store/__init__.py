@@ -26,7 +26,15 @@ import tempfile
 import time
 import warnings
 
+from zoo import limits
 from zoo.files.description import MALFORMED
+from zoo.regular_files import (
+    NotRegularError,
+    file_lock,
+    open_regular,
+    read_bytes,
+    read_text,
+)
 from zoo.store.part import Part, TransferError
 from zoo.text import PrintableError, brief, printable
 
@@ -141,7 +149,7 @@ def latest(url: str, most_bytes: int) -> bytes:
             raise StoreError(
                 f"{url} was never fetched and KERAS_VIT_OFFLINE is set: unset it."
             )
-        return copy.read_bytes()
+        return read_bytes(copy, most_bytes)
     try:
         with _cache_explained(url, copy):
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +163,7 @@ def latest(url: str, most_bytes: int) -> bytes:
         if not copy.is_file():
             raise
         warnings.warn(f"{error} The copy of the last download is used.", stacklevel=2)
-    return copy.read_bytes()
+    return read_bytes(copy, most_bytes)
 
 
 def latest_copy(url: str) -> pathlib.Path:
@@ -216,12 +224,12 @@ def _record(path):
     if not note.exists():
         return None
     try:
-        record = json.loads(note.read_text())
+        record = json.loads(read_text(note, limits.NOTE_BYTES))
         values = record["url"], record["bytes"], record["sha256"]
         if [type(value) for value in values] != [str, int, str]:
             raise ValueError("its values have wrong types")
         return CachedFile(path, *values)
-    except MALFORMED as error:
+    except (NotRegularError, *MALFORMED) as error:
         raise StoreError(
             f"The record {note} is unreadable ({brief(error)}): delete it and {path}, "
             "and fetch again."
@@ -274,8 +282,9 @@ def _download(url, path, file_size, sha256, most_bytes):
                     f"{_record_path(path)} and fetch again."
                 )
             record = {"url": url, "bytes": part.size, "sha256": found}
-            part.record.write_text(json.dumps(record))
-            with open(part.path, "rb+") as stream:
+            with open_regular(part.record, "wb") as stream:
+                stream.write(json.dumps(record).encode())
+            with open_regular(part.path, "rb+") as stream:
                 os.fsync(stream.fileno())
             os.replace(part.record, _record_path(path))
             os.replace(part.path, path)
@@ -292,7 +301,7 @@ def _locked(url, part):
     """Holds the lock of a download; the system releases that of a killed process."""
     import filelock
 
-    lock, held, size = filelock.FileLock(part.path.with_suffix(".lock")), None, None
+    lock, held, size = file_lock(part.path.with_suffix(".lock")), None, None
     while held is None:
         seconds = _NOTICE_SECONDS if size is None else _STALL_SECONDS
         try:
@@ -319,7 +328,7 @@ def _sweep(folder):
         part = Part(note.with_suffix(""), "")
         with contextlib.suppress(FileNotFoundError, filelock.Timeout):
             if time.time() - note.stat().st_mtime > _KEEP_SECONDS:
-                with filelock.FileLock(part.path.with_suffix(".lock"), timeout=0):
+                with file_lock(part.path.with_suffix(".lock")).acquire(timeout=0):
                     part.delete()
 
 
@@ -361,7 +370,7 @@ def _check_content(path, name, file_size, sha256, found=None):
 def digest(path: str | os.PathLike, algorithm: str) -> str:
     """Returns the hexadecimal checksum of a file; `algorithm` as in `hashlib.new`."""
     found = hashlib.new(algorithm, usedforsecurity=False)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         while block := file.read(2**20):
             found.update(block)
     return found.hexdigest()

@@ -6,7 +6,9 @@ import json
 import pathlib
 import re
 
+from zoo import limits
 from zoo.files.description import MALFORMED
+from zoo.regular_files import read_text
 from zoo.text import PrintableError
 
 # Where these say that the server decompresses a stored file, its length and checksum
@@ -37,7 +39,7 @@ class Part:
     def headers(self) -> dict[str, str]:
         """The stored headers, empty where they are damaged or of another URL."""
         with contextlib.suppress(FileNotFoundError, *MALFORMED):
-            note = json.loads(self._note.read_text())
+            note = json.loads(read_text(self._note, limits.NOTE_BYTES))
             are_text = all(type(text) is str for text in note["headers"].values())
             return note["headers"] if are_text and note["url"] == self.url else {}
         return {}

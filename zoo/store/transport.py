@@ -19,6 +19,7 @@ import requests
 import urllib3
 import urllib3.exceptions
 
+from zoo.regular_files import open_regular
 from zoo.store.part import Part, TransferError, content_length
 from zoo.store.progress import progress_bar
 
@@ -124,7 +125,7 @@ def _append(part, blocks, label, most_bytes):
         desc=label,
         disable=label is None,
     )
-    with bar, open(part.path, "ab") as file:
+    with bar, open_regular(part.path, "ab") as file:
         for block in blocks:
             size += len(block)
             if size > most_bytes:

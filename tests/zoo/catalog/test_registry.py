@@ -10,6 +10,7 @@ from made_index import bucket  # noqa: F401
 from published_card import CARD
 
 import zoo
+from zoo import limits
 from zoo.__main__ import main
 from zoo.catalog import registry
 from zoo.store import hub
@@ -236,7 +237,7 @@ def test_a_web_page_in_place_of_the_index(served):
 
 
 def test_an_index_that_never_ends(served, monkeypatch):
-    monkeypatch.setattr(registry, "_MAX_INDEX_BYTES", 100)
+    monkeypatch.setattr(limits, "REGISTRY_BYTES", 100)
     served({"format": 1, "models": [CARD]})
     with pytest.raises(zoo.StoreError, match="more than 100 bytes"):
         registry.models()

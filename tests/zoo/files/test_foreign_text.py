@@ -143,7 +143,7 @@ def test_control_characters_within_a_card(place, tmp_path):
 
 def test_a_card_of_megabytes(tmp_path):
     (tmp_path / "model.json").write_text(" " * 5 * 10**6)
-    with pytest.raises(zoo.CatalogError, match="more than 4000000 bytes"):
+    with pytest.raises(zoo.CatalogError, match="more than 4,000,000 bytes"):
         registry.read(tmp_path)
 
 

@@ -14,7 +14,7 @@ import threading
 import pytest
 
 import zoo
-from zoo import store
+from zoo import limits, store
 from zoo.catalog import registry
 from zoo.store import transport
 
@@ -265,7 +265,7 @@ def test_an_endless_index_stops_too(server, cache):
 
 
 def test_an_index_has_a_few_megabytes(server, monkeypatch):
-    assert registry._MAX_INDEX_BYTES <= 5_000_000
+    assert limits.REGISTRY_BYTES <= 5_000_000
     text = json.dumps({"format": 1, "models": [], "more": "a" * 3 * 10**6}).encode()
     head, body = answer(text)(None)
     server.say["/registry.json"] = lambda handler: [head, body]

@@ -1,6 +1,7 @@
 """A user's own images as a CSV file of paths and labels."""
 
 import csv
+import io
 import itertools
 import os
 import re
@@ -12,6 +13,8 @@ from train.data.registry import PARTS
 from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name, named
 from train.data.sources.subset import divide
+from zoo.limits import TABLE_BYTES
+from zoo.regular_files import TooLargeError, open_regular
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
@@ -39,8 +42,11 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
         parts = {"all": rows}
     _check_duplicates(rows)
     names = _class_names(parts, rows)
-    needed = [] if skip_corrupt else [row.path for row in rows]
-    if missing := [image for image in needed if not os.path.isfile(image)]:
+    missing = [row.path for row in rows if not os.path.isfile(row.path)]
+    if skip_corrupt:
+        # What is there, but no file, such as a FIFO, would be waited for.
+        missing = [image for image in missing if os.path.exists(image)]
+    if missing:
         raise DataError(
             f"{len(missing)} of the {len(rows)} images of {path} are not there: "
             f"{named(missing)}; relative paths start at {path.parent.resolve()}; or "
@@ -86,7 +92,9 @@ def _read(path):
     rows = []
     try:
         # Excel writes a byte order mark.
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(
+            open_regular(path, most=TABLE_BYTES), encoding="utf-8-sig", newline=""
+        ) as file:
             reader = csv.reader(file, strict=True, skipinitialspace=True)
             columns = [name.strip().lower() for name in next(reader, [])]
             if columns.count("path") != 1 or columns.count("label") != 1:
@@ -99,7 +107,10 @@ def _read(path):
                     place = f"{path} line {reader.line_num}"
                     rows.append(_row(place, columns, values, path.parent))
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; {LAYOUT}") from error
+        reason = error.strerror or error
+        raise DataError(f"cannot read {path}: {reason}; {LAYOUT}") from error
+    except TooLargeError as error:
+        raise DataError(str(error)) from error
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not in UTF-8 after its first {len(rows)} rows: save it again "

@@ -14,6 +14,8 @@ from train.data.sources.folder_source import entries, ignored_names
 from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
+from zoo.limits import TEXT_BYTES
+from zoo.regular_files import read_text
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
 _CLASS_NAMES = "class_names.txt"
@@ -150,8 +152,8 @@ def _explained(path, records, error=None):
 def _class_names(file, contents):
     if file.exists():
         try:
-            text = file.read_text(encoding="utf-8-sig").rstrip()
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_text(file, TEXT_BYTES, "utf-8-sig").rstrip()
+        except (OSError, ValueError) as error:
             raise DataError(f"cannot read {file}: {error}") from error
         # Other line breaks are in the names, which are refused.
         names = tuple(text.split("\n")) if text else ()
