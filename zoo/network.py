@@ -41,10 +41,16 @@ FAMILIES = {
     "norm_after_branches": False,
     "rotary": "none",
     "rotary_grid": None,
+    "rotary_base": None,
     "tokens_with_positions": "all",
     "position_resizing": "released",
     "relative_position_bias": False,
     "relative_position_resizing": position_embedding.GEOMETRIC,
+}
+# The kinds of rotary positions, with the base of their frequencies.
+ROTARY_BASES = {
+    **{"dinov3": 100.0, "axial": 100.0},
+    **{"eva": 10_000.0, "perception": 10_000.0},
 }
 # Choices of what happens at another image size, with which all weights go.
 RESIZING = ("position_resizing", "relative_position_resizing")
@@ -67,7 +73,7 @@ CHOICES = {
     "attention_norm_inside": (True, False),
     "mlp_norm_inside": (True, False),
     "norm_after_branches": (True, False),
-    "rotary": ("none", "dinov3", "eva", "perception"),
+    "rotary": ("none", *ROTARY_BASES),
     "tokens_with_positions": ("all", "patches", "class token and patches", "none"),
     "position_resizing": position_embedding.METHODS,
     "relative_position_bias": (True, False),
@@ -131,6 +137,9 @@ class ViTConfig:
         rotary: the kind of rotary positions, see `SelfAttention`, or `"none"`.
         rotary_grid: None, or the (rows, columns) to which their coordinates are
             stretched, see `SelfAttention`.
+        rotary_base: None for that of the kind (100 of `"dinov3"` and `"axial"`, else
+            10,000), or the float whose powers the frequencies are, called theta or
+            temperature elsewhere.
         tokens_with_positions: `"patches"` for learned positions of the patches alone,
             `"class token and patches"` for all but registers, `"none"` where there are
             rotary ones or relative biases alone, or `"all"`.
@@ -186,6 +195,7 @@ class ViTConfig:
     norm_after_branches: bool | None = None
     rotary: str | None = None
     rotary_grid: tuple[int, int] | None = None
+    rotary_base: float | None = None
     tokens_with_positions: str | None = None
     position_resizing: str | None = None
     relative_position_bias: bool | None = None
@@ -207,6 +217,10 @@ class ViTConfig:
             _check_number("layer_scale", self.layer_scale, positive=True)
         if self.rotary_grid is not None:
             self._set("rotary_grid", pair(self.rotary_grid, "rotary_grid"))
+        if self.rotary_base is not None:
+            _check_number("rotary_base", self.rotary_base, positive=True)
+            is_default = self.rotary_base == ROTARY_BASES.get(self.rotary)
+            self._set("rotary_base", None if is_default else float(self.rotary_base))
         if self.num_registers not in (None, 0):
             self._set(
                 "num_registers", positive_int(self.num_registers, "num_registers")

@@ -35,11 +35,14 @@ class SelfAttention(Composite, Placed):
         qkv_bias: whether queries, keys and values have biases, or `"query and value"`
             for keys without.
         num_registers: int, how many of the tokens before the patches are registers.
-        rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"` or
-            `"perception"`. Queries and keys of patches are turned by angles that their
-            row and column in the grid give: in `grid_size`, or else `turns`.
+        rotary: `"none"`, or the kind of rotary positions: `"dinov3"`, `"eva"`,
+            `"axial"` or `"perception"`. Queries and keys of patches are turned by
+            angles that their row and column in the grid give: in `grid_size`, or else
+            `turns`.
         rotary_grid: None, or the (rows, columns) of the grid to which the coordinates
-            of `"eva"` and `"perception"` are stretched.
+            are stretched, but for `"dinov3"`.
+        rotary_base: None, or the base of their frequencies; by default that of the
+            kind, 100 of `"dinov3"` and `"axial"`, 10,000 of the others.
         norm_epsilon: None, or the epsilon of a layer norm before the last projection.
         relative_bias: None, or the `resizing` of a `RelativePositionBias`, which adds a
             bias of the offset in the grid to each score.
@@ -90,6 +93,7 @@ class SelfAttention(Composite, Placed):
         norm_epsilon=None,
         relative_bias=None,
         num_prefix_tokens=None,
+        rotary_base=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -101,6 +105,7 @@ class SelfAttention(Composite, Placed):
         self.num_registers = num_registers
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
+        self.rotary_base = rotary_base
         self.norm_epsilon = norm_epsilon
         self.relative_bias = relative_bias
         self.num_prefix_tokens = num_prefix_tokens
@@ -174,6 +179,7 @@ class SelfAttention(Composite, Placed):
             head_size,
             self.num_prefix_tokens,
             self.rotary_grid,
+            self.rotary_base,
         )
         self.turns = np.stack(turns).astype("float32")
 

@@ -8,27 +8,37 @@ from keras import ops
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_grid import at_grid, namespace_of
-from zoo.network import pair
+from zoo.network import ROTARY_BASES, pair
 
-# Of each kind: the base of the frequencies, whether the angles of columns come before
-# those of rows, and whether neighbouring numbers are turned or those half a head apart.
+# Of each kind: whether the angles of columns come before those of rows, and whether
+# neighbouring numbers are turned or those half a head apart.
 _KINDS = {
-    "eva": (10_000.0, False, True),
-    "perception": (10_000.0, True, True),
-    "dinov3": (100.0, False, False),
+    "eva": (False, True),
+    "perception": (True, True),
+    "axial": (True, True),
+    "dinov3": (False, False),
 }
 
 
-def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None, xp=np):
+def angles(
+    kind,
+    grid_size,
+    head_size,
+    num_prefix_tokens=0,
+    reference=None,
+    base=None,
+    xp=np,
+):
     """Returns the angles by which the numbers of a head are turned.
 
     Args:
-        kind: `"eva"`, `"perception"` or `"dinov3"`.
+        kind: `"eva"`, `"perception"`, `"axial"` or `"dinov3"`.
         grid_size: (rows, columns) of the patches, ints or tensors of one.
         head_size: int, a multiple of 4.
         num_prefix_tokens: int, the tokens before those of the patches, which have the
             angle 0.
         reference: None or (rows, columns): the grid to which coordinates are stretched.
+        base: None or float, of the frequencies; by default that of the kind.
         xp: module of the functions of arrays that compute them, see `axis_weights` in
             `zoo.position_embedding`.
 
@@ -39,14 +49,16 @@ def angles(kind, grid_size, head_size, num_prefix_tokens=0, reference=None, xp=n
     Source:
         Su et al., arXiv 2104.09864, section 3.2. `RotaryEmbeddingCat` of timm for
         EVA-02 (Fang et al., arXiv 2303.11331) and Perception Encoder (Bolya et al.,
-        arXiv 2504.13181), `DINOv3ViTRopePositionEmbedding` of transformers for DINOv3.
+        arXiv 2504.13181), and for RoPE-ViT's axial ones (Heo et al., arXiv
+        2403.13298), `DINOv3ViTRopePositionEmbedding` of transformers for DINOv3.
 
     Example:
         >>> angles("eva", (2, 3), 8, num_prefix_tokens=1).shape
         (7, 8)
     """
-    theta, columns_first, neighbours = _KINDS[kind]
-    frequencies = theta ** (-4.0 * np.arange(head_size // 4) / head_size)
+    columns_first, neighbours = _KINDS[kind]
+    base = ROTARY_BASES[kind] if base is None else base
+    frequencies = base ** (-4.0 * np.arange(head_size // 4) / head_size)
     places = [xp.arange(side, dtype="float64") for side in grid_size]
     lengths = [xp.array(side, dtype="float64") for side in grid_size]
     if kind == "dinov3":
@@ -90,6 +102,7 @@ class RotaryPositions(Layer):
         head_size: int, a multiple of 4.
         num_prefix_tokens: int, the tokens before those of the patches.
         rotary_grid: see `SelfAttention`.
+        rotary_base: see `SelfAttention`.
 
     Call arguments:
         grid: what `PatchGrid` gives.
@@ -117,6 +130,7 @@ class RotaryPositions(Layer):
         head_size,
         num_prefix_tokens=0,
         rotary_grid=None,
+        rotary_base=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -130,6 +144,7 @@ class RotaryPositions(Layer):
         self.head_size = head_size
         self.num_prefix_tokens = num_prefix_tokens
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
+        self.rotary_base = rotary_base
 
     def call(self, grid):
         def at(*grid_size):
@@ -139,6 +154,7 @@ class RotaryPositions(Layer):
                 self.head_size,
                 self.num_prefix_tokens,
                 self.rotary_grid,
+                self.rotary_base,
                 xp=namespace_of(*grid_size),
             )
             both = [ops.convert_to_tensor(one, dtype="float32") for one in both]
@@ -159,7 +175,7 @@ def rotated(heads, kind, turns):
     `heads` is a tensor (batch, tokens, num_heads, head_size), `turns` are those of
     these tokens.
     """
-    _, _, neighbours = _KINDS[kind]
+    _, neighbours = _KINDS[kind]
     # The partner of each number, with the sign that its sine has.
     if neighbours:
         shape = ops.shape(heads)

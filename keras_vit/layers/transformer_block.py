@@ -33,6 +33,7 @@ class TransformerBlock(Composite):
         num_registers: see `SelfAttention`.
         rotary: see `SelfAttention`.
         rotary_grid: see `SelfAttention`.
+        rotary_base: see `SelfAttention`.
         attention_norm_inside: bool, whether `SelfAttention` normalises before its last
             projection.
         mlp_norm_inside: bool, whether `MLP` normalises its hidden numbers.
@@ -89,6 +90,7 @@ class TransformerBlock(Composite):
         norm_after=False,
         relative_bias=None,
         num_prefix_tokens=None,
+        rotary_base=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -104,6 +106,7 @@ class TransformerBlock(Composite):
         self.qkv_bias = qkv_bias
         self.num_registers = num_registers
         self.rotary = rotary
+        self.rotary_base = rotary_base
         self.attention_norm_inside = attention_norm_inside
         self.mlp_norm_inside = mlp_norm_inside
         self.norm_after = norm_after
@@ -124,6 +127,7 @@ class TransformerBlock(Composite):
             layer_norm_epsilon if attention_norm_inside else None,
             relative_bias,
             num_prefix_tokens,
+            rotary_base,
         )
         self.add_part(LayerNorm, "mlp_norm", layer_norm_epsilon)
         self.add_part(

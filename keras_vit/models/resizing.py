@@ -156,6 +156,7 @@ class _Copies:
                 tokens.shape[-1] // layer.num_heads,
                 attention.num_prefix_tokens,
                 layer.rotary_grid,
+                layer.rotary_base,
                 name="rotation",
             )(self._patch_grid())
         return self.turns

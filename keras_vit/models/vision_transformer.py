@@ -268,6 +268,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 num_registers=config.num_registers + config.distillation_token,
                 rotary=config.rotary,
                 rotary_grid=config.rotary_grid,
+                rotary_base=config.rotary_base,
                 attention_norm_inside=config.attention_norm_inside,
                 mlp_norm_inside=config.mlp_norm_inside,
                 norm_after=config.norm_after_branches,

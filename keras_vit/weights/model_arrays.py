@@ -163,6 +163,7 @@ def families(model):
         "norm_after_branches": block.norm_after,
         "rotary": block.rotary,
         "rotary_grid": block.rotary_grid,
+        "rotary_base": block.rotary_base,
     }
     if block.relative_bias is not None:
         found["relative_position_bias"] = True

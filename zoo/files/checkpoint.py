@@ -29,7 +29,7 @@ NAMINGS = ("released", *foreign.WRITTEN)
 # Of what a network computes, that which arrays do not show.
 _UNSEEN = (
     *RELEASED, "qkv_bias", "final_norm", "norm_after_branches", "rotary",
-    "rotary_grid", "tokens_with_positions",
+    "rotary_grid", "rotary_base", "tokens_with_positions",
 )  # fmt: skip
 
 
@@ -335,7 +335,13 @@ def read(
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    file = opening.open_file(os.path.expanduser(path))
+    file, prefix = opening.without_prefix(opening.open_file(os.path.expanduser(path)))
+    if prefix:
+        warnings.warn(
+            f"{file.path} has {prefix!r} before every key, which a trainer put there: "
+            "it is left out.",
+            stacklevel=2,
+        )
     library = foreign.recognise(file)
     if library is None:
         parts, stated, problems = _read_released(file)

@@ -10,7 +10,7 @@ from zoo import released_names
 from zoo.files import description, keras_hub, names, original, timm, transformers
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
-from zoo.network import ARCHITECTURES
+from zoo.network import ARCHITECTURES, ViTConfig
 from zoo.released_names import POSITION_EMBEDDING
 from zoo.text import brief
 
@@ -36,9 +36,12 @@ BESIDE = tuple(
 def recognise(file) -> str | None:
     """Returns the library that names arrays so, None for the released dialects."""
     keys = file.keys
+    beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
+    # Of PyTorch's libraries settings name the network, whatever arrays it has.
+    if not (description.METADATA_KEY in file.metadata or any("/" in k for k in keys)):
+        _check_known(beside)
     if original.is_named_so(keys):
         # Those of DINO are of a class of transformers as well.
-        beside = pathlib.Path(file.path).parent / transformers.BESIDE[0]
         of_clip = original.kind(keys) == "clip"
         if of_clip or "model_type" not in description.read_json(beside):
             return original.COLUMN
@@ -46,6 +49,15 @@ def recognise(file) -> str | None:
         if library is not original and any(map(library.KEYS.search, keys)):
             return name
     return None
+
+
+def _check_known(file):
+    """Refuses settings that name a network which is not read."""
+    config = description.read_json(file)
+    if isinstance(config.get("architecture"), str):
+        timm.of_name(file, config["architecture"])
+    elif isinstance(config.get("model_type"), str):
+        transformers.of_type(file, config["model_type"])
 
 
 def read(file, library: str, num_heads: int | None = None):
@@ -87,10 +99,14 @@ def read(file, library: str, num_heads: int | None = None):
     problems += wrong + [_in_their_names(column, problem) for problem in missing]
     if problems:
         return {}, Description(), list(dict.fromkeys(problems))
+    units = released_names.count_units(shapes)
+    patch_size = sizes["patch_height"], sizes["patch_width"]
     sizes |= {
         "num_layers": released_names.count_blocks(shapes),
         "class_token": "class_token" in released_names.features(shapes),
-        "hybrid": released_names.count_units(shapes) is not None,
+        "hybrid": units is not None,
+        # The part of a network that says how images are cut into patches.
+        "patches": ViTConfig(patch_size=patch_size, resnet_stages=units),
         "swiglu": released_names.SWIGLU in released_names.features(shapes),
         "families": released_names.families(shapes),
         "biases": biases,
@@ -207,6 +223,10 @@ def _complete(parts, key_biases, module):
     if not key_biases:
         for name in [name for name in parts if name.endswith("/key/bias")]:
             del parts[name]
+    registers = parts.get(released_names.REGISTERS)
+    if registers is not None and registers.shape[1:2] == (0,):
+        # transformers has an array of none.
+        del parts[released_names.REGISTERS]
     if "norm_before_blocks/scale" not in parts:
         return
     for kernel, bias in _WITHOUT_BIAS[: 1 if module is timm else None]:

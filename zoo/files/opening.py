@@ -50,6 +50,42 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     return archive.Archive(path)
 
 
+# What trainers and compilers put before every key of a model that they wrap.
+_WRAPPERS = ("module.", "_orig_mod.", "model.", "state_dict.", "net.", "network.")
+
+
+def without_prefix(file) -> tuple[archive.OpenFile | Shards | Unwrapped, str]:
+    """Returns a file without what trainers put before all of its keys, and that prefix.
+
+    The prefix is empty, and the file the same, where a key is without.
+    """
+    prefix, rest = "", file.keys
+    while rest:
+        wrapper = next(filter(rest[0].startswith, _WRAPPERS), None)
+        if wrapper is None or not all(key.startswith(wrapper) for key in rest):
+            break
+        prefix += wrapper
+        rest = [key.removeprefix(wrapper) for key in rest]
+    return (Unwrapped(file, prefix) if prefix else file), prefix
+
+
+class Unwrapped:
+    """An open file whose keys all begin with a prefix, without it."""
+
+    def __init__(self, file, prefix: str):
+        self.path, self.metadata = file.path, file.metadata
+        self._file, self._prefix = file, prefix
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the arrays."""
+        return [key.removeprefix(self._prefix) for key in self._file.keys]
+
+    def check(self, key: str) -> archive.StoredArray:
+        """Returns an array, checked as the file does."""
+        return self._file.check(self._prefix + key)
+
+
 class Shards:
     """The open files of one checkpoint, with the interface of `Safetensors`.
 

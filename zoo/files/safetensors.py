@@ -114,18 +114,21 @@ class Safetensors(OpenFile):
             raise ValueError(
                 f"{name} has shape {brief(shape)} and place {brief(offsets)}"
             )
-        if 0 in shape:
-            raise ValueError(f"{name} is empty")
         if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{name} does not fill its place {offsets}")
         return StoredArray(self, start + offsets[0], dtype, tuple(shape))
 
     def _check_layout(self, start, size):
         end = start
-        for array in sorted(self._arrays.values(), key=lambda array: array.offset):
-            if array.offset != end:
+        places = [
+            (array.offset, math.prod(array.shape) * array.dtype.itemsize)
+            for array in self._arrays.values()
+        ]
+        # An empty array has the place of the one behind it.
+        for offset, length in sorted(places):
+            if offset != end:
                 raise ValueError("its arrays overlap or leave gaps")
-            end += math.prod(array.shape) * array.dtype.itemsize
+            end += length
         if end != size:
             raise ValueError(f"{size} bytes, not {end}")
 

@@ -27,7 +27,9 @@ SHARED_BIASES = (
 )
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
-KEYS = re.compile(r"^(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
+# What transformers puts before the keys of timm's models that it wraps.
+_WRAPPER = "timm_model."
+KEYS = re.compile(r"^(timm_model\.)?(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
 REASONS = {
     r"\.[qk]_norm\.": "it normalises queries and keys, which is not computed",
     r"(^|\.)(shared_)?rel_pos\.|freqs": "its positions are not learned by addition "
@@ -45,13 +47,13 @@ _HARMLESS = re.compile(
     r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
     r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
     r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size|head_init_scale|"
-    r"use_shared_rel_pos_bias"
+    r"use_shared_rel_pos_bias|qkv_fused"
 )
 # What stands for one of ours.
 _READ = (
     "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
     "global_pool", "fc_norm", "final_norm", "ref_feat_shape", "use_abs_pos_emb",
-    "use_post_norm", "scale_attn_inner", "use_rel_pos_bias",
+    "use_post_norm", "scale_attn_inner", "use_rel_pos_bias", "rope_temperature",
 )  # fmt: skip
 _FLAGS = (
     "no_embed_class", "qkv_bias", "pre_norm", "fc_norm", "final_norm",
@@ -116,8 +118,9 @@ def select(keys) -> dict[str, str]:
     for key in keys:
         if key.endswith(".relative_position_index"):
             continue  # of the grid alone
-        name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", key))
-        if _NAFLEX.match(key) and name.startswith("proj."):
+        own = key.removeprefix(_WRAPPER)
+        name = _LONE_STEM.sub(_STEM, _NAFLEX.sub("", own))
+        if _NAFLEX.match(own) and name.startswith("proj."):
             name = f"patch_embed.{name}"
         for theirs, ours in _EVA.items():
             name = name.replace(theirs, ours)
@@ -171,26 +174,33 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     return described(file, description.read_json(file), sizes)
 
 
+def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
+    """Returns what the name of an architecture implies, and refuses one not known."""
+    found = architectures.implied(architecture)
+    if found is None:
+        raise CheckpointError(
+            f"{file} describes timm's {architecture}, which is not read: only the "
+            "Vision Transformers that docs/models.md names are."
+        )
+    return found
+
+
 def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     """Returns what settings of timm say, which are of a file."""
     architecture = config.get("architecture")
     if architecture is None:
         config, implied = {}, {}
         description.check_plain(file.parent, COLUMN, sizes)
-    elif (implied := architectures.implied(architecture)) is None:
-        raise CheckpointError(
-            f"{file} describes timm's {architecture}, whose name is not known: which "
-            "activation, epsilon and pooling does it compute? Only Vision Transformers "
-            "of the papers, DeiT and those of docs/models.md are read."
-        )
+    else:
+        implied = of_name(file, architecture)
     own = config.get("model_args", {})
     said = {name: implied.pop(name, None) for name in _IMPLIED}
     kind = _class_of(said["named_as"])
     ours = _ARGUMENTS.get(kind, {})
     own = {ours.get(name, name): value for name, value in {**own}.items()}
     by_name = {**implied, **own}.get("global_pool")
-    if pooled := config.get("global_pool"):
-        implied["global_pool"] = pooled
+    if config.get("global_pool") is not None:
+        implied["global_pool"] = config["global_pool"]
     arguments = {**implied, **own}
     if arguments.get("qkv_bias") is True and said["named_as"] in _BIASES_APART:
         arguments["qkv_bias"] = "query and value"
@@ -227,6 +237,8 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         wrong.append(f"reg_tokens={brief(registers)}")
     if said["act_layer"] not in _ACTIVATIONS:
         wrong.append(f"act_layer={brief(said['act_layer'])}")
+    if pooled == "" and "classes" in sizes:
+        wrong.append("global_pool='' with a head, which answers for each token")
     if (
         pooled not in _POOLINGS
         or (pooled == "token" and not token)
@@ -284,16 +296,18 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         norm_after_branches=bool(said["use_post_norm"]),
         rotary=said["rotary"] or "none",
         rotary_grid=said["ref_feat_shape"],
+        rotary_base=said["rope_temperature"],
         tokens_with_positions=covered,
         position_resizing=said["position_resizing"] or _RESIZING,
     )
-    patch_size = (sizes["patch_height"], sizes["patch_width"])
     image_size = arguments.get("img_size")
     if image_size is None and covered == "none" and "input_size" in inputs:
         image_size = inputs["input_size"][1:]
-    grid = description.grid_of(image_size, patch_size)
+    grid = description.grid_of(image_size, sizes["patches"].stride)
+    if sizes["hybrid"] and image_size is not None:
+        grid = sizes["patches"].grid_size(image_size, architecture)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
-    grid = None if sizes["hybrid"] else arguments.get("pos_embed_grid_size", grid)
+    grid = arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
     notes = " ".join(map(str, inputs.get("notes") or ()))
     warning = None
@@ -386,6 +400,7 @@ def settings(checkpoint) -> dict[str, dict]:
     own_grid = list(config.rotary_grid) if config.rotary_grid else None
     others = {
         "ref_feat_shape": own_grid,
+        "rope_temperature": config.rotary_base,
         "global_pool": pooled,
         "fc_norm": config.norm_after_pooling if pooled == "avg" else None,
         "final_norm": None if config.final_norm else False,
@@ -397,7 +412,8 @@ def settings(checkpoint) -> dict[str, dict]:
         "qkv_bias": config.qkv_bias,
     }
     by_default = {"init_values": None, "reg_tokens": 0, "no_embed_class": False}
-    by_default |= {"qkv_bias": True, "ref_feat_shape": None, "class_token": True}
+    by_default |= {"qkv_bias": True, "class_token": True}
+    by_default |= {"ref_feat_shape": None, "rope_temperature": None}
     by_default |= {"global_pool": "avg" if kind == "eva" else "token"}
     by_default |= {"fc_norm": None, "final_norm": None, **implied}
     if by_default["init_values"]:
@@ -457,6 +473,11 @@ def _written_as(checkpoint):
         (True, False): "eva02_base_patch14_448",
         (True, True): "eva02_base_patch16_clip_224",
     }.get(normed, "eva02_tiny_patch14_336" if swiglu else _ROPE.get(config.qkv_bias))
+    positions = "ape_" if config.tokens_with_positions != "none" else ""
+    axial = f"vit_base_patch16_rope_{positions}224"
+    # Of timm's two networks, that with biases of queries and values has it in EVA.
+    is_eva = config.qkv_bias == "query and value"
+    after = f"{'eva02_enormous_patch14_clip' if is_eva else 'vit_base_patch16_rpn'}_224"
     # With a class token the coordinates of patches begin at 1.
     perception = {
         (True, True): "vit_pe_core_base_patch16_224",
@@ -475,7 +496,9 @@ def _written_as(checkpoint):
         "flexivit_base": config.position_resizing == "bilinear_no_antialias",
         dinov3: rotary == "dinov3" and biases is not None,
         eva: rotary == "eva" and eva is not None,
-        "eva02_enormous_patch14_clip_224": config.norm_after_branches,
+        axial: rotary == "axial",
+        after: config.norm_after_branches,
+        "beit3_base_patch16_224": all(normed) and not swiglu,
         "beit_base_patch16_224": config.relative_position_bias,
         perception: rotary == "perception",
         "eva_giant_patch14_224": rotary == "none"
@@ -487,6 +510,8 @@ def _written_as(checkpoint):
         raise ValueError(f"timm has no network like {' and '.join(kinds)} at once")
     if checkpoint.pooling == "token_and_gap":
         raise ValueError("timm's heads read the class token or the mean, not both")
+    if not is_eva and config.norm_after_branches and config.layer_scale:
+        raise ValueError("timm has no network with norms after branches and LayerScale")
     if config.distillation_token and checkpoint.pooling != "distilled":
         raise ValueError("timm's distilled DeiT has two heads, and this has one")
     return (*kinds, "vit_base_patch16_224")[0]

@@ -20,7 +20,7 @@ from zoo.files.archive import CheckpointError
 from zoo.files.description import APART, Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
-from zoo.network import Semantics, ViTConfig
+from zoo.network import ROTARY_BASES, Semantics, ViTConfig
 from zoo.text import brief
 
 COLUMN = "transformers"
@@ -203,12 +203,14 @@ _BEIT = _Type(
         (".lambda_2", ".layer_scale2.lambda1"),
     ),
 )
+_DATA2VEC = _BEIT._replace(prefix="data2vec_vision.")
 # Its gates, and the values behind them, are one array elsewhere.
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
     "vit": _Type("vit."),
     "deit": _Type("deit.", distillation_token=True),
     "vit_mae": _Type("vit."),
+    "vit_msn": _Type("vit.", epsilon=1e-6),
     "ijepa": _Type("ijepa.", class_token=False),
     "dinov2": _DINOV2,
     "dinov2_with_registers": _DINOV2._replace(
@@ -224,12 +226,20 @@ _TYPES = {
     "siglip": _SIGLIP,
     "siglip2_vision_model": _NAFLEX,
     "siglip2": _NAFLEX,
-    "clip_vision_model": _CLIP,
-    "clip": _CLIP,
+    **{
+        f"{name}{tower}": _CLIP
+        for name in ("clip", "metaclip_2", "altclip", "chinese_clip")
+        for tower in ("_vision_model", "")
+    },
     "dinov3_vit": _DINOV3,
     "beit": _BEIT,
+    "data2vec-vision": _DATA2VEC,
 }
-_OF_BEIT = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
+_BEITS = (_BEIT, _DATA2VEC)
+_POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
+_ROPE = {"rope_type": "default", "rope_theta": 0}
+_TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
+_BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
 _FIELDS_FILE = pathlib.Path(__file__).with_name("transformers_fields.csv")
 with _FIELDS_FILE.open(encoding="utf-8", newline="") as _lines:
     # {field: (use, the value that is implied)}
@@ -248,7 +258,7 @@ def _named_as(keys):
         return _DINOV3
     if any(key.endswith("register_tokens") and "embeddings" not in key for key in keys):
         return _TIPSV2
-    if any(map(_OF_BEIT.search, keys)):
+    if any(map(_BEIT_KEYS.search, keys)):
         return _BEIT
     return _DINOV2
 
@@ -266,6 +276,9 @@ def select(keys) -> dict[str, str]:
     of_two = kind in (_CLIP, _TIPSV2)
     # The classifier reads the tokens themselves.
     unused_heads = ("head." if of_two else "pooler.dense.",) if classifies else ()
+    if classifies and any(key.endswith("embeddings.class_embedding") for key in keys):
+        # CLIP's classifiers read the tokens before the last norm.
+        unused_heads += ("post_layernorm.",)
     idle = _UNUSED_OF_TWO if of_two else _UNUSED
     renamed = dict((*kind.renamed, *kind.renamed_with_gates))
     for key in keys:
@@ -306,6 +319,16 @@ def joined(arrays: dict) -> tuple[dict, bool]:
     return found, True
 
 
+def of_type(file: pathlib.Path, model_type: str) -> _Type:
+    """Returns what a `model_type` implies, and refuses one not known."""
+    if (kind := _TYPES.get(model_type)) is None:
+        raise CheckpointError(
+            f"{file} describes a model of type {brief(model_type)}, which is not read: "
+            f"only those of types {', '.join(_TYPES)} are."
+        )
+    return kind
+
+
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
@@ -314,16 +337,8 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
         description.check_plain(folder, COLUMN, sizes)
-    elif (kind := _TYPES.get(model_type)) is None:
-        raise CheckpointError(
-            f"{file} describes a model of type {model_type!r}: only those of types "
-            f"{', '.join(_TYPES)} are read."
-        )
-    if "CLIPForImageClassification" in config.get("architectures", ()):
-        raise CheckpointError(
-            f"{file} is of a CLIPForImageClassification, whose head reads the mean of "
-            "patches before the last norm: only CLIP's projection is read."
-        )
+    else:
+        kind = of_type(file, model_type)
     if model_type is not None:
         _check_names(file, config, kind, sizes)
     # Of two towers, that of the images.
@@ -402,9 +417,11 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     if families["num_registers"] or kind is _DINOV3:
         covered = kind.tokens_with_positions
     pooling = None
-    if kind is _BEIT:
+    if kind in _BEITS:
         own, covered, pooling = _of_beit(file, config, sizes)
         families |= own
+    if kind is _CLIP and "classifier.weight" in sizes["keys"]:
+        families["final_norm"], pooling = False, "gap"
     if model_type is not None:
         what = f"a model of type {model_type!r}"
         stated = ViTConfig(**families)
@@ -418,12 +435,13 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         network,
         **families,
         rotary=kind.rotary,
+        rotary_base=_rotary_base(file, config),
         tokens_with_positions=covered,
         position_resizing=kind.position_resizing,
         relative_position_resizing=kind.relative_position_resizing,
     )
     grid = description.grid_of(config.get("image_size"), config.get("patch_size"))
-    if kind is _BEIT and grid is not None and grid[0] != grid[1]:
+    if kind in _BEITS and grid is not None and grid[0] != grid[1]:
         raise CheckpointError(
             f"{file} has an image_size that makes a grid of {grid[0]}x{grid[1]} "
             "patches, of whose relative positions transformers' BEiT confuses rows "
@@ -454,11 +472,15 @@ def _of_beit(file, config, sizes):
         )
     description.check_biases(file, "a model of type 'beit'", sizes, own, shared)
     # That for masked patches has a norm of its own before its head.
-    masked = "BeitForMaskedImageModeling" in config.get("architectures", ())
+    kind = ([*(config.get("architectures") or ()), ""])[0]
+    masked = kind == "BeitForMaskedImageModeling"
+    # Data2Vec's class without a head has no pooling, and so no norm, by default.
+    bare = kind.endswith("Model") and not any(map(_POOLER.search, sizes["keys"]))
     families = {
         "layer_scale": config.get("layer_scale_init_value", 0.1) > 0,
         "qkv_bias": "query and value",
-        "norm_after_pooling": mean and not masked,
+        "norm_after_pooling": mean and not (masked or bare),
+        "final_norm": not (mean and bare),
         "relative_position_bias": own or shared,
     }
     return families, "all" if absolute else "none", "gap" if mean else "token"
@@ -474,7 +496,7 @@ def _check_names(file, config, kind, sizes):
             f"names of another type: {APART}"
         )
     name = ([*(config.get("architectures") or ()), ""])[0]
-    projects = name in ("CLIPModel", "CLIPVisionModelWithProjection")
+    projects = name.endswith("WithProjection") or bool(_TWO_TOWERS.fullmatch(name))
     classifies = "ForImageClassification" in name and config.get("id2label") != {}
     if not (projects or classifies or name.endswith("Model")):
         return  # a class of which nothing is known
@@ -494,7 +516,7 @@ def _names_of(kind):
     """Returns what `_named_as` may return for the arrays of a type."""
     if kind.prefix == _CLIP.prefix:
         return (_CLIP,)
-    if kind is _BEIT:
+    if kind in _BEITS:
         return (_BEIT, _DINOV2)  # the latter's where it has neither biases nor factors
     return (kind,) if kind in (_DINOV3, _TIPSV2) else (_DINOV2,)
 
@@ -569,6 +591,20 @@ def _biases(file, config):
     return known[has]
 
 
+def _rotary_base(file, config):
+    """Returns the base of rotary positions, None where nothing states one."""
+    parameters = config.get("rope_parameters", {})
+    tables = (config, parameters)
+    bases = [table["rope_theta"] for table in tables if "rope_theta" in table]
+    kind = {"rope_type": "default", **parameters}
+    if len(set(bases)) > 1 or kind | {"rope_theta": 0} != _ROPE:
+        raise CheckpointError(
+            f"{file} has settings that are not supported: rope_parameters="
+            f"{brief(parameters)} (only rope_type 'default', and one rope_theta)."
+        )
+    return bases[0] if bases else None
+
+
 def _inputs(file, defaults):
     """Mean and deviation of the image processor, of images in [0, 1]."""
     settings = description.read_json(file)
@@ -602,6 +638,18 @@ _CLASSES = {
     "clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection"),
     "dinov3_vit": ("DINOv3ViTModel", None),
     "beit": ("BeitModel", "BeitForImageClassification"),
+    "data2vec-vision": ("Data2VecVisionModel", None),
+}
+# What the head of each class reads, where it is not the class token alone.
+_HEADS = {
+    "deit": ("token", "distilled"),
+    "ijepa": ("gap",),
+    "dinov2": ("token_and_gap",),
+    "dinov2_with_registers": ("token_and_gap",),
+    "siglip_vision_model": ("gap",),
+    # Its projection, and its classifier.
+    "clip_vision_model": ("token", "gap"),
+    "beit": ("token", "gap"),
 }
 
 
@@ -611,7 +659,9 @@ def _type_of(checkpoint):
     if config.rotary == "dinov3":
         name = "dinov3_vit"
     elif config.relative_position_bias:
-        name = "beit"
+        # Without a norm behind the mean, of which Data2Vec's class has none.
+        bare = not config.final_norm and checkpoint.pooling == "gap"
+        name = "data2vec-vision" if bare else "beit"
     elif config.layer_scale:
         name = "dinov2"
         if config.num_registers:
@@ -630,6 +680,7 @@ def _type_of(checkpoint):
         name = "vit" if checkpoint.class_token else "ijepa"
     kind, (_, classifier) = _TYPES[name], _CLASSES[name]
     head = checkpoint.classes is not None
+    bare = name == "data2vec-vision" or _is_classifier_of_clip(name, checkpoint)
     wanted = {
         "a class token": (kind.class_token, checkpoint.class_token),
         "registers": (
@@ -648,21 +699,18 @@ def _type_of(checkpoint):
             kind.norm_before_blocks,
             config.norm_before_blocks,
         ),
+        "a final norm": (not bare, config.final_norm),
         "a norm after the pooling": (
             kind is _BEIT and checkpoint.pooling == "gap",
             config.norm_after_pooling,
         ),
         "biases of keys": (
-            kind is not _BEIT and config.qkv_bias is True,
+            kind not in _BEITS and config.qkv_bias is True,
             config.qkv_bias is True,
         ),
         "a head": (head and classifier is not None, head),
-        "a head on the class token and the mean": (
-            head and kind is not _BEIT and kind.layer_scale and classifier is not None,
-            head and checkpoint.pooling == "token_and_gap",
-        ),
         "gates in its MLPs": (
-            kind is not _BEIT and kind.layer_scale and config.activation == "swiglu",
+            kind not in _BEITS and kind.layer_scale and config.activation == "swiglu",
             config.activation == "swiglu",
         ),
     }
@@ -672,7 +720,13 @@ def _type_of(checkpoint):
                 f"transformers' nearest network, {name!r}, is one "
                 f"{'with' if has else 'without'} {what}"
             )
-    if kind is _BEIT:
+    reads = _HEADS.get(name, ("token",))
+    if head and checkpoint.pooling not in reads:
+        raise ValueError(
+            f"transformers' nearest network, {name!r}, has a head on "
+            f"{' or '.join(reads)}, and this one reads {checkpoint.pooling}"
+        )
+    if kind in _BEITS:
         _check_beit(checkpoint)
         return name
     there = kind.registers or kind is _DINOV3
@@ -683,6 +737,12 @@ def _type_of(checkpoint):
             f"{config.tokens_with_positions}"
         )
     return name
+
+
+def _is_classifier_of_clip(name, checkpoint):
+    """Returns whether a head reads the mean of patches, as CLIP's classifiers do."""
+    clip = name == "clip_vision_model" and checkpoint.pooling == "gap"
+    return clip and checkpoint.classes is not None
 
 
 def _check_beit(checkpoint):
@@ -737,7 +797,10 @@ def settings(checkpoint) -> dict[str, dict]:
         config["num_patches"] = checkpoint.num_positions
     if kind in (_SIGLIP, _NAFLEX):
         config["vision_use_head"] = checkpoint.pooling_heads is not None
-    if name == "clip_vision_model" and classes is not None:
+    of_two = name == "siglip_vision_model" and classes is not None
+    if _is_classifier_of_clip(name, checkpoint):
+        of_two, config["architectures"] = True, ["CLIPForImageClassification"]
+    elif name == "clip_vision_model" and classes is not None:
         config["projection_dim"] = classes
     if kind is _DINOV3:
         has = semantics.qkv_bias
@@ -749,8 +812,9 @@ def settings(checkpoint) -> dict[str, dict]:
             "key_bias": has is True,
             "value_bias": has is not False,
             "layerscale_value": 1.0,
+            "rope_theta": checkpoint.config.rotary_base or ROTARY_BASES["dinov3"],
         }
-    elif kind is _BEIT:
+    elif kind in _BEITS:
         del config["qkv_bias"]
         config |= {
             "use_mask_token": False,
@@ -778,11 +842,12 @@ def settings(checkpoint) -> dict[str, dict]:
         labels = {str(index): f"LABEL_{index}" for index in range(classes)}
         config["id2label"] = labels
         config["label2id"] = {label: int(index) for index, label in labels.items()}
-    if name == "siglip_vision_model" and classes is not None:
+    if of_two:
         # The class with a head is one of two towers.
         own = ("architectures", "id2label", "label2id")
         outside = {key: config.pop(key) for key in own}
-        config = {**outside, "model_type": "siglip", "vision_config": config}
+        both = name.removesuffix("_vision_model")
+        config = {**outside, "model_type": both, "vision_config": config}
     preprocessor = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -826,8 +891,10 @@ _FLAT = {"embeddings.cls_token": 2, "embeddings.position_embeddings": 1}
 
 def without_biases(checkpoint) -> tuple[str, ...]:
     """Returns the released biases that the library has not, which must be zeros."""
-    clip = checkpoint.config.norm_before_blocks
-    return ("embedding/bias", "head/bias") if clip else ()
+    if not checkpoint.config.norm_before_blocks:
+        return ()
+    projects = not _is_classifier_of_clip("clip_vision_model", checkpoint)
+    return ("embedding/bias", "head/bias")[: 1 + projects]
 
 
 def file_names(arrays: dict, checkpoint) -> dict:
@@ -838,13 +905,14 @@ def file_names(arrays: dict, checkpoint) -> dict:
     prefix = kind.prefix if "classifier.weight" in arrays else ""
     clip = kind.prefix == _CLIP.prefix
     two = "distillation_classifier.weight" in arrays
+    classifies = "classifier.bias" in arrays
     named = {}
     for name, array in arrays.items():
         if kind is _NAFLEX and name == "embeddings.patch_embeddings.projection.weight":
             array = flat_patches(array)
         if clip and name in _FLAT:
             array = array.reshape(array.shape[_FLAT[name] :])
-        if kind is _CLIP and name.startswith("classifier."):
+        if kind is _CLIP and name.startswith("classifier.") and not classifies:
             named[name.replace("classifier", "visual_projection")] = array
             continue
         if name.startswith("head."):
@@ -865,4 +933,11 @@ def file_names(arrays: dict, checkpoint) -> dict:
             if f".attention{ours}" not in name or ours.startswith(".attention."):
                 name = _replaced(name, ours, theirs)
         named[prefix + name] = array
+    size = checkpoint.hidden_size
+    if kind is _DINOV3 and not checkpoint.config.num_registers:
+        named["embeddings.register_tokens"] = np.zeros((1, 0, size), np.float32)
+    if kind is _CLIP and classifies:
+        # Its classifier does not use the norm that it has.
+        named[f"{prefix}post_layernorm.weight"] = np.ones(size, np.float32)
+        named[f"{prefix}post_layernorm.bias"] = np.zeros(size, np.float32)
     return named

@@ -158,7 +158,8 @@ def _rotary_positions(graph, layer, grid, name, **_):
     """Adds the cosines and the sines of a grid, (tokens, 1, head_size) each."""
     sides = _sides(graph, grid, 0, 1)
     size, prefix = layer.head_size, layer.num_prefix_tokens
-    both = turns(layer.kind, sides, size, prefix, layer.rotary_grid, xp=Arrays(graph))
+    stretch, base = layer.rotary_grid, layer.rotary_base
+    both = turns(layer.kind, sides, size, prefix, stretch, base, xp=Arrays(graph))
     float32 = graph.onnx.TensorProto.FLOAT
     both = [graph.node("Cast", one[:, None].name, to=float32) for one in both]
     return [graph.cast(one, "FLOAT16") for one in both]

@@ -151,6 +151,7 @@ def test_configurations():
             "head_size": 8,
             "num_prefix_tokens": 2,
             "rotary_grid": (4, 4),
+            "rotary_base": 50.0,
         },
     )
 

@@ -135,6 +135,7 @@ LAYERS = {
             "num_registers": 1,
             "rotary": "eva",
             "rotary_grid": (4, 4),
+            "rotary_base": 50.0,
             "norm_epsilon": 0.1,
             "relative_bias": "bilinear",
             "num_prefix_tokens": 1,
@@ -176,6 +177,7 @@ LAYERS = {
             "num_registers": 1,
             "rotary": "dinov3",
             "rotary_grid": (4, 4),
+            "rotary_base": 50.0,
             "attention_norm_inside": True,
             "mlp_norm_inside": True,
             "norm_after": True,
@@ -248,6 +250,7 @@ def test_attention_as_released(relative_bias, tmp_path):
         "num_registers": 0,
         "rotary": "none",
         "rotary_grid": None,
+        "rotary_base": 50.0,
         "norm_epsilon": None,
         "relative_bias": relative_bias,
     }

@@ -267,7 +267,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "sbb_reg4_gap_timm",
             {"config": {"architecture": "vit_xwide_patch16_reg4_gap_256"}},
-            "whose name is not known: which activation, epsilon and pooling",
+            "describes timm's .*, which is not read",
         ),
         (
             "dinov2_timm",
@@ -300,7 +300,11 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
             {"without": ("0.attn.k_proj",)},
             "unknown blocks.0.attn.q_",
         ),
-        ("dinov3_transformers", {"config": {"rope_theta": 50.0}}, "rope_theta=50.0"),
+        (
+            "dinov3_transformers",
+            {"config": {"rope_theta": -1.0}},
+            "rotary_base must be a positive number, got -1.0",
+        ),
         (
             "dinov3_transformers",
             {"config": {"key_bias": True}},

@@ -20,6 +20,7 @@ CLASSES = {
     "ViTConfig": ("vit",),
     "DeiTConfig": ("deit",),
     "ViTMAEConfig": ("vit_mae",),
+    "ViTMSNConfig": ("vit_msn",),
     "IJepaConfig": ("ijepa",),
     "Dinov2Config": ("dinov2",),
     "Dinov2WithRegistersConfig": ("dinov2_with_registers",),
@@ -31,8 +32,15 @@ CLASSES = {
     "Siglip2Config": ("siglip2",),
     "CLIPVisionConfig": ("clip_vision_model",),
     "CLIPConfig": ("clip",),
+    "MetaClip2VisionConfig": ("metaclip_2_vision_model",),
+    "MetaClip2Config": ("metaclip_2",),
+    "AltCLIPVisionConfig": ("altclip_vision_model",),
+    "AltCLIPConfig": ("altclip",),
+    "ChineseCLIPVisionConfig": ("chinese_clip_vision_model",),
+    "ChineseCLIPConfig": ("chinese_clip",),
     "DINOv3ViTConfig": ("dinov3_vit",),
     "BeitConfig": ("beit",),
+    "Data2VecVisionConfig": ("data2vec-vision",),
 }
 USES = {
     "read", "compared", "implied", "of the arrays", "where training starts",
@@ -67,10 +75,19 @@ def changed(name, folder, changes, file="config.json", inside=None):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("dinov3_transformers", {"rope_theta": 50.0}, "rope_theta=50.0 .only 100.0"),
         (
             "dinov3_transformers",
             {"rope_parameters": {"rope_theta": 10.0}},
+            "rope_parameters=.* one rope_theta",
+        ),
+        (
+            "dinov3_transformers",
+            {"rope_parameters": {"rope_type": "yarn"}},
+            "rope_parameters=.*only rope_type 'default'",
+        ),
+        (
+            "dinov3_transformers",
+            {"rope_parameters": {"rope_theta": 100.0, "factor": 2}},
             "rope_parameters=",
         ),
         ("dinov3_transformers", {"mlp_bias": False}, "mlp_bias=False"),

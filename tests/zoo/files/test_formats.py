@@ -397,7 +397,7 @@ class TestSettings:
         config = {"architecture": architecture}
         (tmp_path / "config.json").write_text(json.dumps(config))
         base = zoo.ARCHITECTURES["ViT-B_16"]
-        shapes = {"patch_height": 16, "patch_width": 16, "hybrid": False}
+        shapes = {"patches": ViTConfig(patch_size=16), "hybrid": False}
         plain = ViTConfig(**FAMILIES)
         shown = {name: getattr(plain, name) for name in released_names.families({})}
         shapes |= {

@@ -1,0 +1,139 @@
+"""The same networks under other types, names and fields: what their library computes.
+
+The models are those of `peer_goldens`, which timm and transformers have made.
+"""
+
+import pathlib
+import shutil
+import warnings
+
+import keras
+import numpy as np
+import peer_goldens
+import pytest
+
+import keras_vit
+import zoo
+from zoo.files import safetensors
+
+FOLDER = pathlib.Path(__file__).parents[2] / "goldens" / "peers"
+SHARED = pathlib.Path(__file__).parents[4] / "shared" / "cases" / "checkpoints"
+TOLERANCE = 2e-5
+TRANSFORMERS = tuple(peer_goldens.TRANSFORMERS)
+TIMM = (*peer_goldens.TIMM, *peer_goldens.WRAPPED)
+needs_cases = pytest.mark.skipif(
+    not SHARED.is_dir(), reason=f"{SHARED} is not there, which has the files"
+)
+
+
+def computed(model, photos):
+    return keras.ops.convert_to_numpy(model(photos.astype("float32") / 127.5 - 1))
+
+
+def check(found, wanted):
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", (*TRANSFORMERS, *TIMM))
+def test_numbers_are_those_of_the_library(name):
+    expected = np.load(FOLDER / name / "expected.npz")
+    photos = expected["photos"]
+    has_head = zoo.read(FOLDER / name).classes is not None
+    options = {"include_top": has_head, "image_size": photos.shape[1:3]}
+    model = keras_vit.load_model(FOLDER / name, **options)
+    check(computed(model, photos), expected["answer"])
+
+
+@pytest.mark.parametrize("name", (*TRANSFORMERS, *TIMM))
+def test_they_are_written_back_and_read_by_their_settings_alone(name, tmp_path):
+    checkpoint, path = zoo.read(FOLDER / name), tmp_path / "model.safetensors"
+    naming = "transformers" if name in TRANSFORMERS else "timm"
+    zoo.write(path, checkpoint, naming=naming)
+    file = safetensors.Safetensors(path)
+    arrays = {key: np.asarray(file.check(key)) for key in file.keys}
+    del file
+    safetensors.write(path, arrays)  # without the header of ours
+    found = zoo.read(tmp_path)
+    other = found.config.differences(checkpoint.config)
+    # Of timm's names, those of RADIO alone imply its rule of resizing.
+    assert other.keys() == ({"position_resizing"} if name == "radio" else set())
+    assert found.pooling == checkpoint.pooling
+    assert found.grid_size == checkpoint.grid_size
+    assert found.shapes == checkpoint.shapes
+    for key in checkpoint.arrays:
+        np.testing.assert_array_equal(found.arrays[key], checkpoint.arrays[key], key)
+
+
+@needs_cases
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data2vec", "dinov3_other_theta", "dinov3_without_registers", "metaclip_2",
+        "prefix_of_a_trainer", "timm_wrapper", "vit_msn", "vit_pooler",
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*a trainer put there")
+def test_files_of_public_reports_give_their_librarys_numbers(name):
+    expected = np.load(SHARED / name / "expected.npz")
+    what = "logits" if "logits" in expected else "features"
+    model = keras_vit.load_model(SHARED / name, include_top=what == "logits")
+    check(computed(model, expected["photos"]), expected[what])
+
+
+@needs_cases
+def test_a_pooler_is_computed_with_the_representation_size_of_its_file():
+    expected = np.load(SHARED / "vit_pooler" / "expected.npz")
+    size = zoo.read(SHARED / "vit_pooler").representation_size
+    model = keras_vit.load_model(
+        SHARED / "vit_pooler", include_top=False, representation_size=size
+    )
+    check(computed(model, expected["photos"]), expected["pooled"])
+
+
+def test_a_base_of_rotary_positions_holds_at_every_size_and_when_saved(tmp_path):
+    expected = np.load(FOLDER / "dinov3_theta" / "expected.npz")
+    photos, options = expected["photos"], {"include_top": False}
+    any_size = keras_vit.load_model(
+        FOLDER / "dinov3_theta", image_size=(None, None), **options
+    )
+    check(computed(any_size, photos), expected["answer"])
+    keras_vit.at_image_size(any_size, photos.shape[1:3]).save(tmp_path / "a.keras")
+    again = keras.saving.load_model(tmp_path / "a.keras")
+    check(computed(again, photos), expected["answer"])
+    assert again.get_layer("encoder_block_0").rotary_base == 30.0
+    path = keras_vit.save_released_weights(again, tmp_path / "model.safetensors")
+    assert zoo.read(path).config.rotary_base == 30.0
+
+
+def with_prefix(prefix, folder):
+    """Returns the MSN golden with a prefix before every key, in a folder."""
+    file = safetensors.Safetensors(FOLDER / "vit_msn" / "model.safetensors")
+    folder.mkdir()
+    arrays = {prefix + key: np.asarray(file.check(key)) for key in file.keys}
+    safetensors.write(folder / "model.safetensors", arrays)
+    for name in ("config.json", "preprocessor_config.json"):
+        shutil.copy(FOLDER / "vit_msn" / name, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["module.", "_orig_mod.", "model.", "state_dict.", "module._orig_mod.", "net."],
+)
+def test_what_trainers_put_before_every_key_is_left_out_with_one_line(prefix, tmp_path):
+    folder = with_prefix(prefix, tmp_path / "a")
+    with pytest.warns(UserWarning, match="before every key") as seen:
+        found = zoo.read(folder)
+    assert len(seen) == 1
+    assert repr(prefix) in str(seen[0].message)
+    assert len(str(seen[0].message).splitlines()) == 1
+    expected = zoo.read(FOLDER / "vit_msn")
+    assert found.shapes == expected.shapes
+    assert found.config == expected.config
+
+
+def test_without_a_trainers_prefix_nothing_is_said():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        zoo.read(FOLDER / "vit_msn")
