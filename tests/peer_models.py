@@ -207,6 +207,38 @@ def cards_of_timm(names):
     return found
 
 
+def tags_of_timm(modules):
+    """Returns {tag: (settings, shapes)} of timm's published files, of two blocks each.
+
+    The settings are what timm writes beside a file, the shapes {key: shape}.
+    """
+    import tempfile
+
+    import timm
+    import torch
+    from timm.models import _hub, _registry
+
+    found = {}
+    for tag in timm.list_models(pretrained=True):
+        if _registry._model_to_module[tag.partition(".")[0]] not in modules:
+            continue
+        classes = timm.get_pretrained_cfg(tag).num_classes
+        for arguments in ({"depth": 2}, {}):
+            try:
+                with torch.device("meta"):
+                    model = timm.create_model(tag, num_classes=classes, **arguments)
+                break
+            except (TypeError, AssertionError):
+                continue  # whose blocks are not alike
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "config.json")
+            _hub.save_config_for_hf(model, path, model_args=arguments or None)
+            settings = path.read_text()
+        shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+        found[tag] = settings, shapes
+    return found
+
+
 def load_timm(images, name, **kwargs):
     """Returns the logits of a timm model and its state."""
     import timm

@@ -107,8 +107,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             `TransformerBlock`.
         position_embedding_method: `"released"`, `"bilinear"`, `"bicubic"`, ..., see
             `zoo.resize`; by default that of the library whose file it is.
-        channels: int, of the images. With weights 3; or 1, but not for hybrids, which
-            equals giving the gray value three times.
+        channels: int, of the images. With weights of 3 channels also 1, but not for
+            hybrids, which equals giving the gray value three times; or others, such as
+            4 and 12, by timm's rule: the kernels of the three are repeated and
+            multiplied by 3 / channels, and all have the mean of the weights' means and
+            deviations.
         dtype: str or `keras.DTypePolicy` of all layers, such as `"mixed_bfloat16"`; by
             default the global one, which stays as it is. The head is in float32, and
             in float64 with `"float64"`.

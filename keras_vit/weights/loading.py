@@ -1,5 +1,6 @@
 """Reading released arrays and assigning them to a model's variables."""
 
+import dataclasses
 import inspect
 import math
 import warnings
@@ -21,6 +22,7 @@ from zoo.network import FAMILIES, RESIZING, SIZES
 from zoo.position_embedding import resize_relative
 
 _KERNEL, _BIAS = released_names.EMBEDDING_ARRAYS
+_ROOT_KERNEL = next(iter(released_names.ROOT_ARRAYS))
 _SECOND_HEAD = released_names.SECOND_HEAD_ARRAYS.keys()
 # What a head was trained on, by the kind of pooling.
 _READ = {
@@ -117,8 +119,7 @@ def assign(model, checkpoint, new_head, position_embedding_method):
         )
 
     grid_size = grid_of(model)
-    _, kernel_shape = targets[_KERNEL]
-    fitted = _fitted(checkpoint, kernel_shape, grid_size, position_embedding_method)
+    fitted = _fitted(checkpoint, own.channels, grid_size, position_embedding_method)
     if two_heads:
         # As one of both tokens, which gives the mean of what the two give.
         for key, name in zip(
@@ -235,10 +236,10 @@ def _check_keys(checkpoint, targets, names):
     )
 
 
-def _fitted(checkpoint, kernel_shape, grid_size, method):
+def _fitted(checkpoint, channels, grid_size, method):
     """Returns {released name: array} of those that a model does not take as they are.
 
-    `kernel_shape` is of the model's patch embedding, `grid_size` of its patches.
+    `channels` is of the model's images, `grid_size` of its patches.
     """
     fitted = {}
     if released_names.POSITION_EMBEDDING in checkpoint.arrays:
@@ -248,13 +249,36 @@ def _fitted(checkpoint, kernel_shape, grid_size, method):
             rule = method or checkpoint.config.relative_position_resizing
             old_grid, table = checkpoint.grid_size, checkpoint.arrays[name]
             fitted[name] = resize_relative(table, old_grid, grid_size, rule)
+    inputs = checkpoint.semantics
+    adapted = checkpoint.channels == 3 != channels
+    if adapted and channels != 1:
+        name = _KERNEL if checkpoint.resnet_stages is None else _ROOT_KERNEL
+        fitted[name] = _of_channels(checkpoint.arrays[name], channels)
+        means = {
+            name: (float(np.mean(getattr(inputs, name))),) * channels
+            for name in ("input_mean", "input_std")
+        }
+        inputs = dataclasses.replace(inputs, **means)
     if not checkpoint.semantics.takes_unit_range:
-        fitted |= _taking_unit_range(checkpoint)
-    if kernel_shape[2] == 1 and checkpoint.shapes[_KERNEL][2] == 3:
+        kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
+        fitted |= _taking_unit_range(checkpoint, kernel, inputs)
+    if adapted and channels == 1 and checkpoint.resnet_stages is None:
         # Gray images: as if their one channel were given three times.
         kernel = fitted.get(_KERNEL, checkpoint.arrays[_KERNEL])
         fitted[_KERNEL] = kernel.sum(axis=2, keepdims=True)
     return fitted
+
+
+def _of_channels(kernel, channels):
+    """Returns a kernel of three channels for images of others, by timm's rule.
+
+    Its channels are repeated, and made smaller by as much as there are more of them.
+
+    Source: `adapt_input_conv` of timm, whose images of other channels all have the mean
+    of the three means and that of the deviations.
+    """
+    repeated = np.take(kernel, np.arange(channels) % kernel.shape[2], axis=2)
+    return repeated * np.float32(kernel.shape[2] / channels)
 
 
 def _resized(checkpoint, grid_size, method):
@@ -275,9 +299,9 @@ def _resized(checkpoint, grid_size, method):
     return {released_names.POSITION_EMBEDDING: table}
 
 
-def _taking_unit_range(checkpoint):
-    """The patch embedding for images in [-1, 1] instead of the file's."""
-    semantics, path = checkpoint.semantics, checkpoint.path
+def _taking_unit_range(checkpoint, kernel, semantics):
+    """The patch embedding for images in [-1, 1] instead of those of `semantics`."""
+    path = checkpoint.path
     inputs = f"images with mean {semantics.input_mean} and std {semantics.input_std}"
     if checkpoint.resnet_stages is not None:
         raise zoo.CheckpointError(
@@ -286,10 +310,12 @@ def _taking_unit_range(checkpoint):
             "semantics=...) with 0.5 for both as the weights, and normalise the images "
             "as the file wants them."
         )
-    kernel = checkpoint.arrays[_KERNEL].astype("float64")
+    kernel = kernel.astype("float64")
     if kernel.shape[2] != len(semantics.input_mean):
         raise zoo.CheckpointError(
-            f"{path} takes {inputs}, but {kernel.shape[2]} channels."
+            f"{path} takes {inputs}, but {kernel.shape[2]} channels: pass zoo.read("
+            "path, semantics=...) with one input_mean and input_std per channel as the "
+            "weights."
         )
     mean = np.array(semantics.input_mean)[:, None]
     kernel = kernel / np.array(semantics.input_std)[:, None]

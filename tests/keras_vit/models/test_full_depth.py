@@ -26,6 +26,9 @@ pytestmark = pytest.mark.slow
 # from its numbers in float64.
 TOLERANCE = 2e-5
 RESNET_TOLERANCE = 1e-4
+# Norms after branches divide by small deviations: timm's own numbers in float32 are
+# 2e-5 from those in float64, and ours in float64 are 1e-6 from these.
+TOLERANCES = {"vit_base_patch16_rpn_224": 1e-4}
 PATCHES = 3
 CLASSES = 10
 # Of other families one of each size, with the pixels of their patches.
@@ -107,6 +110,21 @@ FAMILIES = {
     "vit_pe_core_large_patch14_336": 14,
     "vit_pe_lang_large_patch14_448": 14,
     "vit_pe_spatial_base_patch16_512": 16,
+    "beit3_base_patch16_224": 16,
+    "vit_base_patch16_224_miil": 16,
+    "vit_base_patch16_rpn_224": 16,
+    "vit_base_patch32_plus_256": 32,
+    "vit_small_patch16_36x1_224": 16,
+    "vit_giant_patch14_224": 14,
+    "vit_intern300m_patch14_448": 14,
+    "vit_base_patch16_radio_v3": 16,
+    "vit_so400m_patch16_radio_v4": 16,
+    "vit_small_patch16_lingbot": 16,
+    "vit_giant_patch16_lingbot": 16,
+    "vit_small_patch16_rope_224": 16,
+    "vit_small_patch16_rope_ape_224": 16,
+    "test_vit": 16,
+    "test_vit2": 16,
 }
 # Of the catalogue: at full width, two blocks of each.
 ARCHITECTURES = sorted({card.architecture for card in families.MODELS.values()})
@@ -160,7 +178,8 @@ def test_families(name, timm, folder, check):
     images = photos(side)
     sizes = {"img_size": side, "num_classes": CLASSES}
     expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
-    check(load_model(folder), images, expected)
+    tolerance = TOLERANCES.get(name, TOLERANCE)
+    check(load_model(folder), images, expected, tolerance)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

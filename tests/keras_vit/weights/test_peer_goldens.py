@@ -3,6 +3,7 @@
 The models are those of `peer_goldens`, which timm and transformers have made.
 """
 
+import json
 import pathlib
 import shutil
 import warnings
@@ -65,6 +66,26 @@ def test_they_are_written_back_and_read_by_their_settings_alone(name, tmp_path):
         np.testing.assert_array_equal(found.arrays[key], checkpoint.arrays[key], key)
 
 
+@pytest.mark.parametrize("channels", peer_goldens.ADAPTED["adapted_channels"][1])
+def test_weights_of_three_channels_are_adapted_as_timm_does(channels):
+    expected = np.load(FOLDER / "adapted_channels" / "expected.npz")
+    photos = expected[f"photos_{channels}"]
+    model = keras_vit.load_model(FOLDER / "adapted_channels", channels=channels)
+    assert model.input_shape[-1] == channels
+    check(computed(model, photos), expected[f"answer_{channels}"])
+
+
+def test_a_hybrids_first_kernel_is_adapted_to_other_channels():
+    path = FOLDER / "hybrid_not_square"
+    model = keras_vit.load_model(path, channels=6)
+    photos = np.load(path / "expected.npz")["photos"]
+    # Twice the channels at half the size each: standardised kernels keep their scale.
+    kernel = zoo.read(path).arrays["conv_root/kernel"]
+    found = keras.ops.convert_to_numpy(model.get_layer("conv_root").kernel)
+    np.testing.assert_array_equal(found, np.concatenate([kernel, kernel], axis=2) / 2)
+    assert computed(model, np.concatenate([photos, photos], axis=-1)).shape == (2, 5)
+
+
 @needs_cases
 @pytest.mark.parametrize(
     "name",
@@ -89,6 +110,45 @@ def test_a_pooler_is_computed_with_the_representation_size_of_its_file():
         SHARED / "vit_pooler", include_top=False, representation_size=size
     )
     check(computed(model, expected["photos"]), expected["pooled"])
+
+
+@needs_cases
+def test_tokens_of_clip_before_its_last_norm_are_the_librarys():
+    folder = SHARED.parents[1] / "goldens_families"
+    expected = np.load(folder / "clip_transformers.expected.npz")
+    model = keras_vit.load_model(folder / "clip_transformers", include_top=False)
+    check(computed(model, expected["images_uint8"]), expected["features"])
+    tokens = keras.Model(model.input, model.get_layer("encoder_norm").input)
+    check(computed(tokens, expected["images_uint8"]), expected["tokens_before_norm"])
+
+
+@pytest.mark.parametrize("place", ["top", "arguments"])
+def test_timms_head_on_every_token_is_refused(place, tmp_path):
+    shutil.copytree(FOLDER / "miil", tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    if place == "top":
+        del config["model_args"]["global_pool"]
+        config["global_pool"] = ""
+    else:
+        config["model_args"]["global_pool"] = ""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(zoo.CheckpointError, match="global_pool='' with a head"):
+        zoo.read(tmp_path)
+
+
+def test_without_a_head_timm_may_leave_the_pooling_out(tmp_path):
+    checkpoint = zoo.read(FOLDER / "miil").without_head()
+    zoo.write(tmp_path / "model.safetensors", checkpoint, naming="timm")
+    file = safetensors.Safetensors(tmp_path / "model.safetensors")
+    arrays = {key: np.asarray(file.check(key)) for key in file.keys}
+    del file
+    safetensors.write(tmp_path / "model.safetensors", arrays)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model_args"]["global_pool"] = config["global_pool"] = ""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    options = {"include_top": False, "pooling": None}
+    model = keras_vit.load_model(tmp_path, **options)
+    assert model.output_shape == (None, 25, 16)  # as timm: all tokens
 
 
 def test_a_base_of_rotary_positions_holds_at_every_size_and_when_saved(tmp_path):
