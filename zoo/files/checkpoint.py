@@ -335,16 +335,21 @@ def read(
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    file, prefix = opening.without_prefix(opening.open_file(os.path.expanduser(path)))
-    if prefix:
+    file, wrappers = opening.unwrapped(opening.open_file(os.path.expanduser(path)))
+    if wrappers:
         warnings.warn(
-            f"{file.path} has {prefix!r} before every key, which a trainer put there: "
-            "it is left out.",
+            f"{file.path} has {', '.join(map(repr, wrappers))} in its keys, which a "
+            "trainer put there: left out.",
             stacklevel=2,
         )
     library = foreign.recognise(file)
     if library is None:
         parts, stated, problems = _read_released(file)
+        common = os.path.commonprefix(file.keys).rpartition(".")[0]
+        if common:
+            problems.insert(
+                0, f"every key begins with {brief(common + '.')}: save without it"
+            )
     else:
         num_heads = num_heads or (semantics.num_heads if semantics else None)
         parts, stated, problems = foreign.read(file, library, num_heads)

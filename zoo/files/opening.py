@@ -50,40 +50,53 @@ def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     return archive.Archive(path)
 
 
-# What trainers and compilers put before every key of a model that they wrap.
-_WRAPPERS = ("module.", "_orig_mod.", "model.", "state_dict.", "net.", "network.")
+# What PyTorch puts before the keys of a part that it compiles, shards or recomputes.
+_MARKS = re.compile(
+    r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
+)
+# What trainers put before every key of a model that they wrap.
+_WRAPPERS = (
+    "module.", "model.", "state_dict.", "net.", "network.", "backbone.", "encoder.",
+    "ema.", "teacher.", "student.",
+)  # fmt: skip
 
 
-def without_prefix(file) -> tuple[archive.OpenFile | Shards | Unwrapped, str]:
-    """Returns a file without what trainers put before all of its keys, and that prefix.
+def unwrapped(file) -> tuple[archive.OpenFile | Shards | Unwrapped, list[str]]:
+    """Returns a file without what trainers put into its keys, and what that is.
 
-    The prefix is empty, and the file the same, where a key is without.
+    Names are taken from before the keys only where every key begins with them.
     """
-    prefix, rest = "", file.keys
-    while rest:
-        wrapper = next(filter(rest[0].startswith, _WRAPPERS), None)
-        if wrapper is None or not all(key.startswith(wrapper) for key in rest):
-            break
-        prefix += wrapper
-        rest = [key.removeprefix(wrapper) for key in rest]
-    return (Unwrapped(file, prefix) if prefix else file), prefix
+    names = {key: _MARKS.sub("", key) for key in file.keys}
+    found = sorted({mark for key in file.keys for mark in _MARKS.findall(key)})
+    while prefix := _common(names.values()):
+        found.append(prefix)
+        names = {key: names[key].removeprefix(prefix) for key in names}
+    if not found or len(set(names.values())) < len(names):
+        return file, []
+    return Unwrapped(file, {name: key for key, name in names.items()}), found
+
+
+def _common(names):
+    """Returns a wrapper's name that all begin with, or ""."""
+    fits = (w for w in _WRAPPERS if all(name.startswith(w) for name in names))
+    return next(fits, "") if names else ""
 
 
 class Unwrapped:
-    """An open file whose keys all begin with a prefix, without it."""
+    """An open file with other names for its keys."""
 
-    def __init__(self, file, prefix: str):
+    def __init__(self, file, keys: dict[str, str]):
         self.path, self.metadata = file.path, file.metadata
-        self._file, self._prefix = file, prefix
+        self._file, self._keys = file, keys
 
     @property
     def keys(self) -> list[str]:
         """The names of the arrays."""
-        return [key.removeprefix(self._prefix) for key in self._file.keys]
+        return list(self._keys)
 
     def check(self, key: str) -> archive.StoredArray:
         """Returns an array, checked as the file does."""
-        return self._file.check(self._prefix + key)
+        return self._file.check(self._keys[key])
 
 
 class Shards:

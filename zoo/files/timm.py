@@ -193,7 +193,9 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         description.check_plain(file.parent, COLUMN, sizes)
     else:
         implied = of_name(file, architecture)
-    own = config.get("model_args", {})
+    # transformers' settings of a wrapped model have null for none.
+    own = config.get("model_args")
+    own = {} if own is None else own
     said = {name: implied.pop(name, None) for name in _IMPLIED}
     kind = _class_of(said["named_as"])
     ours = _ARGUMENTS.get(kind, {})

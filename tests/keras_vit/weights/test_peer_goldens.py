@@ -179,21 +179,62 @@ def with_prefix(prefix, folder):
 
 @pytest.mark.parametrize(
     "prefix",
-    ["module.", "_orig_mod.", "model.", "state_dict.", "module._orig_mod.", "net."],
-)
+    [
+        "module.", "_orig_mod.", "model.", "state_dict.", "module._orig_mod.", "net.",
+        "_fsdp_wrapped_module.", "model.module.", "teacher.backbone.",
+    ],
+)  # fmt: skip
 def test_what_trainers_put_before_every_key_is_left_out_with_one_line(prefix, tmp_path):
     folder = with_prefix(prefix, tmp_path / "a")
-    with pytest.warns(UserWarning, match="before every key") as seen:
+    with pytest.warns(UserWarning, match="in its keys, which a trainer put") as seen:
         found = zoo.read(folder)
     assert len(seen) == 1
-    assert repr(prefix) in str(seen[0].message)
+    for part in prefix.rstrip(".").split("."):
+        assert f"'{part}.'" in str(seen[0].message)
     assert len(str(seen[0].message).splitlines()) == 1
     expected = zoo.read(FOLDER / "vit_msn")
     assert found.shapes == expected.shapes
     assert found.config == expected.config
 
 
+def test_a_compiled_part_is_read_as_the_part(tmp_path):
+    folder = with_prefix("", tmp_path / "a")
+    path = folder / "model.safetensors"
+    file = safetensors.Safetensors(path)
+    arrays = {
+        key.replace("layer.1.", "layer.1._orig_mod."): np.asarray(file.check(key))
+        for key in file.keys
+    }
+    del file
+    assert any("_orig_mod" in key for key in arrays)
+    safetensors.write(path, arrays)
+    with pytest.warns(UserWarning, match="'_orig_mod.' in its keys"):
+        found = zoo.read(folder)
+    assert found.shapes == zoo.read(FOLDER / "vit_msn").shapes
+
+
+def test_an_unknown_prefix_of_every_key_is_named(tmp_path):
+    path = tmp_path / "model.safetensors"
+    file = safetensors.Safetensors(FOLDER / "miil" / "model.safetensors")
+    arrays = {f"a.vision.{key}": np.asarray(file.check(key)) for key in file.keys}
+    safetensors.write(path, arrays)
+    with pytest.raises(zoo.CheckpointError, match="every key begins with .*a.vision"):
+        zoo.read(path)
+
+
 def test_without_a_trainers_prefix_nothing_is_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        zoo.read(FOLDER / "vit_msn")
+        for name in TRANSFORMERS:
+            zoo.read(FOLDER / name)
+
+
+def test_a_wrapped_model_of_timm_without_arguments_is_read(tmp_path):
+    shutil.copytree(FOLDER / "timm_wrapper_features", tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    arguments, config["model_args"] = config["model_args"], None
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    heads = arguments["num_heads"]
+    with pytest.raises(zoo.CheckpointError, match="3 attention heads"):
+        zoo.read(tmp_path)  # those of the name
+    assert heads != 3
