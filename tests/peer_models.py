@@ -276,6 +276,32 @@ def save_transformers(
     return run(model, images, *inputs)
 
 
+def load_transformers_class(folder, images):
+    """Returns all outputs of the class that a folder names, and asserts it is whole."""
+    import torch
+    import transformers
+
+    folder = pathlib.Path(folder)
+    config = json.loads((folder / "config.json").read_text())
+    inputs = json.loads((folder / "preprocessor_config.json").read_text())
+    model, report = getattr(transformers, config["architectures"][0]).from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not report["unexpected_keys"], report
+    # Of the towers of texts, of pre-training, and a pooler that a file need not have.
+    unused = (
+        *("text_model.", "text_projection", "logit_scale"),
+        *("embeddings.mask_token", "pooler.dense."),
+    )
+    missing = [key for key in report["missing_keys"] if not key.startswith(unused)]
+    assert not missing, missing
+    images = (images - inputs["image_mean"]) / inputs["image_std"]
+    values = torch.from_numpy(images.transpose(0, 3, 1, 2).astype("float32"))
+    with torch.no_grad():
+        found = model.eval()(values)
+    return {name: value.numpy() for name, value in found.items()}
+
+
 def load_transformers(folder, images):
     """Returns the logits of a folder's classifier."""
     import transformers

@@ -11,6 +11,7 @@ import warnings
 import keras
 import numpy as np
 import peer_goldens
+import peer_models
 import pytest
 
 import keras_vit
@@ -64,6 +65,38 @@ def test_they_are_written_back_and_read_by_their_settings_alone(name, tmp_path):
     assert found.shapes == checkpoint.shapes
     for key in checkpoint.arrays:
         np.testing.assert_array_equal(found.arrays[key], checkpoint.arrays[key], key)
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_timm_computes_with_what_is_written(name, timm, tmp_path):
+    expected = np.load(FOLDER / name / "expected.npz")
+    checkpoint = zoo.read(FOLDER / name)
+    zoo.write(tmp_path / "model.safetensors", checkpoint, naming="timm")
+    inputs = checkpoint.config.input_mean, checkpoint.config.input_std
+    photos = (expected["photos"] / 255).astype("float32")
+    check(
+        timm(peer_models.load_timm_folder, tmp_path, photos, *inputs),
+        expected["answer"],
+    )
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_computes_with_what_is_written(name, transformers, tmp_path):
+    expected = np.load(FOLDER / name / "expected.npz")
+    path = tmp_path / "model.safetensors"
+    zoo.write(path, zoo.read(FOLDER / name), naming="transformers")
+    found = transformers(
+        peer_models.load_transformers_class, tmp_path, expected["photos"] / 255
+    )
+    tokens = found.get("last_hidden_state")
+    what = {"vit_msn": "token", "data2vec": "mean"}.get(name)
+    if what == "token":
+        check(tokens[:, 0], expected["answer"])
+    elif what == "mean":
+        check(tokens[:, 1:].mean(1), expected["answer"])
+    else:
+        outputs = ("logits", "image_embeds", "pooler_output")
+        check(next(found[o] for o in outputs if o in found), expected["answer"])
 
 
 @pytest.mark.parametrize("channels", peer_goldens.ADAPTED["adapted_channels"][1])
