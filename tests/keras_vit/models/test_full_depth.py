@@ -172,6 +172,16 @@ def test_timm(variant, timm, folder, check):
     check(VisionTransformer(config, path), images, expected, tolerance)
 
 
+@pytest.mark.parametrize("name", ["vit_small_r26_s32_224", "vit_base_r50_s16_224"])
+def test_hybrids_of_images_that_are_not_square(name, timm, folder, check):
+    images = photos((96, 64))
+    sizes = {"img_size": images.shape[1:3], "num_classes": CLASSES, "depth": 2}
+    expected = timm(peer_models.save_timm_family, folder, images, name, **sizes)
+    model = load_model(folder)
+    assert model.input_shape[1:3] == images.shape[1:3]
+    check(model, images, expected, RESNET_TOLERANCE)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families(name, timm, folder, check):
     side = PATCHES * FAMILIES[name]
