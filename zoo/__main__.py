@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import sys
+import warnings
 
 import zoo
 from keras_vit_start import typed
@@ -383,7 +384,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     run = arguments.pop("run")
     try:
-        return run(**arguments) or 0
+        with warnings.catch_warnings():
+            # Without the line of code that Python adds.
+            warnings.showwarning = lambda text, *_, **__: _complain(f"warning: {text}")
+            return run(**arguments) or 0
     except BrokenPipeError:
         # Nothing more can be flushed at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from made_index import B16, R26, bucket  # noqa: F401
 
@@ -13,6 +14,7 @@ import zoo
 from zoo import __main__ as zoo_command
 from zoo import store
 from zoo.__main__ import main
+from zoo.files import safetensors
 
 ROOT = pathlib.Path(__file__).parents[2]
 PETS = f"{R26}--oxford_iiit_pet-steps_0k-lr_0.003-res_384"
@@ -244,6 +246,20 @@ def test_download_mends_what_is_damaged(capsys, goldens):
     [line] = complaints(output.err)
     assert "sha256" in line and line.endswith("Downloading it again.")
     assert path.read_bytes() == whole
+
+
+def test_a_warning_of_convert_is_one_line(capsys, goldens, tmp_path):
+    arrays = zoo.read(goldens / "peers" / "vit_msn")
+    zoo.write(tmp_path / "model.safetensors", arrays, naming="timm")
+    file = safetensors.Safetensors(tmp_path / "model.safetensors")
+    wrapped = {f"module.{key}": np.asarray(file.check(key)) for key in file.keys}
+    del file
+    safetensors.write(tmp_path / "model.safetensors", wrapped)
+    target = str(tmp_path / "a.safetensors")
+    found = printed(capsys, "convert", str(tmp_path), target)
+    [line] = found.err.splitlines()
+    assert "zoo: warning: " in line
+    assert "'module.' in its keys" in line
 
 
 def test_convert_makes_the_folder(capsys, tmp_path):

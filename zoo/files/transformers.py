@@ -236,6 +236,8 @@ _TYPES = {
     "data2vec-vision": _DATA2VEC,
 }
 _BEITS = (_BEIT, _DATA2VEC)
+# Those in messages, without the names of single towers.
+_NAMED = tuple(dict.fromkeys(name.removesuffix("_vision_model") for name in _TYPES))
 _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
@@ -324,7 +326,7 @@ def of_type(file: pathlib.Path, model_type: str) -> _Type:
     if (kind := _TYPES.get(model_type)) is None:
         raise CheckpointError(
             f"{file} describes a model of type {brief(model_type)}, which is not read: "
-            f"only those of types {', '.join(_TYPES)} are."
+            f"only {', '.join(_NAMED)} are."
         )
     return kind
 
