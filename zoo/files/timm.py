@@ -303,9 +303,15 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         position_resizing=said["position_resizing"] or _RESIZING,
     )
     image_size = arguments.get("img_size")
-    if image_size is None and covered == "none" and "input_size" in inputs:
-        image_size = inputs["input_size"][1:]
-    grid = description.grid_of(image_size, sizes["patches"].stride)
+    stride = sizes["patches"].stride
+    if image_size is None and inputs.get("input_size") is not None:
+        _, height, width = inputs["input_size"]
+        patches = (height // stride[0]) * (width // stride[1])
+        prefix = token + registers + bool(said["distilled"]) if covered == "all" else 0
+        # As timm, which resizes a table from this size where that fits.
+        if covered == "none" or patches == sizes["positions"] - prefix:
+            image_size = height, width
+    grid = description.grid_of(image_size, stride)
     if sizes["hybrid"] and image_size is not None:
         grid = sizes["patches"].grid_size(image_size, architecture)
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]

@@ -155,6 +155,16 @@ def test_tokens_of_clip_before_its_last_norm_are_the_librarys():
     check(computed(tokens, expected["images_uint8"]), expected["tokens_before_norm"])
 
 
+def test_the_input_size_of_timm_says_a_grid_that_is_not_square(tmp_path):
+    for name in ("miil", "radio", "hybrid_not_square"):
+        folder = shutil.copytree(FOLDER / name, tmp_path / name)
+        config = json.loads((folder / "config.json").read_text())
+        del config["model_args"]["img_size"]
+        (folder / "config.json").write_text(json.dumps(config))
+        assert config["pretrained_cfg"]["input_size"] == [3, 16, 24]
+        assert zoo.read(folder).grid_size == (4, 6)
+
+
 @pytest.mark.parametrize("place", ["top", "arguments"])
 def test_timms_head_on_every_token_is_refused(place, tmp_path):
     shutil.copytree(FOLDER / "miil", tmp_path, dirs_exist_ok=True)
@@ -191,6 +201,8 @@ def test_a_base_of_rotary_positions_holds_at_every_size_and_when_saved(tmp_path)
         FOLDER / "dinov3_theta", image_size=(None, None), **options
     )
     check(computed(any_size, photos), expected["answer"])
+    predictor = keras_vit.Predictor(any_size, engine="onnxruntime")
+    check(predictor(photos.astype("float32") / 127.5 - 1), expected["answer"])
     keras_vit.at_image_size(any_size, photos.shape[1:3]).save(tmp_path / "a.keras")
     again = keras.saving.load_model(tmp_path / "a.keras")
     check(computed(again, photos), expected["answer"])
