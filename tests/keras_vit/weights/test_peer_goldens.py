@@ -37,6 +37,16 @@ def check(found, wanted):
     assert np.abs(found - wanted).max() <= TOLERANCE * np.abs(wanted).max()
 
 
+def test_the_libraries_write_these_models(timm, transformers, tmp_path):
+    timm(peer_goldens.main, tmp_path)
+    names = sorted(folder.name for folder in tmp_path.iterdir())
+    assert names == sorted(folder.name for folder in FOLDER.iterdir())
+    for name in names:
+        found, kept = (np.load(f / name / "expected.npz") for f in (tmp_path, FOLDER))
+        for key in kept:
+            np.testing.assert_allclose(found[key], kept[key], rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", (*TRANSFORMERS, *TIMM))
 def test_numbers_are_those_of_the_library(name):
     expected = np.load(FOLDER / name / "expected.npz")
