@@ -15,7 +15,9 @@ REGISTRY_BYTES = 4_000_000
 # Bytes of small files whose content is a line or two: locks, notes, cached choices.
 NOTE_BYTES = 2**16
 # Bytes of the file of --config.
-CONFIG_BYTES = 2**20
+CONFIG_BYTES = 2**16
+# Images of a training step.
+BATCH_SIZE = 2**20
 # Bytes of the table of a data set: ten million rows of 100.
 TABLE_BYTES = 2**30
 # The header of a `.safetensors`, and the `config.json` in a `.keras`: a ViT-H/14 has

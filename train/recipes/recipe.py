@@ -1,6 +1,7 @@
 """The settings of a run, as data."""
 
 import dataclasses
+import math
 import numbers
 import os
 import pathlib
@@ -12,6 +13,7 @@ from zoo import ARCHITECTURES, ViTConfig
 from zoo.catalog.locate import named, resolve
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
+from zoo.limits import BATCH_SIZE
 
 # ResNets to compare with, which `train.baselines` builds.
 BASELINES = ("BiT-R50x1", "ResNet50V2")
@@ -46,6 +48,17 @@ def brings_weights(model):
     if not isinstance(model, str) or model in ARCHITECTURES:
         return False
     return "/" in model or model.endswith(EXTENSIONS) or named(model) is not None
+
+
+def divisors(number):
+    """Returns the divisors of a number of images, sorted ints.
+
+    Example:
+        >>> divisors(12)
+        [1, 2, 3, 4, 6, 12]
+    """
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
 
 
 def is_own(dataset):
@@ -223,6 +236,7 @@ class Recipe(Augmentation):
             ("above 0", lambda v: v > 0, "learning_rate"),
             ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
             ("at least 1", lambda v: v >= 1, "steps batch_size"),
+            (f"at most {BATCH_SIZE:,}", lambda v: v <= BATCH_SIZE, "batch_size"),
             (
                 "at least 1, or auto",
                 lambda v: v == AUTO or (not isinstance(v, str) and v >= 1),
@@ -274,13 +288,11 @@ class Recipe(Augmentation):
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
         is_auto = AUTO in (self.micro_batches, values.get("micro_batches"))
-        if values.get("batch_size", 0) > 0 and not is_auto:
+        if 0 < values.get("batch_size", 0) <= BATCH_SIZE and not is_auto:
             batch_size = values["batch_size"]
             least = -(-batch_size * self.micro_batches // self.batch_size)
-            parts = range(least, batch_size + 1)
-            values.setdefault(
-                "micro_batches", next(n for n in parts if batch_size % n == 0)
-            )
+            parts = next(n for n in divisors(batch_size) if n >= least)
+            values.setdefault("micro_batches", parts)
         changed = dataclasses.replace(self, **values)
         differing = {
             field.name

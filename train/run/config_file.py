@@ -72,6 +72,15 @@ def _yaml(text, once):
 
     # Makes plain values alone, whatever the file says.
     class Loader(yaml.SafeLoader):
+        def compose_node(self, parent, index):
+            # A few of them, each of a list of others, would be billions of values.
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError(
+                    f"line {self.peek_event().start_mark.line + 1} refers to another "
+                    "value by *, which is not read: repeat the value"
+                )
+            return super().compose_node(parent, index)
+
         def construct_mapping(self, node, deep=False):
             once(key.value for key, _ in node.value if key.id == "scalar")
             return super().construct_mapping(node, deep)

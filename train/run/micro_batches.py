@@ -18,7 +18,7 @@ from keras import ops
 from train.common.errors import FullMemoryError, RunError, explaining_full_memory
 from train.common.files import read_json, write_json
 from train.data import pipeline
-from train.recipes.recipe import AUTO
+from train.recipes.recipe import AUTO, divisors
 from train.run import building
 from zoo import machine
 
@@ -89,9 +89,9 @@ def sizes(images):
         [24, 12, 6, 3, 1]
     """
     found = [images]
-    while found[-1] > 1:
-        halves = range(found[-1] // 2, 0, -1)
-        found.append(next(size for size in halves if images % size == 0))
+    for size in reversed(divisors(images)):
+        if size <= found[-1] // 2:
+            found.append(size)
     return found
 
 

@@ -124,6 +124,7 @@ def test_the_warm_up_keeps_its_share(values, warmup_steps):
         ({"batch_size": 96}, 2),
         ({"batch_size": 1024}, 16),
         ({"batch_size": 521}, 521),
+        ({"batch_size": 1_048_573}, 1_048_573),
         ({"batch_size": 1}, 1),
         ({"batch_size": 64, "micro_batches": 8}, 8),
         ({"micro_batches": 32}, 32),

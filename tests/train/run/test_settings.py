@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -137,6 +138,8 @@ WRONG = {
     "model: {mlp_dim: 3, 'mlp_dim': 4}": "yaml has 'mlp_dim' twice: leave one out",
     "steps: 3": "has no dataset: pass --dataset",
     "- digits": "has no settings by name: write them such as steps: 500",
+    "dataset: digits\nbatch_size: 1000000007": "batch_size must be at most 1,048,576",
+    "dataset: &a digits\nweights: *a": r"line 2 refers to another .*: repeat the value",
     "dataset: [": r"cannot be read as YAML \(while parsing",
     "dataset: !!python/object/apply:os.getcwd []": "could not determine a constructor",
 }
@@ -161,6 +164,22 @@ def test_files_that_cannot_be_read_are_named(file, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(RunError, match=r"needs pyyaml, .*pip install '.\[train\]'"):
         settle(file("steps: 3"))
+
+
+def test_references_of_references_take_no_memory(file):
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    config = file("\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *levels]))
+    tracemalloc.start()
+    with pytest.raises(RunError, match=r"line 2 refers to another value by \*"):
+        settle(config)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
+
+
+def test_a_file_of_settings_has_a_limit(file):
+    with pytest.raises(RunError, match="more than 65,536 bytes"):
+        settle(file("# " + "x" * 2**16))
 
 
 def test_a_key_twice_in_json_is_named(file):
