@@ -8,6 +8,7 @@ import pathlib
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 
 import filelock
@@ -193,6 +194,34 @@ def whole_folder(path):
             if old.exists() and not path.exists():
                 old.rename(path)
             raise
+
+
+@contextlib.contextmanager
+def scratch_folder(purpose):
+    """Yields a temporary folder of the system; removes what killed processes left.
+
+    `purpose` is a part of its name.
+    """
+    prefix = f"keras-vit-{purpose}-"
+    for left in pathlib.Path(tempfile.gettempdir()).glob(f"{prefix}????????"):
+        # Another process is using it, or does the same.
+        with contextlib.suppress(OSError, NotImplementedError):
+            found = left.lstat()
+            is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+            # Whoever uses it has locked it first.
+            if stat.S_ISDIR(found.st_mode) and is_own and (left / _LOCK).is_file():
+                with file_lock(left / _LOCK).acquire(timeout=0):
+                    shutil.rmtree(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix) as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        # Some disks have no locks: there, what a kill leaves stays.
+        with contextlib.suppress(OSError, NotImplementedError):
+            lock = file_lock(pathlib.Path(folder, _LOCK))
+            lock.acquire(timeout=0)
+            stack.callback(lock.release)
+        yield folder
 
 
 def _tidy_beside(path):

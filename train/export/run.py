@@ -6,7 +6,6 @@ import os
 import pathlib
 import pkgutil
 import shutil
-import tempfile
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from train.common.errors import RunError, first_line
 from train.common.files import (
     check_replaceable,
     file_names,
+    scratch_folder,
     whole_folder,
     write_json,
     write_text,
@@ -113,7 +113,7 @@ def export(
     # Features have no classes by which to choose the matrices that stay in float16.
     target = (min_agreement or None) if with_head else None
     threads = threads or os.cpu_count()
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder("export") as scratch:
         images = os.path.join(scratch, "images")
         if dataset is None and "dataset" not in loaded.config:
             if names := [row.name for row in rows if row.needs_calibration]:

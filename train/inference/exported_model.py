@@ -16,9 +16,12 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.inference.run_directory import RunDirectory
+from train.inference.run_directory import RunDirectory, read_names
+from zoo import limits
 from zoo.catalog import registry
+from zoo.limits import check_image_size
 from zoo.photos import PREPARATIONS
+from zoo.regular_files import read_text
 from zoo.store import digest
 from zoo.text import named
 
@@ -188,7 +191,7 @@ def saved_model(path, threads=None):
         (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         output,
-        class_names=_lines(names.read_bytes()) if names.is_file() else None,
+        class_names=read_names(names) if names.exists() else None,
         features=function("features") if has_features else None,
         **facts,
     )
@@ -199,6 +202,9 @@ def tflite(path, threads=None):
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
+    # Before memory is taken for tensors of the sizes that the file declares.
+    for one in interpreter.get_input_details():
+        check_image_size(int(side) for side in one["shape"][1:3])
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()
@@ -229,8 +235,9 @@ def tflite(path, threads=None):
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if LABELS in archive.namelist():
-                names = _lines(archive.read(LABELS))
-            facts = _facts(zipfile.Path(archive, FACTS))
+                names = _lines(_unpacked(archive, LABELS, limits.TEXT_BYTES))
+            if FACTS in archive.namelist():
+                facts = _known(json.loads(_unpacked(archive, FACTS, limits.NOTE_BYTES)))
     version = importlib.metadata.version("ai-edge-litert")
     return ExportedModel(
         run,
@@ -297,14 +304,25 @@ def _lines(content):
 
 def _facts(path):
     """Returns the facts in a JSON file, none of earlier versions."""
-    return _known(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    if not path.exists():
+        return {}
+    return _known(json.loads(read_text(path, limits.NOTE_BYTES)))
+
+
+def _unpacked(archive, name, most):
+    """Returns the bytes of a text in a zip archive, of at most `most`."""
+    with archive.open(name) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"its {name} has more than {most:,} bytes")
+    return content
 
 
 def _known(facts):
     found = {key: facts[key] for key in ("activation", "preparation") if key in facts}
     for key in {"image_size", "size_step"} & facts.keys():
         height, width = map(int, facts[key].split(","))
-        found[key] = (height, width)
+        found[key] = check_image_size((height, width))
     return found
 
 
@@ -316,6 +334,10 @@ def _check(model, path):
             "image, not one number per class: export one that pools its tokens."
         )
     shape = model.image_shape
+    if all(isinstance(side, int) for side in shape[:2]):
+        check_image_size(shape[:2])
+    if isinstance(model.size, int) and model.size > limits.CLASSES:
+        raise ValueError(f"it has {model.size:,} classes")
     is_ours = (
         model.output in _OUTPUTS
         and len(shape) == 3

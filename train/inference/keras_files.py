@@ -91,6 +91,8 @@ def _read(archive, size):
     for member in members:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"compression {member.compress_type}")
+    if len(members) > limits.ZIP_MEMBERS:
+        raise ValueError(f"it has {len(members)} members")
     if archive.getinfo(_CONFIG).file_size > limits.KERAS_CONFIG_BYTES:
         raise ValueError(f"{_CONFIG} has over {limits.KERAS_CONFIG_BYTES} bytes")
     if damaged := archive.testzip():
@@ -103,11 +105,24 @@ def _read(archive, size):
             "it holds Python code in a Lambda layer, which could do anything and is "
             "never loaded: replace the layer, and save the model again."
         )
+    for found in _objects(config):
+        _check_shapes(found)
     try:
         version = str(json.loads(archive.read(_METADATA))["keras_version"])
     except (KeyError, ValueError, TypeError):
         version = "of an unknown version"
     return config, version
+
+
+def _check_shapes(found):
+    """Refuses layers whose images would not fit in memory."""
+    for key in ("batch_shape", "batch_input_shape", "input_shape", "shape"):
+        shape = found.get(key)
+        if not isinstance(shape, list) or not 3 <= len(shape) <= 4:
+            continue
+        sides = [side for side in shape[-3:-1] if side is not None]
+        if len(sides) == 2:
+            limits.check_image_size(sides)
 
 
 def _why_not(config, version, error):

@@ -1,5 +1,6 @@
 """Answers for photos, and the CSV and JSON Lines files that they are appended to."""
 
+import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -12,6 +13,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
+from zoo.regular_files import open_regular
 from zoo.text import of_plain_cell, plain_cell
 
 TOP = 5
@@ -117,7 +119,13 @@ class AnswerFile:
             start = spelled(_relative(self._folder, self.path.parent.resolve()))
             write_json(self._settings, {**settings, _PATHS_FROM: start}, "--out")
         # Not buffered, so that lines are one write.
-        self._file = self.path.open("ab", buffering=0)
+        try:
+            self._file = open_regular(self.path, "ab", buffering=0)
+        except OSError as error:
+            raise RunError(
+                f"Cannot write {self.path}: {error.strerror or error}. Mend the "
+                "permissions, or pass another --out."
+            ) from error
         self._file.truncate(self._end)
         if not self._end:
             self._write(self._format.header)
@@ -139,13 +147,23 @@ class AnswerFile:
 
     def _write(self, text):
         content = memoryview(text.encode("utf-8"))
-        while content:
-            content = content[self._file.write(content) :]
+        try:
+            while content:
+                content = content[self._file.write(content) :]
+            self._end = self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            # The file ends in a whole line, as if nothing had been begun.
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)
+            raise RunError(
+                f"Cannot write {self.path}: {error.strerror or error}. Free space, and "
+                "go on with --resume, or pass another --out."
+            ) from error
 
     def _records(self):
         """Yields the answers of whole records, and the place in the file after each."""
         header = self._format.header.encode()
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             start = file.read(len(header))
             if start != header[: len(start)]:
                 raise ValueError(f"it begins with {start[:40]!r}")

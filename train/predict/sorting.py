@@ -1,19 +1,27 @@
 """Copies of photos in a folder per class."""
 
+import contextlib
 import filecmp
 import hashlib
 import os
 import pathlib
 import re
 import shutil
+import stat
+
+import filelock
 
 from train.common.errors import RunError
 from train.common.files import make_folder
+from zoo.regular_files import file_lock
 
 # Of a name before a number or digest: it stays below what disks take, 255 bytes.
 _MOST_CHARACTERS = 60
 # So long that no two of a million paths share it.
 _DIGEST_BYTES = 8
+# What a killed process leaves, of one that has the number of a process.
+_TEMPORARY = re.compile(r"\.keras-vit-\d{1,10}\.tmp")
+_LOCK, _LOCK_SECONDS = ".keras-vit.lock", 600
 # Names that Windows keeps for itself.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
@@ -33,14 +41,43 @@ class SortedCopies:
     def __init__(self, folder, class_names):
         self.folder = make_folder(folder, "--sort_into")
         self._names = folder_names(class_names)
+        self._remove_left()
         self._temporary = self.folder / f".keras-vit-{os.getpid()}.tmp"
+
+    def _remove_left(self):
+        """Removes what killed processes left, if no other copies to the folder."""
+        with contextlib.suppress(RunError, OSError), self._alone():
+            for name in os.listdir(self.folder):
+                path = self.folder / name
+                if _TEMPORARY.fullmatch(name) and stat.S_ISREG(path.lstat().st_mode):
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """Waits for other processes that copy a photo to the folder."""
+        try:
+            lock = file_lock(self.folder / _LOCK)
+            lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.005)
+        except filelock.Timeout as error:
+            raise RunError(
+                f"Another process has been copying to {self.folder} for "
+                f"{_LOCK_SECONDS} seconds: wait for it or stop it."
+            ) from error
+        except NotImplementedError:  # a disk without locks
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.release()
 
     def add(self, photo, name):
         """Copies a photo, a path, to the folder of a class; returns where it is."""
         folder = self.folder / self._names[name]
         try:
-            folder.mkdir(exist_ok=True)
-            return self._copied(photo, folder)
+            with self._alone():
+                folder.mkdir(exist_ok=True)
+                return self._copied(photo, folder)
         except OSError as error:
             raise RunError(
                 f"Cannot copy {photo} to {folder}: {error.strerror or error}. Free "

@@ -1,7 +1,9 @@
 """FIFOs, links and endless files with the names of ours are refused, not waited for."""
 
 import os
+import pathlib
 import signal
+import tempfile
 
 import numpy as np
 import pytest
@@ -190,3 +192,27 @@ def test_json_of_ten_gigabytes_is_refused(empty):
     sparse(empty / "config.json")
     with pytest.raises(RunError, match="more than 10,000,000 bytes"):
         files.read_json(empty / "config.json", "copy it")
+
+
+def test_a_scratch_folder_of_a_killed_process_goes_at_the_next_start(
+    empty, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(empty))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with files.scratch_folder("export") as folder:
+            (pathlib.Path(folder) / "model.keras").write_text("large")
+            os.write(writer, b"x")
+            signal.pause()
+    os.read(reader, 1)
+    (empty / "keras-vit-export-mine5678").mkdir()
+    with files.scratch_folder("export") as folder:
+        assert len(list(empty.glob("keras-vit-export-*"))) == 3, "one is in use"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with files.scratch_folder("export") as folder:
+        assert set(empty.glob("keras-vit-export-*")) == {
+            pathlib.Path(folder),
+            empty / "keras-vit-export-mine5678",
+        }

@@ -1,6 +1,9 @@
 """Exported files with what they say of their model, run without Keras."""
 
 import pkgutil
+import shutil
+import tracemalloc
+import zipfile
 
 import keras
 import numpy as np
@@ -160,3 +163,32 @@ def test_a_missing_runtime_is_named(onnx_file, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(RunError, match="needs onnxruntime, which is not installed"):
         exported_model.load(onnx_file)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_packed_texts_of_a_tflite_file_are_bounded(tmp_path):
+    path = write("tflite", made(), tmp_path / "x") / FORMATS["tflite"].file
+    for name in (exported_model.LABELS, exported_model.FACTS):
+        bomb = tmp_path / f"{name}.tflite"
+        shutil.copyfile(path, bomb)
+        with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, bytes(2**25))
+        tracemalloc.start()
+        with pytest.raises(RunError, match="has more than"):
+            exported_model.load(bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2**26
+
+
+@pytest.mark.parametrize("size", ["20000,20000", "1,100000", "0,0"])
+def test_images_of_an_export_beyond_the_limits_are_refused(tmp_path, size):
+    import onnx
+
+    path = write("onnx", made(), tmp_path / "x") / FORMATS["onnx"].file
+    proto = onnx.load(path)
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = "image_size", size
+    onnx.save(proto, path)
+    with pytest.raises(RunError, match="its images"):
+        exported_model.load(path)

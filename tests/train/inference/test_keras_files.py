@@ -252,3 +252,21 @@ def test_a_run_says_how_its_model_is_written_again(whole, tmp_path):
         with pytest.raises(RunError, match="config.json is damaged .*--dataset"):
             loaded_model.load(str(run))
     assert loaded_model.load(str(pathlib.Path(run, "model.keras"))).config == {}
+
+
+@pytest.mark.parametrize("shape", [[None, 16_384, 16_384, 3], [1, 1, 100_000, 3]])
+def test_images_beyond_the_limits_are_refused_before_keras_builds(tmp_path, shape):
+    images = keras.Input((8, 8, 3))
+    path, large = tmp_path / "small.keras", tmp_path / "large.keras"
+    keras.Model(images, keras.layers.GlobalAveragePooling2D()(images)).save(path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(large, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                old_shape = b"[null, 8, 8, 3]"
+                assert old_shape in content
+                content = content.replace(old_shape, json.dumps(shape).encode())
+            new.writestr(name, content)
+    assert load_model(path).input_shape == (None, 8, 8, 3)
+    with pytest.raises(RunError, match="where 8,192 per side"):
+        load_model(large)

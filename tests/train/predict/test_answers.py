@@ -1,6 +1,7 @@
 """Files of answers: hostile names, kills in a line, settings."""
 
 import csv
+import errno
 import json
 import os
 
@@ -130,3 +131,31 @@ def test_a_quotation_mark_without_end(tmp_path):
         file.write('"' + "no end\n" * 200_000)
     with pytest.raises(RunError, match="a quotation mark has no end"):
         AnswerFile(path, resume=True)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_a_full_disk_is_named_and_the_file_ends_in_a_whole_line(tmp_path, ending):
+    path = tmp_path / f"x{ending}"
+    file = AnswerFile(path)
+    file.open({})
+    answer = Answer("1.jpg", (("cat", 0.5), ("dog", 0.25)))
+    file.append([answer])
+    whole, real = path.read_bytes(), file._file
+
+    class Full:
+        def write(self, content):
+            if not hasattr(self, "taken"):
+                self.taken = real.write(content[:7])
+                return self.taken
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+    file._file = Full()
+    with pytest.raises(RunError, match="No space left.*--resume") as caught:
+        file.append([answer])
+    assert str(path) in str(caught.value)
+    file.close()
+    assert path.read_bytes() == whole
+    assert AnswerFile(path, resume=True).count == 1

@@ -45,7 +45,8 @@ def test_a_name_that_is_taken_gets_a_digest(copies, tmp_path, monkeypatch):
     long = "x" * 251 + ".jpg"
     for folder in ("x", "y"):
         assert copies.add(photo(tmp_path, folder, folder, long), "a/b").exists()
-    assert sorted(os.listdir(tmp_path / "sorted")) == ["a_b", "cat"]
+    shown = {name for name in os.listdir(tmp_path / "sorted") if name[0] != "."}
+    assert shown == {"a_b", "cat"}
 
 
 def test_many_photos_of_one_name_take_constant_time(tmp_path, monkeypatch):
@@ -93,3 +94,36 @@ def test_a_photo_that_is_gone(copies, tmp_path):
     with pytest.raises(RunError, match=r"Cannot copy .*gone\.jpg"):
         copies.add(str(tmp_path / "gone.jpg"), "cat")
     assert sorting.os.listdir(tmp_path / "sorted" / "cat") == []
+
+
+def test_what_killed_processes_left_goes_and_what_others_have_stays(tmp_path):
+    folder = tmp_path / "sorted"
+    folder.mkdir()
+    (folder / ".keras-vit-123456.tmp").write_text("half a photo")
+    others = [".keras-vit-mine.tmp", "notes.tmp", ".keras-vit-7.tmp"]
+    for name in others[:2]:
+        (folder / name).write_text("mine")
+    (folder / others[2]).symlink_to("notes.tmp")
+    SortedCopies(folder, ["cat"])
+    assert set(os.listdir(folder)) == {*others, ".keras-vit.lock"}
+
+
+def test_processes_that_copy_the_same_photos_copy_nothing_twice(tmp_path):
+    photos = [photo(tmp_path, "x", str(n) * 1000, f"{n}.jpg") for n in range(30)]
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                copies = SortedCopies(tmp_path / "sorted", ["cat"])
+                for path in photos:
+                    copies.add(path, "cat")
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    names = os.listdir(tmp_path / "sorted" / "cat")
+    assert sorted(names) == sorted(os.path.basename(path) for path in photos)
+    left = [name for name in os.listdir(tmp_path / "sorted") if "tmp" in name]
+    assert left == []
