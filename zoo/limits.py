@@ -16,6 +16,8 @@ REGISTRY_BYTES = 4_000_000
 NOTE_BYTES = 2**16
 # Bytes of the file of --config.
 CONFIG_BYTES = 2**16
+# Bytes of the graph of a SavedModel: that of a ViT-H/14 has 3 MB.
+GRAPH_BYTES = 2**28
 # Images of a training step.
 BATCH_SIZE = 2**20
 # Bytes of the table of a data set: ten million rows of 100.

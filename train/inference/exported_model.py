@@ -16,9 +16,11 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
+from train.inference import saved_operations
 from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
 from zoo.catalog import registry
+from zoo.files.opening import FILES_IN_FOLDERS
 from zoo.limits import check_image_size
 from zoo.photos import PREPARATIONS
 from zoo.regular_files import read_text
@@ -90,11 +92,19 @@ def find(source):
         return path
     if not path.is_dir():
         return None
-    if (path / _SAVED_MODEL).is_file():
-        return path
-    run = RunDirectory(path)
-    if any(one.exists() for one in (run.model, run.checkpoints, path / registry.CARD)):
+    run, has_saved_model = RunDirectory(path), (path / _SAVED_MODEL).exists()
+    others = [run.model, run.checkpoints, path / registry.CARD]
+    others += [path / name for name in FILES_IN_FOLDERS]
+    if own := [one.name for one in others if one.exists()]:
+        if has_saved_model:
+            raise RunError(
+                f"{path} has models of two kinds, {own[0]} and {_SAVED_MODEL}, and "
+                "which one is meant is not clear: move one away, or give the path of a "
+                "file."
+            )
         return None
+    if has_saved_model:
+        return path
     found = [one for ending in _LOADERS if ending for one in path.glob(f"*{ending}")]
     for folder in (path, path / "saved_model"):
         # TensorFlow Serving loads the folder with the highest number.
@@ -110,12 +120,14 @@ def find(source):
     return found[0] if found else None
 
 
-def load(path, threads=None):
+def load(path, threads=None, trust=False):
     """Loads an exported file that our writers have written.
 
     Args:
         path: what `find` returns.
         threads: int, of the runtime; by default what it chooses itself.
+        trust: bool, whether a SavedModel may have operations that ours do not have,
+            which may read and write files.
 
     Returns:
         `ExportedModel`.
@@ -125,6 +137,8 @@ def load(path, threads=None):
     """
     loader, needed = _LOADERS[path.suffix if path.is_file() else ""]
     packages.need(f"The model {path}", (needed,), extra="export")
+    if path.is_dir() and not trust:
+        saved_operations.check(path)
     try:
         model = loader(str(path), threads)
         _check(model, path)

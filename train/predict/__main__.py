@@ -70,6 +70,12 @@ flags.DEFINE_integer(
     "batches.",
     lower_bound=1,
 )
+flags.DEFINE_bool(
+    "trust",
+    False,
+    "Run a SavedModel that has other operations than those of keras-vit export: they "
+    "may read and write files.",
+)
 engines.define_flags()
 
 
@@ -101,7 +107,7 @@ def main(argv):
             show_progress=not (prints and sys.stdout.isatty()),
             **command_line.values(
                 "out features sort_into gallery resume image_size batch_size "
-                "engine precision"
+                "engine precision trust"
             ),
         )
     sys.exit(_report(predictions, values))

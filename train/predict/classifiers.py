@@ -53,6 +53,7 @@ def load(
     features=False,
     engine="auto",
     precision="float32",
+    trust=False,
 ):
     """Loads a model for predictions.
 
@@ -67,6 +68,7 @@ def load(
         features: bool, whether features are wanted.
         engine: str, see `keras_vit.Predictor`; an exported file has its own.
         precision: str, likewise.
+        trust: bool, whether a SavedModel may have operations that ours do not have.
 
     Returns:
         `Classifier`.
@@ -81,7 +83,7 @@ def load(
                 f"The model {path} is exported for its own runtime: leave --engine and "
                 "--precision out, or pass the model that it was exported from."
             )
-        classifier = _of_export(path, image_size, batch_size, features)
+        classifier = _of_export(path, image_size, batch_size, features, trust)
     else:
         classifier = _of_keras_model(
             source, image_size, batch_size, features, engine, precision
@@ -92,8 +94,8 @@ def load(
     return dataclasses.replace(classifier, preparation=preparation)
 
 
-def _of_export(path, image_size, batch_size, with_features):
-    model = exported_model.load(path)
+def _of_export(path, image_size, batch_size, with_features, trust):
+    model = exported_model.load(path, trust=trust)
     if image_size is not None:
         if model.size_step is None:
             raise RunError(

@@ -70,6 +70,7 @@ def predict(
     batch_size=None,
     engine="auto",
     precision="float32",
+    trust=False,
     answer: Callable[[Answer], None] | None = None,
     show_progress=True,
 ):
@@ -93,6 +94,8 @@ def predict(
         batch_size: int, images at a time.
         engine: str, see `keras_vit.Predictor`; of a Keras model.
         precision: str, likewise.
+        trust: bool, whether a SavedModel may have operations that ours do not have,
+            which may read and write files.
         answer: function that is called with each `Answer`.
         show_progress: bool, whether a progress bar appears after some seconds.
 
@@ -130,6 +133,7 @@ def predict(
             features=features is not None,
             engine=engine,
             precision=precision,
+            trust=trust,
         )
         job = _Job(classifier, found, file, answer)
         return job.run(total, features, sort_into, gallery, show_progress)
