@@ -14,7 +14,6 @@ from train.common import files
 from train.common.errors import RunError
 from train.data.finding import DataError
 from train.data.sources.csv_source import load_csv
-from train.evaluate import real_labels
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.run import config_file
@@ -62,7 +61,6 @@ READERS = {
     "class_names.txt": lambda folder: RunDirectory(folder).read_class_names(),
     "model.keras": lambda folder: load_model(folder / "model.keras"),
     "images.csv": lambda folder: load_csv(folder / "images.csv", None, 0.1, False),
-    "real.json": lambda folder: real_labels.read(folder / "real.json"),
     "run.yaml": lambda folder: config_file.read(folder / "run.yaml"),
     ".x.csv.lock": lambda folder: files.locked(folder / "x.csv", "--out").__enter__(),
     "export.json": lambda folder: files.check_replaceable(
@@ -80,7 +78,7 @@ def test_a_fifo_is_refused_and_stays(empty, name):
     assert (empty / name).is_fifo()
 
 
-@pytest.mark.parametrize("name", [*READERS][1:8])
+@pytest.mark.parametrize("name", [*READERS][1:7])
 def test_a_file_of_ten_gigabytes_is_refused_without_being_read(empty, name):
     sparse(empty / name)
     with pytest.raises((RunError, DataError), match=name):
