@@ -38,11 +38,11 @@ clean: ## remove .venv and caches; runs/ stays
 
 # A stamp appears only after its step is whole, so a killed one is done again.
 $(VENV)/.made:
-	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install Python 3.10 to 3.13, or name one with PYTHON=/path/to/python." >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), not Python 3.10 to 3.13: name another with PYTHON=/path/to/python." >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON): install Python 3.11 to 3.13, or name one with PYTHON=/path/to/python." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), not Python 3.11 to 3.13: name another with PYTHON=/path/to/python." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module: install it (Debian: apt-get install python3-venv), or name another Python with PYTHON=/path/to/python." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@# The pip that came with Python 3.10 resolves our dependencies for hours.
+	@# A pip of years ago resolves our dependencies for hours.
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@touch $@
 

@@ -108,9 +108,7 @@ def provenance(packages):
     name = module.name if module else sys.argv[0]
     return {
         "command": shlex.join(["python", "-m", name, *sys.argv[1:]]),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(
-            timespec="seconds"
-        ),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": {
             "cpu": cpu_name(),
             "cores": os.cpu_count(),
