@@ -29,13 +29,13 @@ _MEND = "Free space or mend the permissions"
 def make_folder(path, flag="--run_dir"):
     """Makes a folder that a flag names, and those above it, and returns its path."""
     path = pathlib.Path(path).expanduser()
-    with _explained(f"make the folder {path}", f"Pass another {flag}"):
+    with explained(f"make the folder {path}", f"Pass another {flag}"):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 @contextlib.contextmanager
-def _explained(task, remedy):
+def explained(task, remedy):
     """Turns errors of the disk into a `RunError`."""
     try:
         yield
@@ -87,8 +87,8 @@ def whole_file(path, flag="--run_dir"):
     file a day later.
     """
     path = pathlib.Path(path).expanduser()
-    explained = _explained(f"write {path}", f"{_MEND}, or pass another {flag}")
-    with contextlib.ExitStack() as stack, explained:
+    remedy = f"{_MEND}, or pass another {flag}"
+    with contextlib.ExitStack() as stack, explained(f"write {path}", remedy):
         name = f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}"
         temporary = path.with_name(name)
         temporary.touch(exist_ok=False)
@@ -164,8 +164,8 @@ def whole_folder(path):
     """
     path = pathlib.Path(path).expanduser().resolve()
     remedy = f"{_MEND}, or choose another folder"
-    explained = _explained(f"write the folder {path}", remedy)
-    with contextlib.ExitStack() as stack, explained:
+    task = f"write the folder {path}"
+    with contextlib.ExitStack() as stack, explained(task, remedy):
         path.parent.mkdir(parents=True, exist_ok=True)
         _tidy_beside(path)
         folder = tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent)
@@ -253,6 +253,19 @@ def file_names(folder):
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def refuse_others(folder, own, what):
+    """Raises a `RunError` if a folder that is replaced has more than the names `own`.
+
+    `what` is what it holds.
+    """
+    others = set(os.listdir(folder)) - {*own} if folder.is_dir() else ()
+    if others:
+        raise RunError(
+            f"{folder} holds {what}, and {min(others)} besides, which would be lost: "
+            "move it away."
+        )
 
 
 def check_replaceable(out, record, files_of, what):

@@ -10,6 +10,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import whole_file
+from zoo.limits import TABLE_BYTES
+from zoo.regular_files import open_regular, read_bytes
 
 _BROKEN = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 
@@ -38,7 +40,7 @@ class MetricLog:
                     "or leave the metric out of the log."
                 )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a+b") as file:
+        with open_regular(self.path, "a+b") as file:
             _remove_torn_line(file)
             file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
@@ -68,7 +70,7 @@ class MetricLog:
         return int(steps[place]), len(steps) - 1 - place
 
     def _lines(self):
-        *whole, _torn = self.path.read_bytes().split(b"\n")
+        *whole, _torn = read_bytes(self.path, TABLE_BYTES).split(b"\n")
         for number, line in enumerate(whole, start=1):
             try:
                 record = json.loads(line)

@@ -15,7 +15,7 @@ from keras_vit.layers.forward_pass import running
 from keras_vit.lean import lean
 from keras_vit.structure import own_image_size
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_folder
+from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph
 from train.data.transforms.preprocessing import squash, to_model_range
 from train.inference import model_writing
@@ -106,6 +106,8 @@ def write_saved_model(model, folder, *, class_names=None):
             f"{folder} exists and is not a SavedModel, so it is not replaced: choose "
             "another folder, or remove it."
         )
+    own = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
+    refuse_others(folder, own, "a SavedModel")
     package, signatures = _package(in_precision(model), class_names)
     with (
         whole_folder(folder) as temporary,

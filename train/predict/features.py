@@ -9,7 +9,8 @@ import zipfile
 import numpy as np
 
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_file
+from train.common.files import explained, make_folder, whole_file
+from zoo.regular_files import open_regular
 
 _BLOCK = 4096
 
@@ -41,17 +42,19 @@ class FeatureFile:
             self._go_on()
         # Not buffered, so that rows are one write.
         self._files = [
-            path.open("ab" if count else "wb", buffering=0) for path in self._hidden
+            open_regular(path, "ab" if count else "wb", buffering=0)
+            for path in self._hidden
         ]
 
     def append(self, files, features):
         """Appends rows: paths as text, and float32 (photos, size)."""
         lines = "".join(f"{json.dumps(file)}\n" for file in files).encode()
         rows = np.ascontiguousarray(features, "<f4").tobytes()
-        for file, content in zip(self._files, (rows, lines), strict=True):
-            content = memoryview(content)
-            while content:
-                content = content[file.write(content) :]
+        with explained(f"write {self.path}", "Free space, or pass another --features"):
+            for file, content in zip(self._files, (rows, lines), strict=True):
+                content = memoryview(content)
+                while content:
+                    content = content[file.write(content) :]
         self._longest = max(self._longest, *map(len, files))
         self.count += len(files)
 

@@ -13,7 +13,7 @@ import zoo
 from keras_vit.structure import kind_of_pooling
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
-from train.common.files import make_folder, whole_folder, write_json
+from train.common.files import make_folder, refuse_others, whole_folder, write_json
 from train.data.registry import kind_of, short_name
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -80,6 +80,9 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
             )
         if folder.exists() and not (folder / registry.CARD).is_file():
             raise RunError(f"{folder} is in the way: it is not a published model.")
+        own = [registry.CARD, *registry.WEIGHTS, "README.md", "saved_model", *PICTURES]
+        own += [run.model.name, run.class_names.name, run.results.name]
+        refuse_others(folder, own, "a published model")
         with whole_folder(folder) as temporary:
             _write_model(temporary, run, name, licence, report, class_names, trained)
         registry.write_index(to)

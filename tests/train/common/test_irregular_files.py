@@ -214,3 +214,12 @@ def test_a_scratch_folder_of_a_killed_process_goes_at_the_next_start(
             pathlib.Path(folder),
             empty / "keras-vit-export-mine5678",
         }
+
+
+def test_a_folder_with_files_of_others_is_not_replaced(empty):
+    (empty / "model.json").touch()
+    files.refuse_others(empty, ["model.json"], "a published model")
+    files.refuse_others(empty / "none", [], "a published model")
+    (empty / "notes.md").touch()
+    with pytest.raises(RunError, match=r"notes\.md besides, which would be lost"):
+        files.refuse_others(empty, ["model.json"], "a published model")

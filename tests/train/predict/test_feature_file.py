@@ -1,5 +1,6 @@
 """Features in an `.npz` file, gone on with after kills."""
 
+import errno
 import os
 
 import numpy as np
@@ -116,3 +117,20 @@ def test_no_photos(tmp_path):
     file.finish()
     with np.load(tmp_path / "x.npz") as found:
         assert found["features"].shape == (0, 3) and found["files"].shape == (0,)
+
+
+def test_a_full_disk_is_named(tmp_path):
+    file = written(tmp_path / "x.npz", until=2)
+
+    class Full:
+        def write(self, content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def close(self):
+            pass
+
+    file._files[0].close()
+    file._files[0] = Full()
+    with pytest.raises(RunError, match=r"x\.npz: No space left.*--features"):
+        file.append(FILES[2:4], FEATURES[2:4])
+    file.close(keep=True)
