@@ -115,7 +115,8 @@ class Composite(Layer):
     that `build` makes come later, and a configuration has the outer flag alone. So
     `trainable_parts`, a dict of the paths of parts such as `"attention.query"` to
     their flags, owners first, names in a configuration those whose flag differs from
-    their owner's, and `build` ends in `settle`.
+    their owner's, and `build` ends in `settle`. `part_policies`, a dict of such paths
+    to dtype policies, does the same for those that `keras.Model.quantize` changed.
     """
 
     # The names of the attributes that are layers with weights; some may be missing.
@@ -123,15 +124,21 @@ class Composite(Layer):
     # A part's class -> the one made instead: int8 layers replace some.
     part_classes = {}
 
-    def __init__(self, trainable_parts=None, **kwargs):
+    def __init__(self, trainable_parts=None, part_policies=None, **kwargs):
         super().__init__(**kwargs)
         self._trainable_parts = trainable_parts or {}
+        self._part_policies = part_policies or {}
 
     def add_part(self, kind, name, *args, input_shape=None, **kwargs):
-        """Makes a part, `self.<name>`, built if its `input_shape` is known."""
+        """Makes a part, `self.<name>`, built if its shape is known or no matter."""
         kind = self.part_classes.get(kind, kind)
-        part = kind(*args, dtype=self.dtype_policy, name=name, **kwargs)
-        if input_shape is not None:
+        policy = self._part_policies.get(name)
+        policy = self.dtype_policy if policy is None else _policy(policy)
+        if inner := _inside(self._part_policies, f"{name}."):
+            kwargs["part_policies"] = inner
+        part = kind(*args, dtype=policy, name=name, **kwargs)
+        # Keras quantises no layer that has an unbuilt one in it, weights or not.
+        if input_shape is not None or kind.build is keras.layers.Layer.build:
             part.build(input_shape)
         setattr(self, name, part)
 
@@ -164,11 +171,30 @@ class Composite(Layer):
     def get_config(self):
         # Before `build`, the argument and the flags of the parts there are.
         parts = {} if self.built else dict(self._trainable_parts)
+        policies = {} if self.built else dict(self._part_policies)
         for path, owner, part in self.all_parts():
             if part.trainable != owner.trainable:
                 parts[path] = part.trainable
-        config = super().get_config()
-        return {**config, "trainable_parts": parts} if parts else config
+            if part.dtype_policy != owner.dtype_policy:
+                policies[path] = keras.dtype_policies.serialize(part.dtype_policy)
+        named = {"trainable_parts": parts, "part_policies": policies}
+        return super().get_config() | {key: one for key, one in named.items() if one}
+
+
+def _policy(config):
+    # Among layers' configurations Keras makes the policy itself.
+    if isinstance(config, keras.dtype_policies.DTypePolicy):
+        return config
+    return keras.dtype_policies.get(config)
+
+
+def _inside(paths, prefix):
+    """Returns what a dict of paths has of those below one."""
+    return {
+        path.removeprefix(prefix): value
+        for path, value in paths.items()
+        if path.startswith(prefix)
+    }
 
 
 def with_parts(layer):

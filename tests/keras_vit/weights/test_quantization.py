@@ -335,3 +335,34 @@ def test_answers_as_before_on_photos(shared):
     # Of 500 photos 98% keep their answer, and no logit is off by more than 0.48.
     assert (found.argmax(axis=1) == expected.argmax(axis=1)).mean() >= 0.95
     assert 0.01 < rms(found - expected) < 0.1
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+def test_what_keras_quantises_straight_after_building_is_saved_and_loaded(
+    tmp_path, mode
+):
+    model = VisionTransformer(PLAIN, image_size=16, classes=3)
+    model.quantize(mode)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
+    expected = numpy(model(images))
+    assert np.isfinite(expected).all()
+
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    query = loaded.get_layer("encoder_block_0").attention.query
+    assert query.quantization_mode == mode
+    np.testing.assert_array_equal(numpy(loaded(images)), expected)
+
+    model.save_weights(tmp_path / "model.weights.h5")
+    clone = keras.models.clone_model(model)
+    clone.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(numpy(clone(images)), expected)
+
+
+def test_the_policies_of_parts_survive_a_configuration_of_an_unbuilt_layer():
+    model = VisionTransformer(PLAIN, image_size=16, classes=3)
+    model.quantize("int8")
+    block = model.get_layer("encoder_block_0")
+    config = block.get_config()
+    assert "attention.query" in config["part_policies"]
+    assert type(block).from_config(config).get_config() == config
