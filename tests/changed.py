@@ -1,13 +1,17 @@
-"""Prints the tests of the rooms that changed, for `make check`.
+"""Prints the tests that know what changed, for `make check`.
 
-Changed is what is not committed, and what the branch has that main has not. Tests
-mirror the rooms: those of `train/explain/photos.py` are `tests/train/explain`.
+Changed is what is not committed, and what the branch has that main has not. The tests
+of a file are the one of its name in the mirrored room and those that import or name it;
+where there are none, the tests of the modules that use it, else those of its room.
 """
 
+import ast
+import functools
 import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).parents[1]
+PRODUCT = ("zoo", "keras_vit", "train", "benchmarks", "keras_vit_start.py")
 
 
 def changed_files():
@@ -34,26 +38,95 @@ def tests_of(path, root=ROOT):
     Returns:
         List of `pathlib.Path`, relative to the root.
     """
-    if path.parts[0] == "tests":
-        is_test = path.name.startswith("test_") and (root / path).exists()
-        return [path] if is_test else []
-    if path.suffix == ".md":
+    if _is_test(path):
+        return [path] if (root / path).exists() else []
+    if path.suffix == ".md" or path.parts[0] == "docs":
         return [pathlib.Path("tests/docs")]
+    if path.suffix == ".ipynb" or path.parts[0] == "colab":
+        return [pathlib.Path("tests/colab")]
+    if path.parts[0] not in (*PRODUCT, "tests"):
+        return []
+    seen, level = {path}, [path]
+    # From the file to those that use it, and on to their users, until there are tests.
+    while level:
+        users = [user for one in level for user in _users(one, root)]
+        tests = {user for user in users if _is_test(user)}
+        tests.update(own for one in level for own in _own_tests(one, root))
+        if tests:
+            return sorted(tests)
+        # A package's own file is imported for all that is in it.
+        known = {*seen, *(user for user in users if user.name == "__init__.py")}
+        level = [user for user in dict.fromkeys(users) if user not in known]
+        seen.update(level)
+    return _tests_of_room(path, root)
+
+
+def _is_test(path):
+    return path.parts[0] == "tests" and path.name.startswith("test_")
+
+
+def _own_tests(path, root):
+    """Returns the test of a file's name in the mirrored room, or in one around it."""
+    rooms = ["tests" / room for room in path.parents[:-1]]
+    names = [room / f"test_{path.stem}.py" for room in rooms]
+    return [name for name in names if (root / name).exists()][:1]
+
+
+def _tests_of_room(path, root):
+    """Returns the tests in the nearest room of tests that mirrors a file's."""
+    for room in path.parents:
+        if found := sorted((root / "tests" / room).glob("test_*.py")):
+            return [test.relative_to(root) for test in found]
+    return []
+
+
+def _users(path, root):
+    """Returns the files that import a Python file, or name one of another kind."""
+    texts = _texts(root)
     if path.suffix != ".py":
-        return []
-    mirror = "tests" / path.parent
-    own = mirror / f"test_{path.stem}.py"
-    if (root / own).exists():
-        return [own]
-    while not (root / mirror).is_dir():
-        mirror = mirror.parent
-    if mirror == pathlib.Path("tests"):
-        return []
-    if mirror.parent != pathlib.Path("tests"):
-        return [mirror]
-    # A module at the top of a floor: not the tests of all the floor's rooms.
-    found = [*(root / mirror).glob("test_*.py"), *(root / mirror).rglob(own.name)]
-    return sorted({test.relative_to(root) for test in found})
+        # Files in other rooms have the same names.
+        rooms = (*path.parents[:2], "tests" / path.parent, pathlib.Path("tests"))
+        is_shared = path.parts[0] == "tests"
+        near = [user for user in texts if is_shared or user.parent in rooms]
+        return [user for user in near if path.name in texts[user]]
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if path.parts[0] == "tests":
+        name = path.stem
+    # Tests run commands by their names.
+    command = name.removesuffix(".__main__")
+    return [
+        user
+        for user in texts
+        if name in _imported(user, root)
+        or (_is_test(user) and "." in command and f'"{command}"' in texts[user])
+    ]
+
+
+@functools.cache
+def _texts(root):
+    """Returns the text of all Python files that may use others, by path."""
+    files = [root / "keras_vit_start.py"]
+    for folder in ("zoo", "keras_vit", "train", "benchmarks", "tests"):
+        files += sorted((root / folder).rglob("*.py"))
+    return {
+        file.relative_to(root): file.read_text("utf-8")
+        for file in files
+        # The test of this module names files of all rooms.
+        if file.is_file() and file.name not in ("changed.py", "test_changed.py")
+    }
+
+
+@functools.cache
+def _imported(path, root):
+    """Returns the names of all modules that a file imports, in functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(_texts(root)[path])):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
 
 
 if __name__ == "__main__":

@@ -1,27 +1,33 @@
-"""Prints the lowest releases that setup.cfg allows, as constraints of pip."""
+"""Prints the lowest releases that setup.cfg allows, for `make lowest`, one per line.
+
+They are constraints of pip. A bound that is not a release, or cannot be installed
+beside the other ones, fails there.
+"""
 
 import configparser
 import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).parents[1]
+SETUP = pathlib.Path(__file__).parents[1] / "setup.cfg"
 
 
 def lowest(setup):
-    """Returns a line `name==version` for each lower bound in the text of a setup.cfg.
+    """Returns the lower bounds in the text of a setup.cfg, a dict of name to version.
 
-    The lowest of several bounds on one package would not be installed: the highest is.
+    Raises:
+        ValueError: a package has different bounds in two places.
     """
     config = configparser.ConfigParser()
     config.read_string(setup)
-    lines = [config["options"]["install_requires"]]
-    lines += config["options.extras_require"].values()
+    parts = [config["options"]["install_requires"]]
+    parts += config["options.extras_require"].values()
     found = {}
-    for name, version in re.findall(r"(?m)^([\w-]+)>=([\d.]+)", "\n".join(lines)):
-        found.setdefault(name, set()).add(version)
+    for name, version in re.findall(r"(?m)^([\w-]+)>=([\w.]+)", "\n".join(parts)):
+        if found.setdefault(name, version) != version:
+            raise ValueError(f"{name} has two bounds, {found[name]} and {version}.")
     return found
 
 
 if __name__ == "__main__":
-    for n, v in lowest((ROOT / "setup.cfg").read_text()).items():
-        print(n + "==" + max(v))
+    for name, version in lowest(SETUP.read_text("utf-8")).items():
+        print(f"{name}=={version}")
