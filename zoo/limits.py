@@ -26,6 +26,8 @@ TABLE_BYTES = 2**30
 # 0.1 and 0.2 MB.
 SAFETENSORS_HEADER_BYTES = 2**20
 KERAS_CONFIG_BYTES = 2**25
+# Bytes of weights of a model that are not in its `.keras` file.
+UNSAVED_BYTES = 2**24
 # Weights compress badly: a higher ratio is a decompression bomb.
 UNPACKED_RATIO = 10
 # Members of a zip archive; each takes 2 KB of memory. A large model with the state of

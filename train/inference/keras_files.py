@@ -1,7 +1,11 @@
 """Loads `.keras` files, which are checked before Keras reads them."""
 
+import contextlib
+import functools
 import json
+import math
 import pathlib
+import threading
 import zipfile
 
 import keras
@@ -28,7 +32,8 @@ def load_model(path):
     try:
         config, version = _checked(path)
         try:
-            model = keras.saving.load_model(path, compile=False)
+            with _bounded_weights(path):
+                model = keras.saving.load_model(path, compile=False)
         # Layers raise errors of any kind at a wrong config.
         except Exception as error:
             raise RunError(_why_not(config, version, error)) from error
@@ -112,6 +117,37 @@ def _read(archive, size):
     except (KeyError, ValueError, TypeError):
         version = "of an unknown version"
     return config, version
+
+
+@contextlib.contextmanager
+def _bounded_weights(path):
+    """Refuses layers with far larger weights than a file holds, before they are made.
+
+    Keras makes the weights that the config describes, and reads the file afterwards.
+    """
+    with zipfile.ZipFile(path) as archive:
+        held = sum(member.file_size for member in archive.infolist())
+    # Those in the file may have 4 bits, and in memory 32.
+    left = [8 * held + limits.UNSAVED_BYTES]
+    make, here = keras.Layer.add_weight, threading.get_ident()
+
+    @functools.wraps(make)
+    def counted(layer, shape=None, *arguments, **options):
+        if threading.get_ident() == here:
+            sides = (shape,) if isinstance(shape, int) else (shape or ())
+            left[0] -= 4 * math.prod(sides)
+            if left[0] < 0:
+                raise ValueError(
+                    f"{layer.name} has weights of shape {tuple(sides)}, and the whole "
+                    f"file {held:,} bytes"
+                )
+        return make(layer, shape, *arguments, **options)
+
+    keras.Layer.add_weight = counted
+    try:
+        yield
+    finally:
+        keras.Layer.add_weight = make
 
 
 def _check_shapes(found):

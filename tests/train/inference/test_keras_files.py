@@ -270,3 +270,21 @@ def test_images_beyond_the_limits_are_refused_before_keras_builds(tmp_path, shap
     assert load_model(path).input_shape == (None, 8, 8, 3)
     with pytest.raises(RunError, match="where 8,192 per side"):
         load_model(large)
+
+
+def test_weights_that_the_file_does_not_hold_take_no_memory(tmp_path):
+    images = keras.Input((8, 8, 3))
+    path, large = tmp_path / "small.keras", tmp_path / "large.keras"
+    pooled = keras.layers.GlobalAveragePooling2D()(images)
+    keras.Model(images, keras.layers.Dense(7)(pooled)).save(path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(large, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "config.json":
+                assert b'"units": 7' in content
+                content = content.replace(b'"units": 7', b'"units": 10000000000')
+            new.writestr(name, content)
+    assert load_model(path).output_shape == (None, 7)
+    with pytest.raises(RunError, match="weights of shape .*10000000000"):
+        load_model(large)
+    assert load_model(path).output_shape == (None, 7)
