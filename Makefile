@@ -3,7 +3,7 @@ VENV := .venv
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help digits docs check test soak peers lint clean
+.PHONY: help digits docs check test lowest next soak peers lint clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -22,6 +22,20 @@ check: lint ## check the style and run the fast tests of what changed: for every
 test: lint ## check the style and run all tests, the slow ones too
 	$(VENV)/bin/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
+lowest: ## run the fast tests with the lowest releases that setup.cfg allows, in .venv-lowest
+	$(MAKE) VENV=.venv-lowest .venv-lowest/.made
+	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint=.venv-lowest/constraints.txt --editable '.[test]'
+	.venv-lowest/bin/python -m pytest -q -m "not (slow or soak)"
+
+next: ## run the fast tests with pre-releases of TensorFlow and Keras, in .venv-next
+	$(MAKE) VENV=.venv-next .venv-next/.installed-test
+	.venv-next/bin/python -m pip install --quiet --disable-pip-version-check --pre --upgrade tensorflow
+	@# keras-nightly has the files of keras, which must not be mixed.
+	.venv-next/bin/python -m pip uninstall --quiet --yes keras
+	.venv-next/bin/python -m pip install --quiet --disable-pip-version-check --pre --no-deps --force-reinstall keras-nightly
+	.venv-next/bin/python -m pytest -q -m "not (slow or soak)"
+
 soak: $(VENV)/.installed-test ## run what CI leaves out: all benchmarks, kills of runs, damaged files
 	$(VENV)/bin/python -m pytest -m soak
 
@@ -32,8 +46,8 @@ lint: $(VENV)/.installed-test ## check the style of the code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 
-clean: ## remove .venv and caches; runs/ stays
-	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
+clean: ## remove .venv, .venv-lowest, .venv-next and caches; runs/ stays
+	rm -rf $(VENV) .venv-lowest .venv-next .pytest_cache .ruff_cache build *.egg-info
 	find . \( -name .git -o -name runs \) -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
 
 # A stamp appears only after its step is whole, so a killed one is done again.
