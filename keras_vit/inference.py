@@ -9,8 +9,7 @@ import numpy as np
 
 from keras_vit.engines.predictor import Predictor
 from keras_vit.layers import PatchEncoder
-from keras_vit.layers.classification_head import checked_names
-from keras_vit.preprocessing import decode_predictions, names_of_classes
+from keras_vit.preprocessing import best_classes, names_of_classes
 from keras_vit.structure import (
     check_images_shape,
     head_activation,
@@ -20,11 +19,14 @@ from keras_vit.structure import (
     layers_of,
     own_image_size,
     pooled_features,
+    preparation_of,
+    problem_type_of,
     takes_any_size,
 )
+from zoo.head import NUMBERS, ONE_CLASS, checked_names
 from zoo.network import pair
 from zoo.photos import prepare, read_ahead
-from zoo.probabilities import softmax
+from zoo.probabilities import answers_of
 
 # Photos that are prepared while the model computes, in batches.
 _AHEAD = 2
@@ -33,6 +35,9 @@ _PROBABILITIES = ("softmax", "sigmoid")
 
 def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_size=None):
     """Returns the most likely classes of photos, with their probabilities.
+
+    Of a model for numbers, whose head has the `problem_type` `"regression"`, these are
+    returned instead.
 
     Photos are decoded upright and brought to the model's size as evaluation does it,
     by its head's `preparation`, in threads beside the model. `preprocess_input` is part
@@ -47,8 +52,9 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
             [0, 255]; or an array (photos, height, width, channels). A few batches of
             them are in memory at a time.
         top: int, how many classes per photo.
-        class_names: sequence of str, one per class; by default the names in the model's
-            head, else those of ImageNet for 1000 or 21843 classes.
+        class_names: sequence of str, one per class, or `"imagenet2012"` or
+            `"imagenet21k"` for a model of these classes; by default the names in the
+            model's head.
         batch_size: int, photos computed at a time.
         image_size: of a model for images of any size, the int or (height, width) in
             pixels that photos are brought to; by default that of its own positions.
@@ -56,12 +62,15 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
     Returns:
         A list per photo of (class id, class name, probability), the best first, as
         `decode_predictions` and `keras.applications` have it, also of a single photo.
-        Probabilities are the softmax of logits; those of a head with a softmax or
-        sigmoid of its own are its outputs, with a sigmoid each class for itself.
+        Probabilities are the softmax of logits, or their sigmoid, each class for
+        itself, where the head's `problem_type` is `"multi_label_classification"`; those
+        of a head with a softmax or sigmoid of its own are its outputs. Of a model for
+        numbers the list has every output in its order: (output, name, number).
 
     Raises:
         ValueError: the model has no such head, its names are not known, it is new and
-            answers nothing, or a photo cannot be decoded.
+            answers nothing, it has one class, which every photo would be, or a photo
+            cannot be decoded.
         OSError: the file of a photo cannot be read.
         zoo.StoreError: the names of ImageNet-21k cannot be fetched.
 
@@ -77,22 +86,35 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
         >>> number, name, round(probability, 2)
         (1, 'dog', 0.88)
     """
-    activation = _activation(model)
+    activation, problem_type = _activation(model), problem_type_of(model)
+    outputs = model.output_shape[-1]
     names = getattr(head_of(model), "class_names", None)
     if class_names is not None:
         names = checked_names(class_names)
+    if problem_type == NUMBERS and names is None:
+        names = [f"output {number}" for number in range(outputs)]
     # Before the first photo is read.
-    names_of_classes(model.output_shape[-1], names)
+    names = names_of_classes(outputs, names)
+    if problem_type == ONE_CLASS and outputs == 1 and activation != "sigmoid":
+        raise ValueError(
+            f"{model.name} has one class, which every photo would be with 100%: if its "
+            "output is a number, or a class that a photo is of or not, say so by "
+            'model.layers[-1].problem_type = "regression" or '
+            '"multi_label_classification".'
+        )
     predictor = _predictor(model, "classes", batch_size, lambda: model)
     answers = []
     for outputs in _outputs(model, predictor, photos, image_size):
         if activation == "linear":
-            outputs = softmax(outputs.astype("float64"))
+            outputs = answers_of(outputs.astype("float64"), problem_type)
         if not np.isfinite(outputs).all():
             raise ValueError(
                 f"The outputs of {model.name} are not finite: load weights that are."
             )
-        answers += decode_predictions(outputs, top, names)
+        if problem_type == NUMBERS:
+            answers += [_numbered(row, names) for row in outputs]
+        else:
+            answers += best_classes(outputs, top, names)
     return answers
 
 
@@ -141,6 +163,10 @@ def embed(model, photos, *, batch_size=32, image_size=None):
         for outputs in _outputs(model, predictor, photos, image_size)
     ]
     return np.concatenate(found)
+
+
+def _numbered(outputs, names):
+    return [(*name, float(value)) for name, value in zip(names, outputs, strict=True)]
 
 
 def _activation(model):
@@ -193,7 +219,7 @@ def _outputs(model, predictor, photos, image_size):
     size, channels = _size_and_channels(model, image_size)
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
-    preparation = getattr(head_of(model), "preparation", "squash")
+    preparation = preparation_of(model)
 
     def prepared(number, photo):
         try:

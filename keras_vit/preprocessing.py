@@ -6,6 +6,7 @@ import numpy as np
 from keras import ops
 
 import zoo
+from zoo.head import CLASS_LISTS, checked_names
 
 
 def preprocess_input(images):
@@ -44,16 +45,16 @@ def decode_predictions(predictions, top=5, class_names=None):
     Args:
         predictions: array or tensor (batch, classes), logits or probabilities.
         top: int, how many classes per image.
-        class_names: sequence of str, the name of every class; by default those of
-            ImageNet-1k for 1000 classes and of ImageNet-21k for 21843, which are
-            fetched once.
+        class_names: sequence of str, the name of every class, such as the
+            `class_names` of a model's head. Or `"imagenet2012"` or `"imagenet21k"` for
+            these classes in the released order, the latter fetched once.
 
     Returns:
         A list per image of (class id, class name, score), the best first. The id is
         the WordNet id where the names are ImageNet's, else the class's number.
 
     Raises:
-        ValueError: the names are unknown, or not as many as the classes; or all
+        ValueError: there are no names, or not as many as the classes; or all
             scores are equal, which a new head's are.
         zoo.StoreError: the names cannot be fetched.
 
@@ -70,34 +71,35 @@ def decode_predictions(predictions, top=5, class_names=None):
         raise ValueError(
             f"decode_predictions expects (batch, classes), got {predictions.shape}."
         )
-    classes = predictions.shape[1]
-    if classes > 1 and (np.ptp(predictions, axis=1) == 0).any():
+    names = names_of_classes(predictions.shape[1], class_names)
+    return best_classes(predictions, top, names)
+
+
+def best_classes(scores, top, names):
+    """Returns `decode_predictions` of an array, by what `names_of_classes` gives."""
+    if len(names) > 1 and (np.ptp(scores, axis=1) == 0).any():
         raise ValueError(
             "Every class has the same score: the head is new, or all zeros as in the "
             "original ImageNet-21k files. Fine-tune it first, or load a model with "
             'a trained head, such as weights="augreg-imagenet21k".'
         )
-    names = names_of_classes(classes, class_names)
-    best = np.argsort(-predictions, axis=1, kind="stable")[:, :top]
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return [
-        [(*names[index], float(scores[index])) for index in indices]
-        for indices, scores in zip(best, predictions, strict=True)
+        [(*names[index], float(row[index])) for index in indices]
+        for indices, row in zip(best, scores, strict=True)
     ]
 
 
 def names_of_classes(classes, class_names=None):
     """Returns a (class id, class name) per class; see `decode_predictions`."""
     if class_names is None:
-        data_sets = {1000: "imagenet2012", 21843: "imagenet21k"}
-        if classes not in data_sets:
-            raise ValueError(
-                f"No class names are known for {classes} classes: pass class_names."
-            )
-        return zoo.class_names(data_sets[classes])
-    names = list(enumerate(class_names))
-    if len(names) != classes:
+        lists = [name for name, count in CLASS_LISTS.items() if count == classes]
+        hint = f', class_names="{lists[0]}" if they are ImageNet\'s' if lists else ""
         raise ValueError(
-            f"{len(names)} class names for predictions of {classes} classes: pass one "
-            "per class."
+            f"No class names are known for {classes} classes: pass class_names, one "
+            f"per class{hint}."
         )
-    return names
+    names = checked_names(class_names, classes)
+    if isinstance(names, str):
+        return zoo.class_names(names)
+    return list(enumerate(names))

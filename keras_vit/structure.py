@@ -26,6 +26,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit
+from zoo.head import ONE_CLASS
 
 # What makes a feature map smaller by its `strides`.
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
@@ -66,6 +67,23 @@ def head_of(model):
     heads = layers_of(model, ClassificationHead)
     fitting = [head for head in heads if head.units == model.output_shape[-1]]
     return fitting[-1] if fitting else None
+
+
+def problem_type_of(model):
+    """Returns what a model's outputs answer, one of `zoo.head.PROBLEM_TYPES`."""
+    return getattr(head_of(model), "problem_type", ONE_CLASS)
+
+
+def preparation_of(model):
+    """Returns how photos come to a model's size, see `zoo.photos.prepare`.
+
+    The head says it, and of a model without one its patch embedding.
+    """
+    head = head_of(model)
+    if head is not None:
+        return head.preparation
+    encoders = layers_of(model, PatchEncoder)
+    return encoders[0].preparation if encoders else "squash"
 
 
 def head_activation(model):

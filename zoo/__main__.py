@@ -18,7 +18,7 @@ import zoo
 from keras_vit_start import typed
 from zoo import store
 from zoo.catalog import augreg, cards, registry
-from zoo.catalog.locate import fetch_card, read_located
+from zoo.catalog.locate import fetch_card, read_located, with_names
 from zoo.files.checkpoint import NAMINGS
 from zoo.store import hub
 from zoo.text import printable
@@ -127,7 +127,7 @@ def _verify(handles, as_json):
 
 def _convert(source, destination, naming, num_heads, as_json):
     """Write a checkpoint in another format."""
-    checkpoint = read_located(source, num_heads=num_heads)
+    checkpoint = with_names(read_located(source, num_heads=num_heads))
     destination = os.path.expanduser(destination)
     pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)

@@ -11,10 +11,9 @@ import numpy as np
 
 from zoo import regular_files
 from zoo.network import pair
-from zoo.text import brief, printable
+from zoo.preparation import check_preparation, resized
+from zoo.text import printable
 
-# How photos come to a model's size, as evaluation has it.
-PREPARATIONS = ("squash", "central crop")
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
 # Pillow's names. MPO, photos of phones with further images behind, is JPEG to it.
@@ -127,6 +126,25 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return upper + (row(bottom) - upper) * down
 
 
+def fitted(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.ndarray:
+    """Returns a decoded photo at a model's size, as a float32 array in its range.
+
+    Args:
+        image: array (height, width, channels) of numbers in [0, 255].
+        size: (height, width) in pixels.
+        preparation: see `prepare`.
+
+    Example:
+        >>> fitted(np.zeros((40, 60, 3), "uint8"), (32, 32), "squash").shape
+        (32, 32, 3)
+    """
+    if preparation == "squash":
+        return resize(image, size)
+    if preparation == "central crop":
+        return _central_crop(image, size)
+    return resized(image, size, preparation)
+
+
 def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
     """Returns a photo as a model takes it.
 
@@ -134,8 +152,9 @@ def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
         photo: what `decode` takes.
         image_size: int or (height, width) of the model, in pixels.
         preparation: `"squash"`, which resizes all of the photo to the model's size as
-            the released evaluation does, or `"central crop"`, which resizes it until
-            the model's size covers 7/8 of its shorter side, and cuts out the centre.
+            the released evaluation does, `"central crop"`, which resizes it until
+            the model's size covers 7/8 of its shorter side, and cuts out the centre;
+            or like `"timm crop bicubic 0.9"`, see `zoo.preparation.Preparation`.
         channels: 3, or 1 for a model of gray images, which gets their luminance.
 
     Returns:
@@ -153,22 +172,11 @@ def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
         np.float32(1.0)
     """
     size = pair(image_size, "image_size")
-    squashes = check_preparation(preparation) == "squash"
-    image = decode(photo)
-    image = resize(image, size) if squashes else _central_crop(image, size)
+    check_preparation(preparation)
+    image = fitted(decode(photo), size, preparation)
     if channels == 1:
         image = image @ _LUMINANCE
     return (image - np.float32(127.5)) / np.float32(127.5)
-
-
-def check_preparation(preparation: str) -> str:
-    """Returns one of `PREPARATIONS`; raises a ValueError for anything else."""
-    if preparation not in PREPARATIONS:
-        raise ValueError(
-            f"preparation must be one of {', '.join(PREPARATIONS)}, got "
-            f"{brief(preparation)}."
-        )
-    return preparation
 
 
 def _opened(file, name):

@@ -2,23 +2,28 @@
 
 import keras
 
-from zoo.photos import check_preparation
-from zoo.text import brief, is_safe
+from zoo.head import ONE_CLASS, check_problem_type, checked_names
+from zoo.preparation import check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class ClassificationHead(keras.layers.Dense):
     """A dense layer with the names of its classes, which are saved with the model.
 
-    It computes what `keras.layers.Dense` does and has the same variables. Both
+    It computes what `keras.layers.Dense` does and has the same variables. The
     attributes can be set at any time.
 
     Args:
         units: int, the number of classes.
-        class_names: None, or a sequence of str, one per class. Names may occur twice,
-            as ImageNet's do. The attribute is a tuple.
-        preparation: how evaluation brings photos to the model's size, `"squash"` or
-            `"central crop"`, see `zoo.photos.prepare`.
+        class_names: None, or a sequence of str, one per class, of which the attribute
+            is a tuple. Names may occur twice, as ImageNet's do. Or the name of a list
+            of `zoo.class_names`, `"imagenet2012"` or `"imagenet21k"`.
+        preparation: how evaluation brings photos to the model's size, see
+            `zoo.photos.prepare`.
+        problem_type: what the outputs answer: `"single_label_classification"`, one
+            class of several, `"multi_label_classification"`, each class for itself, or
+            `"regression"`, numbers. Where the activation is linear, probabilities are
+            their softmax or their sigmoid.
         **kwargs: those of `keras.layers.Dense`.
 
     Call arguments:
@@ -29,7 +34,8 @@ class ClassificationHead(keras.layers.Dense):
 
     Raises:
         ValueError: there are more or fewer names than classes, a name is no text or
-            has line breaks or other control characters, or the preparation is unknown.
+            has line breaks or other control characters, or the preparation or the type
+            is unknown.
 
     Source:
         Paper section 3.1: the classification head is one linear layer.
@@ -40,10 +46,19 @@ class ClassificationHead(keras.layers.Dense):
         ((1, 2), ('cat', 'dog'))
     """
 
-    def __init__(self, units, *, class_names=None, preparation="squash", **kwargs):
+    def __init__(
+        self,
+        units,
+        *,
+        class_names=None,
+        preparation="squash",
+        problem_type=ONE_CLASS,
+        **kwargs,
+    ):
         super().__init__(units, **kwargs)
         self.class_names = class_names
         self.preparation = preparation
+        self.problem_type = problem_type
 
     @property
     def class_names(self):
@@ -52,12 +67,7 @@ class ClassificationHead(keras.layers.Dense):
     @class_names.setter
     def class_names(self, names):
         if names is not None:
-            names = checked_names(names)
-            if len(names) != self.units:
-                raise ValueError(
-                    f"class_names has {len(names):,} names for {self.units:,} classes: "
-                    "pass one name per class, in the order of the outputs."
-                )
+            names = checked_names(names, self.units)
         self._class_names = names
 
     @property
@@ -68,29 +78,24 @@ class ClassificationHead(keras.layers.Dense):
     def preparation(self, preparation):
         self._preparation = check_preparation(preparation)
 
+    @property
+    def problem_type(self):
+        return self._problem_type
+
+    @problem_type.setter
+    def problem_type(self, problem_type):
+        self._problem_type = check_problem_type(problem_type)
+
     def quantize(self, mode=None, type_check=True, **kwargs):
         # Keras refuses classes derived from its own, which may compute otherwise.
         super().quantize(mode, type_check=False, **kwargs)
 
     def get_config(self):
-        names = None if self.class_names is None else list(self.class_names)
-        own = {"class_names": names, "preparation": self.preparation}
+        names = self.class_names
+        own = {
+            "class_names": list(names) if isinstance(names, tuple) else names,
+            "preparation": self.preparation,
+        }
+        if self.problem_type != ONE_CLASS:  # older versions read all other heads
+            own["problem_type"] = self.problem_type
         return {**super().get_config(), **own}
-
-
-def checked_names(names):
-    """Returns names of classes as a tuple of str; a ValueError where they are not."""
-    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
-        raise ValueError(
-            f"class_names must be a sequence of str, got {brief(names)}: pass a list "
-            "of one name per class."
-        )
-    names = tuple(names)
-    for place, name in enumerate(names):
-        if not isinstance(name, str) or not is_safe(name):
-            raise ValueError(
-                f"class_names[{place}] is {brief(name)}: names are texts without line "
-                "breaks and other control characters."
-            )
-    # Those of NumPy are their own kind of str.
-    return tuple(map(str, names))

@@ -6,6 +6,7 @@ from keras import ops
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from zoo.network import pair
+from zoo.preparation import check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -18,6 +19,8 @@ class PatchEncoder(Layer):
     Args:
         patch_size: int or (height, width) of a patch in pixels.
         hidden_size: int, the size of a token.
+        preparation: how photos come to the size of a model that has no head to say
+            it, see `zoo.photos.prepare`.
 
     Call arguments:
         images: float tensor (batch, height, width, channels); height and width are
@@ -38,8 +41,9 @@ class PatchEncoder(Layer):
         (2, 6, 192)
     """
 
-    def __init__(self, patch_size, hidden_size, **kwargs):
+    def __init__(self, patch_size, hidden_size, preparation="squash", **kwargs):
         super().__init__(**kwargs)
+        self.preparation = check_preparation(preparation)
         self.patch_size = pair(patch_size, "patch_size")
         self.hidden_size = hidden_size
 
@@ -52,6 +56,12 @@ class PatchEncoder(Layer):
         self.bias = self.add_weight(
             name="bias", shape=(self.hidden_size,), initializer="zeros"
         )
+
+    def get_config(self):
+        config = super().get_config()
+        if config["preparation"] == "squash":  # older versions read that
+            del config["preparation"]
+        return config
 
     @property
     def kernel(self):

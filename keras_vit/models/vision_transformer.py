@@ -13,11 +13,11 @@ from keras_vit.models import arguments
 from keras_vit.models.arguments import ANY_SIZE
 from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import assign, read_weights
-from zoo.catalog.locate import published
 from zoo.catalog.similar import similar_variants
+from zoo.head import ONE_CLASS, Head
 from zoo.network import pair, positive_int
-from zoo.photos import check_preparation
 from zoo.position_embedding import METHODS
+from zoo.preparation import check_preparation
 
 # By the kind of pooling: a layer, for a number of tokens before those of the patches.
 _POOLINGS = {
@@ -54,7 +54,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     image_size=None,
     classes=None,
     class_names=None,
-    preparation="squash",
+    preparation=None,
     new_head=False,
     pooling="token",
     classifier_activation=None,
@@ -84,9 +84,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         classes: int, the size of the head; by default that of the file, 1000 without
             one. A number other than the file's gets a new head of zeros.
         class_names: sequence of str, the names of the classes, which are saved with the
-            model; `classes` may then be left out.
-        preparation: how `classify` brings photos to `image_size`: `"squash"`, as the
-            released evaluation does, or `"central crop"`, see `zoo.photos.prepare`.
+            model; `classes` may then be left out. By default those that the file, the
+            settings beside it or its card have, unless the head is new.
+        preparation: how `classify` and `embed` bring photos to `image_size`:
+            `"squash"`, as the released evaluation does, or another of
+            `zoo.photos.prepare`; by default that of the file, else `"squash"`.
         new_head: bool, whether the head is new although the file has one of this many
             classes, which may be others.
         pooling: `"token"` for the class token's state, `"gap"` for the mean over the
@@ -158,12 +160,12 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         arguments.check_without_head(
             classes=classes,
             class_names=class_names,
-            preparation=None if preparation == "squash" else preparation,
             new_head=new_head,
             classifier_activation=classifier_activation,
             head_bias_init=head_bias_init or None,
         )
-    check_preparation(preparation)
+    if preparation is not None:
+        check_preparation(preparation)
     classes = arguments.number_of_classes(classes, class_names)
     if classes is not None:
         hint = "; a model without head has include_top=False"
@@ -227,6 +229,10 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if image_size is None:
         image_size = _nearest(224, config.stride) if any_size else 224
     image_size = pair(image_size, "image_size")
+    said = checkpoint.head if checkpoint else Head()
+    preparation = preparation or said.preparation or "squash"
+    if new_head:
+        said = Head()
     grid_size = config.grid_size(image_size, name=variant or name)
     if pooling == "distilled" and not config.distillation_token:
         raise ValueError(
@@ -240,7 +246,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         images = arguments.images_input(image_size, channels)
         features = _resnet(images, config) if config.is_hybrid else images
         tokens = layers.PatchEncoder(
-            config.patch_size, config.hidden_size, name="embedding"
+            config.patch_size, config.hidden_size, preparation, name="embedding"
         )(features)
         at_stem, *at_blocks = _positions(config, grid_size)
         for layer in _before_blocks(config, class_token, at_stem):
@@ -318,8 +324,9 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         if include_top:
             tokens = layers.ClassificationHead(
                 1000 if classes is None else classes,
-                class_names=class_names,
+                class_names=class_names or said.class_names,
                 preparation=preparation,
+                problem_type=said.problem_type or ONE_CLASS,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),
@@ -351,7 +358,8 @@ def load_model(weights, *, patch_size=None, **options):
 
     Returns:
         A functional `keras.Model`; see `VisionTransformer`, also for the errors raised.
-        The head of a published model has the names of its classes.
+        The head has the names of its classes where the settings beside a file or the
+        card of a released or published model say them.
 
     Source:
         The sizes of the arrays, and what else `zoo.read` knows of a file.
@@ -366,17 +374,7 @@ def load_model(weights, *, patch_size=None, **options):
         checkpoint = checkpoint.with_patch_size(patch_size)
     options.setdefault("pooling", checkpoint.pooling)
     options.setdefault("channels", checkpoint.channels)
-    model = VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
-    card = None if isinstance(weights, zoo.Checkpoint) else published(weights)
-    head = model.layers[-1]
-    if (
-        card is not None
-        and model.output_shape[1:] == (checkpoint.classes,)
-        and isinstance(head, layers.ClassificationHead)
-        and not (options.get("new_head") or head.class_names)
-    ):
-        head.class_names = card.class_names
-    return model
+    return VisionTransformer(zoo.ViTConfig(), checkpoint, **options)
 
 
 def _nearest(size, steps):

@@ -3,8 +3,15 @@
 import pathlib
 
 import zoo
-from keras_vit.structure import kind_of_pooling, num_prefix_tokens
+from keras_vit.structure import (
+    head_of,
+    kind_of_pooling,
+    num_prefix_tokens,
+    preparation_of,
+)
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
+from zoo.catalog.locate import with_names
+from zoo.head import ONE_CLASS, Head
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -229,9 +236,22 @@ def save_released_weights(model, path, naming="released"):
         grid_of(model),
         zoo.ViTConfig(**computed(model), **families(model)),
         pooling,
+        _said_of_head(model),
     )
+    if naming != "released":
+        checkpoint = with_names(checkpoint)
     zoo.write(path, checkpoint, naming=naming)
     return path
+
+
+def _said_of_head(model):
+    head, preparation = head_of(model), preparation_of(model)
+    if preparation == "squash":  # as the released files, which say nothing
+        preparation = None
+    if head is None:
+        return Head(preparation=preparation)
+    problem_type = None if head.problem_type == ONE_CLASS else head.problem_type
+    return Head(head.class_names, problem_type, preparation)
 
 
 def _part_heads(arrays, hidden_size):

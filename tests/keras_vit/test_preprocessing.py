@@ -122,7 +122,7 @@ def test_decode_predictions_of_imagenet(monkeypatch):
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     predictions = np.zeros((1, 1000), "float32")
     predictions[0, [7, 999]] = 1.0, 2.0
-    assert decode_predictions(predictions, top=2) == [
+    assert decode_predictions(predictions, 2, "imagenet2012") == [
         [("n15075141", "toilet tissue", 2.0), ("n01514668", "cock", 1.0)]
     ]
 
@@ -130,7 +130,7 @@ def test_decode_predictions_of_imagenet(monkeypatch):
 def test_decode_predictions_of_imagenet21k(mirror):
     predictions = np.zeros((1, 21843), "float32")
     predictions[0, [7, 21842]] = 1.0, 2.0
-    assert decode_predictions(predictions, top=2) == [
+    assert decode_predictions(predictions, 2, "imagenet21k") == [
         [(IDS[21842], f"lemma {IDS[21842]}", 2.0), (IDS[7], f"lemma {IDS[7]}", 1.0)]
     ]
     # From the cache the second time.
@@ -143,7 +143,9 @@ def test_decode_predictions_of_imagenet21k(mirror):
         ((10,), None, r"expects \(batch, classes\), got \(10,\)"),
         ((2, 5, 10), None, r"expects \(batch, classes\), got \(2, 5, 10\)"),
         ((2, 10), None, "No class names are known for 10 classes: pass class_names"),
-        ((2, 10), ["a", "b"], "2 class names for predictions of 10 classes"),
+        ((2, 10), ["a", "b"], "class_names has 2 names for 10 classes"),
+        ((2, 1000), None, 'class_names="imagenet2012" if they are ImageNet'),
+        ((2, 10), "imagenet2012", "class_names has 1,000 names for 10 classes"),
     ],
 )
 def test_errors(shape, names, message):
@@ -162,4 +164,4 @@ def test_names_that_cannot_be_had(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     predictions = np.arange(21843.0)[None]
     with pytest.raises(zoo.StoreError, match="imagenet21k_wordnet_ids.txt"):
-        decode_predictions(predictions)
+        decode_predictions(predictions, class_names="imagenet21k")

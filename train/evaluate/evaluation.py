@@ -61,6 +61,7 @@ def evaluate(
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
     image_size = loaded_model.image_shape_of(loaded)[:2]
+    evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
         loaded, dataset, data_dir, skip_corrupt, split

@@ -1,6 +1,5 @@
 """The images that exports are compared on: those of a data set, or synthetic ones."""
 
-import contextlib
 import dataclasses
 
 import numpy as np
@@ -14,7 +13,7 @@ from train.data.sources.splits import pick
 from train.data.sources.subset import spread
 from train.export.runtimes import BATCH, write_images
 from train.inference import evaluation_data, loaded_model
-from train.inference.classes import imagenet_names, match_classes
+from train.inference.classes import match_classes, names_of
 from train.inference.model_writing import has_head
 
 # The default number of images: of a data set, and synthetic.
@@ -53,7 +52,7 @@ def generate(loaded, path, count):
         for start in range(0, count, BATCH)
     )
     about = {"data_set": None, "count": write_images(path, batches)}
-    return SampleImages(path, about, _class_names(loaded))
+    return SampleImages(path, about, names_of(loaded))
 
 
 def read(loaded, path, count, *, calibration, central_crop, **data):
@@ -79,7 +78,7 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
                 kind_of(source.name).is_own,
             )
         except RunError as error:
-            class_names = _class_names(loaded)
+            class_names = names_of(loaded)
             about["no_accuracy"] = str(error)
             print(f"The accuracy is not measured: {error}")
 
@@ -141,11 +140,3 @@ def synthetic(number, shape, seed=0):
     )
     waves -= waves.min(axis=(1, 2, 3), keepdims=True)
     return (2 * waves / waves.max(axis=(1, 2, 3), keepdims=True) - 1).astype("float32")
-
-
-def _class_names(loaded):
-    """Returns the class names of a model, ImageNet's if they fit the head, or None."""
-    if loaded.class_names is None and has_head(loaded.model):
-        with contextlib.suppress(RunError):
-            return imagenet_names(loaded.model.output_shape[-1])
-    return loaded.class_names

@@ -10,12 +10,12 @@ import numpy as np
 
 import keras_vit
 import zoo
-from keras_vit.structure import head_activation
+from keras_vit.structure import head_activation, problem_type_of
 from train.common.errors import RunError
-from zoo.probabilities import softmax
+from zoo.head import NUMBERS, ONE_CLASS
+from zoo.probabilities import answers_of
 from zoo.text import named
 
-IMAGENET_HEADS = {1000: "imagenet2012", 21843: "imagenet21k"}
 _PROBABILITIES = ("softmax", "sigmoid")
 _ID = re.compile(r"n\d{8}")
 
@@ -25,13 +25,15 @@ class Classes:
     """The classes of a model, in the order of its outputs.
 
     Names that are unknown are such as "class 17"; `why_no_names` and `why_none` are the
-    reasons where the model has no names or no classes. `activation` is the head's.
+    reasons where the model has no names or no classes. `activation` and `problem_type`
+    are the head's; one for numbers has no classes, and `names` of its numbers.
     """
 
     names: tuple[str, ...] = ()
     why_no_names: str | None = None
     activation: str = "linear"
     why_none: str | None = None
+    problem_type: str = ONE_CLASS
 
     def find(self, wanted, remedy=""):
         """Returns number and name of the class that has a name, or a number as str.
@@ -61,6 +63,12 @@ class Classes:
         near = [known[names.index(name)] for name in near] or known
         raise RunError(f"{refusal}: give one such as {named(near)}, or {numbers}.")
 
+    def answers(self, outputs):
+        """Returns what outputs answer: probabilities, or the numbers that they are."""
+        if self.activation in _PROBABILITIES:
+            return outputs
+        return answers_of(outputs, self.problem_type)
+
     def predict(self, outputs):
         """Returns probabilities and the five most likely classes of each image.
 
@@ -70,8 +78,7 @@ class Classes:
         """
         if self.why_none is not None:
             raise ValueError(self.why_none)
-        is_probability = self.activation in _PROBABILITIES
-        probabilities = outputs if is_probability else softmax(outputs)
+        probabilities = self.answers(outputs)
         if not np.isfinite(probabilities).all():
             raise ValueError(
                 "The model's outputs are not finite: take an earlier checkpoint."
@@ -99,14 +106,29 @@ def classes_of(loaded):
         )
     if why_none is not None:
         return Classes(why_none=f"The model {loaded.name} {why_none}")
-    names, why_no_names = loaded.class_names, None
-    if names is None:
-        try:
-            names = imagenet_names(shape[0])
-        except RunError as error:
-            names = [f"class {number}" for number in range(shape[0])]
-            why_no_names = str(error)
-    return Classes(tuple(names), why_no_names, activation)
+    problem_type = problem_type_of(model)
+    names, why_no_names = names_of(loaded), None
+    if problem_type == NUMBERS:
+        why_none = (
+            f"The model {loaded.name} answers with numbers, not with classes: the "
+            f"problem_type of its head is {NUMBERS!r}."
+        )
+        names = names or [f"output {number}" for number in range(shape[0])]
+    elif names is None:
+        names = [f"class {number}" for number in range(shape[0])]
+        why_no_names = (
+            f"The names of the model's {shape[0]:,} classes are not known: write them "
+            "to class_names.txt beside it, one per line in the order of its outputs."
+        )
+    return Classes(tuple(names), why_no_names, activation, why_none, problem_type)
+
+
+def names_of(loaded):
+    """Returns the names of a `LoadedModel`'s classes, a tuple, None where unknown."""
+    names = loaded.class_names
+    if isinstance(names, str):
+        return tuple(name for _, name in _list(names))
+    return names
 
 
 def match_classes(outputs, head_names, data_names, numbers=False):
@@ -114,11 +136,11 @@ def match_classes(outputs, head_names, data_names, numbers=False):
 
     Matched by name, ignoring case, spaces, hyphens, underscores and how accents are
     encoded (NFC or NFD); of several synonyms with commas between them the first will
-    do. A head without names (`head_names` is None) of 1,000 or 21,843 classes has
-    ImageNet's. WordNet ids (`n01440764`) and names (`tench`) of ImageNet match each
-    other. An equal number of classes does not mean an equal order. With `numbers`, a
-    data set whose classes are all numbers, and none the name of a class of the model,
-    has places in the head's outputs, from 0.
+    do. `head_names` may be the name of a list of `zoo.class_names`. WordNet ids
+    (`n01440764`) and names (`tench`) of ImageNet match each other. An equal number of
+    classes does not mean an equal order. With `numbers`, a data set whose classes are
+    all numbers, and none the name of a class of the model, has places in the head's
+    outputs, from 0.
 
     Raises:
         RunError: a name is not, or not clearly, one of the model's.
@@ -146,7 +168,7 @@ def match_classes(outputs, head_names, data_names, numbers=False):
             f"several of the model's: {named(twice)}. "
             f"{_instead(twice[0], places, aliases)}"
         )
-    if head_names is None and outputs not in IMAGENET_HEADS:
+    if head_names is None:
         raise RunError(
             f"The model has {outputs} classes, whose names are not known, and the data "
             f"set has {len(data_names)}: write the names to a file class_names.txt "
@@ -175,14 +197,14 @@ def by_number(class_names, places, data_names):
 
 def _aliases(outputs, head_names, data_names):
     """Returns the names to show of a head's classes, and of each a tuple of all."""
-    if head_names is None and outputs in IMAGENET_HEADS:
-        aliases = _imagenet(outputs)
+    if isinstance(head_names, str):
+        aliases = _list(head_names)
         return tuple(name for _, name in aliases), aliases
     if head_names is None:
         return tuple(f"class {number}" for number in range(outputs)), [()] * outputs
     head_names = tuple(head_names)
     if len(head_names) == 1000:
-        imagenet = _imagenet(1000)
+        imagenet = _list("imagenet2012")
         if [_plain(name) for name in head_names] == [
             _plain(own) for _, own in imagenet
         ]:
@@ -191,7 +213,7 @@ def _aliases(outputs, head_names, data_names):
     if has_ids[0] == has_ids[1]:
         return head_names, [(name,) for name in head_names]
     partners = {}
-    for number, name in _imagenet(1000):
+    for number, name in _list("imagenet2012"):
         partners[number] = name
         # Of two classes with one name, neither has it.
         partners[_plain(name)] = None if _plain(name) in partners else number
@@ -223,16 +245,9 @@ def _instead(name, places, aliases):
     )
 
 
-def imagenet_names(outputs):
-    """Returns a tuple of the names of ImageNet's 1,000 or 21,843 classes."""
-    return tuple(name for _, name in _imagenet(outputs))
-
-
-def _imagenet(outputs):
-    if outputs not in IMAGENET_HEADS:
-        raise RunError(f"The model has {outputs:,} classes, whose names are not known.")
+def _list(name):
     try:
-        return zoo.class_names(IMAGENET_HEADS[outputs])
+        return zoo.class_names(name)
     except zoo.StoreError as error:
         raise RunError(
             f"The names of the model's classes are needed: {error}"

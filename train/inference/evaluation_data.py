@@ -6,11 +6,17 @@ import pathlib
 
 import tensorflow as tf
 
-from keras_vit.structure import POOLINGS, head_activation, last_layer
+from keras_vit.structure import (
+    POOLINGS,
+    head_activation,
+    last_layer,
+    problem_type_of,
+)
 from train import recipes
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
+from zoo.head import NUMBERS, ONE_CLASS
 
 
 def load_split(loaded, dataset, data_dir, skip_corrupt, split):
@@ -114,6 +120,20 @@ def center_crop(split, image_size):
         return image
 
     return dataclasses.replace(split, read=read)
+
+
+def check_one_class(loaded):
+    """Refuses models whose answers no data set with a class per image can judge."""
+    problem_type = problem_type_of(loaded.model)
+    if problem_type != ONE_CLASS:
+        answers = (
+            "numbers" if problem_type == NUMBERS else "several classes of an image"
+        )
+        raise RunError(
+            f"The model {loaded.name} answers with {answers} (problem_type "
+            f"{problem_type!r}), and a data set has one class per image: use "
+            "keras-vit predict."
+        )
 
 
 def num_logits(loaded):

@@ -21,8 +21,9 @@ from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
 from zoo.catalog import registry
 from zoo.files.opening import FILES_IN_FOLDERS
+from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
-from zoo.photos import PREPARATIONS
+from zoo.preparation import is_preparation
 from zoo.regular_files import read_text
 from zoo.store import digest
 from zoo.text import named
@@ -51,7 +52,8 @@ class ExportedModel:
         one_by_one: bool, whether it takes no batches, so that 8 images are 8 calls.
         class_names: tuple of str in the order of the outputs, None where unknown.
         activation: str, of the head: "linear", "softmax" or "sigmoid".
-        preparation: str, one of `zoo.photos.PREPARATIONS`.
+        preparation: str, see `zoo.photos.prepare`.
+        problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
         size_step: (height, width) that the sides of images are multiples of, None of a
             file for images of one size.
         features: function like `run` to the input of the head, None without one.
@@ -65,7 +67,8 @@ class ExportedModel:
     one_by_one: bool = False
     class_names: tuple[str, ...] | None = None
     activation: str = "linear"
-    preparation: str = PREPARATIONS[0]
+    preparation: str = "squash"
+    problem_type: str = ONE_CLASS
     size_step: tuple[int, int] | None = None
     features: Callable | None = None
 
@@ -333,7 +336,8 @@ def _unpacked(archive, name, most):
 
 
 def _known(facts):
-    found = {key: facts[key] for key in ("activation", "preparation") if key in facts}
+    known = ("activation", "preparation", "problem_type")
+    found = {key: facts[key] for key in known if key in facts}
     for key in {"image_size", "size_step"} & facts.keys():
         height, width = map(int, facts[key].split(","))
         found[key] = check_image_size((height, width))
@@ -358,11 +362,12 @@ def _check(model, path):
         and all(isinstance(side, int) for side in (*shape, model.size))
         and shape[2] in (1, 3)
         and model.activation in _ACTIVATIONS
-        and model.preparation in PREPARATIONS
+        and model.problem_type in PROBLEM_TYPES
+        and is_preparation(model.preparation)
     )
     if not is_ours:
         raise RunError(
             f"The model {path} is not as keras-vit export writes it (images {shape}, "
-            f"output {model.output!r}, {model.activation!r}, {model.preparation!r}): "
-            "export it again, or call its own runtime."
+            f"output {model.output!r}, {model.activation!r}, {model.preparation!r}, "
+            f"{model.problem_type!r}): export it again, or call its own runtime."
         )

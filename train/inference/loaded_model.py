@@ -37,7 +37,8 @@ class LoadedModel:
     Args:
         name: str, for the names of files.
         model: `keras.Model` from images in [-1, 1] to logits, or to features.
-        class_names: tuple of str in the order of the head, None where unknown.
+        class_names: tuple of str in the order of the head, or the name of a list of
+            `zoo.class_names`; None where unknown.
         config: dict, the recipe of the run that it comes from; empty without a run.
     """
 
@@ -222,7 +223,7 @@ def _of_weights(source, image_size, features):
     file = pathlib.Path(place).expanduser()
     if (card := published(source)) is not None:
         return LoadedModel(card.name, model, card.class_names)
-    class_names = _class_names(file, model, features) if file.is_file() else None
+    class_names = _class_names(pathlib.Path(checkpoint.path), model, features)
     if "://" in place or file.exists():
         place = os.path.splitext(os.path.basename(place))[0]
     return LoadedModel(_name(place), model, class_names)

@@ -4,8 +4,14 @@ import contextlib
 
 import keras
 
-from keras_vit.structure import own_image_size, size_step, takes_any_size
-from zoo.photos import PREPARATIONS
+from keras_vit.structure import (
+    own_image_size,
+    preparation_of,
+    problem_type_of,
+    size_step,
+    takes_any_size,
+)
+from zoo.head import ONE_CLASS
 
 
 def has_head(model):
@@ -35,8 +41,9 @@ def check_one_output(model):
 def facts_of(model):
     """Returns what exported files say of a model besides shapes and class names.
 
-    These are the `activation` of the head, and the `preparation` of photos, one of
-    `zoo.photos.PREPARATIONS`; of a model for images of any size also the `image_size`
+    These are the `activation` of the head, the `preparation` of photos, see
+    `zoo.photos.prepare`, and the `problem_type` of a head that does not answer with one
+    class of several; of a model for images of any size also the `image_size`
     of its positions, and the `size_step` that sides are multiples of, both as
     "height,width". A dict of str.
     """
@@ -44,8 +51,10 @@ def facts_of(model):
     activation = getattr(head, "activation", keras.activations.linear)
     facts = {
         "activation": activation.__name__,
-        "preparation": getattr(head, "preparation", None) or PREPARATIONS[0],
+        "preparation": preparation_of(model),
     }
+    if (problem_type := problem_type_of(model)) != ONE_CLASS:
+        facts["problem_type"] = problem_type
     if takes_any_size(model):
         # A model without positions has no size of its own.
         with contextlib.suppress(ValueError):

@@ -13,7 +13,7 @@ from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.layers.forward_pass import running
 from keras_vit.lean import lean
-from keras_vit.structure import own_image_size
+from keras_vit.structure import own_image_size, problem_type_of
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph
@@ -21,6 +21,7 @@ from train.data.transforms.preprocessing import squash, to_model_range
 from train.inference import model_writing
 from train.inference.exported_model import FACTS
 from train.inference.model_writing import body_and_head
+from zoo.head import NUMBERS, SEVERAL_CLASSES
 
 # The last layers of models of keras_vit, with their head and without.
 _LAST_LAYERS = ("head", "pre_logits", "norm_after_pooling", "pooling")
@@ -53,13 +54,16 @@ def write_saved_model(model, folder, *, class_names=None):
     - `image_bytes` are JPEG or PNG files: decoded, to grayscale for models of 1
       channel, rotated by their EXIF data, and resized, as images of any size are, as
       for evaluation. Broken ones raise `tf.errors.InvalidArgumentError`.
-    - `probabilities` are the softmax of the logits, or the head's own activation.
-      `label`, with `class_names` only, is the most likely class, a string (batch,).
+    - `probabilities` are the softmax of the logits, their sigmoid where the head is of
+      several classes at once, or the head's own activation. `label`, with `class_names`
+      only, is the most likely class, a string (batch,). A head for numbers has neither:
+      its logits are these.
     - `loaded(images, training=True)` turns on dropout and stochastic depth. Gradients
       reach `loaded.trainable_variables`.
     - `class_names` are in `assets/class_names.txt`, one per line, in UTF-8;
       `loaded.class_names_file.asset_path` is its path. `assets.extra/keras_vit.json`
-      has the head's activation and the preparation of photos.
+      has the head's activation, its `problem_type` where it is not one class of
+      several, and the preparation of photos.
 
     Args:
         model: a pooled model of `keras_vit`, with or without head.
@@ -208,6 +212,11 @@ def _package(model, class_names):
     def logits(inputs, training=False):
         return tf.matmul(features(inputs, training), head.kernel) + head.bias
 
+    problem_type = problem_type_of(model)
+    has_classes = head is not None and problem_type != NUMBERS
+    of_logits = keras.activations.softmax
+    if problem_type == SEVERAL_CLASSES:
+        of_logits = keras.activations.sigmoid
     kind, answer = ("logits", logits) if head else ("features", features)
 
     def resized(images):
@@ -224,11 +233,11 @@ def _package(model, class_names):
         one = tf.TensorSpec(of_model_size.shape[1:])
         inputs = tf.map_fn(read, image_bytes, fn_output_signature=one)
         answers = {kind: answer(inputs)}
-        if head:
+        if has_classes:
             is_linear = head.activation is keras.activations.linear
-            activation = keras.activations.softmax if is_linear else head.activation
+            activation = of_logits if is_linear else head.activation
             answers["probabilities"] = activation(answers[kind])
-        if class_names is not None:
+        if has_classes and class_names is not None:
             largest = tf.argmax(answers[kind], axis=-1)
             answers["label"] = tf.gather(tf.constant(class_names), largest)
         return answers

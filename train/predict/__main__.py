@@ -14,7 +14,8 @@ The photos are files, folders with all below them, quoted patterns ('photos/*.jp
 - for a list of paths on standard input, one per line.
 
 Each photo is a line of its file, class and probability, with tabs between, on the
-terminal or in --out. Photos that cannot be read are left out, and listed at the end:
+terminal or in --out; a model for numbers (problem_type "regression") has these in place
+of probabilities. Photos that cannot be read are left out, and listed at the end:
 the exit status is then 3, it is 1 for an error, and 0 if all were answered.
 """
 
@@ -120,8 +121,8 @@ def _printer(top):
 
     def show(answer):
         cells = [answer.file]
-        for name, probability in answer.top[:most]:
-            cells += [name, f"{probability:.1%}"]
+        for name, value in answer.top[: None if answer.has_numbers else most]:
+            cells += [name, f"{value:.6g}" if answer.has_numbers else f"{value:.1%}"]
         print(*(printable(cell, _MOST_OF_CELL) for cell in cells), sep="\t", flush=True)
 
     return show

@@ -13,6 +13,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
+from zoo.head import NUMBERS
+from zoo.limits import CLASSES
 from zoo.regular_files import open_regular
 from zoo.text import of_plain_cell, plain_cell
 
@@ -31,11 +33,14 @@ class Answer:
     Args:
         file: str, the path of the photo as `spelled`.
         top: tuple of (class name, probability) of the most likely classes, the best
-            first: `TOP` of them, or as many as the model has.
+            first: `TOP` of them, or as many as the model has. Or of (name, number) of
+            each of a model's numbers, in their order.
+        has_numbers: bool, whether these are numbers.
     """
 
     file: str
     top: tuple[tuple[str, float], ...]
+    has_numbers: bool = False
 
 
 def spelled(path):
@@ -73,7 +78,7 @@ class AnswerFile:
     def __init__(self, path, resume=False):
         self.path = pathlib.Path(path).expanduser()
         self._settings = self.path.with_name(f"{self.path.name}.settings.json")
-        self._format = FORMATS[self.path.suffix]
+        self._format = _format(self.path, TOP, "probability")
         self._file, self._end, self.count = None, 0, 0
         self._known, self._earlier = np.zeros(0, "uint64"), None
         self._folder = self._working = os.getcwd()
@@ -85,6 +90,7 @@ class AnswerFile:
                 "or remove it."
             )
         self._earlier = self._read_settings()
+        self._say_numbers(self._earlier)
         self._read_known()
 
     def spell(self, path):
@@ -115,6 +121,7 @@ class AnswerFile:
         if self._earlier is not None:
             self._check(json.loads(json.dumps(settings)))
         else:
+            self._say_numbers(settings)
             make_folder(self.path.parent, "--out")
             start = spelled(_relative(self._folder, self.path.parent.resolve()))
             write_json(self._settings, {**settings, _PATHS_FROM: start}, "--out")
@@ -129,6 +136,11 @@ class AnswerFile:
         self._file.truncate(self._end)
         if not self._end:
             self._write(self._format.header)
+
+    def _say_numbers(self, settings):
+        count = settings.get("classes")
+        if settings.get("problem_type") == NUMBERS and count in range(1, CLASSES):
+            self._format = _format(self.path, count, "value")
 
     def append(self, answers):
         """Appends answers."""
@@ -236,22 +248,23 @@ class AnswerFile:
 
 
 class _Csv:
-    """A row per photo: file, then label and probability of each class, best first.
+    """A row per photo: file, then label and value of each answer, the best first.
 
     Texts are as `zoo.text.plain_cell` has them, so that spreadsheets compute nothing.
     """
 
-    columns = ("file", "label", "probability") + tuple(
-        f"{name}_{place}"
-        for place in range(2, TOP + 1)
-        for name in ("label", "probability")
-    )
-    header, has_breaks = ",".join(columns) + "\n", True
+    has_breaks = True
+
+    def __init__(self, count, value):
+        places = ("", *(f"_{place}" for place in range(2, count + 1)))
+        pairs = [f"{name}{place}" for place in places for name in ("label", value)]
+        self.columns = ("file", *pairs)
+        self.header = ",".join(self.columns) + "\n"
 
     def line(self, answer):
         cells = [plain_cell(answer.file)]
-        for name, probability in answer.top:
-            cells += [plain_cell(name), str(probability)]
+        for name, value in answer.top:
+            cells += [plain_cell(name), str(value)]
         cells += [""] * (len(self.columns) - len(cells))
         return ",".join(map(_cell, cells)) + "\n"
 
@@ -268,22 +281,29 @@ class _Csv:
 
 
 class _JsonLines:
-    """An object per photo: file, label, probability, and top, a list of these two."""
+    """An object per photo: file, label, value, and top, a list of these two."""
 
     header, has_breaks = "", False
 
+    def __init__(self, count, value):
+        self._value = value
+
     def line(self, answer):
-        top = [{"label": name, "probability": value} for name, value in answer.top]
+        top = [{"label": name, self._value: value} for name, value in answer.top]
         found = {"file": answer.file, **top[0], "top": top}
         return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
 
     def answer(self, record):
         found = json.loads(record)
-        top = tuple((one["label"], float(one["probability"])) for one in found["top"])
+        top = tuple((one["label"], float(one[self._value])) for one in found["top"])
         return Answer(found["file"], top)
 
 
-FORMATS = {".csv": _Csv(), ".jsonl": _JsonLines()}
+FORMATS = {".csv": _Csv, ".jsonl": _JsonLines}
+
+
+def _format(path, count, value):
+    return FORMATS[path.suffix](count, value)
 
 
 def _cell(text):

@@ -8,8 +8,8 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.inference import exported_model, finding
-from zoo.photos import PREPARATIONS
-from zoo.probabilities import softmax
+from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES
+from zoo.probabilities import answers_of, sigmoid
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
 
@@ -21,16 +21,18 @@ class Classifier:
     Args:
         name: str, of the model.
         image_shape: (height, width, channels) of its images.
-        preparation: str, one of `zoo.photos.PREPARATIONS`.
+        preparation: str, see `zoo.photos.prepare`.
         batch_size: int, the most images that `compute` takes.
         compute: function from float32 images (batch, height, width, channels) in
-            [-1, 1] to probabilities (batch, classes), or None without classes, and
-            features (batch, size), or None unless they were asked for.
-        class_names: tuple of str, empty without classes.
+            [-1, 1] to probabilities (batch, classes), numbers (batch, outputs), or None
+            without either, and features (batch, size), or None unless they were asked
+            for.
+        class_names: tuple of str, of classes or numbers; empty without either.
         num_features: int, the size of the features, None unless they were asked for.
         notes: tuple of str, what users should know of the answers.
         digest: function without arguments to a str, which other weights and another
             precision change.
+        problem_type: str, one of `zoo.head.PROBLEM_TYPES`.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Classifier:
     num_features: int | None
     notes: tuple[str, ...]
     digest: Callable
+    problem_type: str = ONE_CLASS
 
 
 def load(
@@ -90,7 +93,7 @@ def load(
         )
     if central_crop is None:
         return classifier
-    preparation = PREPARATIONS[1] if central_crop else PREPARATIONS[0]
+    preparation = "central crop" if central_crop else "squash"
     return dataclasses.replace(classifier, preparation=preparation)
 
 
@@ -122,8 +125,10 @@ def _of_export(path, image_size, batch_size, with_features, trust):
             f"The model {path} gives features, not classes: pass --features=x.npz for "
             "them, or export it without --features."
         )
-    names, notes = _named(model.class_names, 0 if is_features else model.size)
-    _check_count(path, names, model.activation)
+    problem_type = model.problem_type
+    size = 0 if is_features else model.size
+    names, notes = _named(model.class_names, size, problem_type)
+    _check_count(path, names, model.activation, problem_type)
     is_logits = model.output == "logits"
 
     def compute(images):
@@ -131,10 +136,10 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         if is_features:
             return None, found
         outputs = model.run(images)
-        if is_logits and model.activation != "sigmoid":
-            outputs = softmax(outputs)
+        if is_logits and model.activation == "sigmoid":
+            outputs = sigmoid(outputs)
         elif is_logits:
-            outputs = 1 / (1 + np.exp(-outputs))
+            outputs = answers_of(outputs, problem_type)
         return outputs, found
 
     most = 1 if model.one_by_one else _EXPORT_BATCH_SIZE
@@ -146,8 +151,9 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         compute,
         names,
         _length(features, model) if with_features else None,
-        (*notes, *_note_on(model.activation)),
+        (*notes, *_note_on(model.activation, problem_type)),
         lambda: exported_model.digest_of(path),
+        problem_type,
     )
 
 
@@ -160,7 +166,7 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     finding.find(source)  # before Keras is loaded
     import keras
 
-    from keras_vit.structure import head_of
+    from keras_vit.structure import preparation_of
     from train.inference import engines, loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
@@ -168,10 +174,10 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     loaded = loaded_model.load(source, image_size=image_size)
     shape = loaded_model.image_shape_of(loaded, channels=(1, 3))
     classes, model = classes_of(loaded), loaded.model
-    if classes.why_none is not None and not with_features:
+    problem_type, names = classes.problem_type, classes.names
+    if not names and not with_features:
         raise RunError(f"{classes.why_none} Pass --features=x.npz for its features.")
-    names = () if classes.why_none is not None else classes.names
-    _check_count(loaded.name, names, classes.activation)
+    _check_count(loaded.name, names, classes.activation, problem_type)
     head = None
     if with_features:
         model, head = body_and_head(model)
@@ -192,14 +198,13 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     def compute(images):
         outputs = predictor(images)
         if not with_features:
-            return probabilities(outputs), None
+            return answers(outputs), None
         if head is None or not names:
             return None, outputs
-        return probabilities(keras.ops.convert_to_numpy(head(outputs))), outputs
+        return answers(keras.ops.convert_to_numpy(head(outputs))), outputs
 
-    def probabilities(outputs):
-        outputs = np.asarray(outputs, "float32")
-        return softmax(outputs) if classes.activation == "linear" else outputs
+    def answers(outputs):
+        return classes.answers(np.asarray(outputs, "float32"))
 
     def digest():
         # As before there were others, in float32.
@@ -210,20 +215,26 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     return Classifier(
         loaded.name,
         shape,
-        getattr(head_of(loaded.model), "preparation", PREPARATIONS[0]),
+        preparation_of(loaded.model),
         batch_size,
         compute,
         tuple(names),
         model.output_shape[-1] if with_features else None,
-        (*((no_names,) if no_names else ()), *_note_on(classes.activation)),
+        (
+            *((no_names,) if no_names else ()),
+            *_note_on(classes.activation, problem_type),
+        ),
         digest,
+        problem_type,
     )
 
 
-def _named(names, count):
+def _named(names, count, problem_type):
     """Returns names of classes, numbers where they are unknown, and a note on that."""
     if names is not None or not count:
         return names or (), ()
+    if problem_type == NUMBERS:
+        return tuple(f"output {number}" for number in range(count)), ()
     note = (
         "the names of the classes are not known: write them to class_names.txt beside "
         "the model, one per line in the order of its outputs"
@@ -231,15 +242,20 @@ def _named(names, count):
     return tuple(f"class {number}" for number in range(count)), (note,)
 
 
-def _check_count(model, names, activation):
-    if len(names) == 1 and activation != "sigmoid":
+def _check_count(model, names, activation, problem_type):
+    if len(names) == 1 and activation != "sigmoid" and problem_type == ONE_CLASS:
         raise RunError(
             f"The model {model} has one class, {names[0]}, which every photo would be "
-            "with 100%: pass a model of several, or one that ends in a sigmoid."
+            "with 100%: pass a model of several, one that ends in a sigmoid, or one "
+            "whose head or settings have another problem_type."
         )
 
 
-def _note_on(activation):
+def _note_on(activation, problem_type):
+    if problem_type == NUMBERS:
+        return ("the model answers with numbers, not with classes",)
+    if problem_type == SEVERAL_CLASSES and activation == "linear":
+        return ("each class has a probability of its own",)
     if activation != "sigmoid":
         return ()
     return ("the model ends in a sigmoid: each class has a probability of its own",)

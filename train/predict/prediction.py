@@ -23,6 +23,7 @@ from train.predict.features import FeatureFile
 from train.predict.gallery import Gallery
 from train.predict.photos import STDIN, Photos
 from train.predict.sorting import SortedCopies
+from zoo.head import NUMBERS, ONE_CLASS
 from zoo.photos import prepare, read_ahead
 from zoo.text import printable
 
@@ -147,6 +148,7 @@ class _Job:
         self.file, self.answer = file, answer
         self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
+        self.has_numbers = classifier.problem_type == NUMBERS
         self.threads = min(os.cpu_count() or 1, _MOST_THREADS)
         self.predictions = Predictions(classifier.name, notes=[*classifier.notes])
 
@@ -157,6 +159,11 @@ class _Job:
             raise RunError(
                 f"The model {classifier.name} has features, but no classes: leave out "
                 "--out, --sort_into and --gallery."
+            )
+        if self.has_numbers and (sort_into or gallery):
+            raise RunError(
+                f"The model {classifier.name} answers with numbers, not with classes: "
+                "leave out --sort_into and --gallery."
             )
         is_done = False
         with contextlib.ExitStack() as stack:
@@ -194,7 +201,10 @@ class _Job:
     def _settings(self, with_features):
         classifier = self.classifier
         height, width, _ = classifier.image_shape
-        return {
+        # As before there were others.
+        is_usual = classifier.problem_type == ONE_CLASS
+        other = {} if is_usual else {"problem_type": classifier.problem_type}
+        return other | {
             "weights": classifier.digest(),
             "classes": len(classifier.class_names),
             "class_names": _digest(classifier.class_names),
@@ -269,7 +279,8 @@ class _Job:
             self.features.append([self.spell(photo) for photo in photos], features)
         for photo, answer in zip(photos, answers, strict=False):
             self._show(photo, answer)
-            self.predictions.counts[answer.top[0][0]] += 1
+            if not self.has_numbers:
+                self.predictions.counts[answer.top[0][0]] += 1
         if self.file is not None:
             self.file.append(answers)
         self.predictions.answered += len(photos)
@@ -280,6 +291,11 @@ class _Job:
     def _answers(self, photos, probabilities):
         names = self.classifier.class_names
         self._check_outputs(probabilities, photos, len(names))
+        if self.has_numbers:
+            return [
+                self._answer_of(photo, row, range(len(names)))
+                for photo, row in zip(photos, probabilities, strict=True)
+            ]
         is_first = not self.predictions.answered
         if is_first and len(names) > 1 and not np.ptp(probabilities, axis=1).any():
             raise RunError(
@@ -289,12 +305,14 @@ class _Job:
             )
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP]
         return [
-            Answer(
-                self.spell(photo),
-                tuple((spelled(names[at]), float(f"{row[at]:.6g}")) for at in places),
-            )
+            self._answer_of(photo, row, places)
             for photo, row, places in zip(photos, probabilities, best, strict=True)
         ]
+
+    def _answer_of(self, photo, row, places):
+        names = self.classifier.class_names
+        top = ((spelled(names[at]), float(f"{row[at]:.6g}")) for at in places)
+        return Answer(self.spell(photo), tuple(top), self.has_numbers)
 
     def _check_outputs(self, outputs, photos, size):
         name = self.classifier.name

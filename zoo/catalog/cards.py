@@ -11,13 +11,13 @@ import pathlib
 import urllib.parse
 
 from zoo.catalog.model_card import BUCKET, Accuracy, Citation, Inference, ModelCard
+from zoo.head import CLASS_LISTS
 from zoo.network import ARCHITECTURES
 
 # The outputs of the released heads, by data set.
 CLASSES = {
     "cifar100": 100,
-    "imagenet2012": 1000,
-    "imagenet21k": 21843,
+    **CLASS_LISTS,
     "kitti": 4,
     "oxford_iiit_pet": 37,
     "resisc45": 45,

@@ -12,6 +12,7 @@ import dataclasses
 from zoo.catalog.cards import CITATIONS, read_accuracies, read_table
 from zoo.catalog.model_card import Accuracy, Citation, top1_of
 from zoo.files.architectures import implied
+from zoo.head import CLASS_LISTS
 from zoo.network import ViTConfig
 
 # Licences that need a word before a model is used, as the hub writes them.
@@ -61,6 +62,15 @@ class HubModel:
     def url(self) -> str:
         """Its handle on the hub."""
         return f"hf://{self.repository}"
+
+    @property
+    def class_names(self) -> str | None:
+        """The list of `zoo.class_names` that its outputs are in the order of.
+
+        In this catalogue heads of these sizes are ImageNet's, in the released order.
+        """
+        lists = {count: name for name, count in CLASS_LISTS.items()}
+        return lists.get(self.classes)
 
     @property
     def semantics(self) -> ViTConfig:

@@ -12,6 +12,7 @@ import pathlib
 from zoo.catalog.cards import CLASSES
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
+from zoo.head import CLASS_LISTS
 from zoo.regular_files import read_text
 from zoo.store import StoreError, fetch
 from zoo.text import is_safe
@@ -21,7 +22,6 @@ LABEL_FILES = {
     "imagenet21k_ids": f"{_WORDNET}_ids.txt",
     "imagenet21k_lemmas": f"{_WORDNET}_lemmas.txt",
 }
-_DATA_SETS = ("imagenet2012", "imagenet21k")
 _MOST_BYTES = 10**7
 
 
@@ -44,10 +44,10 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
         >>> zoo.class_names("imagenet2012")[0]
         ('n01440764', 'tench')
     """
-    if data_set not in _DATA_SETS:
+    if data_set not in CLASS_LISTS:
         raise CatalogError(
             f"No class names are known for {data_set!r}: choose from "
-            f"{', '.join(_DATA_SETS)}."
+            f"{', '.join(CLASS_LISTS)}."
         )
     if data_set == "imagenet2012":
         path = pathlib.Path(__file__).with_name("imagenet2012.csv")
@@ -69,6 +69,20 @@ def class_names(data_set: str) -> list[tuple[str, str]]:
             "does not: delete it and try again."
         ) from error
     return _spaced(names)
+
+
+def texts_of(names: tuple[str, ...] | str | None) -> tuple[str, ...] | None:
+    """Returns the names of classes that `zoo.head.Head.class_names` says.
+
+    Raises a `StoreError` where they are those of a list that cannot be downloaded.
+
+    Example:
+        >>> texts_of("imagenet2012")[0]
+        'tench'
+    """
+    if not isinstance(names, str):
+        return names
+    return tuple(name for _, name in class_names(names))
 
 
 def _spaced(names):

@@ -11,6 +11,7 @@ recommend. Models of other families, such as ``dinov2-s14/lvd142m``, are those o
 """
 
 import contextlib
+import dataclasses
 import difflib
 import fnmatch
 import os
@@ -23,6 +24,7 @@ from zoo import store
 from zoo.catalog import augreg, families, registry
 from zoo.catalog.cards import CARDS
 from zoo.catalog.families import HubModel
+from zoo.catalog.labels import texts_of
 from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
@@ -141,18 +143,47 @@ def read_located(
 ) -> Checkpoint:
     """Returns the checkpoint of what `locate` finds.
 
-    It computes what its card says where one repository serves two networks.
+    It computes what its card says where one repository serves two networks, and its
+    outputs have the names of the card.
 
     Args:
         source: as of `locate`.
         variant: as of `locate`.
         num_heads: as of `zoo.read`.
     """
-    # Of cards those alone say what a network computes; registries need not be read.
-    card = _BY_HANDLE.get(source)
+    card = _known_card(source, variant)
     semantics = card.semantics if isinstance(card, HubModel) else None
     path = locate(source, variant)
-    return read(path, semantics=semantics, num_heads=num_heads)
+    checkpoint = read(path, semantics=semantics, num_heads=num_heads)
+    names = getattr(card, "class_names", None)
+    if names is None or checkpoint.classes != card.classes:
+        return checkpoint
+    head = dataclasses.replace(checkpoint.head, class_names=names)
+    return dataclasses.replace(checkpoint, head=head)
+
+
+def with_names(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a checkpoint with the names of a list of `zoo.class_names` as texts.
+
+    So other libraries can be told them. Raises a `StoreError` where the list cannot be
+    downloaded.
+    """
+    names = texts_of(checkpoint.head.class_names)
+    head = dataclasses.replace(checkpoint.head, class_names=names)
+    return dataclasses.replace(checkpoint, head=head)
+
+
+def _known_card(source, variant):
+    """Returns the card of what `locate` finds, None where there is none.
+
+    A repository of the catalogue has one by its place on the hub as well.
+    """
+    if not isinstance(source, str):
+        return published(source)
+    if augreg.is_file_name(source):
+        return augreg.card(source)
+    of_hub = {model.url: model for model in families.MODELS.values()}
+    return named(source, variant) or of_hub.get(source) or published(source)
 
 
 def named(

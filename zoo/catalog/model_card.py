@@ -4,6 +4,7 @@ import dataclasses
 import urllib.parse
 from typing import NamedTuple
 
+from zoo.head import CLASS_LISTS
 from zoo.network import ARCHITECTURES, Semantics, ViTConfig
 from zoo.text import PrintableError
 
@@ -141,6 +142,11 @@ class ModelCard:
     licence: str = "Apache-2.0"
     notes: str = ""
     inferred: tuple[Inference, ...] = ()
+
+    @property
+    def class_names(self) -> str | None:
+        """The list of `zoo.class_names` that its outputs are in the order of."""
+        return self.training_data[-1] if self.training_data[-1] in CLASS_LISTS else None
 
     @property
     def file(self) -> str:

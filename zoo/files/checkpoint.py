@@ -21,6 +21,7 @@ from zoo import released_names
 from zoo.files import description, dialects, foreign, opening, safetensors
 from zoo.files.archive import CheckpointError, StoredArrays, refuse
 from zoo.files.description import Description
+from zoo.head import ONE_CLASS, Head, checked_names
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
 from zoo.position_embedding import relative_positions, resize_patches
 from zoo.text import brief
@@ -52,6 +53,8 @@ class Checkpoint:
         pooling: what its head reads, see `VisionTransformer`; by default the class
             token and the mean of the patches if the head has room for both, else the
             class token if there is one, else the mean.
+        head: `zoo.head.Head`, what its outputs are called and mean, and how photos
+            come to its size, as far as the source says it.
 
     Raises:
         CheckpointError: arrays missing, unknown or of inconsistent shapes.
@@ -67,6 +70,7 @@ class Checkpoint:
     stored_grid: tuple[int, int] | None = None
     semantics: ViTConfig = ViTConfig()
     pooling: str | None = None
+    head: Head = Head()
 
     hidden_size = _size("hidden_size", "int, the size of a token.")
     num_heads = _size("num_heads", "int, the attention heads of each block.")
@@ -103,6 +107,7 @@ class Checkpoint:
                 "files have learned position embeddings, added at the stem: leave "
                 "position_embedding out"
             )
+        problems += self._wrong_names()
         _refuse(self.path, problems)
         object.__setattr__(self, "semantics", stated.semantics)
         if self.pooling not in (None, *POOLINGS):
@@ -128,6 +133,16 @@ class Checkpoint:
             if name != "resnet_width" and size not in (None, self.config.sizes[name])
         ]
         _refuse(self.path, problems)
+
+    def _wrong_names(self):
+        """Returns what is wrong with the names of the classes, in a list."""
+        if self.head.class_names is None:
+            return []
+        try:
+            checked_names(self.head.class_names, self.classes or 0)
+        except ValueError as error:
+            return [str(error)]
+        return []
 
     def _wrong_relative_positions(self):
         """Returns what is wrong with biases of offsets, in a list."""
@@ -173,6 +188,12 @@ class Checkpoint:
         if "attention_pooling" in self._features:
             return "map"
         return "token" if self.class_token else "gap"
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes, None where they are unknown or a list's."""
+        names = self.head.class_names
+        return None if isinstance(names, str) else names
 
     @functools.cached_property
     def config(self) -> ViTConfig:
@@ -259,7 +280,9 @@ class Checkpoint:
     def without_head(self) -> Checkpoint:
         """Returns the same without its head and the `pre_logits` before it."""
         kept = [name for name in self.arrays if name not in released_names.HEADS]
-        return dataclasses.replace(self, arrays=self.arrays.only(kept))
+        # What a new head answers, whoever makes it knows.
+        head = Head(preparation=self.head.preparation)
+        return dataclasses.replace(self, arrays=self.arrays.only(kept), head=head)
 
     def with_patch_size(self, patch_size: int | tuple[int, int]) -> Checkpoint:
         """Returns the same for patches of another size, as FlexiViT was trained to be.
@@ -358,7 +381,12 @@ def read(
         warnings.warn(stated.warning, stacklevel=2)
     semantics = (semantics or ViTConfig()).with_defaults(stated.config.semantics)
     return Checkpoint(
-        file.path, StoredArrays(parts), stated.grid_size, semantics, stated.pooling
+        file.path,
+        StoredArrays(parts),
+        stated.grid_size,
+        semantics,
+        stated.pooling,
+        stated.head,
     )
 
 
@@ -429,15 +457,16 @@ def write(
         ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
     """
     path = pathlib.Path(path).expanduser()
-    pooling = None
+    pooling, head = None, Head()
     if isinstance(arrays, Checkpoint):
-        pooling = arrays.pooling
+        pooling, head = arrays.pooling, arrays.head
         grid_size = grid_size or arrays.grid_size
         semantics = (semantics or ViTConfig()).with_defaults(arrays.semantics)
         arrays = arrays.arrays
     semantics = (semantics or ViTConfig()).semantics
     _check_name(path, naming, semantics)
-    checkpoint = _whole(path, arrays, grid_size, semantics, pooling)
+    _check_problem(path, naming, head.problem_type)
+    checkpoint = _whole(path, arrays, grid_size, semantics, pooling, head)
     # Without a head pooling is a choice of whoever builds the model.
     read = checkpoint.default_pooling, checkpoint.pooling
     if path.suffix == ".npz" and checkpoint.classes is not None and read[0] != read[1]:
@@ -471,6 +500,7 @@ def write(
                 checkpoint.grid_size,
                 pooling,
                 checkpoint.pooling_heads,
+                head=checkpoint.head,
             )
             safetensors.write(part, stored, description.to_metadata(stated))
         for name, text in files.items():
@@ -506,7 +536,20 @@ def _check_name(path, naming, semantics):
         raise CheckpointError(f"Cannot write {path}: {reason}.")
 
 
-def _whole(path, arrays, grid_size, semantics, pooling):
+def _check_problem(path, naming, problem_type):
+    """Refuses what neither a file nor a library can say of a head's outputs."""
+    if problem_type in (None, ONE_CLASS):
+        return
+    if path.suffix == ".npz" or naming == "timm":
+        what = "timm" if naming == "timm" else "an .npz"
+        raise CheckpointError(
+            f"Cannot write {path}: {what} cannot say problem_type={problem_type!r}, "
+            "and the outputs would be read as one class of several: write a "
+            '.safetensors in the naming "released" or "transformers".'
+        )
+
+
+def _whole(path, arrays, grid_size, semantics, pooling, head):
     """Makes sure that arrays are a checkpoint, in memory as float32."""
     stored = {name: np.asarray(array) for name, array in arrays.items()}
     _refuse(path, dialects.wrong_dtypes(stored))
@@ -519,7 +562,7 @@ def _whole(path, arrays, grid_size, semantics, pooling):
             stored[name] = stored[name].reshape(-1)
     _refuse(path, problems)
     grid_size = None if grid_size is None else tuple(map(int, grid_size))
-    checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling)
+    checkpoint = Checkpoint(str(path), stored, grid_size, semantics, pooling, head)
     if checkpoint.grid_size is None and checkpoint.num_positions:
         raise CheckpointError(
             f"Cannot write {path}: {checkpoint.num_positions} positions are not a "

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from zoo import limits, regular_files
 from zoo.files.archive import CheckpointError
+from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
 from zoo.network import FAMILIES, Semantics, ViTConfig, pair, positive_int
+from zoo.preparation import check_preparation
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -31,6 +33,7 @@ class Description(NamedTuple):
     pooling: str | None = None
     pooling_heads: int | None = None
     warning: str | None = None
+    head: Head = Head()
 
 
 def to_metadata(description: Description) -> dict[str, str]:
@@ -52,6 +55,9 @@ def to_metadata(description: Description) -> dict[str, str]:
         entry["pooling"] = description.pooling
     if description.pooling_heads not in (None, description.config.num_heads):
         entry["pooling_heads"] = description.pooling_heads
+    head = dataclasses.asdict(description.head)
+    if said := {name: head[name] for name in head if head[name] is not None}:
+        entry["head"] = said
     return {"format": "pt", METADATA_KEY: json.dumps(entry)}
 
 
@@ -67,17 +73,28 @@ def from_metadata(metadata, path) -> Description | None:
         pooling_heads = entry.pop("pooling_heads", None)
         if pooling_heads is not None:
             positive_int(pooling_heads, "pooling_heads")
+        head = _head(**entry.pop("head", {}))
         if entry:
             raise ValueError(f"unknown {', '.join(entry)}")
         grid = None if grid is None else pair(tuple(grid), "grid_size")
         config = Semantics(num_heads=heads, **computed)
         config = dataclasses.replace(config, **families)
-        return Description(config, grid, pooling, pooling_heads)
+        return Description(config, grid, pooling, pooling_heads, head=head)
     except MALFORMED as error:
         raise CheckpointError(
             f"{path} has a header entry {METADATA_KEY!r} that cannot be read "
             f"({brief(error)}): write the file again with zoo.write."
         ) from error
+
+
+def _head(class_names=None, problem_type=None, preparation=None):
+    if class_names is not None:
+        class_names = checked_names(class_names)
+    if problem_type is not None:
+        check_problem_type(problem_type)
+    if preparation is not None:
+        check_preparation(preparation)
+    return Head(class_names, problem_type, preparation)
 
 
 def read_json(file: os.PathLike) -> dict:
@@ -179,3 +196,88 @@ def grid_of(image_size, patch_size) -> tuple[int, int] | None:
         for size in (image_size, patch_size)
     )
     return pair((height // rows, width // columns), "grid_size")
+
+
+def names_of_outputs(file, field: str, said, classes: int | None):
+    """Returns the names of a head's outputs that settings say, None without names.
+
+    Args:
+        file: the settings, for messages.
+        field: what they call the names, such as `"id2label"`.
+        said: a list of names, or a table of them by number; None where nothing is said.
+        classes: int, the outputs of the head, None without one.
+
+    Raises:
+        CheckpointError: numbers are missing or are not those of the outputs, or a name
+            is no text that can be shown.
+    """
+    if classes is None or not said:
+        return None
+    remedy = f"give each of the {classes:,} outputs one name, or take {field} out."
+    if isinstance(said, dict):
+        numbers = sorted(map(_number, said))
+        if numbers != list(range(len(numbers))):
+            raise CheckpointError(
+                f"{file} has a {field} with numbers that are not 0 to "
+                f"{len(numbers) - 1:,}, each once: {remedy}"
+            )
+        said = [said[key] for key in sorted(said, key=_number)]
+    if len(said) != classes:
+        raise CheckpointError(
+            f"{file} has a {field} of {len(said):,} names for {classes:,} outputs: "
+            f"{remedy}"
+        )
+    if list(said) == placeholders(classes):
+        return None
+    try:
+        return checked_names(said)
+    except ValueError as error:
+        place = str(error).replace("class_names", field, 1)
+        raise CheckpointError(f"{file}: {place}") from error
+
+
+def head_of_labels(file, config: dict, classes: int | None) -> Head:
+    """Returns what `id2label`, `label2id` and `problem_type` of transformers say.
+
+    Args:
+        file: the settings, for messages.
+        config: what they say.
+        classes: int, the outputs of the head, None without one.
+
+    Raises:
+        CheckpointError: they contradict each other, or do not fit the outputs.
+    """
+    names, numbers = config.get("id2label"), config.get("label2id")
+    if not names and isinstance(numbers, dict):
+        names = {number: name for name, number in numbers.items()}
+    elif names and isinstance(numbers, dict):
+        _check_label_numbers(file, names, numbers)
+    problem = config.get("problem_type")
+    if problem not in (None, *PROBLEM_TYPES):
+        raise CheckpointError(
+            f"{file} has a problem_type of {brief(problem)}: only "
+            f"{', '.join(PROBLEM_TYPES)} are known."
+        )
+    names = names_of_outputs(file, "id2label", names, classes)
+    return Head(names, problem if classes else None)
+
+
+def _check_label_numbers(file, names, numbers):
+    """Refuses a label2id of other names, or of the same in another order."""
+    for name, number in numbers.items():
+        other = names.get(str(number)) if isinstance(names, dict) else None
+        if other not in (None, name) and name != f"LABEL_{number}":
+            raise CheckpointError(
+                f"{file} calls output {number} {brief(other)} in id2label, and "
+                f"{brief(name)} in label2id: take the wrong one out."
+            )
+
+
+def placeholders(classes: int) -> list[str]:
+    """Returns what transformers calls classes without names."""
+    return [f"LABEL_{number}" for number in range(classes)]
+
+
+def _number(key):
+    text = str(key)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1

@@ -1,5 +1,6 @@
 """Checkpoints of timm, transformers and keras-hub, read and written."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -194,7 +195,14 @@ def _description(file, module, sizes):
     folder = pathlib.Path(file.path).parent
     try:
         stated = description.from_metadata(file.metadata, file.path)
-        return stated or module.describe(folder, sizes)
+        if stated is None:
+            return module.describe(folder, sizes)
+        if module.COLUMN not in WRITTEN:
+            return stated
+        # Names can be corrected by hand, and then those of the header are old.
+        said = module.head_of(folder, sizes)
+        said = {name: value for name, value in vars(said).items() if value is not None}
+        return stated._replace(head=dataclasses.replace(stated.head, **said))
     except CheckpointError:
         raise
     except description.MALFORMED as error:

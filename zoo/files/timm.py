@@ -10,7 +10,9 @@ from zoo.files import architectures, description
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
+from zoo.head import Head
 from zoo.network import Semantics, ViTConfig, pair
+from zoo.preparation import INTERPOLATIONS, Preparation
 from zoo.text import brief
 
 COLUMN = "timm"
@@ -27,6 +29,8 @@ SHARED_BIASES = (
 )
 _STEM = "patch_embed.backbone.stem."
 _LONE_STEM = re.compile(r"patch_embed\.backbone\.(?=(conv|norm)\.)")
+# Those of WordNet, and of Open Images.
+_LABEL_ID = re.compile(r"n\d{8}|/[mgt]/\w+")
 # What transformers puts before the keys of timm's models that it wraps.
 _WRAPPER = "timm_model."
 KEYS = re.compile(r"^(timm_model\.)?(patch_embed\.|blocks\.[0-9]+\.(attn|mlp)\.)")
@@ -325,7 +329,61 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
             f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="
             'zoo.ViTConfig(activation="quick_gelu")) for the original\'s numbers.'
         )
-    return Description(network, grid, pooling, said["pooling_heads"], warning)
+    head = dataclasses.replace(
+        _head(file, config, inputs, sizes.get("classes")),
+        preparation=_preparation(file, inputs),
+    )
+    return Description(network, grid, pooling, said["pooling_heads"], warning, head)
+
+
+def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
+    """Returns what settings beside a file say of its outputs: their names."""
+    file = folder / _CONFIG
+    config = description.read_json(file)
+    inputs = config.get("pretrained_cfg", config)
+    return _head(file, config, inputs, sizes.get("classes"))
+
+
+def _head(file, config, inputs, classes):
+    # transformers, which wraps timm's models, has settings of its own for them.
+    labels = description.head_of_labels(file, config, classes)
+    names = _names(file, config, inputs, classes)
+    if None not in (names, labels.class_names) and names != labels.class_names:
+        raise CheckpointError(
+            f"{file} has an id2label of other names than its label_names: take the "
+            "wrong one out."
+        )
+    return dataclasses.replace(labels, class_names=names or labels.class_names)
+
+
+def _names(file, config, inputs, classes):
+    """Returns the names of a head's outputs, as they are shown to people."""
+    for field in ("label_names", "labels"):
+        said = config.get(field) or inputs.get(field)
+        if names := description.names_of_outputs(file, field, said, classes):
+            break
+    else:
+        return None
+    about = config.get("label_descriptions") or inputs.get("label_descriptions") or {}
+    # Of data sets whose labels are ids the descriptions are the names.
+    if all(map(_LABEL_ID.fullmatch, names)) and about.keys() >= {*names}:
+        found = [about[name] for name in names]
+        names = description.names_of_outputs(file, "label_descriptions", found, classes)
+    return names
+
+
+def _preparation(file, inputs):
+    """Returns how photos come to the size, None where it is not said or another way."""
+    fits = {"center": "crop", "squash": "squash"}
+    fit, share = fits.get(inputs.get("crop_mode", "center")), inputs.get("crop_pct")
+    interpolation = inputs.get("interpolation", "bicubic")
+    if share is None or fit is None or interpolation not in INTERPOLATIONS:
+        return None
+    if type(share) not in (int, float) or not 0.1 <= share <= 1:
+        raise CheckpointError(
+            f"{file} has a crop_pct of {brief(share)}: only 0.1 to 1 are known."
+        )
+    return str(Preparation("timm", fit, interpolation, float(share)))
 
 
 def _norms(said, is_eva):
@@ -455,9 +513,24 @@ def settings(checkpoint) -> dict[str, dict]:
             "classifier": ["head", "head_dist"]
             if config.distillation_token
             else "head",
+            **_evaluation(checkpoint),
         },
     }
+    if checkpoint.class_names is not None:
+        config["label_names"] = list(checkpoint.class_names)
     return {_CONFIG: config}
+
+
+def _evaluation(checkpoint):
+    """Returns how timm brings photos to the size, as near as it can."""
+    said = Preparation.of(checkpoint.head.preparation)
+    if said is None:
+        return {}
+    return {
+        "crop_pct": said.share,
+        "crop_mode": "center" if said.fit == "crop" else "squash",
+        "interpolation": said.interpolation,
+    }
 
 
 # EVA's attention of its own, and timm's SBB, by their biases.

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.files import description
+from zoo.files import description, image_processors
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import APART, Description
 from zoo.files.names import flat_patches
 from zoo.files.timm import may_be_joined
+from zoo.head import Head
 from zoo.network import ROTARY_BASES, Semantics, ViTConfig
 from zoo.text import brief
 
@@ -27,8 +28,7 @@ COLUMN = "transformers"
 DEFAULTS = Semantics(activation="gelu", layer_norm_epsilon=1e-12)
 
 _CONFIG = "config.json"
-_PREPROCESSOR = "preprocessor_config.json"
-BESIDE = (_CONFIG, _PREPROCESSOR)
+BESIDE = (_CONFIG, *image_processors.FILES)
 # As `timm.SHARED_BIASES`.
 SHARED_BIASES = (
     "encoder.relative_position_bias.relative_position_bias_table",
@@ -343,6 +343,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
         kind = of_type(file, model_type)
     if model_type is not None:
         _check_names(file, config, kind, sizes)
+    head = _head(file, config, sizes)
     # Of two towers, that of the images.
     config = _tower(file, config, kind)
     _check_fields(file, config)
@@ -394,13 +395,13 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             f"{file} has hidden_act {activation!r}: only "
             f"{', '.join(_ACTIVATIONS)} are supported."
         )
-    mean, std = _inputs(folder / _PREPROCESSOR, INPUTS[kind.inputs])
+    inputs = image_processors.read(folder, INPUTS[kind.inputs])
     network = Semantics(
         num_heads=config.get("num_attention_heads", kind.heads if config else None),
         activation="swiglu" if gated else _ACTIVATIONS[activation],
         layer_norm_epsilon=config.get("layer_norm_eps", kind.epsilon),
-        input_mean=mean,
-        input_std=std,
+        input_mean=inputs.mean,
+        input_std=inputs.std,
     )
     families = {
         "layer_scale": kind.layer_scale,
@@ -449,7 +450,25 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             "patches, of whose relative positions transformers' BEiT confuses rows "
             "and columns: only square ones are read."
         )
-    return Description(network, grid, pooling)
+    head = dataclasses.replace(head, preparation=inputs.preparation)
+    return Description(network, grid, pooling, head=head)
+
+
+def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
+    """Returns what settings beside a file say of its outputs: names, and meaning."""
+    file = folder / _CONFIG
+    return _head(file, description.read_json(file), sizes)
+
+
+def _head(file, config, sizes):
+    classes = None if _projects(config) else sizes.get("classes")
+    return description.head_of_labels(file, config, classes)
+
+
+def _projects(config):
+    """Returns whether the outputs are features, which a projection ends in."""
+    name = ([*(config.get("architectures") or ()), ""])[0]
+    return name.endswith("WithProjection") or bool(_TWO_TOWERS.fullmatch(name))
 
 
 def _of_beit(file, config, sizes):
@@ -498,7 +517,7 @@ def _check_names(file, config, kind, sizes):
             f"names of another type: {APART}"
         )
     name = ([*(config.get("architectures") or ()), ""])[0]
-    projects = name.endswith("WithProjection") or bool(_TWO_TOWERS.fullmatch(name))
+    projects = _projects(config)
     classifies = "ForImageClassification" in name and config.get("id2label") != {}
     if not (projects or classifies or name.endswith("Model")):
         return  # a class of which nothing is known
@@ -605,23 +624,6 @@ def _rotary_base(file, config):
             f"{brief(parameters)} (only rope_type 'default', and one rope_theta)."
         )
     return bases[0] if bases else None
-
-
-def _inputs(file, defaults):
-    """Mean and deviation of the image processor, of images in [0, 1]."""
-    settings = description.read_json(file)
-    names = ("image_mean", "image_std", "do_normalize", "rescale_factor", "do_rescale")
-    description.refuse_null(
-        file, [name for name in names if settings.get(name, 0) is None]
-    )
-    mean = settings.get("image_mean", defaults[0])
-    std = settings.get("image_std", defaults[1])
-    if not settings.get("do_normalize", True):
-        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    factor = settings.get("rescale_factor", 1 / 255)
-    scale = 255 * factor if settings.get("do_rescale", True) else 255.0
-    # 255 * (1 / 255) is 1, but other factors need not be exact.
-    return tuple(m / scale for m in mean), tuple(s / scale for s in std)
 
 
 # Of each type, the classes without and with a head.
@@ -841,26 +843,19 @@ def settings(checkpoint) -> dict[str, dict]:
     if checkpoint.representation_size is not None:
         config["pooler_output_size"] = checkpoint.representation_size
     if classes is not None:
-        labels = {str(index): f"LABEL_{index}" for index in range(classes)}
-        config["id2label"] = labels
-        config["label2id"] = {label: int(index) for index, label in labels.items()}
+        names = checkpoint.class_names or description.placeholders(classes)
+        config["id2label"] = {str(index): name for index, name in enumerate(names)}
+        config["label2id"] = {name: index for index, name in enumerate(names)}
+        if checkpoint.head.problem_type is not None:
+            config["problem_type"] = checkpoint.head.problem_type
     if of_two:
         # The class with a head is one of two towers.
-        own = ("architectures", "id2label", "label2id")
-        outside = {key: config.pop(key) for key in own}
+        own = ("architectures", "id2label", "label2id", "problem_type")
+        outside = {key: config.pop(key) for key in own if key in config}
         both = name.removesuffix("_vision_model")
         config = {**outside, "model_type": both, "vision_config": config}
-    preprocessor = {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": semantics.input_mean,
-        "image_std": semantics.input_std,
-    }
-    return {_CONFIG: config, _PREPROCESSOR: preprocessor}
+    processor = image_processors.write(checkpoint)
+    return {_CONFIG: config, image_processors.FILES[0]: processor}
 
 
 def _mlp_size(width, ratio, gated):

@@ -31,7 +31,7 @@ HE_NORMAL = keras.initializers.serialize(keras.initializers.get("he_normal"))
 
 LAYERS = {
     "PatchEncoder": (
-        {"patch_size": (4, 2), "hidden_size": 24},
+        {"patch_size": (4, 2), "hidden_size": 24, "preparation": "central crop"},
         (2, 8, 10, 3),
         (2, 10, 24),
         {"num_weights": 2},
@@ -43,6 +43,7 @@ LAYERS = {
             "units": 2,
             "class_names": ["Käfer", "crane"],
             "preparation": "central crop",
+            "problem_type": "regression",
         },
         (2, 24),
         (2, 2),

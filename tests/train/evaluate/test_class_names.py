@@ -14,19 +14,21 @@ def test_imagenet_classes_by_id_and_by_name(monkeypatch):
     names = [(f"n{index:08d}", f"thing_{index}") for index in range(998)]
     names += [("n00000998", "crane"), ("n00000999", "crane")]
     monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
-    shown, places = match_classes(1000, None, ["n00000998", "Thing 7", "n00000003"])
+    shown, places = match_classes(
+        1000, "imagenet2012", ["n00000998", "Thing 7", "n00000003"]
+    )
     assert places.tolist() == [998, 7, 3] and shown[7] == "thing_7"
     with pytest.raises(RunError, match="crane.*WordNet id.*n00000998 or n00000999"):
-        match_classes(1000, None, ["crane", "thing_1"])
+        match_classes(1000, "imagenet2012", ["crane", "thing_1"])
     many = [f"n{index:08d}" for index in range(1000)]
-    assert match_classes(1000, None, many)[1].tolist() == list(range(1000))
+    assert match_classes(1000, "imagenet2012", many)[1].tolist() == list(range(1000))
 
     def offline(data_set):
         raise zoo.StoreError("no network")
 
     monkeypatch.setattr(zoo, "class_names", offline)
     with pytest.raises(RunError, match="no network"):
-        match_classes(1000, None, ["tench"])
+        match_classes(1000, "imagenet2012", ["tench"])
 
 
 def test_as_many_classes_are_not_the_same_classes(monkeypatch):
@@ -34,12 +36,14 @@ def test_as_many_classes_are_not_the_same_classes(monkeypatch):
     names = [(f"n{index:08d}", f"thing_{index}") for index in range(1000)]
     monkeypatch.setattr(zoo, "class_names", lambda data_set: names)
     turned = [f"thing {index}" for index in reversed(range(1000))]
-    shown, places = match_classes(1000, None, turned)
+    shown, places = match_classes(1000, "imagenet2012", turned)
     assert places.tolist() == list(reversed(range(1000))) and shown[3] == "thing_3"
     with pytest.raises(RunError, match="1000 of the data set's 1000 classes are not"):
-        match_classes(1000, None, [f"bird {index}" for index in range(1000)])
+        match_classes(1000, "imagenet2012", [f"bird {index}" for index in range(1000)])
     with pytest.raises(RunError, match="class_names.txt beside the model's"):
         match_classes(2, None, ["ant", "bee"])
+    with pytest.raises(RunError, match="1000 classes, whose names are not known"):
+        match_classes(1000, None, turned)
 
 
 def test_classes_that_do_not_match():
@@ -52,8 +56,9 @@ def test_classes_that_do_not_match():
 @pytest.mark.parametrize(
     ("head", "data", "expected"),
     [
-        (None, ["N00000017", "THING-7", " thing  8"], [17, 7, 8]),
-        (None, ["thing_3, Tinca tinca", "n00000001"], [3, 1]),
+        ("imagenet2012", ["N00000017", "THING-7", " thing  8"], [17, 7, 8]),
+        ("imagenet2012", ["thing_3, Tinca tinca", "n00000001"], [3, 1]),
+        ("imagenet2012", ["0", "17", "0999"], [0, 17, 999]),
         (None, ["0", "17", "0999"], [0, 17, 999]),
         ([name for _, name in IMAGENET], ["n00000999", "thing 4"], [999, 4]),
         (["n00000005", "n00000999"], ["thing_5"], [0]),
@@ -65,7 +70,7 @@ def test_classes_that_do_not_match():
 )
 def test_ways_to_name_classes(monkeypatch, head, data, expected):
     monkeypatch.setattr(zoo, "class_names", lambda data_set: IMAGENET)
-    outputs = 1000 if head is None else len(head)
+    outputs = 1000 if head in (None, "imagenet2012") else len(head)
     shown, places = match_classes(outputs, head, data, numbers=True)
     assert places.tolist() == expected and len(shown) == outputs
     assert by_number(shown, places, data) == (head != ["0", "1", "2"] and "0" in data)
@@ -75,7 +80,11 @@ def test_ways_to_name_classes(monkeypatch, head, data, expected):
     ("head", "data", "told"),
     [
         (None, ["1", "1000"], "numbers up to 1000, but .* from 0 to 999"),
-        (None, ["0", "thing_1"], "1 of the data set's 2 classes are not.*: 0;"),
+        (
+            "imagenet2012",
+            ["0", "thing_1"],
+            "1 of the data set's 2 classes are not.*: 0;",
+        ),
         ([name for _, name in IMAGENET], ["crane"], "n00000998 or n00000999"),
         (["a b", "A_B"], ["a-b"], "classes 0 .'a b'. and 1 .'A_B'.: give these"),
     ],
@@ -83,10 +92,11 @@ def test_ways_to_name_classes(monkeypatch, head, data, expected):
 def test_names_that_are_not_clear(monkeypatch, head, data, told):
     monkeypatch.setattr(zoo, "class_names", lambda data_set: IMAGENET)
     with pytest.raises(RunError, match=told):
-        match_classes(1000 if head is None else len(head), head, data, numbers=True)
+        outputs = 1000 if head in (None, "imagenet2012") else len(head)
+        match_classes(outputs, head, data, numbers=True)
 
 
 def test_numbers_are_places_only_where_asked_for(monkeypatch):
     monkeypatch.setattr(zoo, "class_names", lambda data_set: IMAGENET)
     with pytest.raises(RunError, match="10 of the data set's 10 classes are not"):
-        match_classes(1000, None, list("0123456789"))
+        match_classes(1000, "imagenet2012", list("0123456789"))

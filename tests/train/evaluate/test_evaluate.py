@@ -345,6 +345,8 @@ def test_reassessed_labels(imagenet, tmp_path, monkeypatch):
     model.get_layer("head").bias.assign(np.eye(1000)[7])  # it always answers 7
     path = tmp_path / "seven.npz"
     keras_vit.save_released_weights(model, path)
+    own = "\n".join(name for _, name in names)
+    (tmp_path / "class_names.txt").write_text(own, "utf-8")
     file = tmp_path / "real.json"
     file.write_text("[[7, 8], [], [6], [1, 7], [7]]")
     arguments = {"dataset": str(imagenet), "out_dir": tmp_path / "out"}

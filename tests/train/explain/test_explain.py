@@ -627,11 +627,11 @@ def test_classes_without_names(explain_model, quick, photos, tmp_path, monkeypat
     with pytest.raises(RunError, match="'cat' is not one .*give a number from 0 to 4"):
         explain_model(loaded, [photos], tmp_path / "other", class_name="cat")
 
-    # As many as ImageNet has: its names, which need no network.
+    # ImageNet's names need no network.
     model = keras_vit.VisionTransformer(
         small_models.PLAIN, image_size=small_models.SIZE, classes=1000
     )
-    loaded = loaded_model.LoadedModel("tiny", model)
+    loaded = loaded_model.LoadedModel("tiny", model, "imagenet2012")
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     found = classes_of(loaded)
