@@ -127,7 +127,9 @@ def _verify(handles, as_json):
 
 def _convert(source, destination, naming, num_heads, as_json):
     """Write a checkpoint in another format."""
-    checkpoint = with_names(read_located(source, num_heads=num_heads))
+    checkpoint = read_located(source, num_heads=num_heads)
+    if naming != "released":
+        checkpoint = with_names(checkpoint)
     destination = os.path.expanduser(destination)
     pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)

@@ -117,8 +117,9 @@ def classes_of(loaded):
     elif names is None:
         names = [f"class {number}" for number in range(shape[0])]
         why_no_names = (
-            f"The names of the model's {shape[0]:,} classes are not known: write them "
-            "to class_names.txt beside it, one per line in the order of its outputs."
+            f"The model has {shape[0]:,} classes, whose names are not known: write "
+            "them to class_names.txt beside it, one per line in the order of its "
+            "outputs."
         )
     return Classes(tuple(names), why_no_names, activation, why_none, problem_type)
 

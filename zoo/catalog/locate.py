@@ -165,10 +165,14 @@ def read_located(
 def with_names(checkpoint: Checkpoint) -> Checkpoint:
     """Returns a checkpoint with the names of a list of `zoo.class_names` as texts.
 
-    So other libraries can be told them. Raises a `StoreError` where the list cannot be
-    downloaded.
+    So other libraries can be told them. Where the list cannot be downloaded a warning
+    says so, and there are no names.
     """
-    names = texts_of(checkpoint.head.class_names)
+    try:
+        names = texts_of(checkpoint.head.class_names)
+    except store.StoreError as error:
+        warnings.warn(f"Names of classes are left out: {error}", stacklevel=2)
+        names = None
     head = dataclasses.replace(checkpoint.head, class_names=names)
     return dataclasses.replace(checkpoint, head=head)
 

@@ -7,7 +7,10 @@ import shutil
 import pytest
 
 import zoo
+from zoo.catalog import labels
+from zoo.catalog.locate import with_names
 from zoo.files import image_processors
+from zoo.head import Head
 
 CASES = pathlib.Path(__file__).parents[2] / "cases"
 PROCESSOR = {
@@ -363,3 +366,16 @@ def test_names_of_imagenet_come_from_a_card_alone():
     assert zoo.get("vit-b16/imagenet21k").class_names == "imagenet21k"
     assert zoo.get("deit-b16/imagenet2012-224").class_names == "imagenet2012"
     assert zoo.get("dinov2-s14/lvd142m").class_names is None
+
+
+def test_names_that_cannot_be_downloaded_are_left_out_with_a_word(monkeypatch):
+    def refuse(*arguments, **options):
+        raise zoo.StoreError("no network")
+
+    monkeypatch.setattr(labels, "fetch", refuse)
+    head = Head("imagenet21k", preparation="central crop")
+    checkpoint = zoo.read(CASES / "own_names_of_3").without_head()
+    object.__setattr__(checkpoint, "head", head)  # of no 21,843 outputs
+    with pytest.warns(UserWarning, match="left out: no network"):
+        found = with_names(checkpoint).head
+    assert found == Head(preparation="central crop")
