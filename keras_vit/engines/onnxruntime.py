@@ -10,6 +10,8 @@ def make(model, shape, precision):
     """Returns a function from images to a model's outputs."""
     import onnxruntime
 
+    # On some systems it writes files of what it is used for.
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads()
     with tempfile.TemporaryDirectory() as folder:

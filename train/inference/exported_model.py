@@ -16,7 +16,7 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.inference import saved_operations
+from train.inference import onnx_data, saved_operations
 from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
 from zoo.catalog import registry
@@ -153,6 +153,11 @@ def load(path, threads=None, trust=False):
             f"The model {path} cannot be used ({type(error).__name__}: "
             f"{first_line(error)}): copy or export it again."
         ) from error
+    model = dataclasses.replace(
+        model,
+        run=_explained(model.run, path),
+        features=model.features and _explained(model.features, path),
+    )
     names = RunDirectory(path.parent)
     if model.class_names is None and names.class_names.is_file():
         model = dataclasses.replace(model, class_names=names.read_class_names())
@@ -166,12 +171,33 @@ def load(path, threads=None, trust=False):
     return model
 
 
+def _explained(run, path):
+    """Returns a function to outputs whose errors name the file."""
+
+    def explained(images):
+        try:
+            return run(images)
+        except (RunError, MemoryError):
+            raise
+        # The runtimes raise errors of any kind, of graphs that contradict themselves.
+        except Exception as error:
+            if "ResourceExhausted" in type(error).__name__:
+                raise
+            raise RunError(
+                f"The model {path} cannot compute images of shape {images.shape[1:]}, "
+                f"which it says it takes ({first_line(error)}): export it again."
+            ) from error
+
+    return explained
+
+
 def files_of(path):
     """Returns the paths of the files that make up an export, sorted."""
     if path.is_dir():
         return sorted(one for one in path.rglob("*") if one.is_file())
-    beside = path.with_name(f"{path.name}.data")
-    return [path, beside] if beside.is_file() else [path]
+    if path.suffix != ".onnx":
+        return [path]
+    return [path, *sorted(path.parent / name for name in onnx_data.locations(path))]
 
 
 def digest_of(path):
@@ -272,6 +298,8 @@ def onnx(path, threads=None):
     """Loads an ONNX file."""
     import onnxruntime
 
+    # On some systems it writes files of what it is used for.
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     session = onnxruntime.InferenceSession(
@@ -291,7 +319,7 @@ def onnx(path, threads=None):
         (*facts.pop("image_size", source.shape[1:3]), *source.shape[3:]),
         tuple(target.shape),
         target.name,
-        class_names=None if names is None else tuple(json.loads(names)),
+        class_names=None if names is None else _texts(json.loads(names)),
         **facts,
     )
 
@@ -335,8 +363,19 @@ def _unpacked(archive, name, most):
     return content
 
 
+def _texts(names):
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise ValueError("its class_names are not a list of texts")
+    return tuple(names)
+
+
 def _known(facts):
     known = ("activation", "preparation", "problem_type")
+    if not isinstance(facts, dict) or not all(
+        isinstance(facts.get(key, ""), str)
+        for key in (*known, "image_size", "size_step")
+    ):
+        raise ValueError("its facts are not a table of texts")
     found = {key: facts[key] for key in known if key in facts}
     for key in {"image_size", "size_step"} & facts.keys():
         height, width = map(int, facts[key].split(","))

@@ -1,8 +1,10 @@
 """Exported files with what they say of their model, run without Keras."""
 
+import json
 import pkgutil
 import shutil
 import tracemalloc
+import warnings
 import zipfile
 
 import keras
@@ -10,9 +12,15 @@ import numpy as np
 import pytest
 from small_models import made, shared
 
+from keras_vit import Predictor
 from train.common.errors import RunError
 from train.export.formats import FORMATS
-from train.inference import exported_model, model_writing, saved_operations
+from train.inference import (
+    exported_model,
+    model_writing,
+    onnx_data,
+    saved_operations,
+)
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("ai_edge_litert")
@@ -245,3 +253,110 @@ def test_a_saved_model_laid_into_another_model_is_refused(tmp_path, beside):
     (tmp_path / beside).touch()
     with pytest.raises(RunError, match=f"two kinds, {beside} and saved_model.pb"):
         exported_model.find(tmp_path)
+
+
+def test_the_digest_is_of_weights_in_any_file(onnx_file):
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load(onnx_file)
+    # As others write them: in a file each, or in one of another name.
+    for options in (
+        {"all_tensors_to_one_file": False},
+        {"all_tensors_to_one_file": True, "location": "weights.bin"},
+    ):
+        file = onnx_file.with_name(f"{len(options)}.onnx")
+        file.parent.mkdir(exist_ok=True)
+        onnx.save_model(
+            onnx.ModelProto.FromString(proto.SerializeToString()),
+            file,
+            save_as_external_data=True,
+            size_threshold=0,
+            **options,
+        )
+        files = exported_model.files_of(file)
+        assert len(files) > 1 and files[0] == file
+        known = exported_model.digest_of(file)
+        for one in files[1:]:
+            content = one.read_bytes()
+            one.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+            assert exported_model.digest_of(file) != known
+            one.write_bytes(content)
+        assert exported_model.digest_of(file) == known
+
+
+def test_weights_in_graphs_in_graphs_are_found(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    values = onnx.numpy_helper.from_array(np.ones((5, 5), "float32"))
+    constant = onnx.helper.make_node("Constant", [], ["c"], value=values)
+    output = onnx.helper.make_tensor_value_info("c", 1, [5, 5])
+    inner = onnx.helper.make_graph([constant], "inner", [], [output])
+    branches = {"then_branch": inner, "else_branch": inner}
+    node = onnx.helper.make_node("If", ["condition"], ["y"], **branches)
+    proto = onnx.helper.make_model(onnx.helper.make_graph([node], "outer", [], []))
+    file = tmp_path / "model.onnx"
+    onnx.save(proto, file)
+    assert onnx_data.locations(file) == set()
+    options = {"location": "weights.bin", "convert_attribute": True}
+    onnx.save_model(
+        proto, file, save_as_external_data=True, size_threshold=0, **options
+    )
+    assert onnx_data.locations(file) == {"weights.bin"}
+
+
+def test_damaged_files_have_no_locations(tmp_path):
+    file = tmp_path / "model.onnx"
+    for content in (b"\x3a\xff\x01a", b"\x3a" + b"\xff" * 12, b"\x3b"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="ends too early|does not end|of type"):
+            onnx_data.locations(file)
+
+
+@pytest.mark.parametrize("names", ["[1, 2, 3, 4, 5]", '[["a"], "b"]', "7", '{"a": 1}'])
+def test_class_names_that_are_no_texts_are_refused(names, onnx_file):
+    onnx = pytest.importorskip("onnx")
+    proto = onnx.load(onnx_file)
+    onnx.helper.set_model_props(proto, {"class_names": names})
+    onnx.save(proto, onnx_file)
+    with pytest.raises(RunError, match="class_names are not a list of texts.*export"):
+        exported_model.load(onnx_file)
+
+
+@pytest.mark.parametrize("facts", [[], {"image_size": 32}, {"activation": ["softmax"]}])
+def test_facts_that_are_no_texts_are_refused(facts, tmp_path):
+    folder = write("tflite", shared(), tmp_path / "plain")
+    path = folder / FORMATS["tflite"].file
+    with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a second file of this name
+        archive.writestr(exported_model.FACTS, json.dumps(facts))
+    with pytest.raises(RunError, match="its facts are not a table of texts"):
+        exported_model.load(path)
+
+
+@pytest.mark.parametrize("shape", [(3, 48, 48, 3), (3, 32, 48, 1)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_that_the_graph_does_not_take_are_a_clear_error(kind, shape, tmp_path):
+    folder = write(kind, shared(), tmp_path / kind)
+    path = exported_model.find(folder)
+    found = exported_model.load(path)
+    with pytest.raises(RunError) as caught:
+        found.run(np.zeros(shape, "float32"))
+    message = str(caught.value)
+    assert str(path) in message and str(shape[1:]) in message
+    assert message.endswith("export it again.") and "\n" not in message
+
+
+def test_onnx_runtime_is_told_to_write_no_telemetry(onnx_file, monkeypatch):
+    import onnxruntime
+
+    calls = []
+    session = onnxruntime.InferenceSession
+    monkeypatch.setattr(
+        onnxruntime, "disable_telemetry_events", lambda: calls.append("disabled")
+    )
+    monkeypatch.setattr(
+        onnxruntime,
+        "InferenceSession",
+        lambda *args, **options: calls.append("session") or session(*args, **options),
+    )
+    exported_model.load(onnx_file)
+    Predictor(shared(), engine="onnxruntime")(IMAGES)
+    assert calls == ["disabled", "session"] * 2
