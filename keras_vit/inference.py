@@ -12,6 +12,7 @@ from keras_vit.layers import PatchEncoder
 from keras_vit.preprocessing import best_classes, names_of_classes
 from keras_vit.structure import (
     check_images_shape,
+    check_outputs,
     head_activation,
     head_of,
     last_layer,
@@ -68,9 +69,9 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
         numbers the list has every output in its order: (output, name, number).
 
     Raises:
-        ValueError: the model has no such head, its names are not known, it is new and
-            answers nothing, it has one class, which every photo would be, or a photo
-            cannot be decoded.
+        ValueError: the model is not of one input and one output, or has no such head,
+            its names are not known, it is new and answers nothing, it has one class,
+            which every photo would be, or a photo cannot be decoded.
         OSError: the file of a photo cannot be read.
         zoo.StoreError: the names of ImageNet-21k cannot be fetched.
 
@@ -86,6 +87,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
         >>> number, name, round(probability, 2)
         (1, 'dog', 0.88)
     """
+    check_outputs(model)
     activation, problem_type = _activation(model), problem_type_of(model)
     outputs = model.output_shape[-1]
     names = getattr(head_of(model), "class_names", None)
@@ -102,7 +104,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
             'model.layers[-1].problem_type = "regression" or '
             '"multi_label_classification".'
         )
-    predictor = _predictor(model, "classes", batch_size, lambda: model)
+    predictor = _predictor(model, "classes", batch_size, model.outputs[0])
     answers = []
     for outputs in _outputs(model, predictor, photos, image_size):
         if activation == "linear":
@@ -144,6 +146,7 @@ def embed(model, photos, *, batch_size=32, image_size=None):
         >>> embed(model, [np.zeros((48, 64, 3), "uint8")] * 2).shape
         (2, 192)
     """
+    check_outputs(model)
     features = pooled_features(model)
     if features is None:
         raise ValueError(
@@ -152,11 +155,7 @@ def embed(model, photos, *, batch_size=32, image_size=None):
             "keras.Model(model.input, features), or build it with include_top=False "
             'and pooling="token".'
         )
-
-    def make():
-        return keras.Model(model.inputs[0], features, name=model.name)
-
-    predictor = _predictor(model, "features", batch_size, make)
+    predictor = _predictor(model, "features", batch_size, features)
     found = [np.zeros((0, features.shape[1]), "float32")]
     found += [
         outputs.astype("float32")
@@ -182,36 +181,22 @@ def _activation(model):
     return found
 
 
-class _Compiled:
-    """A predictor, and what of a model it was made for."""
-
-    def __init__(self, predictor, model):
-        self.predictor = predictor
-        self.state = self._state(model)
-
-    def fits(self, model, batch_size):
-        state = self._state(model)
-        return (
-            self.predictor.batch_size == batch_size
-            and len(state) == len(self.state)
-            and all(now is then for now, then in zip(state, self.state, strict=True))
-        )
-
-    @staticmethod
-    def _state(model):
-        # LoRA and quantisation of Keras change the variables in place.
-        return [*model.variables, getattr(model.layers[-1], "activation", None)]
-
-
-def _predictor(model, kind, batch_size, make):
-    """Returns the predictor of a model that `make` gives, kept with `model`."""
+def _predictor(model, kind, batch_size, outputs):
+    """Returns the predictor of some outputs of a model, kept with the model."""
     # Beside the model, as `keras.Model.predict` keeps its function: it goes with it.
     name = f"_keras_vit_{kind}"
-    compiled = getattr(model, name, None)
-    if compiled is None or not compiled.fits(model, batch_size):
-        compiled = _Compiled(Predictor(make(), batch_size), model)
-        setattr(model, name, compiled)
-    return compiled.predictor
+    predictor = getattr(model, name, None)
+    if (
+        predictor is None
+        or predictor.batch_size != batch_size
+        or predictor.model.outputs[0] is not outputs
+    ):
+        of_outputs = model
+        if outputs is not model.outputs[0]:
+            of_outputs = keras.Model(model.inputs[0], outputs, name=model.name)
+        predictor = Predictor(of_outputs, batch_size)
+        setattr(model, name, predictor)
+    return predictor
 
 
 def _outputs(model, predictor, photos, image_size):

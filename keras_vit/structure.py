@@ -99,6 +99,27 @@ def head_activation(model):
     return activation.__name__ if is_head else None
 
 
+def check_graph(model):
+    """Raises a `ValueError` if a model does not say its inputs and outputs."""
+    if getattr(model, "inputs", None) is None or model.outputs is None:
+        raise ValueError(
+            f"{model.name}, a {type(model).__name__}, does not say its inputs and "
+            "outputs: pass keras.Model(images, model(images)) with images = "
+            "keras.Input((height, width, channels))."
+        )
+
+
+def check_outputs(model):
+    """Raises a `ValueError` unless a model has one input and one output."""
+    check_graph(model)
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise ValueError(
+            f"{model.name} has {len(model.inputs)} inputs and {len(model.outputs)} "
+            "outputs, not one of each: pass keras.Model(model.inputs[0], "
+            "model.outputs[0]), or another part of it."
+        )
+
+
 def check_images_shape(model, shape):
     """Raises a `ValueError` if a model does not take images of a shape."""
     expected = model.input_shape

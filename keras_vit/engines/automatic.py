@@ -31,9 +31,12 @@ class Automatic:
     Attributes:
         engine: str, what computes.
         trials: dict of what was tried: {engine: seconds of a batch, or str, why not}.
+
+    `clock` is a function to seconds that have passed since some moment.
     """
 
-    def __init__(self, model, batch_size, precision):
+    def __init__(self, model, batch_size, precision, clock=time.perf_counter):
+        self._clock = clock
         self._model, self._batch_size = model, batch_size
         self._precision = precision
         self._compiled = Compiled(model, batch_size, precision)
@@ -81,9 +84,9 @@ class Automatic:
             elif self._kept:
                 self._to_try = [self._kept]
             return self._answer(images)
-        started = time.perf_counter()
+        started = self._clock()
         outputs = self._answer(images)
-        self._seconds += time.perf_counter() - started
+        self._seconds += self._clock() - started
         if len(images) != self._count:
             # One may be a last batch; of two the following are, too.
             self._others += 1
@@ -130,11 +133,14 @@ class Automatic:
 
     def _take_fastest(self, images, others):
         answers = {KERAS: self._compiled, **others}
-        runs, limit = [], time.perf_counter() + conversion_seconds(self._model)
+        runs, limit = [], self._clock() + conversion_seconds(self._model)
         # Batches that take seconds are timed once.
-        while not runs or len(runs) < _RUNS and time.perf_counter() < limit:
+        while not runs or len(runs) < _RUNS and self._clock() < limit:
             runs.append(
-                {name: _seconds(answer, images) for name, answer in answers.items()}
+                {
+                    name: _seconds(answer, images, self._clock)
+                    for name, answer in answers.items()
+                }
             )
         times = {name: min(run[name] for run in runs) for name in answers}
         self.trials |= times
@@ -150,7 +156,7 @@ def conversion_seconds(model):
     return 1.0 + 5e-8 * model.count_params()
 
 
-def _seconds(answer, images):
-    started = time.perf_counter()
+def _seconds(answer, images, clock):
+    started = clock()
     answer(images)
-    return time.perf_counter() - started
+    return clock() - started

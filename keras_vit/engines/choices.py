@@ -47,7 +47,9 @@ def _version(package):
 
 def read(path, engines):
     """Returns the engine in a file, None without a file that names one of `engines`."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    # Brackets in brackets are a RecursionError.
+    kinds = (OSError, ValueError, LookupError, TypeError, RecursionError)
+    with contextlib.suppress(*kinds):
         found = json.loads(read_text(path, NOTE_BYTES))["engine"]
         return found if found in engines else None
     return None

@@ -38,38 +38,6 @@ class Compiled:
         return keras.ops.convert_to_numpy(self._forward(given))[: len(images)]
 
 
-def sample_of_weights(model):
-    """Returns a function to some values of each of a model's weights, as one array.
-
-    They are up to 32, evenly spread over the weight, and always the same.
-    """
-    weights = model.weights
-
-    def sample(values):
-        parts = [keras.ops.zeros(1)]
-        for value in values:
-            flat = keras.ops.reshape(value, (-1,))
-            # No fraction of a matrix's sides, or all would be of one column.
-            part = flat[:: max(int(flat.shape[0] / 16.18), 1)]
-            parts.append(keras.ops.cast(part, "float32"))
-        return keras.ops.concatenate(parts)
-
-    def of_values(function):
-        return lambda: function([weight.value for weight in weights])
-
-    backend, run = keras.backend.backend(), of_values(sample)
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        # Not traced again, of which TensorFlow would warn with many predictors.
-        run = tf.function(run, autograph=False).get_concrete_function()
-    elif backend == "jax":
-        import jax
-
-        run = of_values(jax.jit(sample))
-    return lambda: keras.ops.convert_to_numpy(run())
-
-
 def _forward(model, precision):
     """Returns a function from weights and images to a model's outputs.
 

@@ -2,10 +2,8 @@
 
 import importlib
 
-import numpy as np
-
 from keras_vit.engines.batches import filled, in_batches
-from keras_vit.engines.compiled import sample_of_weights
+from keras_vit.engines.changes import Values
 
 
 class Converted:
@@ -19,17 +17,18 @@ class Converted:
         self._model, self._batch_size = model, batch_size
         self._row, self._precision = row, precision
         self._make = importlib.import_module(f"keras_vit.engines.{row.name}").make
-        self._sample, self._sampled = sample_of_weights(model), np.zeros(0)
+        self._values = None
         # By the number of images that they take, None for any.
         self._runs = {}
 
     def is_outdated(self):
         """Returns whether weights have changed since the model was converted."""
-        return not np.array_equal(self._sample(), self._sampled, equal_nan=True)
+        return self._values is None or not self._values.hold()
 
     def __call__(self, images):
         if self.is_outdated():
-            self._runs, self._sampled = {}, self._sample()
+            # Before the conversion, during which another thread may change them.
+            self._runs, self._values = {}, Values(self._model)
         return self.computed(images)
 
     def computed(self, images):

@@ -31,14 +31,19 @@ def recast(model, policy):
     """Returns a model of the same layers under a dtype policy, without their values.
 
     Raises:
-        ValueError: layers of the model have LoRA.
+        ValueError: layers of the model have LoRA or are quantized by Keras.
     """
     for layer in layers_of(model, keras.layers.Layer):
-        if any(getattr(part, "lora_enabled", False) for part in with_parts(layer)):
-            raise ValueError(
-                f"{model.name} has LoRA in the layer {layer.name}, with which it is "
-                "computed in its own precision alone: leave precision and engine out."
-            )
+        for name, what in (
+            ("lora_enabled", "LoRA"),
+            ("quantization_mode", "quantized weights"),
+        ):
+            if any(getattr(part, name, False) for part in with_parts(layer)):
+                raise ValueError(
+                    f"{model.name} has {what} in the layer {layer.name}, with which it "
+                    "is computed in its own precision alone: leave precision and "
+                    "engine out."
+                )
 
     def copy(layer):
         if isinstance(layer, keras.Model):

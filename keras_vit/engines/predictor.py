@@ -1,14 +1,16 @@
 """Inference from arrays to arrays."""
 
+import functools
 import threading
 
 import numpy as np
 
 from keras_vit.engines.automatic import Automatic
+from keras_vit.engines.changes import Settings
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
 from keras_vit.engines.table import AUTO, ENGINES, KERAS, begins_with, check
-from keras_vit.structure import check_images_shape, warn_of_pixels
+from keras_vit.structure import check_images_shape, check_outputs, warn_of_pixels
 
 
 class Predictor:
@@ -29,9 +31,8 @@ class Predictor:
             its weights anew at each call; or a runtime that it is converted for at the
             first call, which takes seconds: `"litert"` (on TensorFlow, for images of
             one size, `batch_size` of them at a time), `"onnxruntime"` or `"openvino"`
-            (models of `keras_vit`). Each call compares up to 32 values of every weight,
-            always the same ones, with those of the conversion, and where one differs
-            the model is converted anew: a change of other values goes unnoticed.
+            (models of `keras_vit`). Each call compares all weights with those of the
+            conversion, and where a single value differs the model is converted anew.
 
             `"auto"` begins with Keras. Once its batches have taken as many seconds as
             the conversions are likely to (1 s and 5 s per 100 million weights each),
@@ -64,8 +65,8 @@ class Predictor:
         Array of what the model puts out, images first.
 
     Raises:
-        ValueError: the images are not of the model's shape, or an argument does not
-            fit the model or the backend.
+        ValueError: the model is not of one input and one output, the images are not of
+            its shape, or an argument does not fit the model or the backend.
         ModuleNotFoundError: a package of the engine is not installed.
 
     Source:
@@ -89,11 +90,7 @@ class Predictor:
     ):
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size must be a positive int, got {batch_size!r}.")
-        if len(model.inputs) != 1 or len(model.outputs) != 1:
-            raise ValueError(
-                f"{model.name} has {len(model.inputs)} inputs and "
-                f"{len(model.outputs)} outputs: Predictor takes one of each."
-            )
+        check_outputs(model)
         if jit_compile and (
             engine not in (AUTO, KERAS) or precision not in ENGINES[KERAS].precisions
         ):
@@ -108,15 +105,21 @@ class Predictor:
         self.batch_size = batch_size
         self.precision = precision
         if engine == AUTO:
-            self._answer = Automatic(model, batch_size, precision)
+            make = Automatic
         elif engine == KERAS:
-            self._answer = Compiled(model, batch_size, precision, jit_compile)
+            make = functools.partial(Compiled, jit_compile=jit_compile)
         else:
-            row = ENGINES[engine]
-            self._answer = Converted(model, batch_size, row, precision)
+            make = functools.partial(Converted, row=ENGINES[engine])
+        self._make = functools.partial(make, model, batch_size, precision=precision)
+        self._begin()
         self._has_warned = False
         self._lock = threading.Lock()
         self._checked = None
+
+    def _begin(self):
+        # Before what is made of them, during which another thread may change them.
+        self._settings = Settings(self.model)
+        self._answer = self._make()
 
     @property
     def engine(self):
@@ -137,4 +140,6 @@ class Predictor:
             self._has_warned = warn_of_pixels(self.model, images)
         # Runtimes take one call at a time, and "auto" changes between them.
         with self._lock:
+            if not self._settings.hold():
+                self._begin()
             return self._answer(images)

@@ -9,7 +9,7 @@ from keras import ops
 from keras_vit.explain.running import check_images, gradients, run
 from keras_vit.layers import AttentionPooling
 from keras_vit.layers.forward_pass import Watcher, running
-from keras_vit.structure import POOLINGS, last_layer, layers_of
+from keras_vit.structure import POOLINGS, check_outputs, last_layer, layers_of
 
 # Many of the gradients are too small for float16.
 _SCALE = 1024.0
@@ -42,8 +42,8 @@ def gradient_attention(model, images, classes=None, return_pooling=False):
         `patch_map`, or None of a model without `AttentionPooling`.
 
     Raises:
-        ValueError: as `attention_maps`; or the model has no head, no such class, or
-            one that no attention changes, such as one of a new head.
+        ValueError: as `attention_maps`; or the model has several outputs, no head, no
+            such class, or one that no attention changes, such as one of a new head.
 
     Source:
         Chefer, Gur and Wolf, arXiv 2103.15679, equations 5 and 6.
@@ -55,6 +55,7 @@ def gradient_attention(model, images, classes=None, return_pooling=False):
         >>> patch_map(relevance, grid_size(model)).shape
         (1, 2, 2)
     """
+    check_outputs(model)
     images = check_images(model, images)
     _check_head(model)
     classes = _one_per_image(classes, len(images), model)

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import importlib.util
+import itertools
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ from harness import normal, numpy, randomize
 
 from keras_vit import Predictor, VisionTransformer, ViTConfig, at_image_size
 from keras_vit.engines import automatic, choices
-from keras_vit.engines.compiled import sample_of_weights
+from keras_vit.engines.changes import Values
 from keras_vit.engines.precision import is_of_policy, recast
 from keras_vit.engines.table import ENGINES
 
@@ -130,13 +131,16 @@ def test_what_cannot_be_is_refused_by_name(model, monkeypatch):
 @pytest.fixture
 def impatient(monkeypatch, tmp_path):
     """Conversions that are likely to take no time, and an empty cache."""
-    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 0.0)
+    # Less than any, also by a clock that stands still.
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: -1.0)
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
     return tmp_path / "engines"
 
 
 def test_auto_takes_the_fastest_and_keeps_the_choice(model, impatient, monkeypatch):
-    monkeypatch.setattr(automatic, "_seconds", lambda answer, _: SECONDS[answer.engine])
+    monkeypatch.setattr(
+        automatic, "_seconds", lambda answer, *_: SECONDS[answer.engine]
+    )
     images = normal((7, 16, 24, 3))
     predictor = Predictor(model, 3)
     close(predictor(images[:3]), numpy(model(images[:3])))
@@ -154,7 +158,7 @@ def test_auto_takes_the_fastest_and_keeps_the_choice(model, impatient, monkeypat
     close(predictor(images), numpy(model(images)))
     assert (predictor.engine, predictor.trials) == ("onnxruntime", {})
 
-    for damaged in ("", "[]", '{"engine": "other"}'):
+    for damaged in ("", "[]", '{"engine": "other"}', "[" * 50_000):
         path.write_text(damaged)
         assert choices.read(path, HERE) is None
 
@@ -190,7 +194,11 @@ def test_auto_chooses_by_batches_alike_whose_answers_are_numbers(model, impatien
     assert predictor.trials
 
 
-def test_auto_begins_anew_with_batches_of_another_size(model, impatient):
+def test_auto_begins_anew_with_batches_of_another_size(model, impatient, monkeypatch):
+    # Of a machine whose fastest engine is Keras the choice would be kept at once.
+    monkeypatch.setattr(
+        automatic, "_seconds", lambda answer, *_: SECONDS[answer.engine]
+    )
     images = normal((8, 16, 24, 3))
     for first, later in ((1, 8), (8, 1)):
         predictor = Predictor(model, 8)
@@ -201,16 +209,202 @@ def test_auto_begins_anew_with_batches_of_another_size(model, impatient):
         assert predictor.trials
 
 
-def test_weights_are_sampled_in_several_columns_of_a_matrix():
-    config = ViTConfig(32, 1, 2, 64, 8)
-    model = VisionTransformer(config, image_size=16, classes=5)
-    kernel = model.get_layer("encoder_block_0").mlp.expand.kernel
-    sample = sample_of_weights(model)
-    before = sample()
-    values = numpy(kernel)
-    values[:, 1:] += 1.0
+def column(model):
+    kernel = model.get_layer("head").kernel
+    values = numpy(kernel).copy()
+    values[:, 71] = 0.5
     kernel.assign(values)
-    assert not np.array_equal(sample(), before)
+
+
+def one_value(model):
+    kernel = model.get_layer("encoder_block_1").mlp.expand.kernel
+    values = numpy(kernel).copy()
+    values[7, 11] += 1.0
+    kernel.assign(values)
+
+
+def two_swapped(model):
+    bias = model.get_layer("head").bias
+    values = numpy(bias).copy()
+    values[[13, 29]] = values[[29, 13]]
+    bias.assign(values)
+
+
+def masked_bias(model):
+    bias = model.get_layer("head").bias
+    bias.assign(np.where(np.arange(100) == 57, -1e9, numpy(bias)))
+
+
+def added(model):
+    model.get_layer("head").bias.assign_add(np.eye(100)[43])
+
+
+def set_weights(model):
+    head = model.get_layer("head")
+    kernel, bias = head.get_weights()
+    head.set_weights([kernel, bias * (np.arange(100) != 3)])
+
+
+def step(model):
+    head = model.get_layer("head")
+    # Of a gradient that is zero nearly everywhere.
+    gradient = keras.ops.convert_to_tensor(np.eye(100, dtype="float32")[19])
+    keras.optimizers.SGD(0.1).apply([gradient], [head.bias])
+
+
+def pruned(model):
+    kernel = model.get_layer("encoder_block_0").attention.out.kernel
+    values = numpy(kernel)
+    kernel.assign(values * (abs(values) > np.quantile(abs(values), 0.02)))
+
+
+def lora(model):
+    query = model.get_layer("encoder_block_0").attention.value
+    query.enable_lora(2)
+    query.lora_kernel_b.assign(normal(query.lora_kernel_b.shape))
+
+
+def activation(model):
+    model.get_layer("head").activation = keras.activations.softmax
+
+
+def epsilon(model):
+    model.get_layer("encoder_block_1").mlp_norm.epsilon = 0.5
+
+
+VALUES = (
+    column,
+    one_value,
+    two_swapped,
+    masked_bias,
+    added,
+    set_weights,
+    step,
+    pruned,
+)
+SETTINGS = (lora, activation, epsilon)
+
+
+@pytest.mark.parametrize("change", VALUES + SETTINGS)
+@pytest.mark.parametrize("engine", ["keras", *HERE])
+def test_any_change_is_noticed_by_the_next_call(change, engine):
+    model = VisionTransformer(CONFIG, image_size=(16, 24), classes=100)
+    randomize(model)
+    images = normal((2, 16, 24, 3))
+    predictor = Predictor(model, 2, engine=engine)
+    before = predictor(images)
+    close(before, numpy(model(images)))
+    change(model)
+    expected = numpy(model(images))
+    assert np.abs(expected - before).max() > 1e-4 * np.abs(expected).max()
+    close(predictor(images), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+@pytest.mark.parametrize("engine", ["keras", *HERE])
+def test_what_keras_quantizes_is_noticed_or_refused(model, engine):
+    predictor = Predictor(model, 2, engine=engine)
+    images = normal((2, 16, 24, 3))
+    predictor(images)
+    model.quantize("int8")
+    if engine == "keras":
+        close(predictor(images), numpy(model(images)))
+    else:
+        words = "has integers: export|has quantized weights in the layer .*: leave"
+        with pytest.raises(ValueError, match=words):
+            predictor(images)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_a_single_value_is_noticed_in_other_precisions(model, precision, monkeypatch):
+    monkeypatch.setattr("keras_vit.engines.table.computes_bfloat16", lambda: True)
+    images = normal((2, 16, 24, 3))
+    predictor = Predictor(model, 2, engine="openvino", precision=precision)
+    before = predictor(images)
+    model.get_layer("head").bias.assign_add(np.eye(5)[3] * 7)
+    np.testing.assert_allclose(
+        predictor(images) - before, np.tile(np.eye(5)[3] * 7, (2, 1)), atol=0.1
+    )
+
+
+def test_auto_notices_a_single_value(model, impatient, monkeypatch):
+    monkeypatch.setattr(
+        automatic, "_seconds", lambda answer, *_: SECONDS[answer.engine]
+    )
+    predictor = Predictor(model, 2)
+    images = normal((6, 16, 24, 3))
+    predictor(images)
+    assert predictor.engine == "onnxruntime"
+    model.get_layer("head").bias.assign_add(np.eye(5)[3])
+    close(predictor(images), numpy(model(images)))
+
+
+def test_nothing_is_made_anew_without_a_change(model, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        "keras_vit.engines.onnxruntime.make",
+        lambda *_: made.append(1) or (lambda images: images),
+    )
+    of_any_size = at_image_size(model, (None, None))
+    predictors = [Predictor(model, engine="onnxruntime"), Predictor(of_any_size)]
+    answers = [predictor._answer for predictor in predictors]
+    for size in ((16, 24), (32, 24), (16, 24)):
+        predictors[1](normal((2, *size, 3)))
+        predictors[0](normal((2, 16, 24, 3)))
+    # Values that are written anew and are the same.
+    model.set_weights(model.get_weights())
+    predictors[0](normal((2, 16, 24, 3)))
+    assert made == [1]
+    assert answers == [predictor._answer for predictor in predictors]
+
+
+def test_values_that_share_memory_with_an_array_are_compared():
+    # At such places JAX takes an array of NumPy without a copy.
+    memory = np.zeros(4096 + 64, "uint8")
+    start = -memory.ctypes.data % 64
+    values = memory[start : start + 4096].view("float32").reshape(32, 32)
+    inputs = keras.Input((32,))
+    dense = keras.layers.Dense(32, use_bias=False)
+    model = keras.Model(inputs, dense(inputs))
+    dense.kernel.assign(values)
+    kept = Values(model)
+    assert kept.hold()
+    before = numpy(dense.kernel).copy()
+    values[3, 5] = 1.0
+    assert kept.hold() == np.array_equal(before, numpy(dense.kernel))
+
+
+@pytest.mark.parametrize("dtype, size", [("float32", 2**20 + 3), ("bfloat16", 5)])
+def test_values_are_compared_to_the_last_one_and_bit(dtype, size):
+    inputs = keras.Input((1,))
+    dense = keras.layers.Dense(size, dtype=dtype)
+    model = keras.Model(inputs, dense(inputs))
+    kept = Values(model)
+    dense.bias.assign(dense.bias + 0)
+    assert kept.hold()
+    values = np.zeros(size)
+    values[-1] = -0.0
+    dense.bias.assign(values)
+    assert not kept.hold()
+    values[-1] = np.nan
+    dense.bias.assign(values)
+    kept = Values(model)
+    dense.bias.assign(values)
+    assert kept.hold()
+
+
+def test_auto_converts_once_its_clock_says_that_it_pays(model, impatient, monkeypatch):
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: 1.25)
+    images = normal((2, 16, 24, 3))
+    # Every look at it is a second later, so a batch takes one.
+    answer = automatic.Automatic(model, 2, "float32", itertools.count().__next__)
+    tried = sum(ENGINES[name].is_automatic for name in HERE)
+    assert tried == 2
+    for _ in range(3):  # The first one is not counted; two conversions take 2.5.
+        answer(images)
+        assert not answer.trials
+    answer(images)
+    assert answer.trials
 
 
 def test_auto_leaves_other_policies_and_full_memory_to_keras(impatient, monkeypatch):
@@ -249,9 +443,9 @@ def test_threads_share_a_predictor(model, engine):
 
 
 def test_auto_converts_nothing_in_short_uses(model):
-    predictor = Predictor(model, 2)
-    predictor(normal((6, 16, 24, 3)))
-    assert (predictor.engine, predictor.trials) == ("keras", {})
+    answer = automatic.Automatic(model, 2, "float32", clock=lambda: 0.0)
+    answer(normal((6, 16, 24, 3)))
+    assert (answer.engine, answer.trials) == ("keras", {})
     if keras.backend.backend() != "torch":
         assert Predictor(model, jit_compile=True).trials == {}
     [quickest, *_] = [name for name in ("openvino", "litert") if name in HERE]

@@ -1,5 +1,6 @@
 """Photos of any size and kind through a model: `classify` and `embed`."""
 
+import functools
 import io
 import pathlib
 import threading
@@ -14,6 +15,7 @@ from PIL import Image
 import keras_vit
 import zoo
 from keras_vit import Predictor, VisionTransformer, ViTConfig, classify, embed
+from keras_vit.explain import attention_maps, gradient_attention
 from keras_vit.inference import _batches
 from zoo import photos
 
@@ -354,3 +356,48 @@ def test_what_is_right_is_not_warned_of(model, arrays):
         Predictor(pixels)(images)
         classify(model, arrays)
         embed(model, arrays)
+
+
+def test_a_masked_bias_is_seen_after_another_engine_answered(arrays, monkeypatch):
+    made_here = functools.partial(Predictor, engine="onnxruntime")
+    monkeypatch.setattr("keras_vit.inference.Predictor", made_here)
+    model = made(classes=100, class_names=[f"c{number}" for number in range(100)])
+    [[(best, *_), *_]] = classify(model, arrays[1])
+    bias = model.get_layer("head").bias
+    bias.assign(np.where(np.arange(100) == best, -1e9, numpy(bias)))
+    assert best not in [number for number, *_ in classify(model, arrays[1])[0]]
+    before = embed(model, arrays[1])
+    pooling = model.get_layer("encoder_norm").beta
+    pooling.assign_add(np.eye(24)[17])
+    change = np.eye(24)[17][None]
+    np.testing.assert_allclose(embed(model, arrays[1]) - before, change, atol=1e-5)
+
+
+def test_another_activation_is_seen(arrays):
+    model = made(class_names=NAMES)
+    expected = expected_of(model, arrays)
+    check(classify(model, arrays), expected)
+    # Its outputs are then the probabilities.
+    model.get_layer("head").activation = keras.activations.softmax
+    check(classify(model, arrays), expected)
+
+
+def test_models_that_are_not_from_images_to_one_output_are_refused(model, arrays):
+    class Own(keras.Model):
+        def call(self, images):
+            return model(images)
+
+    two = keras.Model(model.inputs, [model.outputs[0]] * 2)
+    for other, words in ((Own(), "a Own, does not say its in"), (two, "and 2 outputs")):
+        images = np.zeros((1, *SIZE, 3), "float32")
+        for function, given in (
+            (classify, arrays),
+            (embed, arrays),
+            (gradient_attention, images),
+        ):
+            with pytest.raises(ValueError, match=words + ".*: pass keras.Model"):
+                function(other, given)
+        with pytest.raises(ValueError, match=words):
+            Predictor(other)
+    with pytest.raises(ValueError, match="a Own, does not say its inputs"):
+        attention_maps(Own(), images)
