@@ -40,8 +40,8 @@ _GROUPS = {
     "Released models, and the rest": ("zoo",),
 }
 _EXAMPLES = {
-    "few_shot": "vit-ti16/augreg-imagenet21k --dataset=photos/   # class/*.jpg",
-    "finetune": "--dataset=photos/ --run_dir=runs/photos",
+    "few_shot": "vit-ti16/augreg-imagenet21k photos/   # class/*.jpg",
+    "finetune": "photos/ --run_dir=runs/photos",
     "predict": "runs/photos new/*.jpg",
     "explain": "runs/photos photo.jpg",
 }

@@ -2,7 +2,7 @@
 
   keras-vit finetune --dataset=digits
   keras-vit finetune --dataset=cifar100
-  keras-vit finetune --dataset=photos/   # class/*.jpg or {train,test}/class/*.jpg
+  keras-vit finetune photos/   # class/*.jpg or {train,test}/class/*.jpg
 
 Every flag that is not given has the value of the data set's recipe in train/recipes:
 the paper's for CIFAR-10, CIFAR-100, Oxford Pets and Flowers and ImageNet, VTAB-1k's for

@@ -1,9 +1,9 @@
 """Trains a Vision Transformer from scratch, to be fine-tuned later.
 
-  keras-vit pretrain --dataset=photos/ --model=ViT-S_16
+  keras-vit pretrain photos/ --model=ViT-S_16
   keras-vit pretrain --dataset=imagenet2012 --strategy=mirrored
   keras-vit pretrain --dataset=imagenet2012 --recipe=augreg_imagenet2012_strong1
-  keras-vit pretrain --dataset=photos/ --recipe=imagenet21k --smoke
+  keras-vit pretrain photos/ --recipe=imagenet21k --smoke
 
 The recipes are in train/recipes/pretraining: the paper's for ImageNet and ImageNet-21k,
 all settings of How to train your ViT?, and a small one for any other data. A run that

@@ -20,8 +20,9 @@ from zoo import store
 from zoo.catalog import augreg, cards, registry
 from zoo.catalog.locate import fetch_card, read_located, with_names
 from zoo.files.checkpoint import NAMINGS
+from zoo.home import expand_home
 from zoo.store import hub
-from zoo.text import printable
+from zoo.text import as_flags, printable
 
 # Wide enough that no line is folded where the output is not a terminal.
 _PIPE_WIDTH = 1000
@@ -130,7 +131,7 @@ def _convert(source, destination, naming, num_heads, as_json):
     checkpoint = read_located(source, num_heads=num_heads)
     if naming != "released":
         checkpoint = with_names(checkpoint)
-    destination = os.path.expanduser(destination)
+    destination = str(expand_home(destination))
     pathlib.Path(destination).parent.mkdir(parents=True, exist_ok=True)
     zoo.write(destination, checkpoint, naming=naming)
     written = {
@@ -267,7 +268,8 @@ def _sizes(card):
 
 def _complain(problem):
     """Prints a problem in one line on the error stream."""
-    text = " ".join([f"{typed('zoo')}:", *str(problem).split()])
+    told = as_flags(str(problem), {"num_heads": "--num-heads"})
+    text = " ".join([f"{typed('zoo')}:", *told.split()])
     print(printable(text), file=sys.stderr)
 
 

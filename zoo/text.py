@@ -1,5 +1,6 @@
 """Untrusted text made safe to print: control characters escaped, length bounded."""
 
+import re
 import reprlib
 import unicodedata
 
@@ -13,6 +14,8 @@ _JOINERS = "\u200c\u200d\u061c\u200e\u200f"
 _REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 # With one of these a formula begins in the cell of a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# A value as Python writes it, or none.
+_OF_PYTHON = r"""(?:\([\d, ]+\)|'[^'\n]*'|"[^"\n]*"|(?:None|True|False)\b)?"""
 _UNSAFE_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
 
 
@@ -32,6 +35,44 @@ def printable(text: str, most: int = _MOST_OF_MESSAGE, lines: bool = False) -> s
 def brief(value: object) -> str:
     """Returns the `repr` of a value, at most `_MOST_OF_VALUE` characters."""
     return printable(_repr.repr(value), _MOST_OF_VALUE)
+
+
+def as_flags(text, spelled):
+    """Returns a message about arguments of Python in the words of a command line.
+
+    Args:
+        text: str. Settings in a file of `--config` keep the names that it has.
+        spelled: dict, the flag for each name of an argument, such as `"--image_size"`.
+
+    Example:
+        >>> as_flags("pass image_size=(224, 224).", {"image_size": "--image_size"})
+        'pass --image_size=224.'
+    """
+    if not spelled or "--config=" in text:
+        return text
+    names = "|".join(sorted(map(re.escape, spelled), key=len, reverse=True))
+    start = rf"(?<![\w\-./'\"])(?P<name>{names})"
+
+    def flag(match):
+        value = match.groupdict().get("value")
+        if "_" not in match["name"] and value is None and not is_first(match):
+            return match[0]  # "steps" is a word of English
+        return spelled[match["name"]] + ("" if value is None else f"={_of_flag(value)}")
+
+    def is_first(match):
+        before, after = text[: match.start()], text[match.end() :]
+        return before in ("", "error: ") and after.startswith(" must ")
+
+    return re.sub(rf"{start}(?:=(?P<value>{_OF_PYTHON})|(?![\w=/]|\.\w))", flag, text)
+
+
+def _of_flag(value):
+    """Returns a literal of Python as the value of a flag."""
+    words = {"None": "none", "True": "true", "False": "false"}
+    if value.startswith("("):
+        sides = value.strip("() ,").replace(" ", "").split(",")
+        return ",".join(dict.fromkeys(sides) if len(sides) == 2 else sides)
+    return words.get(value, value.strip("'\""))
 
 
 def is_safe(text: str) -> bool:

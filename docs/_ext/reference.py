@@ -108,15 +108,11 @@ class Help(Directive):
             capture_output=True,
             text=True,
         )
-        # absl ends with 1, argparse with 0.
-        if process.returncode not in (0, 1) or not process.stdout:
+        if process.returncode or not process.stdout:
             raise self.error(f"keras-vit {self.arguments[0]} --help: {process.stderr}")
-        text = re.sub(
-            r"^flags:\n\n(/.*\.py:)?\n", "flags:\n", process.stdout, flags=re.M
-        )
-        text = text.partition("\nTry --helpfull")[0].strip("\n")
         command = f"$ keras-vit {' '.join(words)} --help\n\n"
-        return [nodes.literal_block("", command + text, language="text")]
+        text = command + process.stdout.strip("\n")
+        return [nodes.literal_block("", text, language="text")]
 
 
 def _write_sections(app, docname, source):

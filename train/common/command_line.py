@@ -10,9 +10,9 @@ import sys
 from absl import app, flags
 
 from keras_vit_start import COMMANDS, styled, typed
-from train.common import library_messages, packages
+from train.common import flag_help, flag_names, library_messages, packages
 from train.common.errors import Preempted, RunError
-from zoo.text import printable
+from zoo.text import as_flags, printable
 
 # A command imports this module before it imports Keras.
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -31,13 +31,6 @@ flags.disclaim_key_flags()
 def run(main):
     """Runs a command's `main`; its help names the command as it was typed."""
     flags.declare_key_flag("verbose")
-    module = sys.modules["__main__"]
-    if module.__doc__:
-        module.__doc__ = re.sub(
-            rf"keras-vit ({'|'.join(COMMANDS)})\b",
-            lambda found: typed(found[1]),
-            module.__doc__,
-        )
     try:
         try:
             app.run(functools.partial(_perform, main), flags_parser=_parsed)
@@ -48,19 +41,57 @@ def run(main):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(_BROKEN_PIPE)
     except KeyboardInterrupt as stop:
-        start = styled("error:", "error", sys.stderr)
-        print(f"{start} {stop or 'Interrupted.'}", file=sys.stderr)
+        _complain(f"error: {stop or 'Interrupted.'}")
         sys.exit(_INTERRUPTED)
 
 
+def _name():
+    """Returns the command that runs, as it is typed without arguments."""
+    spec = sys.modules["__main__"].__spec__
+    name = spec.name if spec else os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    return typed(name.removesuffix(".__main__").rpartition(".")[2])
+
+
 def _parsed(argv):
-    """Parses flags; after --help the exit status is 0, where absl has 1."""
-    try:
-        return flags.FLAGS(argv)
-    except flags.Error:
-        return app.parse_flags_with_usage(argv)
-    except SystemExit:
+    """Parses flags; --help prints the page of the command and ends it."""
+    if flag_help.is_asked_for(argv[1:]):
+        text = re.sub(
+            rf"keras-vit ({'|'.join(COMMANDS)})\b",
+            lambda found: typed(found[1]),
+            sys.modules["__main__"].__doc__ or "",
+        )
+        print(flag_help.page(_name(), text))
         sys.exit()
+    try:
+        return parsed(argv)
+    except flags.Error as error:
+        _fail(f"error: {error}")
+
+
+def parsed(argv):
+    """Returns the words of a command line that are not flags, after parsing these.
+
+    Raises:
+        flags.Error: there is no such flag, or a value is wrong; it says what to do.
+    """
+    try:
+        words = flags.FLAGS(argv)
+    except flags.Error as error:
+        raise flags.Error(flag_names.explained(error, _name())) from error
+    flag_names.check_numbers()
+    return words
+
+
+def _fail(text):
+    _complain(text)
+    sys.exit(1)
+
+
+def _complain(text):
+    """Prints an error that begins with "error:", arguments in it as flags."""
+    spelled = {name: f"--{name}" for name in flag_help.of_command()}
+    start, colon, rest = as_flags(text, spelled).partition(":")
+    print(styled(start + colon, "error", sys.stderr) + rest, file=sys.stderr)
 
 
 def _perform(main, argv):
@@ -74,12 +105,12 @@ def _perform(main, argv):
     with voices:
         try:
             return main(argv)
+        except app.UsageError as error:
+            _fail(f"error: {error}\n{_name()} --help shows examples and flags.")
         except SystemExit as end:
             if not isinstance(end.code, str):
                 raise
-            start, colon, rest = end.code.partition(":")
-            print(styled(start + colon, "error", sys.stderr) + rest, file=sys.stderr)
-            sys.exit(1)
+            _fail(end.code)
 
 
 def say_next(*steps):

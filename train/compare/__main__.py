@@ -12,6 +12,7 @@ same numbers. Runs of different data sets or test images are refused.
 from absl import app, flags
 
 from train.common import command_line
+from train.data import data_flags
 from train.inference.run_directory import RunDirectory
 from zoo.text import printable
 
@@ -23,9 +24,7 @@ flags.DEFINE_string(
 flags.DEFINE_bool(
     "measure", False, "Measure how many images per second the models process now."
 )
-flags.DEFINE_integer(
-    "batch_size", 32, "Images at a time, for --measure.", lower_bound=1
-)
+data_flags.define_batch_size(32, "Images at a time, for --measure.")
 
 
 def main(argv):

@@ -1,8 +1,9 @@
 """Command-line flags of data sets, image preparation and augmentation."""
 
-from absl import flags
+from absl import app, flags
 
 from train.data.registry import SOURCES, augmentations
+from zoo import limits
 
 # Flags belong to the command that defines them, in its --help too.
 flags.disclaim_key_flags()
@@ -11,14 +12,14 @@ flags.disclaim_key_flags()
 def define_data(otherwise=""):
     """Defines `--dataset`, `--data_dir` and `--skip_corrupt`.
 
-    `otherwise` says what holds without `--dataset`, which is required if it is empty.
+    `otherwise` says what holds without `--dataset`, and without the word for it, which
+    `take_word` makes its value.
     """
     usage = ", ".join(kind.usage for kind in SOURCES[:-1])
     flags.DEFINE_string(
         "dataset",
         None,
         f"{usage}, or {SOURCES[-1].usage}{otherwise and '; '}{otherwise}.",
-        required=not otherwise,
     )
     flags.DEFINE_string(
         "data_dir",
@@ -33,6 +34,21 @@ def define_data(otherwise=""):
     )
 
 
+def take_word(words):
+    """Makes the word of a command line that is no flag, if any, the `--dataset`.
+
+    Raises an `app.UsageError` where there are several, or another `--dataset` is given.
+    """
+    flag = flags.FLAGS["dataset"]
+    named = list(dict.fromkeys([*words, *([flag.value] if flag.present else [])]))
+    if len(named) > 1:
+        raise app.UsageError(f"Give one data set, not {' and '.join(map(repr, named))}")
+    if "" in named:
+        raise app.UsageError("The name of the data set is empty: give a folder or name")
+    if words:
+        flags.FLAGS.dataset = named[0]
+
+
 def define_image_size(crops=True):
     """Defines how images come to the size of a trained model."""
     flags.DEFINE_integer(
@@ -41,6 +57,7 @@ def define_image_size(crops=True):
         "Pixels per side, to which the position embeddings are resized; that of the "
         "model if not given.",
         lower_bound=1,
+        upper_bound=limits.IMAGE_SIDE,
     )
     if crops:
         flags.DEFINE_bool(
@@ -49,6 +66,13 @@ def define_image_size(crops=True):
             "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
             "big_vision does; the released code squashes them.",
         )
+
+
+def define_batch_size(default, text):
+    """Defines how many images are computed at a time."""
+    flags.DEFINE_integer(
+        "batch_size", default, text, lower_bound=1, upper_bound=limits.BATCH_SIZE
+    )
 
 
 def define_augmentation():

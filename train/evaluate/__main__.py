@@ -40,7 +40,7 @@ flags.DEFINE_enum(
     "behind the model, otherwise test: of a folder without parts a fixed fifth.",
 )
 data_flags.define_image_size()
-flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+data_flags.define_batch_size(32, "Images at a time.")
 engines.define_flags()
 flags.DEFINE_string(
     "real_labels",
@@ -57,24 +57,18 @@ flags.DEFINE_string(
 
 def main(argv):
     """Evaluates the model that the command line names, and prints the accuracy."""
-    if len(argv) not in (2, 3):
+    if len(argv) < 2:
         raise app.UsageError(
             "Give one model, and perhaps one data set: "
             f"{command_line.typed('evaluate')} MODEL [FOLDER]"
         )
+    data_flags.take_word(argv[2:])
     given = command_line.values(
         "dataset data_dir skip_corrupt split image_size central_crop batch_size "
         "engine precision out_dir"
     )
-    if len(argv) == 3:
-        if given["dataset"] is not None:
-            raise app.UsageError(
-                f"Give one data set: leave out {argv[2]}, or "
-                f"--dataset={given['dataset']}"
-            )
-        given["dataset"] = argv[2]
-        if given["split"] is None and kind_of(argv[2]).is_own:
-            given["split"] = "all"
+    if argv[2:] and given["split"] is None and kind_of(argv[2]).is_own:
+        given["split"] = "all"
     command_line.need_packages("evaluate", PACKAGES)
     command_line.need_tensorflow("The input")
     with command_line.exit_on_errors("no report was written"):

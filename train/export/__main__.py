@@ -99,6 +99,7 @@ flags.DEFINE_integer(
     None,
     "Threads of the runtimes; one per core if not given.",
     lower_bound=1,
+    upper_bound=1024,
 )
 
 
@@ -111,6 +112,7 @@ def main(argv):
             f"Give one model and a folder: {command_line.typed('export')} MODEL "
             "--format=tflite --out=DIR"
         )
+    data_flags.take_word([])
     try:
         select(values["format"] or (), **{name: values[name] for name in OPTIONS})
     except ValueError as error:

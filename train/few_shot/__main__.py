@@ -1,5 +1,6 @@
 """Evaluates a model's features: a linear probe on few images per class.
 
+  keras-vit few_shot vit-b16/imagenet21k photos/
   keras-vit few_shot vit-b16/imagenet21k --dataset=cifar100
   keras-vit few_shot runs/digits --dataset=digits --shots=1,5
 
@@ -14,12 +15,14 @@ import sys
 from absl import app, flags
 
 from train.common import command_line
+from train.common.flag_names import is_count
 from train.data import data_flags
 from train.data.finding import check as check_data
 from train.inference import engines
 from train.inference.finding import find as check_model
 from train.inference.run_directory import RunDirectory
 from train.recipes.recipe import brings_weights
+from zoo.text import printable
 
 # Checked for before anything heavy is imported, by the names that Python has.
 PACKAGES = ("tensorflow", "PIL", "jinja2", "yaml")
@@ -27,7 +30,7 @@ data_flags.define_data()
 flags.DEFINE_list("shots", ["1", "5", "10", "25"], "Training images per class.")
 flags.DEFINE_integer("seeds", 3, "Random draws of the training images.", lower_bound=1)
 data_flags.define_image_size(crops=False)
-flags.DEFINE_integer("batch_size", 32, "Images at a time.", lower_bound=1)
+data_flags.define_batch_size(32, "Images at a time.")
 engines.define_flags()
 flags.DEFINE_string(
     "out_dir",
@@ -38,15 +41,19 @@ flags.DEFINE_string(
 
 def main(argv):
     """Fits the probe that the command line describes, and prints its accuracies."""
-    if len(argv) != 2:
-        raise app.UsageError(f"Give one model: {command_line.typed('few_shot')} MODEL")
+    data_flags.take_word(argv[2:])
+    if len(argv) < 2 or not flags.FLAGS.dataset:
+        raise app.UsageError(
+            "Give one model and one data set: "
+            f"{command_line.typed('few_shot')} MODEL photos/ (or --dataset=NAME)"
+        )
     command_line.need_packages("few_shot", PACKAGES)
     command_line.need_tensorflow("The input")
     shots = flags.FLAGS.shots
-    if not all(count.isdecimal() and int(count) for count in shots):
+    if not shots or not all(map(is_count, shots)):
         sys.exit(
-            f"error: --shots={','.join(shots)} are not numbers of images: "
-            "pass some from 1 up, such as 1,5,10."
+            f"error: --shots={printable(','.join(shots), 80)} are not numbers of "
+            "images: pass some from 1 up, such as 1,5,10."
         )
     with command_line.exit_on_errors("no report was written"):
         check_model(argv[1])

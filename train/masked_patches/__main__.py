@@ -1,8 +1,8 @@
 """Trains a Vision Transformer without labels, by masked patch prediction.
 
-  keras-vit masked_patches --dataset=photos/
+  keras-vit masked_patches photos/
   keras-vit masked_patches --dataset=imagenet2012 --strategy=mirrored
-  keras-vit masked_patches --dataset=photos/ --recipe=paper --steps=100000
+  keras-vit masked_patches photos/ --recipe=paper --steps=100000
   keras-vit masked_patches --dataset=digits --smoke
 
 The recipes are in train/masked_patches/recipes: the paper's (appendix B.1.2), the same

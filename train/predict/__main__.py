@@ -64,12 +64,10 @@ flags.DEFINE_bool(
     "Go on with the file of --out: photos that it has an answer for are left out.",
 )
 data_flags.define_image_size()
-flags.DEFINE_integer(
-    "batch_size",
+data_flags.define_batch_size(
     None,
     "Images at a time; 32 if not given, 8 for exports, and 1 for those that take no "
     "batches.",
-    lower_bound=1,
 )
 flags.DEFINE_bool(
     "trust",

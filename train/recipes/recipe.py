@@ -188,6 +188,14 @@ class Recipe(Augmentation):
                 "class_weights must be balanced or one number per class, got "
                 f"{self.class_weights!r}."
             )
+        weights = self.class_weights
+        if isinstance(weights, tuple) and not (
+            weights and 0 <= min(weights) < sum(weights)
+        ):
+            raise ValueError(
+                "class_weights must be at least 0 each, and one above 0, got "
+                f"{','.join(map(str, weights))}."
+            )
 
     def check(self):
         """Refuses models and weights that there are not, and what does not fit them.
@@ -234,6 +242,8 @@ class Recipe(Augmentation):
                     )
         ranges = [
             ("above 0", lambda v: v > 0, "learning_rate"),
+            ("above 0 each", lambda v: all(one > 0 for one in v), "learning_rates"),
+            ("bfloat16, if given", lambda v: v in (None, "bfloat16"), "momentum_dtype"),
             ("from 0 to 4294967295", lambda v: 0 <= v < 2**32, "seed"),
             ("at least 1", lambda v: v >= 1, "steps batch_size"),
             (f"at most {BATCH_SIZE:,}", lambda v: v <= BATCH_SIZE, "batch_size"),
@@ -284,7 +294,7 @@ class Recipe(Augmentation):
         """
         if brings_weights(values.get("model")):
             values.setdefault("weights", values["model"])
-        if "steps" in values:
+        if values.get("steps", 0) and values["steps"] <= _LARGEST:
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
         is_auto = AUTO in (self.micro_batches, values.get("micro_batches"))

@@ -7,14 +7,10 @@ import sys
 from absl import flags
 
 from keras_vit_start import styled
+from train.common import flag_help
 from train.common.errors import RunError
 from train.run import settings
 from zoo import ViTConfig
-
-_ASKING = {
-    f"{dashes}{name}" for dashes in ("-", "--") for name in ("help", "helpshort")
-}
-_ASKING |= {"-?", "--helpfull", "-helpfull"}
 
 
 def add_values(arguments, find_recipe):
@@ -25,7 +21,7 @@ def add_values(arguments, find_recipe):
     `train.run.settings.settle`. Of an unknown recipe, or a file that cannot be read,
     there is a warning, and the help is without values.
     """
-    if not _ASKING & {*arguments}:
+    if not flag_help.is_asked_for(arguments):
         return
     named = _named(arguments)
     label = named["recipe"] or named["dataset"] or named["config"] or "your own data"
@@ -33,7 +29,7 @@ def add_values(arguments, find_recipe):
         named["dataset"] = named["dataset"] or ""
     try:
         found = settings.settle(find_recipe, **named, flags=lambda recipe_class: {})
-    except (ValueError, RunError) as error:
+    except (ValueError, OSError, RunError) as error:
         warning = styled("warning:", "warning", sys.stderr)
         print(f"{warning} the help has no values: {error}", file=sys.stderr)
         return
@@ -67,7 +63,10 @@ def _named(arguments):
     for name in ("dataset", "recipe", "config"):
         parser.add_argument(f"--{name}", f"-{name}")
     parser.add_argument("--smoke", "-smoke", action="store_true")
+    # The first word, unless it is a flag, is the data set.
+    word = [one for one in arguments[:1] if not one.startswith("-")]
     try:
-        return vars(parser.parse_known_args(arguments)[0])
+        named = vars(parser.parse_known_args(arguments)[0])
+        return named | {"dataset": named["dataset"] or "".join(word) or None}
     except argparse.ArgumentError:
         return {"dataset": None, "recipe": None, "config": None, "smoke": False}

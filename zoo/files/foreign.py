@@ -141,8 +141,8 @@ def read(file, library: str, num_heads: int | None = None):
     heads = stated.config.num_heads or num_heads or known
     if heads is None:
         raise CheckpointError(
-            f"{file.path} does not state its number of attention heads: pass it as "
-            "zoo.read(path, num_heads=...), or keep the config.json beside the file."
+            f"{file.path} does not state its number of attention heads: pass "
+            "num_heads=N, or keep the config.json beside the file."
         )
     if heads < 1 or hidden_size % heads:
         by_file = stated.config.num_heads is not None

@@ -10,6 +10,10 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent.parent.parent
 MISTAKES = {
     "finetune --dataset=NONE/": "there is no folder",
+    "finetune NONE/": "there is no folder",
+    "finetune NONE/ --dataset=digits": "Give one data set, not",
+    "pretrain": "Give a data set: python -m train.pretrain photos/",
+    "few_shot vit-ti16/augreg-imagenet21k NONE/": "there is no folder",
     "finetune --dataset=NONE/a.csv": "there is no file",
     "finetune --dataset=cifra100": "did you mean cifar100",
     "finetune --dataset=vtab/dt": "did you mean dtd",
@@ -17,7 +21,7 @@ MISTAKES = {
     "finetune --dataset=digits --model=dinov2-s14/lvd": "Did you mean dinov2-s14/",
     "finetune --dataset=digits --model=ViT-B_16 --weights=imagenet22k": "Did you mean",
     "finetune --dataset=digits --weights=NONE/a.npz": "There is no file",
-    "finetune --dataset=digits --image_size=225": "image_size=(224, 224)",
+    "finetune --dataset=digits --image_size=225": "pass --image_size=224.",
     "finetune --dataset=digits --model=BiT-R50x1 --lora_rank=4": "--lora_rank needs",
     "finetune --dataset=digits --model=BiT-R50x1 --layer_decay=0.7": "has none: leave",
     "pretrain --dataset=NONE/": "there is no folder",

@@ -555,7 +555,7 @@ def test_the_function_has_the_defaults_of_the_flags(monkeypatch, weights):
 def test_mistakes_at_the_command_line(weights, tmp_path, monkeypatch):
     for arguments, message in (
         (["--dataset=digits"], "one model"),
-        ([weights, "digits", "--dataset=digits"], "one data set"),
+        ([weights, "digits", "--dataset=cifar10"], "one data set"),
         ([weights, "digits", "more"], "one data set"),
         ([weights], "^error: .*--dataset"),
         ([weights, "--dataset=digits", "--split=dev"], "test|validation|train"),

@@ -1,0 +1,59 @@
+"""The page that `--help` prints: the flags of a command by purpose."""
+
+import sys
+
+from absl import flags
+
+from keras_vit_start import styled
+
+_DASHED = ("help", "helpshort", "helpfull")
+_ASKING = {f"{dashes}{name}" for dashes in ("-", "--") for name in _DASHED}
+_ASKING |= {"-?", "-h"}
+# Every flag of the commands, in the order in which the page shows them.
+GROUPS = {
+    "Data": "dataset data_dir skip_corrupt split real_labels few_shot_dataset "
+    "train_examples validation_fraction class_weights images",
+    "Model": "model weights image_size central_crop class features dropout_rate "
+    "stochastic_depth_rate head_bias frozen lora_rank",
+    "Optimization": "steps batch_size micro_batches optimizer learning_rate schedule "
+    "warmup_steps weight_decay layer_decay average_decay momentum_dtype loss "
+    "label_smoothing early_stopping find_learning_rate corrupted_fraction",
+    "Augmentation": "crop flip rand_augment random_erasing mixup cutmix",
+    "Study": "study seeds learning_rates models subsets step_counts positions tasks "
+    "shots",
+    "Run": "recipe config print_config smoke extend resume seed eval_every "
+    "checkpoint_every explained_images measure shown trust",
+    "Devices": "strategy precision engine remat threads",
+    "Export": "format min_agreement calibration_images dynamic_batch any_size uint8",
+    "Output": "run_dir out_dir out output to name license replace push_to private top "
+    "sort_into gallery overwrite verbose",
+}
+
+
+def is_asked_for(arguments):
+    """Returns whether the words of a command line ask for the page."""
+    return not _ASKING.isdisjoint(arguments)
+
+
+def of_command():
+    """Returns the flags of the command that runs, a dict by name."""
+    found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+    return {flag.name: flag for flag in found}
+
+
+def page(title, text):
+    """Returns the page of a command: how it is called, its docstring, its flags."""
+    left = of_command()
+    parts = [styled(title, "title", sys.stdout), text.strip()]
+    for group, names in {**GROUPS, "Other": " ".join(left)}.items():
+        own = [left.pop(name) for name in names.split() if name in left]
+        if own:
+            rows = [styled(group, "title", sys.stdout), *map(_row, own)]
+            parts.append("\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def _row(flag):
+    alone = flags.FlagValues()
+    alone[flag.name] = flag
+    return alone.get_help(prefix="  ", include_special_flags=False).strip("\n")

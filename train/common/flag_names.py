@@ -1,0 +1,133 @@
+"""What users mean by flags that a command does not have, and by wrong values."""
+
+import difflib
+import re
+
+from absl import flags
+
+from train.common import flag_help
+from zoo.text import printable
+
+# The flags that names of other programs mean, of which a command has the first or none;
+# a colon comes before what else to know.
+_MEANT = {
+    "epochs num_epochs n_epochs max_epochs nepochs num_train_epochs": (
+        "steps: steps = epochs * training images / batch_size"
+    ),
+    "max_steps num_steps train_steps total_steps iterations iters max_iter": "steps",
+    "lr lr0 base_lr init_lr": "learning_rate",
+    "bs b batch batchsize train_batch_size eval_batch_size "
+    "per_device_train_batch_size per_device_eval_batch_size": "batch_size",
+    "imgsz img img_size imagesize input_size resolution size": "image_size",
+    "num_classes nb_classes n_classes classes num_labels": (
+        "dataset: the classes are those of the data set"
+    ),
+    "output output_dir outdir out_dir out save_dir savedir project logdir log_dir "
+    "checkpoint_dir run_name run_dir dest destination": "run_dir out_dir out output to",
+    "data data_path dataset_name data_root train_dir train_data root folder": "dataset",
+    "arch architecture backbone model_name model_name_or_path variant": "model",
+    "checkpoint ckpt pretrained initial_checkpoint init_from weights_path": "weights",
+    "resume continue": "extend: the same command again goes on with a run that was "
+    "killed; to train a finished one for longer",
+    "device devices gpu gpus num_gpus cuda tpu distributed": "strategy",
+    "opt optim": "optimizer",
+    "wd decay": "weight_decay",
+    "sched scheduler lr_scheduler lr_schedule lr_scheduler_type": "schedule",
+    "warmup warmup_epochs warmup_ratio num_warmup_steps warmup_t": "warmup_steps",
+    "patience": "early_stopping",
+    "drop dropout": "dropout_rate",
+    "drop_path drop_path_rate droppath": "stochastic_depth_rate",
+    "smoothing": "label_smoothing",
+    "ema model_ema ema_decay model_ema_decay": "average_decay",
+    "layer_wise_lr_decay llrd": "layer_decay",
+    "amp fp16 bf16 half dtype mixed_precision": "precision",
+    "hflip fliplr horizontal_flip": "flip",
+    "aa auto_augment autoaugment randaug randaugment": "rand_augment",
+    "reprob erasing": "random_erasing",
+    "freeze freeze_backbone linear_probe": "frozen",
+    "lora lora_r": "lora_rank",
+    "accumulate grad_accum grad_accum_steps gradient_accumulation_steps": (
+        "micro_batches"
+    ),
+    "grad_checkpointing gradient_checkpointing": "remat",
+    "val_split validation_split val_fraction": "validation_fraction",
+    "max_train_samples num_examples limit": "train_examples images",
+    "save_steps save_freq save_period": "checkpoint_every",
+    "eval_steps eval_freq val_interval val_freq": "eval_every",
+    "random_state random_seed": "seed",
+    "cfg config_file yaml": "config",
+    "topk top_k top5 k": "top",
+    "threshold conf confidence min_confidence score_threshold": (
+        "top: each answer has its probability, in a file of --out too, to choose by"
+    ),
+    "threshold tolerance atol rtol": "min_agreement",
+    "quantize quantization int8 quant": "format precision",
+    "formats to_format include export_format": "format",
+    "dynamic dynamic_axes": "dynamic_batch",
+    "num_threads nthreads workers num_workers jobs": "threads",
+    "force exist_ok overwrite": "overwrite replace",
+    "num_shots n_shots k_shot": "shots",
+    "target_class class_name label": "class",
+    "photos photo source image input": "images",
+}
+# What 32 bits hold, of seeds too, and the largest of float32.
+_MOST_COUNT, _MOST_NUMBER = 2**32 - 1, 3.4e38
+
+
+def explained(error, typed):
+    """Returns what to do about a `flags.Error`; `typed` is the command as typed."""
+    text = str(error)
+    if isinstance(error, flags.UnrecognizedFlagError):
+        return _unknown(error.flagname, typed)
+    if text.startswith("flags "):  # A validator of several begins with their values.
+        return text.partition(": ")[2]
+    wrong = re.match(r"flag --(\w+)=(.*?): ", text, re.DOTALL)
+    if wrong and text.endswith("must have a value other than None."):
+        return f"--{wrong[1]} is missing: {typed} --help says what it takes."
+    if wrong:
+        parser = flags.FLAGS[wrong[1]].parser
+        wanted = parser.syntactic_help or "true or false"
+        if isinstance(parser, flags.EnumParser):
+            wanted = f"one of {'|'.join(parser.enum_values)}"
+        return f"--{wrong[1]}={printable(wrong[2], 80)} must be {wanted}."
+    return text
+
+
+def _unknown(name, typed):
+    """Returns which flag is meant by one that the command does not have."""
+    known = flag_help.of_command()
+    plain = name.replace("-", "_").lower()
+    start = f"There is no flag --{printable(name, 80)}"
+    if plain in known:
+        return f"{start}: write --{plain}."
+    for names, meant in _MEANT.items():
+        others, _, note = meant.partition(": ")
+        found = [other for other in others.split() if other in known]
+        if plain in names.split() and found:
+            return f"{start}: use --{found[0]}{note and f' ({note})'}."
+    near = difflib.get_close_matches(plain, known, n=1)
+    hint = f"did you mean --{near[0]}?" if near else f"{typed} --help lists all."
+    return f"{start}: {hint}"
+
+
+def is_count(text):
+    """Returns whether a text is a whole number from 1 up that something can count to.
+
+    Example:
+        >>> is_count("5"), is_count("0"), is_count("1" + 5000 * "0")
+        (True, False, False)
+    """
+    return bool(re.fullmatch(r"[0-9]{1,10}", text)) and 0 < int(text) <= _MOST_COUNT
+
+
+def check_numbers():
+    """Raises a `flags.Error` for numbers that nothing computes with."""
+    for name, flag in flag_help.of_command().items():
+        value = flag.value
+        if isinstance(value, int) and abs(value) > _MOST_COUNT:
+            raise flags.Error(f"--{name} must be at most {_MOST_COUNT:,}.")
+        # Not a number compares as false.
+        if isinstance(value, float) and not abs(value) <= _MOST_NUMBER:
+            raise flags.Error(
+                f"--{name}={value} must be finite, and at most {_MOST_NUMBER:g}."
+            )
