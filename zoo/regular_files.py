@@ -7,6 +7,7 @@ writer, and a device may never end.
 import contextlib
 import io
 import os
+import pathlib
 import stat
 
 from zoo.text import PrintableError
@@ -26,8 +27,39 @@ class NotRegularError(PrintableError, OSError):
     """A path of something else than a file, such as a FIFO."""
 
 
+class NoHomeError(PrintableError, OSError):
+    """A path begins with the home folder of nobody."""
+
+
+class NotTextError(PrintableError, ValueError):
+    """A file of text that is in another encoding than UTF-8, or is no text."""
+
+
 class TooLargeError(PrintableError, ValueError):
     """A file with more bytes than its kind ever has."""
+
+
+def expand_home(path: str | os.PathLike) -> pathlib.Path:
+    """Returns a path with the home folder for a leading `~` or `~user`.
+
+    Args:
+        path: str or path-like.
+
+    Raises:
+        NoHomeError: there is no such user, or this one has no home folder.
+
+    Example:
+        >>> expand_home("runs/~digits").as_posix()
+        'runs/~digits'
+    """
+    try:
+        return pathlib.Path(path).expanduser()
+    except RuntimeError as error:
+        user = pathlib.Path(path).parts[0]
+        raise NoHomeError(
+            f"{os.fspath(path)} begins with {user}, a home folder that is not known: "
+            "write the whole path."
+        ) from error
 
 
 def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:
@@ -127,14 +159,21 @@ def read_text(
     r"""Returns the text of a file, as `read_bytes` its bytes, with `\n` as line break.
 
     Raises:
-        UnicodeDecodeError: it is not in this encoding.
+        NotTextError: it is not in this encoding.
         OSError, TooLargeError: as of `read_bytes`.
 
     Example:
         >>> read_text("tests/goldens/index.json", 2**20)[:1]
         '{'
     """
-    text = read_bytes(path, most).decode(encoding, errors)
+    content = read_bytes(path, most)
+    try:
+        text = content.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise NotTextError(
+            f"{os.fspath(path)} is not text in UTF-8 from byte {error.start + 1:,} on "
+            "(save it as UTF-8)"
+        ) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

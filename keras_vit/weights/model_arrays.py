@@ -1,7 +1,5 @@
 """The released arrays of a Vision Transformer: their places, and writing them."""
 
-import pathlib
-
 import zoo
 from keras_vit.structure import (
     head_of,
@@ -12,6 +10,7 @@ from keras_vit.structure import (
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.catalog.locate import with_names
 from zoo.head import ONE_CLASS, Head
+from zoo.regular_files import expand_home
 from zoo.released_names import (
     CLASS_TOKEN,
     HEAD_ARRAYS,
@@ -224,7 +223,7 @@ def save_released_weights(model, path, naming="released"):
         >>> save_released_weights(model, "tiny.npz").name
         'tiny.npz'
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     arrays = as_arrays(saved_variables(model))
     pooling = kind_of_pooling(model)
     hidden_size = model.get_layer("embedding").hidden_size

@@ -100,3 +100,13 @@ def test_sizes_of_images_beyond_the_limits_are_refused(size):
 
 def test_sizes_of_images_that_models_take_are_allowed():
     assert limits.check_image_size([4096, 4096]) == (4096, 4096)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_text_in_another_encoding_is_named_with_what_to_do(tmp_path, encoding):
+    file = tmp_path / "class_names.txt"
+    file.write_bytes("daisy\népinette\n".encode(encoding))
+    with pytest.raises(regular_files.NotTextError, match="is not text in UTF-8.*save"):
+        regular_files.read_text(file, 100)
+    file.write_bytes("daisy\népinette\n".encode("utf-8-sig"))
+    assert regular_files.read_text(file, 100, "utf-8-sig") == "daisy\népinette\n"

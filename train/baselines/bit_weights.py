@@ -5,7 +5,6 @@ BiT's own has been opened with this yet.
 """
 
 import os
-import pathlib
 import tempfile
 import warnings
 
@@ -16,6 +15,7 @@ from keras_vit.weights.loading import stacklevel
 from keras_vit.weights.released_places import ReleasedPlaces, as_arrays
 from zoo.files.archive import Archive, CheckpointError, StoredArrays, refuse
 from zoo.files.dialects import wrong_dtypes
+from zoo.regular_files import expand_home
 
 _NAMES = "under the names BiT was released with"
 _HEAD_KERNEL, _HEAD_BIAS = "resnet/head/conv2d/kernel", "resnet/head/conv2d/bias"
@@ -72,7 +72,7 @@ def save_bit_weights(model, path):
         >>> save_bit_weights(BiTResNet(BiTConfig((1, 2))), "bit.npz").name
         'bit.npz'
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     if path.suffix != ".npz":
         raise CheckpointError(f"Cannot write {path}: its name must end in .npz.")
     variables = PLACES.variables(model)

@@ -15,20 +15,32 @@ import filelock
 
 from train.common.errors import RunError, first_line
 from zoo.limits import JSON_BYTES
-from zoo.regular_files import file_lock, read_text
+from zoo.regular_files import expand_home, file_lock, read_text
 
 # No write takes so long: a temporary file of this age is from a killed process.
 _ABANDONED_SECONDS = 24 * 60 * 60
 # The names of temporary files, as `whole_file` makes them.
 _TEMPORARY = r"\..+-[0-9a-f]{8}\.tmp(\.[a-z0-9]+)?"
+_CHECKPOINT = re.compile(r"step-([0-9]{8}|[1-9][0-9]{8,})\.npz")
 # In the hidden folder that a process writes.
 _LOCK = "lock"
 _MEND = "Free space or mend the permissions"
 
 
+def checkpoint_steps(folder):
+    """Returns the steps that have a checkpoint in a folder, in order.
+
+    Others' files, such as `step-00000008 (copy).npz`, are none.
+    """
+    found = (
+        _CHECKPOINT.fullmatch(path.name) for path in pathlib.Path(folder).glob("*")
+    )
+    return sorted(int(match[1]) for match in found if match)
+
+
 def make_folder(path, flag="--run_dir"):
     """Makes a folder that a flag names, and those above it, and returns its path."""
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     with explained(f"make the folder {path}", f"Pass another {flag}"):
         path.mkdir(parents=True, exist_ok=True)
     return path
@@ -50,7 +62,7 @@ def locked(path, flag):
 
     The operating system releases the lock when the process ends, however it does.
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     make_folder(path.parent, flag)
     place = path.with_name(f".{path.name}.lock")
     try:
@@ -86,7 +98,7 @@ def whole_file(path, flag="--run_dir"):
     A process that is killed leaves it there, for `remove_temporaries` or for the same
     file a day later.
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     remedy = f"{_MEND}, or pass another {flag}"
     with contextlib.ExitStack() as stack, explained(f"write {path}", remedy):
         name = f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}"
@@ -162,7 +174,7 @@ def whole_folder(path):
     at the end, as `old` in a hidden folder beside it. The next to write the folder
     puts that back, and removes the hidden one.
     """
-    path = pathlib.Path(path).expanduser().resolve()
+    path = expand_home(path).resolve()
     remedy = f"{_MEND}, or choose another folder"
     task = f"write the folder {path}"
     with contextlib.ExitStack() as stack, explained(task, remedy):

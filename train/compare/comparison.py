@@ -12,6 +12,7 @@ from train.inference import loaded_model
 from train.inference.run_directory import RunDirectory
 from train.reports import markdown
 from train.reports.compute import multiply_adds
+from zoo.regular_files import expand_home
 
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md.jinja")
 _ROUNDS = 5
@@ -42,7 +43,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
         >>> results = compare(["runs/vit", "runs/resnet"], output="compare.md",
         ...                   measure=True)  # doctest: +SKIP
     """
-    output = pathlib.Path(output).expanduser()
+    output = expand_home(output)
     if output.suffix != ".md":
         raise RunError(
             f"Cannot write {output}: pass an --output that ends in .md, the numbers go "
@@ -83,7 +84,7 @@ def compare(runs, *, output, measure=False, batch_size=32, command=""):
 
 def _names(runs):
     """Returns the runs by their folders' names, or by their paths if not unique."""
-    paths = [pathlib.Path(run).expanduser() for run in runs]
+    paths = [expand_home(run) for run in runs]
     resolved = [path.resolve() for path in paths]
     for path, place in zip(paths, resolved, strict=True):
         if resolved.count(place) > 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.data.registry import kind_of
+from zoo.regular_files import expand_home
 from zoo.text import named
 
 
@@ -35,10 +36,17 @@ def check(dataset: str, data_dir: str | Path | None = None) -> None:
 
 def check_paths(paths):
     """Refuses files or folders of images that are not there, with a `DataError`."""
-    if missing := [path for path in paths if not Path(path).expanduser().exists()]:
+    if missing := [path for path in paths if not path or not _exists(path)]:
         raise DataError(
             f"There is no image {named([*map(str, missing)])}: check the path."
         )
+
+
+def _exists(path):
+    try:
+        return expand_home(path).exists()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def vtab_rows() -> list[dict[str, str]]:
@@ -48,7 +56,7 @@ def vtab_rows() -> list[dict[str, str]]:
 
 
 def _check_folder(dataset, data_dir):
-    if not Path(dataset).expanduser().is_dir():
+    if not expand_home(dataset).is_dir():
         raise DataError(
             f'there is no folder "{dataset}": pass one laid out '
             "class/*.jpg or {train,test}/class/*.jpg"
@@ -56,7 +64,7 @@ def _check_folder(dataset, data_dir):
 
 
 def _check_csv(dataset, data_dir):
-    if not Path(dataset).expanduser().exists():
+    if not expand_home(dataset).exists():
         raise DataError(f"there is no file {dataset}: check the path")
 
 
@@ -74,7 +82,7 @@ def open_builder(dataset: str, data_dir: str | Path | None):
     import tensorflow_datasets as tfds
 
     if data_dir is not None:
-        data_dir = str(Path(data_dir).expanduser())
+        data_dir = str(expand_home(data_dir))
     try:
         return tfds.builder(dataset, data_dir=data_dir)
     except tfds.core.DatasetNotFoundError as error:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from zoo.regular_files import expand_home
+
 PARTS = ("train", "validation", "test")
 # From `train.tfrecord` and `train-0.tfrecords` to `train-00000-of-00004.gz`.
 _RECORDS = re.compile(
@@ -49,12 +51,12 @@ def record_files(folder, pattern="*"):
 
 
 def _is_folder(dataset):
-    return Path(dataset).expanduser().is_dir()
+    return expand_home(dataset).is_dir()
 
 
 def _is_tfrecord(dataset):
     if _is_folder(dataset):
-        folder = Path(dataset).expanduser()
+        folder = expand_home(dataset)
         return not (folder / "train").is_dir() and bool(record_files(folder))
     is_pattern = re.search(r"[*?[]", dataset)
     return bool(is_pattern and not re.search(r":[\d.*]+$", dataset))

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from train.common.errors import DIVERGED, RunError, first_line
-from train.common.files import make_folder, whole_file
+from train.common.files import checkpoint_steps, make_folder, whole_file
 from zoo.files.archive import Archive, CheckpointError
 
 
@@ -37,11 +37,7 @@ class Checkpoints:
         return self._steps()
 
     def _steps(self):
-        found = (
-            re.fullmatch(r"step-(\d+)\.npz", path.name)
-            for path in self.folder.iterdir()
-        )
-        return sorted(int(match[1]) for match in found if match)
+        return checkpoint_steps(self.folder)
 
     def save(self, step, variables):
         """Writes the variables after a step, then drops all but the newest two."""

@@ -1,7 +1,6 @@
 """ImageNet's reassessed labels (ReaL): several correct labels per image, or none."""
 
 import json
-import pathlib
 import re
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from train.common.errors import RunError
 from train.reports.classification import share
 from zoo.limits import TEXT_BYTES
-from zoo.regular_files import read_text
+from zoo.regular_files import expand_home, read_text
 
 CLASSES = 1000
 _FILE_NAME = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
@@ -21,7 +20,7 @@ def read(path):
     Those of ILSVRC2012_val_00000001.JPEG come first.
     """
     try:
-        text = read_text(pathlib.Path(path).expanduser(), TEXT_BYTES)
+        text = read_text(expand_home(path), TEXT_BYTES)
         labels = [set(correct) for correct in json.loads(text)]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise RunError(f"The labels {path} cannot be read: {error}") from error
@@ -40,7 +39,7 @@ def file_names(split, dataset, data_dir=None):
 
     The data set must be a folder, or of TFDS with file names.
     """
-    if pathlib.Path(dataset).expanduser().is_dir():
+    if expand_home(dataset).is_dir():
         return split.names()
     import tensorflow_datasets as tfds
 

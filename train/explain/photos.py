@@ -13,6 +13,7 @@ from train.data.finding import DataError, check_paths
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy
 from train.data.sources.splits import check_name, named
+from zoo.regular_files import expand_home
 from zoo.text import printable
 
 # Of a photo in the report, in pixels.
@@ -57,7 +58,7 @@ class Photos:
         found, ignored = {}, []
         check_paths(paths)
         for path in paths:
-            path = pathlib.Path(path).expanduser()
+            path = expand_home(path)
             files = _images_in(path, without, ignored) if path.is_dir() else [path]
             for file in files:
                 check_name(str(file), str(file))
@@ -122,7 +123,7 @@ class Photos:
 
 
 def _images_in(folder, without, ignored):
-    left_out = without and pathlib.Path(without).expanduser().resolve()
+    left_out = without and expand_home(without).resolve()
     endings = zoo.photos.endings()
     files, others = [], []
     for path in sorted(folder.rglob("*")):

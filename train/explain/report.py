@@ -1,7 +1,6 @@
 """Writes the report of what a model attends to in photos: figures and numbers."""
 
 import csv
-import pathlib
 
 from keras_vit.structure import grid_size, kind_of_pooling, num_layers, pooling_of
 from train.common import files
@@ -17,6 +16,7 @@ from train.explain.photos import Photos
 from train.inference import loaded_model
 from train.inference.classes import classes_of
 from train.inference.loaded_model import image_shape_of
+from zoo.regular_files import expand_home
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
 
@@ -45,7 +45,7 @@ def explain(
     Example:
         >>> explain("runs/digits", ["photos"], "report")  # doctest: +SKIP
     """
-    out = pathlib.Path(out).expanduser()
+    out = expand_home(out)
     files.check_replaceable(out, NUMBERS, lambda earlier: earlier["files"], "report")
     if not overwrite and out.exists() and any(out.iterdir()):
         raise RunError(

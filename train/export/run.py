@@ -27,6 +27,7 @@ from train.export.formats import select
 from train.inference import evaluation_data, loaded_model
 from train.inference.model_writing import has_head
 from zoo.machine import cpu_name
+from zoo.regular_files import expand_home
 from zoo.store import digest
 
 PAGE, RECORD, CLASS_NAMES = "export.md", "export.json", "class_names.txt"
@@ -99,7 +100,7 @@ def export(
         packages.need(
             row.name, row.runtime.packages, hint=", or leave it out", extra="export"
         )
-    out = pathlib.Path(out).expanduser()
+    out = expand_home(out)
     check_replaceable(out, RECORD, _files_of, "export")
     loaded = loaded_model.load(model, image_size=image_size, features=features)
     with_head = has_head(loaded.model)

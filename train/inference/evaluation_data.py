@@ -17,6 +17,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, read_json
 from train.data import registry, sources
 from zoo.head import NUMBERS, ONE_CLASS
+from zoo.regular_files import expand_home
 
 
 def load_split(loaded, dataset, data_dir, skip_corrupt, split):
@@ -75,7 +76,7 @@ def report_folder(source, out_dir, name, record, data=None):
     of the same name stays: the JSON file `record` in it has the `source` and the
     `data`, a name or an absolute path.
     """
-    path = pathlib.Path(source).expanduser()
+    path = expand_home(source)
     source = str(path.resolve() if path.exists() else source)
     default = pathlib.Path("runs/evaluations") / name
     folder = make_folder(default if out_dir is None else out_dir, "--out_dir")

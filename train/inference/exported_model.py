@@ -24,7 +24,7 @@ from zoo.files.opening import FILES_IN_FOLDERS
 from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
 from zoo.preparation import is_preparation
-from zoo.regular_files import read_text
+from zoo.regular_files import expand_home, read_text
 from zoo.store import digest
 from zoo.text import named
 
@@ -88,7 +88,7 @@ def find(source):
     Raises:
         RunError: there is no such file, or the folder holds several.
     """
-    path = pathlib.Path(source).expanduser()
+    path = expand_home(source)
     if path.suffix and path.suffix in _LOADERS and not path.is_dir():
         if not path.is_file():
             raise RunError(f"There is no file {path}: check the path.")

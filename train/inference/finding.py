@@ -9,6 +9,7 @@ from train.inference.run_directory import RunDirectory
 from zoo.catalog import registry
 from zoo.catalog.locate import named, resolve
 from zoo.files.opening import FILES_IN_FOLDERS
+from zoo.regular_files import expand_home
 
 
 class FoundModel(NamedTuple):
@@ -31,7 +32,7 @@ def find(source):
         >>> find("vit-b16/imagenet21k").keras_file is None
         True
     """
-    path = pathlib.Path(source).expanduser()
+    path = expand_home(source)
     try:
         card = named(source) if isinstance(source, str) else None
         if card is None and path.is_dir() and not (path / registry.CARD).is_file():

@@ -25,6 +25,7 @@ from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog.locate import published
 from zoo.network import pair
+from zoo.regular_files import expand_home
 
 # The remedy where the memory is full.
 LESS_MEMORY = "lower --batch_size or --image_size."
@@ -220,7 +221,7 @@ def _of_weights(source, image_size, features):
         options["representation_size"] = checkpoint.representation_size
     model = keras_vit.load_model(checkpoint, **options)
     place = str(source).rstrip("/")
-    file = pathlib.Path(place).expanduser()
+    file = expand_home(place)
     if (card := published(source)) is not None:
         return LoadedModel(card.name, model, card.class_names)
     class_names = _class_names(pathlib.Path(checkpoint.path), model, features)

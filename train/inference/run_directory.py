@@ -3,17 +3,22 @@
 import contextlib
 import json
 import os
-import pathlib
 import re
 import socket
 
 import filelock
 
 from train.common.errors import RunError, first_line
-from train.common.files import make_folder, read_json, remove_temporaries, write_json
+from train.common.files import (
+    checkpoint_steps,
+    make_folder,
+    read_json,
+    remove_temporaries,
+    write_json,
+)
 from train.data.registry import is_same
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
-from zoo.regular_files import file_lock, open_regular, read_text
+from zoo.regular_files import expand_home, file_lock, open_regular, read_text
 
 # A checkpoint that an earlier version had not finished.
 _EARLIER_TEMPORARY = r"\.step-\d{8}-[a-z0-9_]{8}\.npz"
@@ -23,7 +28,7 @@ class RunDirectory:
     """The paths of a run's files, in the directory `path`."""
 
     def __init__(self, path):
-        self.path = pathlib.Path(path).expanduser()
+        self.path = expand_home(path)
         self.config = self.path / "config.json"
         self.data = self.path / "data.json"
         self.extended = self.path / "extended.json"
@@ -151,8 +156,7 @@ class RunDirectory:
         return steps if others == {"steps"} and is_more else None
 
     def _last_step(self):
-        names = (path.stem for path in self.checkpoints.glob("step-*.npz"))
-        return max((int(name.removeprefix("step-")) for name in names), default=0)
+        return max(checkpoint_steps(self.checkpoints), default=0)
 
     def claim_data(self, facts, since=None):
         """Writes the facts of a run's data, or checks that they have not changed.
@@ -252,7 +256,7 @@ class RunDirectory:
         One that failed before its first checkpoint is none: the corrected command may
         use its directory.
         """
-        return self.model.exists() or any(self.checkpoints.glob("step-*.npz"))
+        return self.model.exists() or bool(checkpoint_steps(self.checkpoints))
 
 
 def read_names(file):

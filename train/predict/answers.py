@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 import re
 
 import numpy as np
@@ -15,7 +14,7 @@ from train.common.errors import RunError
 from train.common.files import make_folder, read_json, write_json
 from zoo.head import NUMBERS
 from zoo.limits import CLASSES
-from zoo.regular_files import open_regular
+from zoo.regular_files import expand_home, open_regular
 from zoo.text import of_plain_cell, plain_cell
 
 TOP = 5
@@ -76,7 +75,7 @@ class AnswerFile:
     """
 
     def __init__(self, path, resume=False):
-        self.path = pathlib.Path(path).expanduser()
+        self.path = expand_home(path)
         self._settings = self.path.with_name(f"{self.path.name}.settings.json")
         self._format = _format(self.path, TOP, "probability")
         self._file, self._end, self.count = None, 0, 0

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pathlib
 import shutil
 import zipfile
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from train.common.errors import RunError
 from train.common.files import explained, make_folder, whole_file
-from zoo.regular_files import open_regular
+from zoo.regular_files import expand_home, open_regular
 
 _BLOCK = 4096
 
@@ -31,7 +30,7 @@ class FeatureFile:
     """
 
     def __init__(self, path, size, count=0):
-        self.path = pathlib.Path(path).expanduser()
+        self.path = expand_home(path)
         self.size, self.count, self._longest = size, count, 1
         make_folder(self.path.parent, "--features")
         self._hidden = [

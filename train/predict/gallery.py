@@ -1,11 +1,11 @@
 """A page of photos with their answers, one HTML file that needs no network."""
 
 import collections
-import pathlib
 
 from train.common.files import make_folder, write_text
 from train.reports import html
 from zoo.photos import decode, read_ahead
+from zoo.regular_files import expand_home
 
 # How many photos are shown of more, and the longer side of each, in pixels.
 SHOWN, LONGER_SIDE = 500, 240
@@ -44,7 +44,7 @@ class Gallery:
     """
 
     def __init__(self, path):
-        self.path = pathlib.Path(path).expanduser()
+        self.path = expand_home(path)
         self._shown = Spread(SHOWN)
         self._counts = collections.Counter()
         make_folder(self.path.parent, "--gallery")

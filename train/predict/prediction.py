@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 import time
 import warnings
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from train.predict.photos import STDIN, Photos
 from train.predict.sorting import SortedCopies
 from zoo.head import NUMBERS, ONE_CLASS
 from zoo.photos import prepare, read_ahead
+from zoo.regular_files import expand_home
 from zoo.text import printable
 
 # Of the photos that could not be read, how many are named.
@@ -362,7 +362,7 @@ def _check(out, features, gallery, resume):
     for flag, (path, allowed) in endings.items():
         if path is None:
             continue
-        path = pathlib.Path(path).expanduser()
+        path = expand_home(path)
         if path.suffix not in allowed:
             raise RunError(
                 f"--{flag} is a file {' or '.join(f'NAME{end}' for end in allowed)}, "

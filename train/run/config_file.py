@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import functools
 import json
-import pathlib
 import types
 import typing
 
@@ -12,7 +11,8 @@ from train.common import packages
 from train.common.errors import RunError, first_line
 from train.recipes.recipe import AUTO
 from zoo import ViTConfig, limits
-from zoo.regular_files import read_text
+from zoo.regular_files import expand_home, read_text
+from zoo.text import brief
 
 # Fields of a recipe that a file cannot claim.
 NOT_IN_FILES = {"published"}
@@ -32,7 +32,7 @@ def read(path):
 
     Raises a `RunError` where it cannot be read, or is something else.
     """
-    file = pathlib.Path(path).expanduser()
+    file = expand_home(path)
     if file.is_dir():
         raise RunError(f"--config={path} is a folder: pass its config.json.")
     is_yaml = file.suffix.lower() in (".yaml", ".yml")
@@ -96,6 +96,8 @@ def _yaml(text, once):
         return yaml.load(text, Loader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+    except (AttributeError, KeyError) as error:
+        raise ValueError("a value is not of the kind that its tag says") from error
 
 
 def _once(path, names):
@@ -110,8 +112,8 @@ def _once(path, names):
 def text_of(found, name, path):
     """Returns a setting that chooses the recipe, a str, or None."""
     value = found.get(name)
-    if value is not None and not isinstance(value, str):
-        raise RunError(f"--config={path}: {name} must be a text, got {value!r}.")
+    if value is not None and not (isinstance(value, str) and value):
+        raise RunError(f"--config={path}: {name} must be a text, got {brief(value)}.")
     return value
 
 
@@ -140,12 +142,12 @@ def values(found, recipe_class, path):
         kinds = _kinds(hints[name])
         try:
             settings[name] = _fitted(found[name], kinds)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             words = " or ".join(
                 _WORDS[typing.get_origin(kind) or kind] for kind in kinds
             )
             raise RunError(
-                f"--config={path}: {name} must be {words}, got {found[name]!r}."
+                f"--config={path}: {name} must be {words}, got {brief(found[name])}."
             ) from error
     return settings
 

@@ -28,6 +28,7 @@ from train.inference.run_directory import RunDirectory
 from train.reports import figures, markdown
 from train.run import precision, training
 from train.run.task import written_settings
+from zoo.regular_files import expand_home
 
 STEPS = 100
 # Rates are tried from the recipe's divided by this to the recipe's times this.
@@ -65,7 +66,7 @@ def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comm
     devices = devices or alone()
     precision.settle(task, RunDirectory(run_dir), devices)
     recipe = task.recipe = dataclasses.replace(task.recipe, average_decay=0.0)
-    directory = RunDirectory(pathlib.Path(run_dir).expanduser() / "learning_rate")
+    directory = RunDirectory(expand_home(run_dir) / "learning_rate")
     low, high = recipe.learning_rate / RANGE, recipe.learning_rate * RANGE
     with contextlib.ExitStack() as stack:
         if devices.is_chief:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 
-from train.common.files import write_text
+from train.common.files import checkpoint_steps, write_text
 from train.common.progress import progress_bar
 from train.data import pipeline, sources
 from train.engine import reproducibility
@@ -240,6 +240,6 @@ def check_source(recipe, source, directory, devices, *, is_decoded):
     directory.claim_data(*run_data.facts_of(source, recipe.train_examples))
     if source.skipped:
         write_text(directory.skipped, "\n".join(source.skipped) + "\n")
-    is_new = not any(directory.checkpoints.glob("step-*.npz"))
+    is_new = not checkpoint_steps(directory.checkpoints)
     if is_new and is_own(recipe.dataset) and not is_decoded:
         pipeline.check_readable(source.validation, source.test)

@@ -30,6 +30,7 @@ from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.checkpoint import Checkpoint, read
 from zoo.files.opening import EXTENSIONS
+from zoo.regular_files import expand_home
 from zoo.store import hub
 
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
@@ -97,10 +98,10 @@ def resolve(
         >>> _ = resolve("vit-b16/sam")  # which downloads nothing
     """
     if not isinstance(source, str):
-        return _there(pathlib.Path(source).expanduser())
+        return _there(expand_home(source))
     if (card := named(source, variant)) is not None:
         return partial(fetch_card, card)
-    path = pathlib.Path(source).expanduser()
+    path = expand_home(source)
     # The release of another variant is a mistake, even where a folder has its name.
     names = {release for _, release in _BY_RELEASE} if variant is not None else ()
     if source and path.exists() and source not in names:
@@ -264,7 +265,7 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
 def published(source: str | os.PathLike) -> PublishedModel | None:
     """Returns the card of a published model by what `locate` takes, None for others."""
     card = named(source) if isinstance(source, str) else None
-    folder = pathlib.Path(source).expanduser()
+    folder = expand_home(source)
     with contextlib.suppress(CatalogError):
         if hub.is_handle(source):
             card = get(source)

@@ -27,6 +27,7 @@ import urllib.parse
 from zoo import limits, regular_files, store
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
+from zoo.regular_files import expand_home
 from zoo.text import brief, is_safe
 
 VARIABLE = "KERAS_VIT_REGISTRY"
@@ -226,7 +227,7 @@ def write_index(folder: str | os.PathLike) -> None:
 
 
 def _local(place):
-    root = pathlib.Path(place).expanduser()
+    root = expand_home(place)
     if not root.is_dir():
         raise store.StoreError(
             f"There is no folder {place}: check {VARIABLE}, which names it; a URL "

@@ -24,6 +24,7 @@ from zoo.files.description import Description
 from zoo.head import ONE_CLASS, Head, checked_names
 from zoo.network import FAMILIES, POOLINGS, RELEASED, SIZES, ViTConfig, pair
 from zoo.position_embedding import relative_positions, resize_patches
+from zoo.regular_files import expand_home
 from zoo.text import brief
 
 NAMINGS = ("released", *foreign.WRITTEN)
@@ -456,7 +457,7 @@ def write(
         ...     zoo.write(f"{folder}/copy.npz", checkpoint)
         ...     zoo.write(f"{folder}/model.safetensors", checkpoint, naming="timm")
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     pooling, head = None, Head()
     if isinstance(arrays, Checkpoint):
         pooling, head = arrays.pooling, arrays.head

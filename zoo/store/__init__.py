@@ -30,6 +30,7 @@ from zoo import limits
 from zoo.files.description import MALFORMED
 from zoo.regular_files import (
     NotRegularError,
+    expand_home,
     file_lock,
     open_regular,
     read_bytes,
@@ -70,7 +71,7 @@ def cache_dir() -> pathlib.Path:
     """Returns the folder of the downloads, which may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     cache = os.environ.get("KERAS_VIT_CACHE") or os.path.join(base, "keras_vit")
-    return pathlib.Path(cache).expanduser()
+    return expand_home(cache)
 
 
 def cached() -> list[CachedFile]:
@@ -110,7 +111,7 @@ def fetch(
     """
     source = os.fspath(source)
     if "://" not in source:
-        path = pathlib.Path(source).expanduser()
+        path = expand_home(source)
         if not os.path.isfile(path):
             raise StoreError(f"There is no file {path}: check the path.")
         _check_content(path, source, file_size, sha256)
@@ -185,7 +186,7 @@ def verify(path: str | os.PathLike) -> str:
         >>> path = zoo.fetch(zoo.get("vit-b16/sam").url)  # doctest: +SKIP
         >>> zoo.verify(path)  # doctest: +SKIP
     """
-    path = pathlib.Path(path).expanduser()
+    path = expand_home(path)
     record = _record(path)
     if record is None or not path.is_file():
         raise StoreError(

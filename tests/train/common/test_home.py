@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 from train.common.errors import RunError  # noqa: E402
 from train.common.files import make_folder, whole_file, whole_folder  # noqa: E402
+from train.data import finding  # noqa: E402
 from train.inference import loaded_model  # noqa: E402
 from train.inference.run_directory import RunDirectory  # noqa: E402
 
@@ -41,6 +42,12 @@ def test_what_is_written(home):
     assert (home / "exported" / "b.txt").read_text() == "b"
     assert RunDirectory("~/runs/one").claim({"steps": 1}).config.is_file()
     assert (home / "runs" / "one" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("use", [make_folder, RunDirectory, finding.check])
+def test_the_home_of_nobody_is_named(use):
+    with pytest.raises(OSError, match="^~nobody_here/a begins with ~nobody_here, a "):
+        use("~nobody_here/a")
 
 
 def test_models(home, goldens):

@@ -107,6 +107,13 @@ def test_numbers_sort_as_numbers(folder):
     assert examples(source.test) == [(9, 4)]
 
 
+def test_numbers_of_any_length_sort_as_numbers(folder):
+    huge = "1" + 5000 * "0"
+    rows = [("images/0.png", huge, "train"), ("images/1.png", "9", "train")]
+    rows += [("images/2.png", "9", "test"), ("images/3.png", huge, "validation")]
+    assert load(write(folder / "a.csv", rows)).class_names == ("9", huge)
+
+
 def test_absolute_paths(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     rows = [(str(folder / path), label, part) for path, label, part in ROWS]

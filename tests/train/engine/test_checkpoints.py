@@ -12,6 +12,7 @@ from train.common.errors import RunError
 from train.engine.checkpoints import Checkpoints
 from train.engine.optimizers import MomentumSGD
 from train.engine.trainer import Trainer
+from train.inference.run_directory import RunDirectory
 
 
 def save(checkpoints, step, variables):
@@ -107,6 +108,26 @@ def test_keeps_the_newest_two_and_nothing_else(checkpoints):
     variables = values(0)
     assert checkpoints.restore(variables) == 100_000_000
     np.testing.assert_array_equal(variables[0].numpy(), [1e8] * 3)
+
+
+def test_files_of_others_are_no_checkpoints_of_the_run(tmp_path):
+    """A file manager has copied one, and somebody has renamed another."""
+    run = RunDirectory(tmp_path)
+    run.checkpoints.mkdir()
+    names = ["step-00000008 (copy).npz", "step-8.npz", "step-000000009.npz"]
+    names += [
+        "step-last.npz",
+        "step-.npz",
+        "step-00000008.npz.bak",
+        "step-١٢٣٤٥٦٧٨.npz",
+    ]
+    for name in names:
+        (run.checkpoints / name).touch()
+    assert run.is_begun() is False and Checkpoints(run.checkpoints).steps() == []
+    assert run._last_step() == 0
+    (run.checkpoints / "step-00000008.npz").touch()
+    assert run.is_begun() and run._last_step() == 8
+    assert Checkpoints(run.checkpoints).steps() == [8]
 
 
 def test_what_a_kill_left_half_written_is_ignored(checkpoints):

@@ -497,7 +497,7 @@ def test_the_command_says_what_is_wrong(forks, tmp_path):
     code, output = forks.run(["train.masked_patches", *flags], tmp_path, {})
     assert code == 1 and "Traceback" not in output, output
     last = output.splitlines()[-1]
-    assert last.startswith("error: corrupted_fraction must be above 0"), last
+    assert last.startswith("error: --corrupted_fraction must be above 0"), last
 
 
 def test_settings_in_a_file_and_in_help(forks, tmp_path):

@@ -203,7 +203,7 @@ def test_another_format_is_refused(index):
     ("before", "after", "message"),
     [
         (b"0.967391", b"high", "line 8: could not convert string to float: 'high'"),
-        (b",384,", b",\xff,", "decode"),
+        (b",384,", b",\xff,", "not text in UTF-8"),
         (b",384,", b"\n", "line 10: list index out of range"),
     ],
 )

@@ -381,7 +381,7 @@ class TestSettings:
     def test_heads_that_nothing_tells(self, tmp_path):
         path = self.settings(tmp_path, "timm", {})
         (tmp_path / "config.json").unlink()
-        with pytest.raises(zoo.CheckpointError, match="zoo.read.path, num_heads="):
+        with pytest.raises(zoo.CheckpointError, match="heads: pass num_heads=N, or"):
             zoo.read(path)
         assert zoo.read(path, num_heads=3).num_heads == 3
         with pytest.raises(

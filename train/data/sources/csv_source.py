@@ -5,7 +5,6 @@ import io
 import itertools
 import os
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from train.data.finding import DataError
@@ -14,7 +13,7 @@ from train.data.sources.folder_source import file_split
 from train.data.sources.splits import Source, check_name, named
 from train.data.sources.subset import divide
 from zoo.limits import TABLE_BYTES
-from zoo.regular_files import TooLargeError, open_regular
+from zoo.regular_files import TooLargeError, expand_home, open_regular
 
 LAYOUT = (
     "expected the columns path,label,split, such as images/1.jpg,daisy,train; or "
@@ -34,7 +33,7 @@ def load_csv(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
     docs/data.md has the rules. Images may be missing with `skip_corrupt` only.
     """
-    path = Path(dataset).expanduser()
+    path = expand_home(dataset)
     is_whole = validation_fraction is None
     parts = _parts(path, is_whole)
     rows = list(itertools.chain.from_iterable(parts.values()))
@@ -161,4 +160,4 @@ def _class_names(parts, rows):
                 )
     # Otherwise 10 comes before 2.
     is_number = all(re.fullmatch(r"0|[1-9][0-9]*", label) for label in labels)
-    return tuple(sorted(labels, key=int if is_number else str))
+    return tuple(sorted(labels, key=lambda one: (is_number and len(one), one)))

@@ -12,6 +12,7 @@ from train.data.registry import PARTS
 from train.data.sources.splits import Source, Split, check_name, in_memory
 from train.data.sources.subset import divide, hold_out
 from zoo import photos
+from zoo.regular_files import expand_home
 from zoo.text import printable
 
 # Files of operating systems, which need no mention.
@@ -29,7 +30,7 @@ def load_folder(dataset, data_dir, validation_fraction, skip_corrupt) -> Source:
 
     docs/data.md has the rules. Files are taken in sorted order.
     """
-    folder = Path(dataset).expanduser()
+    folder = expand_home(dataset)
     check_name(str(folder), str(folder))
     is_whole = validation_fraction is None
     parts = _whole_parts(folder) if is_whole else _parts(folder)

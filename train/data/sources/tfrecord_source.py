@@ -15,7 +15,7 @@ from train.data.sources.record_ranges import RecordFile, cut, offsets_of
 from train.data.sources.splits import Source, Split, check_name
 from train.data.sources.subset import divide
 from zoo.limits import TEXT_BYTES
-from zoo.regular_files import read_text
+from zoo.regular_files import expand_home, read_text
 
 IMAGE, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"
 _CLASS_NAMES = "class_names.txt"
@@ -38,7 +38,7 @@ def load_tfrecord(dataset, data_dir, validation_fraction, skip_corrupt) -> Sourc
     docs/data.md has the rules. Every file is read once here: that counts the examples,
     and finds damage and labels out of range.
     """
-    path = Path(dataset).expanduser()
+    path = expand_home(dataset)
     folder, pattern = (path, "*") if path.is_dir() else (path.parent, path.name)
     files = record_files(folder, pattern)
     if not files:

@@ -13,6 +13,7 @@ import pkgutil
 
 from train import recipes
 from train.common.errors import RunError
+from train.common.flag_names import is_count
 from train.data.finding import vtab_rows
 from train.recipes import pretraining
 
@@ -94,7 +95,7 @@ def _check_subsets(subsets):
 
 def _check_step_counts(counts):
     for text in counts:
-        if not text.isdecimal() or int(text) < 1:
+        if not is_count(text):
             raise RunError(
                 f"--step_counts has {text!r}, which is not a number of steps: give "
                 "whole numbers from 1 up."
