@@ -21,7 +21,8 @@ import warnings
 from keras_vit_start import BACKENDS, styled
 
 # What is not shown, at the start of a line: notices and warnings of C++ and of absl,
-# and errors that only say that the machine has no GPU, or no such instructions.
+# and errors that only say that the machine has no GPU, or no such instructions, or that
+# a graph with dropout keeps the layout of its tensors (tensorflow issue 98985).
 NOISE = re.compile(
     rb"""
     [IW]\d{4}\ \d\d:\d\d:\d+\.\d+\ +\d+\ \S+:\d+\]          # absl
@@ -33,6 +34,8 @@ NOISE = re.compile(
     | E\d{4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
     | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
     | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
+    | .*\bE\d{0,4}\ .*meta_optimizer\.cc:\d+\]\ layout\ failed:\ INVALID_ARGUMENT:
+      \ Size\ of\ values\ 0\ does\ not\ match\ size\ of\ permutation
     | .*\bE\d{0,4}\ .*computation_placer.*\ already\ registered
     """,
     re.VERBOSE,

@@ -32,6 +32,12 @@ NOTICES = [
     "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN supports DT_UINT8 only "
     "on platforms with AVX-512. Falling back to the default Eigen-based "
     "implementation if present.",
+    "E0000 00:00:1755238054.678694  705922 meta_optimizer.cc:967] layout failed: "
+    "INVALID_ARGUMENT: Size of values 0 does not match size of permutation 4 @ fanin "
+    "shape invit/dropout/stateless_dropout/SelectV2-2-TransposeNHWCToNCHW",
+    "2024-05-01 10:00:00.123456: E tensorflow/core/grappler/optimizers/meta_optimizer."
+    "cc:954] layout failed: INVALID_ARGUMENT: Size of values 0 does not match size of "
+    "permutation 4 @ fanin shape invit/dropout/SelectV2-2-TransposeNHWCToNCHW",
     "2024-05-01 10:00:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom",
     "2024-05-01 10:00:00.123456: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:"
     "38] TF-TRT Warning: Could not find TensorRT",
@@ -49,6 +55,7 @@ ERRORS = [
     "E0000 00:00:1795424868.711139   17339 cuda_platform.cc:52] failed call to cuInit: "
     "CUDA_ERROR_UNKNOWN: unknown error",
     "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN: the product failed",
+    "E0000 00:00:1733.1 7 meta_optimizer.cc:967] layout failed: INTERNAL: no memory",
     "F0000 00:00:1733.1 17339 tensor.cc:7] Check failed: 1 == 2",
     "2024-05-01 10:00:00.123456: E tensorflow/core/framework/op.cc:1] out of memory",
     "2024-05-01 10:00:00.123456: F tensorflow/core/platform/env.cc:1] Check failed",
