@@ -34,7 +34,16 @@ _AHEAD = 2
 _PROBABILITIES = ("softmax", "sigmoid")
 
 
-def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_size=None):
+def classify(
+    model,
+    photos,
+    top=5,
+    *,
+    class_names=None,
+    batch_size=32,
+    image_size=None,
+    bits=None,
+):
     """Returns the most likely classes of photos, with their probabilities.
 
     Of a model for numbers, whose head has the `problem_type` `"regression"`, these are
@@ -47,8 +56,8 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
     Args:
         model: `keras.Model` that ends in a head for classes: from `keras_vit`, a run's
             `model.keras` by `keras.saving.load_model`, or one around these.
-        photos: a photo or an iterable of photos, of one kind or several: paths of JPEG,
-            PNG, GIF, BMP, WebP or (with pillow-heif) HEIC files, their bytes,
+        photos: a photo or an iterable of photos, of one kind or several: paths of files
+            that `zoo.photos.decode` reads, such as JPEG and PNG, their bytes,
             `PIL.Image.Image`, or arrays (height, width) or (height, width, channels) in
             [0, 255]; or an array (photos, height, width, channels). A few batches of
             them are in memory at a time.
@@ -59,6 +68,8 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
         batch_size: int, photos computed at a time.
         image_size: of a model for images of any size, the int or (height, width) in
             pixels that photos are brought to; by default that of its own positions.
+        bits: int, how many bits the values of PNG and TIFF files of 16 bits have, such
+            as 12 of many cameras; by default what the file's sBIT chunk says, else 16.
 
     Returns:
         A list per photo of (class id, class name, probability), the best first, as
@@ -106,7 +117,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
         )
     predictor = _predictor(model, "classes", batch_size, model.outputs[0])
     answers = []
-    for outputs in _outputs(model, predictor, photos, image_size):
+    for outputs in _outputs(model, predictor, photos, image_size, bits):
         if activation == "linear":
             outputs = answers_of(outputs.astype("float64"), problem_type)
         if not np.isfinite(outputs).all():
@@ -120,7 +131,7 @@ def classify(model, photos, top=5, *, class_names=None, batch_size=32, image_siz
     return answers
 
 
-def embed(model, photos, *, batch_size=32, image_size=None):
+def embed(model, photos, *, batch_size=32, image_size=None, bits=None):
     """Returns the features of photos, which the head of a model computes with.
 
     Args:
@@ -129,6 +140,7 @@ def embed(model, photos, *, batch_size=32, image_size=None):
         photos: see `classify`.
         batch_size: int, photos computed at a time.
         image_size: see `classify`.
+        bits: see `classify`.
 
     Returns:
         float32 array (photos, features), in the order of the photos. Features are as
@@ -159,7 +171,7 @@ def embed(model, photos, *, batch_size=32, image_size=None):
     found = [np.zeros((0, features.shape[1]), "float32")]
     found += [
         outputs.astype("float32")
-        for outputs in _outputs(model, predictor, photos, image_size)
+        for outputs in _outputs(model, predictor, photos, image_size, bits)
     ]
     return np.concatenate(found)
 
@@ -199,7 +211,7 @@ def _predictor(model, kind, batch_size, outputs):
     return predictor
 
 
-def _outputs(model, predictor, photos, image_size):
+def _outputs(model, predictor, photos, image_size, bits):
     """Yields a model's outputs for batches of photos."""
     size, channels = _size_and_channels(model, image_size)
     # A model around ours may begin with a layer for pixels.
@@ -208,7 +220,7 @@ def _outputs(model, predictor, photos, image_size):
 
     def prepared(number, photo):
         try:
-            image = prepare(photo, size, preparation, channels)
+            image = prepare(photo, size, preparation, channels, bits)
         except ValueError as error:
             raise ValueError(f"photos[{number}]: {error}") from error
         except OSError as error:

@@ -62,6 +62,16 @@ def check(answers, probabilities, names=NAMES, top=5):
         assert all(type(one) is float for one in found)
 
 
+def test_bits_of_photos_of_12_bits(model, goldens):
+    path = goldens / "photos" / "grey_12_bits_in_16.png"
+    pixels = photos.decode(path, bits=12)
+    assert classify(model, path, bits=12) == classify(model, pixels)
+    found = embed(model, path, bits=12)
+    np.testing.assert_array_equal(found, embed(model, pixels))
+    with pytest.warns(UserWarning, match="bits=12"):
+        assert np.abs(embed(model, path) - found).max() > 1e-3
+
+
 def test_photos_of_every_kind(model, arrays, tmp_path):
     for number, array in enumerate(arrays):
         Image.fromarray(array).save(tmp_path / f"{number}.png")

@@ -222,7 +222,7 @@ HOSTILE = {
     "half a png": encode(picture(), "PNG")[:900],
     "half a webp": encode(picture(), "WEBP")[:200],
     "gif's start": b"GIF89a",
-    "another format": encode(picture(), "TIFF"),
+    "another format": encode(picture(), "TGA"),
     "code": encode(picture(), "EPS"),
 }
 

@@ -42,7 +42,7 @@ flags.DEFINE_string(
 flags.DEFINE_multi_string(
     "images",
     [],
-    "An image (JPEG, PNG, GIF, BMP, WebP, or HEIC where pillow-heif is "
+    "An image (JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF, or HEIC where pillow-heif is "
     "installed) or a folder of them, besides those that follow the model; repeat the "
     "flag for several.",
 )

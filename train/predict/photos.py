@@ -114,6 +114,10 @@ class Photos:
         self._tops.add(real)
         return True
 
+    def read(self):
+        """Returns a part of a sentence on the endings of what is read."""
+        return f"; read are {', '.join(self._endings)}"
+
     def note(self):
         """Returns a sentence on the files that were left out, empty without any."""
         if not self.others:

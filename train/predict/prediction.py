@@ -68,6 +68,7 @@ def predict(
     resume=False,
     image_size=None,
     central_crop=None,
+    bits=None,
     batch_size=None,
     engine="auto",
     precision="float32",
@@ -92,6 +93,7 @@ def predict(
         resume: bool, whether to go on with `out`, whose photos are not read again.
         image_size: int, pixels per side, to which a Keras model is resized.
         central_crop: bool, None for what the model says.
+        bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`.
         batch_size: int, images at a time.
         engine: str, see `keras_vit.Predictor`; of a Keras model.
         precision: str, likewise.
@@ -121,7 +123,7 @@ def predict(
             raise RunError(
                 f"There is no photo in {', '.join(map(str, photos)) or 'the list'}: "
                 f"give files, folders or {STDIN}.{' ' if found.others else ''}"
-                f"{found.note()}"
+                f"{found.note()}{found.read() if found.others else ''}"
             )
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
@@ -136,16 +138,16 @@ def predict(
             precision=precision,
             trust=trust,
         )
-        job = _Job(classifier, found, file, answer)
+        job = _Job(classifier, found, file, answer, bits)
         return job.run(total, features, sort_into, gallery, show_progress)
 
 
 class _Job:
     """What one call of `predict` does with its photos."""
 
-    def __init__(self, classifier, photos, file, answer):
+    def __init__(self, classifier, photos, file, answer, bits):
         self.classifier, self.photos = classifier, photos
-        self.file, self.answer = file, answer
+        self.file, self.answer, self.bits = file, answer, bits
         self.spell = file.spell if file else spelled
         self.features = self.copies = self.gallery = None
         self.has_numbers = classifier.problem_type == NUMBERS
@@ -204,6 +206,8 @@ class _Job:
         # As before there were others.
         is_usual = classifier.problem_type == ONE_CLASS
         other = {} if is_usual else {"problem_type": classifier.problem_type}
+        if self.bits is not None:
+            other["bits"] = self.bits
         return other | {
             "weights": classifier.digest(),
             "classes": len(classifier.class_names),
@@ -249,7 +253,11 @@ class _Job:
         height, width, channels = self.classifier.image_shape
         try:
             return prepare(
-                photo, (height, width), self.classifier.preparation, channels
+                photo,
+                (height, width),
+                self.classifier.preparation,
+                channels,
+                self.bits,
             )
         except (OSError, ValueError, MemoryError) as error:
             return str(error) or type(error).__name__

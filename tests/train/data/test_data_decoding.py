@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data.transforms.decoding import decode_image
+from train.data.transforms.decoding import _decode_jpeg_window, decode_image
 
 # Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
 HEIGHT, WIDTH = 43, 67
@@ -148,9 +148,16 @@ def test_only_the_window_of_a_jpeg_is_decoded():
     encoded = encode("JPEG")
     damaged = tf.strings.substr(encoded, 0, tf.strings.length(encoded) // 2)
     whole = decode_image(encoded).numpy()
-    top = decode_image(damaged, lambda shape: tf.constant([0, 0, 8, WIDTH]))
+
+    def windows(height, width):
+        return lambda shape: tf.constant([0, 0, height, width])
+
+    top = _decode_jpeg_window(damaged, windows(8, WIDTH), None)
     np.testing.assert_array_equal(top, whole[:8])
-    for choose_window in (None, lambda shape: tf.constant([0, 0, HEIGHT, 8])):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        _decode_jpeg_window(damaged, windows(HEIGHT, 8), None)
+    # Without its end marker the whole file is looked at.
+    for choose_window in (None, windows(8, WIDTH), windows(HEIGHT, 8)):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode_image(damaged, choose_window)
 
@@ -213,6 +220,6 @@ def test_bombs_are_refused():
     """A bitmap that says it has 10 billion pixels, and formats that are not for us."""
     header = struct.pack("<IiiHHIIiiII", 40, 10**5, 10**5, 1, 24, 0, 0, 0, 0, 0, 0)
     bomb = b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + header
-    for content in (bomb, encode("TIFF").numpy(), encode("PPM").numpy()):
+    for content in (bomb, encode("TGA").numpy(), encode("PPM").numpy()):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decode_image(tf.constant(content))

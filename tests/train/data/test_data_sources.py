@@ -207,7 +207,7 @@ def test_folder_with_a_class_in_one_part_only(folder, part, other):
 
 def test_folder_with_an_empty_class(folder):
     (folder / "test" / "daisy" / "0.png").rename(folder / "0.png")
-    (folder / "test" / "daisy" / "1.png").rename(folder / "test" / "daisy" / "1.tiff")
+    (folder / "test" / "daisy" / "1.png").rename(folder / "test" / "daisy" / "1.psd")
     with pytest.raises(DataError, match=r"test/daisy has no images: expected"):
         load(str(folder))
 

@@ -5,6 +5,7 @@ import csv
 import filecmp
 import os
 import pathlib
+import warnings
 
 import keras
 import numpy as np
@@ -52,6 +53,42 @@ def expected():
     images = np.stack([prepare(path, 8) for path in paths()])
     means = images.mean(axis=(1, 2))
     return means, softmax(20 * means.astype("float64"), axis=1)
+
+
+def test_bits_reach_photos_and_settings(folder, monkeypatch, goldens):
+    path = str(goldens / "photos" / "grey_12_bits_in_16.png")
+    seen = []
+
+    def compute(images):
+        seen.append(images)
+        return np.eye(3, dtype="float32")[[0]], None
+
+    stub(monkeypatch, compute)
+    predict("stub", [path], out="bits.csv", bits=12)
+    np.testing.assert_array_equal(seen[0][0], prepare(path, 8, bits=12))
+    with pytest.raises(RunError, match=r"other settings: bits 12 \(now None\)"):
+        predict("stub", [path], out="bits.csv", resume=True)
+
+
+def test_one_warning_of_dark_photos_per_run(folder, monkeypatch, goldens, tmp_path):
+    dark = (goldens / "photos" / "grey_12_bits_in_16.png").read_bytes()
+    for name in ("1.png", "2.png"):
+        (tmp_path / name).write_bytes(dark)
+    answer = np.eye(3, dtype="float32")[[0, 0]]
+    stub(monkeypatch, lambda images: (answer, None))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        predict("stub", [str(tmp_path / "1.png"), str(tmp_path / "2.png")])
+    assert [str(one.message).count("--bits=12") for one in shown] == [1]
+
+
+def test_a_folder_of_unread_files_alone_says_what_is_read(tmp_path, monkeypatch):
+    stub(monkeypatch)
+    (tmp_path / "1.psd").write_bytes(b"8BPS")
+    with pytest.raises(
+        RunError, match=r"left out 1 file .*\.psd.*; read are \.jpg, .*"
+    ):
+        predict("stub", [str(tmp_path)])
 
 
 def test_all_that_comes_out(folder, monkeypatch):

@@ -8,52 +8,145 @@ from zoo import photos
 
 
 def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
-    """Decodes a JPEG, PNG, GIF, BMP, WebP or HEIC file to RGB, upright.
+    """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
-    The content decides, not the name of the file. Gray and palettes become RGB,
-    transparency is dropped, of an animation the first frame is taken. Of a JPEG, little
-    more than the window is decoded. Its pixels are to the last bit those of the whole
-    image, which are those of the released code (TensorFlow's decoder with its default,
-    fast transform). Damage outside of a window goes unnoticed.
+    Usual JPEGs and PNGs are decoded by TensorFlow, everything that it would see
+    otherwise by `zoo.photos.decode`. Of a usual JPEG, little more than the window is
+    decoded. Its pixels are to the last bit those of the whole image, which are those
+    of the released code (TensorFlow's decoder with its default, fast transform).
+    Damage outside of a window goes unnoticed.
 
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
-    is one of the upright image, see `Split.decode`. `honour_exif` is about JPEG and
-    PNG: the formats that Pillow decodes are always turned upright.
+    is one of the upright image, see `Split.decode`. Without `honour_exif`, all that
+    TensorFlow can decode is decoded by it, and not turned.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
         return _cut(pixels, choose_window)
 
-    def jpeg(turn=None):
+    def jpeg_by_tensorflow(turn=None):
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn)
         return exif.turned(_decode_whole(image), turn)
 
+    def by_pillow():
+        return _cut(_decode_with_pillow(image), choose_window)
+
+    def jpeg(turn=None):
+        return tf.cond(
+            ~_is_cmyk(image),
+            lambda: jpeg_by_tensorflow(turn),
+            exif.apart(by_pillow),
+        )
+
     def other(turn=None):
         start = tf.strings.substr(image, 0, 4)
-        pixels = tf.cond(
-            (start == b"\x89PNG") | (start == b"GIF8"),
-            lambda: exif.turned(_decode_whole(image), turn),
-            lambda: _decode_with_pillow(image),
+        if honour_exif:
+            is_tensorflows = (start == b"\x89PNG") & ~_is_deep_png(image)
+        else:
+            is_tensorflows = (start == b"\x89PNG") | (start == b"GIF8")
+        return tf.cond(
+            is_tensorflows,
+            lambda: _cut(exif.turned(_decode_whole(image), turn), choose_window),
+            by_pillow,
         )
-        return _cut(pixels, choose_window)
 
     def any_format():
         turn = exif.orientation(image)
         is_jpeg = tf.io.is_jpeg(image)
-        return tf.cond(is_jpeg, lambda: jpeg(turn), lambda: other(turn))
+        is_whole = is_jpeg & (_ends(image) | _has_end_marker(image))
+        return tf.cond(is_whole, lambda: jpeg(turn), lambda: other(turn))
 
     if honour_exif:
-        pixels = tf.cond(exif.is_bare(image), jpeg, exif.apart(any_format))
+        # Most files: without EXIF, and their end needs no search.
+        is_fast = exif.is_bare(image) & _ends(image)
+        pixels = tf.cond(is_fast, jpeg, exif.apart(any_format))
     else:
-        pixels = tf.cond(tf.io.is_jpeg(image), jpeg, other)
+        pixels = tf.cond(tf.io.is_jpeg(image), jpeg_by_tensorflow, other)
     pixels.set_shape((None, None, 3))
     return pixels
 
 
 def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
-    """Decodes a JPEG, PNG or GIF file to 3 or 1 channels, by TensorFlow's ops only."""
+    """Decodes a JPEG, PNG or GIF file to 3 or 1 channels, by TensorFlow's ops only.
+
+    Files that these would see otherwise than `zoo.photos.decode` are refused.
+    """
+    start = tf.strings.substr(encoded, 0, 4)
+    is_plain = tf.case(
+        [
+            (tf.io.is_jpeg(encoded), lambda: ~_is_cmyk(encoded)),
+            (start == b"\x89PNG", lambda: ~_is_dark_png(encoded)),
+            (start == b"GIF8", lambda: _is_plain_gif(encoded)),
+        ],
+        default=lambda: True,
+    )
+    message = (
+        "serve_bytes does not read JPEG in CMYK, PNG of 16 bits that uses fewer, GIF "
+        "with transparency, a comment or a frame smaller than itself: save it as JPEG."
+    )
+    with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
+        encoded = tf.identity(encoded)
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
+
+
+def _ends(jpeg):
+    """Whether the end marker of a JPEG is what its file ends with."""
+    length = tf.strings.length(jpeg)
+    return tf.strings.substr(jpeg, tf.maximum(length - 2, 0), 2) == b"\xff\xd9"
+
+
+def _has_end_marker(jpeg):
+    """Whether the end marker of a JPEG stands before anything else that follows."""
+
+    def search():
+        found = tf.numpy_function(_python_search, [jpeg], tf.bool, stateful=False)
+        return tf.ensure_shape(found, ())
+
+    return tf.cond(tf.io.is_jpeg(jpeg) & ~_ends(jpeg), search, lambda: False)
+
+
+def _python_search(jpeg):
+    return photos.has_end_marker(np.asarray(jpeg, object).item())
+
+
+def _is_cmyk(jpeg):
+    return tf.io.extract_jpeg_shape(jpeg)[2] == 4
+
+
+def _is_deep_png(png):
+    """Whether a PNG has 16 bits per sample: cameras leave the high ones empty."""
+    return tf.io.decode_raw(png, tf.uint8, fixed_length=25)[24] == 16
+
+
+def _is_dark_png(png):
+    """Whether a PNG has 16 bits per sample, and may have values of fewer bits."""
+
+    def uses_fewer():
+        levels = tf.io.decode_png(png, 1, tf.uint16)
+        states_bits = tf.strings.regex_full_match(png, r"(?s)\C*sBIT\C*")
+        return states_bits | (tf.reduce_max(tf.cast(levels, tf.int32)) < 2**12)
+
+    return tf.cond(_is_deep_png(png), exif.apart(uses_fewer), lambda: False)
+
+
+def _is_plain_gif(gif):
+    """Whether one opaque frame that is as large as its GIF follows the header.
+
+    Source: GIF89a Specification, sections 18 to 23 and 26.
+    """
+    # A palette of 256 colours, the extension that repeats animations, the frame's.
+    content = tf.io.decode_raw(gif, tf.uint8, fixed_length=13 + 768 + 19 + 8 + 10)
+    content = tf.cast(content, tf.int32)
+    palette = tf.where(content[10] >= 128, 3 * 2 ** (content[10] % 8 + 1), 0)
+    place = 13 + palette
+    place += tf.where(tf.reduce_all(content[place : place + 2] == [0x21, 0xFF]), 19, 0)
+    has_control = tf.reduce_all(content[place : place + 2] == [0x21, 0xF9])
+    is_opaque = ~has_control | (content[place + 3] % 2 == 0)
+    place += tf.where(has_control, 8, 0)
+    frame = content[place : place + 9]
+    whole = tf.concat([[0x2C, 0, 0, 0, 0], content[6:10]], 0)
+    return is_opaque & tf.reduce_all(frame == whole)
 
 
 def _decode_whole(encoded, channels=3):

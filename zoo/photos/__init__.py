@@ -11,13 +11,16 @@ import numpy as np
 
 from zoo import regular_files
 from zoo.network import pair
+from zoo.photos import levels
 from zoo.preparation import check_preparation, resized
 from zoo.text import printable
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 HEIC_ENDINGS = (".heic", ".heif", ".hif")
 # Pillow's names. MPO, photos of phones with further images behind, is JPEG to it.
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_JPEG = ("JPEG", "MPO")
+_END_OF_JPEG = b"\xff\xd9"
 # Rows of an image that become an array at a time.
 _STRIP = 256
 # Of red, green and blue, as JPEG has it.
@@ -29,9 +32,15 @@ def reads_heic() -> bool:
     return importlib.util.find_spec("pillow_heif") is not None
 
 
+def _reads_avif():
+    """Whether Pillow was built with what decodes AVIF."""
+    return importlib.util.find_spec("PIL._avif") is not None
+
+
 def endings() -> tuple[str, ...]:
     """Returns the endings of files that can be decoded, in lower case."""
-    return ENDINGS + (HEIC_ENDINGS if reads_heic() else ())
+    avif = (".avif",) if _reads_avif() else ()
+    return ENDINGS + avif + (HEIC_ENDINGS if reads_heic() else ())
 
 
 def read_ahead(items, read, *, threads, ahead):
@@ -55,44 +64,72 @@ def read_ahead(items, read, *, threads, ahead):
                 future.cancel()
 
 
-def decode(photo) -> np.ndarray:
-    """Decodes a photo to RGB, upright.
+def decode(photo, bits: int | None = None) -> np.ndarray:
+    """Decodes a photo to RGB, upright: what training, evaluation and predictions see.
 
     Args:
-        photo: path of a JPEG, PNG, GIF, BMP, WebP or HEIC file (with pillow-heif),
-            whose content decides and not its name; its bytes; a `PIL.Image.Image`; or
-            an array (height, width) or (height, width, 1, 3 or 4) of uint8 or of
-            numbers in [0, 255]. Of an animation the first frame is taken; transparency
-            is dropped.
+        photo: path of a JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF (where Pillow reads it)
+            or HEIC file (with pillow-heif), whose content decides and not its name; its
+            bytes; a `PIL.Image.Image`; or an array (height, width) or (height, width,
+            1, 3 or 4) of uint8 or of numbers in [0, 255]. Of an animation the first
+            frame is taken, of a TIFF the first page; transparency is dropped.
+        bits: how many bits the values of PNG and TIFF files of 16 bits have, 9 to 16,
+            such as 12 of many cameras and scanners; by default those of the file's
+            sBIT chunk, else 16.
 
     Returns:
         uint8 array (height, width, 3); a float array stays one.
 
     Raises:
-        ValueError: it is not a photo, or cannot be decoded.
+        ValueError: it is not a photo, cannot be decoded, or has values of more bits.
         OSError: there is no such file, or it cannot be read.
+
+    Warns:
+        UserWarning: without `bits`, the values of 16 bits end below 4,096.
 
     Source:
         The evaluation of the released code, which decodes by TensorFlow: JPEG files
-        differ from it by one or two levels of 255 on average, 15 at most; others equal.
+        differ from it by one or two levels of 255 on average, 15 at most. A JPEG in
+        CMYK is inverted if Adobe's marker says so, as in libjpeg's documentation.
 
     Example:
         >>> decode(np.zeros((4, 6), "uint8")).shape
         (4, 6, 3)
     """
+    levels.check_bits(bits)
     if isinstance(photo, (str, os.PathLike)):
         with regular_files.open_regular(photo) as file:
-            return _opened(file, printable(os.fsdecode(photo)))
+            return _opened(file, printable(os.fsdecode(photo)), bits)
     if isinstance(photo, (bytes, bytearray, memoryview)):
-        return _opened(io.BytesIO(photo), f"{len(photo):,} bytes")
+        return _opened(io.BytesIO(photo), f"{len(photo):,} bytes", bits)
     if isinstance(photo, np.ndarray):
         return _checked(photo)
 
     from PIL import Image
 
     if isinstance(photo, Image.Image):
-        return _decoded(photo, f"An image of mode {photo.mode}")
+        return _decoded(photo, f"An image of mode {photo.mode}", bits)
     return _checked(np.asarray(photo))
+
+
+def has_end_marker(jpeg: bytes) -> bool:
+    """Returns whether a marker of JPEG ends what follows its first scan's header.
+
+    Example:
+        >>> has_end_marker(b"no JPEG")
+        False
+    """
+    place = 2
+    while jpeg[place : place + 1] == b"\xff" and len(jpeg) >= place + 4:
+        kind = jpeg[place + 1]
+        if kind == 0xFF:
+            place += 1
+            continue
+        length = int.from_bytes(jpeg[place + 2 : place + 4], "big")
+        place += 2 + length
+        if kind == 0xDA:
+            return jpeg.find(_END_OF_JPEG, place) >= 0
+    return False
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -145,7 +182,13 @@ def fitted(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.nda
     return resized(image, size, preparation)
 
 
-def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
+def prepare(
+    photo,
+    image_size,
+    preparation: str = "squash",
+    channels: int = 3,
+    bits: int | None = None,
+):
     """Returns a photo as a model takes it.
 
     Args:
@@ -156,6 +199,7 @@ def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
             the model's size covers 7/8 of its shorter side, and cuts out the centre;
             or like `"timm crop bicubic 0.9"`, see `zoo.preparation.Preparation`.
         channels: 3, or 1 for a model of gray images, which gets their luminance.
+        bits: see `decode`.
 
     Returns:
         float32 array (height, width, channels) in [-1, 1].
@@ -173,16 +217,18 @@ def prepare(photo, image_size, preparation: str = "squash", channels: int = 3):
     """
     size = pair(image_size, "image_size")
     check_preparation(preparation)
-    image = fitted(decode(photo), size, preparation)
+    image = fitted(decode(photo, bits), size, preparation)
     if channels == 1:
         image = image @ _LUMINANCE
     return (image - np.float32(127.5)) / np.float32(127.5)
 
 
-def _opened(file, name):
+def _opened(file, name, bits):
     from PIL import Image
 
     formats = list(_FORMATS)
+    if _reads_avif():
+        formats.append("AVIF")
     if reads_heic():
         import pillow_heif
 
@@ -193,24 +239,68 @@ def _opened(file, name):
     except Exception as error:
         raise _unreadable(name, error) from error
     with image:
-        return _decoded(image, name, is_ours=True)
+        return _decoded(image, name, bits, file)
 
 
-def _decoded(image, name, is_ours=False):
-    from PIL import ImageOps
+def _decoded(image, name, bits, file=None):
+    """Returns the pixels of an image, of the caller or of a file that is open."""
+    from PIL import ImageChops, ImageOps
 
+    kind, values, significant = image.format, None, None
     try:
+        if file is not None:
+            if kind == "PNG":
+                *_, significant = levels.bits_of_png(file)
+            image = _loaded(image, file)
         # A copy of a photo of 12 megapixels takes 48 MB: only of the callers' images.
-        upright = ImageOps.exif_transpose(image, in_place=is_ours) or image
-        if not upright.mode.startswith(("I", "F")):
+        upright = ImageOps.exif_transpose(image, in_place=file is not None) or image
+        if upright.mode.startswith(("I", "F")):
+            values = np.asarray(upright)
+        elif kind == "PNG" and file is not None:
+            values = levels.of_colours(upright, file, name, bits)
+        if values is None:
+            # Pillow takes all of them to be inverted, as Adobe's programs write them.
+            if kind in _JPEG and upright.mode == "CMYK" and "adobe" not in image.info:
+                upright = ImageChops.invert(upright)
             return _pixels(upright if upright.mode == "RGB" else upright.convert("RGB"))
-        pixels = np.asarray(upright)
+    except levels.LevelsError:
+        raise
     except Exception as error:
         raise _unreadable(name, error) from error
     # Conversion to RGB would clip levels of 16 bits, nearly all to white.
-    if upright.mode.startswith("I;16") or image.format == "PNG":
-        pixels = (pixels.astype("int32") >> 8).astype("uint8")
-    return _checked(pixels)
+    if upright.mode.startswith("I;16") or kind == "PNG":
+        if kind == "TIFF":
+            bits = levels.bits_of_tiff(image) or bits
+        values = levels.to_bytes(values, name, bits, significant)
+        if kind == "TIFF" and levels.is_negative(image):
+            values = 255 - values
+    elif kind == "TIFF":
+        raise ValueError(
+            f"{name} has values of {values.dtype}: save it with 8 or 16 bits."
+        )
+    return _checked(values)
+
+
+def _loaded(image, file):
+    """Returns an image whose pixels are decoded, be it a JPEG without end marker."""
+    from PIL import Image
+
+    try:
+        image.load()
+        return image
+    except OSError:
+        if image.format not in _JPEG:
+            raise
+        file.seek(0)
+        encoded = file.read()
+        # What follows a whole scan is passed over: it cannot change any pixel.
+        found = []
+        for filler in (b"\0", b"\xaa"):
+            ended = io.BytesIO(encoded + 64 * filler + _END_OF_JPEG)
+            found.append(Image.open(ended, formats=["JPEG"]))
+        if found[0].tobytes() != found[1].tobytes():
+            raise
+        return found[0]
 
 
 def _pixels(image):
