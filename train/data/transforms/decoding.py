@@ -6,6 +6,13 @@ import tensorflow as tf
 from train.data.transforms import exif
 from zoo import photos
 
+# Bytes of a usual JPEG by their places: its start, two tables and three colours.
+_USUAL = {
+    **{0: 0xFF, 1: 0xD8, 2: 0xFF, 3: 0xE0, 4: 0, 5: 16},
+    **{20: 0xFF, 21: 0xDB, 22: 0, 23: 67, 89: 0xFF, 90: 0xDB, 91: 0, 92: 67},
+    **{158: 0xFF, 159: 0xC0, 160: 0, 161: 17, 167: 3},
+}
+
 
 def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
@@ -24,18 +31,19 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
         return _cut(pixels, choose_window)
 
-    def jpeg_by_tensorflow(turn=None):
+    def jpeg_by_tensorflow(turn=None, shape=None):
         if choose_window is not None:
-            return _decode_jpeg_window(image, choose_window, turn)
+            return _decode_jpeg_window(image, choose_window, turn, shape)
         return exif.turned(_decode_whole(image), turn)
 
     def by_pillow():
         return _cut(_decode_with_pillow(image), choose_window)
 
     def jpeg(turn=None):
+        shape = tf.io.extract_jpeg_shape(image)
         return tf.cond(
-            ~_is_cmyk(image),
-            lambda: jpeg_by_tensorflow(turn),
+            shape[2] != 4,  # not CMYK
+            lambda: jpeg_by_tensorflow(turn, shape),
             exif.apart(by_pillow),
         )
 
@@ -57,10 +65,17 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
         is_whole = is_jpeg & (_ends(image) | _has_end_marker(image))
         return tf.cond(is_whole, lambda: jpeg(turn), lambda: other(turn))
 
-    if honour_exif:
-        # Most files: without EXIF, and their end needs no search.
+    def unusual():
+        # Without EXIF, and their end needs no search.
         is_fast = exif.is_bare(image) & _ends(image)
-        pixels = tf.cond(is_fast, jpeg, exif.apart(any_format))
+        return tf.cond(is_fast, jpeg, exif.apart(any_format))
+
+    if honour_exif:
+        pixels = tf.cond(
+            _has_usual_tables(image) & _ends(image),
+            jpeg_by_tensorflow,
+            exif.apart(unusual),
+        )
     else:
         pixels = tf.cond(tf.io.is_jpeg(image), jpeg_by_tensorflow, other)
     pixels.set_shape((None, None, 3))
@@ -90,10 +105,26 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
 
 
+def _has_usual_tables(encoded):
+    """Whether a file is surely a JPEG in three colours without EXIF: a quick test.
+
+    Most encoders write JFIF's header, two quantization tables and the frame's header.
+
+    Source: ITU-T T.81, annex B.2.
+    """
+    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=168)
+    places, values = zip(*_USUAL.items(), strict=True)
+    # The frame's marker is one of four.
+    masks = [0xFC if place == 159 else 0xFF for place in places]
+    found = tf.bitwise.bitwise_and(
+        tf.gather(start, places), tf.constant(masks, tf.uint8)
+    )
+    return tf.reduce_all(found == tf.constant(values, tf.uint8))
+
+
 def _ends(jpeg):
     """Whether the end marker of a JPEG is what its file ends with."""
-    length = tf.strings.length(jpeg)
-    return tf.strings.substr(jpeg, tf.maximum(length - 2, 0), 2) == b"\xff\xd9"
+    return tf.strings.substr(jpeg, -2, 2) == b"\xff\xd9"
 
 
 def _has_end_marker(jpeg):
@@ -162,8 +193,8 @@ def _cut(pixels, choose_window):
     return pixels[top : top + height, left : left + width]
 
 
-def _decode_jpeg_window(encoded, choose_window, turn):
-    shape = tf.io.extract_jpeg_shape(encoded)
+def _decode_jpeg_window(encoded, choose_window, turn, shape=None):
+    shape = tf.io.extract_jpeg_shape(encoded) if shape is None else shape
     window = exif.stored_window(choose_window, shape, turn)
     top, left, height, width = tf.unstack(window)
     # Colours stored at half resolution are interpolated between columns. At the edge of
