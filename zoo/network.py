@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from zoo import position_embedding, released_names
+from zoo import limits, position_embedding, released_names
 from zoo.text import brief
 
 SIZES = (
@@ -467,7 +467,10 @@ def positive_int(value, name: str, hint: str = "") -> int:
     except TypeError:
         number = 0
     if number < 1:
-        raise ValueError(f"{name} must be a positive int, got {value!r}{hint}.")
+        raise ValueError(f"{name} must be a positive int, got {brief(value)}{hint}.")
+    if number > limits.SIZE:
+        most = f"{limits.SIZE:,}, the most that arrays are made for"
+        raise ValueError(f"{name} must be at most {most}, got {brief(value)}{hint}.")
     return number
 
 
@@ -477,8 +480,8 @@ def pair(size, name: str) -> tuple[int, int]:
     with contextlib.suppress(ValueError):
         if len(sides) == 2:
             return tuple(positive_int(side, name) for side in sides)
-    what = "a positive int or a (height, width) pair of them"
-    raise ValueError(f"{name} must be {what}, got {size!r}.")
+    what = f"a positive int up to {limits.SIZE:,} or a (height, width) pair of them"
+    raise ValueError(f"{name} must be {what}, got {brief(size)}.")
 
 
 def _check_number(name, value, positive):

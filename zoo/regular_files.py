@@ -10,7 +10,7 @@ import os
 import pathlib
 import stat
 
-from zoo.text import PrintableError
+from zoo.text import PrintableError, brief
 
 _BLOCK_BYTES = 2**18
 _KINDS = (
@@ -39,19 +39,24 @@ class TooLargeError(PrintableError, ValueError):
     """A file with more bytes than its kind ever has."""
 
 
-def expand_home(path: str | os.PathLike) -> pathlib.Path:
+def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
     """Returns a path with the home folder for a leading `~` or `~user`.
 
     Args:
         path: str or path-like.
+        name: str, what the path is called, for errors.
 
     Raises:
         NoHomeError: there is no such user, or this one has no home folder.
+        TypeError: it is no path, but a list, a number or bytes.
 
     Example:
         >>> expand_home("runs/~digits").as_posix()
         'runs/~digits'
     """
+    if not isinstance(path, (str, os.PathLike)):
+        what = "one path, a str or os.PathLike"
+        raise TypeError(f"{name} must be {what}, got {brief(path)}.")
     try:
         return pathlib.Path(path).expanduser()
     except RuntimeError as error:

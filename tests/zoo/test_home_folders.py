@@ -13,7 +13,7 @@ def test_a_home_folder_is_expanded(monkeypatch, tmp_path):
     assert expand_home("a/~b") == pathlib.Path("a/~b")
 
 
-@pytest.mark.parametrize("use", [expand_home, zoo.fetch])
+@pytest.mark.parametrize("use", [expand_home, zoo.fetch, zoo.read, zoo.locate, zoo.get])
 def test_the_home_of_nobody_is_an_error_of_the_system(use):
     with pytest.raises(OSError, match="~nobody_here"):
         use("~nobody_here/photos")
@@ -22,3 +22,12 @@ def test_the_home_of_nobody_is_an_error_of_the_system(use):
 def test_the_error_says_what_to_do():
     with pytest.raises(NoHomeError, match="write the whole path"):
         expand_home("~nobody_here/photos")
+
+
+@pytest.mark.parametrize("path", [["a.npz"], ("a", "b"), 3, None, b"a.npz"])
+def test_what_is_no_path_is_named(path):
+    for use in (zoo.read, zoo.locate, zoo.fetch, zoo.verify, zoo.registry.read):
+        with pytest.raises(TypeError, match="must be one path, a str or os.PathLike"):
+            use(path)
+    with pytest.raises(TypeError, match="^path must be one path"):
+        zoo.write(path, {})

@@ -154,3 +154,11 @@ def test_an_epsilon_is_a_positive_number(value):
 def test_a_resnet_goes_with_a_patch_size():
     with pytest.raises(ValueError, match="resnet_stages and resnet_width go with"):
         zoo.ViTConfig(resnet_stages=(3, 4, 9))
+
+
+@pytest.mark.parametrize("size", [10**400, 2**31, float("inf"), float("nan"), 1e400])
+def test_a_size_that_no_array_has_is_named(size):
+    with pytest.raises(ValueError, match=r"^hidden_size must be .{,200}$"):
+        zoo.ViTConfig(size, 1, 1, 4, 8)
+    with pytest.raises(ValueError, match=r"^image_size must be .{,200}$"):
+        TOKEN.grid_size(size)

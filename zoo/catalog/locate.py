@@ -98,10 +98,10 @@ def resolve(
         >>> _ = resolve("vit-b16/sam")  # which downloads nothing
     """
     if not isinstance(source, str):
-        return _there(expand_home(source))
+        return _there(expand_home(source, "source"))
     if (card := named(source, variant)) is not None:
         return partial(fetch_card, card)
-    path = expand_home(source)
+    path = expand_home(source, "source")
     # The release of another variant is a mistake, even where a folder has its name.
     names = {release for _, release in _BY_RELEASE} if variant is not None else ()
     if source and path.exists() and source not in names:
@@ -238,8 +238,8 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
     published = registry.models()
     if handle in published:
         return published[handle]
-    folder = os.path.expanduser(handle)
-    if os.path.exists(os.path.join(folder, registry.CARD)):
+    folder = expand_home(handle, "handle")
+    if (folder / registry.CARD).exists():
         return registry.read(folder)
     slug = handle.partition("/")[0]
     near = families.similar(handle)
@@ -265,7 +265,7 @@ def get(handle: str) -> ModelCard | HubModel | PublishedModel:
 def published(source: str | os.PathLike) -> PublishedModel | None:
     """Returns the card of a published model by what `locate` takes, None for others."""
     card = named(source) if isinstance(source, str) else None
-    folder = expand_home(source)
+    folder = expand_home(source, "source")
     with contextlib.suppress(CatalogError):
         if hub.is_handle(source):
             card = get(source)

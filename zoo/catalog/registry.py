@@ -169,7 +169,7 @@ def read(folder: str | os.PathLike) -> PublishedModel:
     Example:
         >>> zoo.registry.read("registry/flowers-vit-ti16")  # doctest: +SKIP
     """
-    folder = os.path.expanduser(folder)
+    folder = str(expand_home(folder, "folder"))
     card = os.path.join(folder, CARD)
     try:
         document = json.loads(regular_files.read_bytes(card, limits.REGISTRY_BYTES))
@@ -217,7 +217,7 @@ def write_index(folder: str | os.PathLike) -> None:
         ...     print(os.listdir(folder))
         ['registry.json']
     """
-    folder = os.path.expanduser(folder)
+    folder = expand_home(folder, "folder")
     cards = [_document(model) for model in _local(folder)]
     text = json.dumps({"format": _FORMAT, "models": cards}, indent=1)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as beside:

@@ -359,7 +359,7 @@ def read(
         >>> zoo.read("tests/goldens/dialect_opt_target.npz").classes
         10
     """
-    file, wrappers = opening.unwrapped(opening.open_file(os.path.expanduser(path)))
+    file, wrappers = opening.unwrapped(opening.open_file(expand_home(path)))
     if wrappers:
         warnings.warn(
             f"{file.path} has {', '.join(map(repr, wrappers))} in its keys, which a "

@@ -109,9 +109,9 @@ def fetch(
         >>> zoo.fetch("tests/goldens/token.npz").name
         'token.npz'
     """
+    path = expand_home(source, "source")
     source = os.fspath(source)
     if "://" not in source:
-        path = expand_home(source)
         if not os.path.isfile(path):
             raise StoreError(f"There is no file {path}: check the path.")
         _check_content(path, source, file_size, sha256)

@@ -14,6 +14,7 @@ import re
 
 from zoo import store
 from zoo.files import foreign, opening
+from zoo.regular_files import expand_home
 from zoo.store import FULL_DISK, StoreError
 
 _SCHEME = "hf://"
@@ -142,7 +143,7 @@ def push(
         'https://huggingface.co/me/flowers'
     """
     check_push(repository)
-    folder = os.path.expanduser(folder)
+    folder = expand_home(folder, "folder")
     if not os.path.isdir(folder):
         raise StoreError(f"There is no folder {folder}: check the path.")
     _choose(os.listdir(folder), folder)
