@@ -197,7 +197,7 @@ def files_of(path):
         return sorted(one for one in path.rglob("*") if one.is_file())
     if path.suffix != ".onnx":
         return [path]
-    return [path, *sorted(path.parent / name for name in onnx_data.locations(path))]
+    return [path, *onnx_data.files(path)]
 
 
 def digest_of(path):
@@ -298,6 +298,7 @@ def onnx(path, threads=None):
     """Loads an ONNX file."""
     import onnxruntime
 
+    onnx_data.files(path)  # refuses those outside of its folder
     # On some systems it writes files of what it is used for.
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import json
 import math
 import pathlib
@@ -15,12 +16,13 @@ import train.baselines  # noqa: F401 - the same
 from train.common.errors import RunError, first_line
 from train.inference.run_directory import RunDirectory
 from zoo import limits
-from zoo.files.archive import BUGS
-from zoo.files.h5 import MAGIC
+from zoo.files.archive import BUGS, CheckpointError
+from zoo.files.h5 import MAGIC, arrays_of
 from zoo.regular_files import open_regular
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
-_WEIGHTS = {"model.weights.h5", "model.weights.npz"}
+_H5 = "model.weights.h5"
+_WEIGHTS = {_H5, "model.weights.npz"}
 
 
 def load_model(path):
@@ -86,7 +88,7 @@ def _read(archive, size):
     if _CONFIG not in names or not _WEIGHTS & set(names):
         raise RunError(
             "it is a zip archive, but not of a model that Keras saved: it has no "
-            f"{_CONFIG} or no model.weights.h5."
+            f"{_CONFIG} or no {_H5}."
         )
     if len(set(names)) < len(names):
         raise ValueError("two of its members have one name")
@@ -112,11 +114,27 @@ def _read(archive, size):
         )
     for found in _objects(config):
         _check_shapes(found)
+    if _H5 in names:
+        _check_arrays(archive.read(_H5))
     try:
         version = str(json.loads(archive.read(_METADATA))["keras_version"])
     except (KeyError, ValueError, TypeError):
         version = "of an unknown version"
     return config, version
+
+
+def _check_arrays(content):
+    """Refuses weights in other files, and those that have a shape and no bytes."""
+    import h5py
+
+    with h5py.File(io.BytesIO(content)) as file:
+        try:
+            arrays = arrays_of(file, f"its {_H5}").values()
+        except CheckpointError as error:
+            raise RunError(str(error)) from error
+        held = sum((one.size or 0) * one.dtype.itemsize for one in arrays)
+    if held > limits.UNPACKED_RATIO * len(content):
+        raise ValueError(f"{len(content)} bytes of {_H5} hold {held}")
 
 
 @contextlib.contextmanager

@@ -4,8 +4,10 @@ They are found in its bytes: running such a file does not need the package onnx.
 """
 
 import mmap
+import pathlib
 
-from zoo.regular_files import open_regular
+from train.common.errors import RunError
+from zoo.regular_files import check, open_regular
 
 # Messages of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto with the numbers of
 # their fields that hold others; an entry is one of the external data of a tensor.
@@ -43,6 +45,34 @@ def locations(path):
         # Not closed here, which an error's traceback to a part of it would prevent.
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {place for place in _found(memoryview(content), "model") if place}
+
+
+def files(path):
+    """Returns the paths of the files of a file's external weights, sorted.
+
+    Args:
+        path: path of an `.onnx` file.
+
+    Raises:
+        RunError: it names files outside of its folder, by their path or by a link.
+        ValueError: it is no ONNX file.
+        OSError: one of the files cannot be read.
+    """
+    folder, found = pathlib.Path(path).parent, []
+    for location in sorted(locations(path)):
+        named, place = pathlib.PurePath(location), folder / location
+        # By this name ONNX Runtime reads the memory of the process.
+        is_memory = "_ORT_MEM_ADDR_" in location
+        is_within = place.resolve().is_relative_to(folder.resolve())
+        if is_memory or named.is_absolute() or ".." in named.parts or not is_within:
+            raise RunError(
+                f"The model {path} has weights at {location[:99]!r}, which is not in "
+                "its folder and is never read: save the model with its weights in one "
+                "file, or in files beside it."
+            )
+        check(place)
+        found.append(place)
+    return found
 
 
 def _found(message, kind):

@@ -12,6 +12,51 @@ from zoo.limits import GROUP_DEPTH
 MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
+def arrays_of(file, title: str) -> dict:
+    """Returns the `h5py.Dataset`s of an open file, which lie in the file itself.
+
+    Args:
+        file: `h5py.File`.
+        title: what messages call it.
+
+    Raises:
+        CheckpointError: it has links, or arrays whose numbers are in other files.
+        ValueError: it has groups in groups without end.
+    """
+    import h5py
+
+    found = {}
+
+    def visit(name, item):
+        if not isinstance(name, str):
+            raise ValueError(f"an array is called {name!r}")
+        # The deeper a group is, the longer it takes to find.
+        if name.count("/") > GROUP_DEPTH:
+            raise ValueError(f"groups are more than {GROUP_DEPTH} deep")
+        if isinstance(item, h5py.Group):
+            check_links(name, item)
+        elif isinstance(item, h5py.Dataset):
+            if item.external or item.is_virtual:
+                refuse(name, "an array whose numbers lie in another file")
+            found[name] = item
+
+    def check_links(name, group):
+        for key in group:
+            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+                refuse(f"{name}/{key}".strip("/"), "a link to another place")
+
+    def refuse(name, what):
+        raise CheckpointError(
+            f"{title} holds {name!r}, {what}, and no other place is read: save the "
+            "weights with Keras."
+        )
+
+    check_links("", file)
+    # It visits what is in the file itself, each object once.
+    file.visititems(visit)
+    return found
+
+
 class H5(OpenFile):
     """An open `.h5` file."""
 
@@ -19,27 +64,16 @@ class H5(OpenFile):
         import h5py
 
         super().__init__(path)
-
-        def visit(name, item):
-            if not isinstance(name, str):
-                raise ValueError(f"an array is called {name!r}")
-            self._check_name(name)
-            # The deeper a group is, the longer it takes to find.
-            if name.count("/") > GROUP_DEPTH:
-                raise ValueError(f"groups are more than {GROUP_DEPTH} deep")
-            if isinstance(item, h5py.Dataset):
-                self._add(name, item)
-
         with self._damage_explained(), h5py.File(path, "r") as file:
-            # Links to other places are not visited.
-            file.visititems(visit)
+            for name, dataset in arrays_of(file, self.path).items():
+                self._add(name, dataset)
 
     def _add(self, name, dataset):
+        self._check_name(name)
         dtype = dataset.dtype
         # bfloat16 is void of two bytes, as in an .npz file.
         plain = dtype.kind in "fiu" or (dtype.kind, dtype.itemsize) == ("V", 2)
-        elsewhere = dataset.external or dataset.is_virtual or dataset.chunks
-        if elsewhere or not plain or dataset.shape is None:
+        if dataset.chunks or not plain or dataset.shape is None:
             raise CheckpointError(
                 f"{self.path} holds {name!r}, which is not a plain array of numbers: "
                 "save the weights with Keras."

@@ -302,6 +302,31 @@ def test_weights_in_graphs_in_graphs_are_found(tmp_path):
     assert onnx_data.locations(file) == {"weights.bin"}
 
 
+@pytest.mark.parametrize(
+    "location", ["../secret", "{secret}", "link", "sub/../../secret", "folder/secret"]
+)
+def test_weights_outside_of_the_folder_are_refused_before_they_are_read(
+    location, onnx_file, tmp_path, monkeypatch
+):
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (secret := outside / "secret").write_bytes(bytes(4))
+    folder = onnx_file.parent
+    (folder / "link").symlink_to(secret)
+    (folder / "folder").symlink_to(outside)
+    proto = onnx.load(onnx_file)
+    location = location.format(secret=secret)
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[1], data_location=1)
+    weight.external_data.add(key="location", value=location)
+    proto.graph.initializer.append(weight)
+    onnx_file.write_bytes(proto.SerializeToString())
+    monkeypatch.setattr(runtime, "InferenceSession", None)
+    with pytest.raises(RunError, match=f"weights at '{location}', which is not in its"):
+        exported_model.load(onnx_file)
+
+
 def test_damaged_files_have_no_locations(tmp_path):
     file = tmp_path / "model.onnx"
     for content in (b"\x3a\xff\x01a", b"\x3a" + b"\xff" * 12, b"\x3b"):

@@ -7,6 +7,7 @@ import re
 import shutil
 import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ CONFIG = keras_vit.ViTConfig(
     hidden_size=32, num_layers=1, num_heads=2, mlp_dim=32, patch_size=8
 )
 _JSON = "config.json"
+# An array of it.
+NAME = "layers/classification_head/vars/0"
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +168,68 @@ def test_two_members_of_one_name(whole, tmp_path):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(_JSON, archive.read(_JSON))
     assert "two of its members" in refused(path)
+
+
+def changed_weights(whole, path, change):
+    """Copies a file whose array `NAME` is what a function of it makes."""
+
+    def changed(members):
+        weights = path.with_suffix(".h5")
+        weights.write_bytes(members["model.weights.h5"])
+        with h5py.File(weights, "a") as file:
+            shape = file[NAME].shape
+            del file[NAME]
+            change(file, shape)
+        return {**members, "model.weights.h5": weights.read_bytes()}
+
+    rewritten(whole, path, changed)
+
+
+def external(file, shape):
+    file.create_dataset(NAME, shape, "f4", external=[("/etc/passwd", 0, 384)])
+
+
+def virtual(file, shape):
+    layout = h5py.VirtualLayout(shape, "f4")
+    layout[:] = h5py.VirtualSource("/etc/passwd", "0", shape)
+    file.create_virtual_dataset(NAME, layout)
+
+
+def link_to_a_file(file, shape):
+    file[NAME] = h5py.ExternalLink("/etc/passwd", "/0")
+
+
+def link_within(file, shape):
+    file[NAME] = h5py.SoftLink("/other")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (external, "an array whose numbers lie in another file"),
+        (virtual, "an array whose numbers lie in another file"),
+        (link_to_a_file, "a link to another place"),
+        (link_within, "a link to another place"),
+    ],
+)
+def test_weights_in_another_file_are_refused_before_keras(
+    change, what, whole, tmp_path, monkeypatch
+):
+    path = tmp_path / "a.keras"
+    changed_weights(whole, path, change)
+    monkeypatch.setattr(keras.saving, "load_model", None)
+    assert f"its model.weights.h5 holds {NAME!r}, {what}" in refused(path)
+
+
+def test_arrays_that_have_a_shape_and_no_bytes_are_refused(
+    whole, tmp_path, monkeypatch
+):
+    path = tmp_path / "a.keras"
+    changed_weights(
+        whole, path, lambda file, shape: file.create_dataset(NAME, (10**12,), "f4")
+    )
+    monkeypatch.setattr(keras.saving, "load_model", None)
+    assert re.search("bytes of model.weights.h5 hold 4000000", refused(path))
 
 
 def changed_config(whole, path, change):

@@ -287,31 +287,47 @@ class TestH5:
     def h5py(self):
         return pytest.importorskip("h5py")
 
-    def test_links_compression_and_objects_are_not_followed(self, h5py, tmp_path):
-        outside = tmp_path / "outside.h5"
-        with h5py.File(outside, "w") as file:
+    @pytest.mark.parametrize("at", ["link", "layers/dense/vars/0"])
+    @pytest.mark.parametrize("kind", ["external", "soft"])
+    def test_links_are_refused_by_name(self, h5py, tmp_path, kind, at):
+        with h5py.File(tmp_path / "outside.h5", "w") as file:
             file["secret"] = np.ones(3)
         path = tmp_path / "a.h5"
+        links = {
+            "external": h5py.ExternalLink("outside.h5", "secret"),
+            "soft": h5py.SoftLink("/plain"),
+        }
         with h5py.File(path, "w") as file:
             file["plain"] = np.ones((2, 3), "float32")
-            file["link"] = h5py.ExternalLink("outside.h5", "secret")
-            file["soft"] = h5py.SoftLink("/plain")
-        opened = h5.H5(path)
-        assert opened.keys == ["plain"]
-        np.testing.assert_array_equal(
-            np.asarray(opened.check("plain")), np.ones((2, 3))
-        )
+            file[at] = links[kind]
+        with pytest.raises(zoo.CheckpointError, match=f"'{at}', a link to another"):
+            h5.H5(path)
 
+    def test_arrays_in_other_files_are_refused_by_name(self, h5py, tmp_path):
+        def external(file):
+            file.create_dataset("a", (3,), "f4", external=[("outside.h5", 0, 12)])
+
+        def virtual(file):
+            layout = h5py.VirtualLayout((3,), "f4")
+            layout[:] = h5py.VirtualSource("outside.h5", "secret", (3,))
+            file.create_virtual_dataset("a", layout)
+
+        path = tmp_path / "a.h5"
+        for make in (external, virtual):
+            with h5py.File(path, "w") as file:
+                make(file)
+            with pytest.raises(zoo.CheckpointError, match="'a', an array whose num"):
+                h5.H5(path)
+
+    def test_compression_and_objects_are_refused(self, h5py, tmp_path):
         def compressed(file):
             file.create_dataset("a", data=np.zeros(10000), compression="gzip")
 
         def text(file):
             file["a"] = "text"
 
-        def external(file):
-            file.create_dataset("a", (3,), "f4", external=[("outside.h5", 0, 12)])
-
-        for make in (compressed, text, external):
+        path = tmp_path / "a.h5"
+        for make in (compressed, text):
             with h5py.File(path, "w") as file:
                 make(file)
             with pytest.raises(zoo.CheckpointError, match="'a', which is not a plain"):

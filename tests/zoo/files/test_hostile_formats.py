@@ -391,6 +391,9 @@ H5 = {
     "a link to a file": lambda: link(h5py.ExternalLink("/etc/passwd", "/")),
     "a link to itself": lambda: link(h5py.SoftLink("/" + KERNEL)),
     "a link to another array": lambda: link(h5py.SoftLink("/" + CLASS_TOKEN)),
+    "a link to a file that nothing needs": lambda: h5(
+        lambda file: file.__setitem__("link", h5py.ExternalLink("/etc/passwd", "/"))
+    ),
     "numbers of another file": lambda: dataset(external=[("/etc/passwd", 0, 192)]),
     "a virtual array": lambda: h5(virtual, without=[CLASS_TOKEN]),
     "a null array": lambda: h5(
@@ -445,9 +448,6 @@ def test_h5_files_are_right_but_for_their_harm(tmp_path):
         nested(10),
         dataset(data=hub_arrays()[CLASS_TOKEN].astype(">f2"), dtype=">f2"),
         patched(h5(), kernel_place(), kernel_place()),
-        h5(
-            lambda file: file.__setitem__("link", h5py.ExternalLink("/etc/passwd", "/"))
-        ),
     ):
         path = tmp_path / "a.h5"
         path.write_bytes(content)
