@@ -480,8 +480,10 @@ def pair(size, name: str) -> tuple[int, int]:
     with contextlib.suppress(ValueError):
         if len(sides) == 2:
             return tuple(positive_int(side, name) for side in sides)
-    what = f"a positive int up to {limits.SIZE:,} or a (height, width) pair of them"
-    raise ValueError(f"{name} must be {what}, got {brief(size)}.")
+    raise ValueError(
+        f"{name} must be a positive int or a (height, width) pair of them, up to "
+        f"{limits.SIZE:,}, got {brief(size)}."
+    )
 
 
 def _check_number(name, value, positive):

@@ -12,7 +12,7 @@ _ASKING |= {"-?", "-h"}
 # Every flag of the commands, in the order in which the page shows them.
 GROUPS = {
     "Data": "dataset data_dir skip_corrupt split real_labels few_shot_dataset "
-    "train_examples validation_fraction class_weights images",
+    "train_examples validation_fraction class_weights images bits",
     "Model": "model weights image_size central_crop class features dropout_rate "
     "stochastic_depth_rate head_bias frozen lora_rank",
     "Optimization": "steps batch_size micro_batches optimizer learning_rate schedule "
