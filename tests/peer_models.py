@@ -180,14 +180,19 @@ def load_timm_folder(folder, images, mean=None, std=None):
 
 
 def fields_of_transformers(names):
-    """Returns {class name: fields}, of all of them what every configuration has."""
+    """Returns {class name: fields}."""
     import transformers
 
-    every = transformers.PretrainedConfig().to_dict().keys()
-    return {
-        name: sorted(getattr(transformers, name)().to_dict().keys() - every)
-        for name in names
-    }
+    return {name: sorted(getattr(transformers, name)().to_dict()) for name in names}
+
+
+def fields_of_timm():
+    """Returns the fields of timm's pretrained configurations."""
+    import dataclasses
+
+    import timm
+
+    return [field.name for field in dataclasses.fields(timm.models.PretrainedCfg)]
 
 
 def cards_of_timm(names):

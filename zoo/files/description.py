@@ -258,6 +258,8 @@ def head_of_labels(file, config: dict, classes: int | None) -> Head:
             f"{file} has a problem_type of {brief(problem)}: only "
             f"{', '.join(PROBLEM_TYPES)} are known."
         )
+    if classes is not None:
+        check_sizes(file, config, num_labels=classes, _num_labels=classes)
     names = names_of_outputs(file, "id2label", names, classes)
     return Head(names, problem if classes else None)
 

@@ -1,4 +1,7 @@
-"""Checkpoints of timm's Vision Transformers, hybrids and DeiT."""
+"""Checkpoints of timm's Vision Transformers, hybrids and DeiT.
+
+`timm_fields.csv` has each field of its settings (`fields.py`).
+"""
 
 import dataclasses
 import pathlib
@@ -6,7 +9,7 @@ import re
 
 import numpy as np
 
-from zoo.files import architectures, description
+from zoo.files import architectures, description, fields
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.names import flat_patches
@@ -46,13 +49,13 @@ _ACTIVATIONS = {
     "gelu_tanh": "gelu_tanh",
     "quick_gelu": "quick_gelu",
 }
-# What the arrays tell, and what is of training only.
-_HARMLESS = re.compile(
-    r"img_size|patch_size|in_chans|num_classes|embed_dim|depth|num_heads|mlp_ratio|"
-    r"class_token|weight_init|fix_init|dynamic_img_size|strict_img_size|"
-    r"drop_rate|\w+_drop_rate|drop_path_rate|pos_embed_grid_size|head_init_scale|"
-    r"use_shared_rel_pos_bias|qkv_fused"
-)
+# Each field that timm writes.
+FIELDS = {
+    part: fields.table("timm_fields.csv", part)
+    for part in ("top", "pretrained_cfg", "model_args")
+}
+# Files of earlier versions have all there, and transformers' of what it wraps its own.
+_AT_THE_TOP = fields.OF_EVERY_TYPE | FIELDS["pretrained_cfg"] | FIELDS["top"]
 # What stands for one of ours.
 _READ = (
     "act_layer", "reg_tokens", "no_embed_class", "init_values", "qkv_bias", "pre_norm",
@@ -191,7 +194,7 @@ def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
 
 def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     """Returns what settings of timm say, which are of a file."""
-    architecture = config.get("architecture")
+    architecture = fields.name_of_network(file, config, _AT_THE_TOP, "architecture")
     if architecture is None:
         config, implied = {}, {}
         description.check_plain(file.parent, COLUMN, sizes)
@@ -200,6 +203,7 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     # transformers' settings of a wrapped model have null for none.
     own = config.get("model_args")
     own = {} if own is None else own
+    _check_fields(file, config, own)
     said = {name: implied.pop(name, None) for name in _IMPLIED}
     kind = _class_of(said["named_as"])
     ours = _ARGUMENTS.get(kind, {})
@@ -229,8 +233,7 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said |= {name: arguments.pop(name, None) for name in _READ}
     token, pooled = sizes["class_token"], said["global_pool"]
-    wrong = [name for name in arguments if not _HARMLESS.fullmatch(name)]
-    wrong += [
+    wrong = [
         f"{name}={brief(own[name])}"
         for name in _FLAGS
         if own.get(name) is not None and not isinstance(own[name], bool)
@@ -336,6 +339,13 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     return Description(network, grid, pooling, said["pooling_heads"], warning, head)
 
 
+def _check_fields(file, config, own):
+    """Refuses fields that are not known, or have another value than is computed."""
+    fields.check(file, config, _AT_THE_TOP)
+    fields.check(file, config.get("pretrained_cfg", {}), FIELDS["pretrained_cfg"])
+    fields.check(file, own, FIELDS["model_args"])
+
+
 def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
     """Returns what settings beside a file say of its outputs: their names."""
     file = folder / _CONFIG
@@ -375,15 +385,25 @@ def _names(file, config, inputs, classes):
 def _preparation(file, inputs):
     """Returns how photos come to the size, None where it is not said or another way."""
     fits = {"center": "crop", "squash": "squash"}
-    fit, share = fits.get(inputs.get("crop_mode", "center")), inputs.get("crop_pct")
-    interpolation = inputs.get("interpolation", "bicubic")
-    if share is None or fit is None or interpolation not in INTERPOLATIONS:
+    said = {
+        "crop_mode": (inputs.get("crop_mode") or "center", fits),
+        "interpolation": (inputs.get("interpolation") or "bicubic", INTERPOLATIONS),
+    }
+    for name, (value, known) in said.items():
+        if not isinstance(value, str) or value not in known:
+            raise CheckpointError(
+                f"{file} has a {name} of {brief(value)}: only {', '.join(known)} are "
+                "computed; write the one that is nearest to it."
+            )
+    (mode, _), (interpolation, _) = said.values()
+    share = inputs.get("crop_pct")
+    if share is None:
         return None
     if type(share) not in (int, float) or not 0.1 <= share <= 1:
         raise CheckpointError(
             f"{file} has a crop_pct of {brief(share)}: only 0.1 to 1 are known."
         )
-    return str(Preparation("timm", fit, interpolation, float(share)))
+    return str(Preparation("timm", fits[mode], interpolation, float(share)))
 
 
 def _norms(said, is_eva):

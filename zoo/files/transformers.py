@@ -1,20 +1,17 @@
 """Checkpoints of Hugging Face transformers' `ViTModel` and its kin.
 
-`transformers_fields.csv` has each field of its configurations: what is read, or
-compared with the arrays, what must have the one value that is computed, and why others
-change nothing. Fields of no class, as older versions wrote, are left out.
+`transformers_fields.csv` has each field of its configurations, those of older versions
+too, and `configuration_fields.csv` what all types have (`fields.py`).
 """
 
-import csv
 import dataclasses
-import json
 import pathlib
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from zoo.files import description, image_processors
+from zoo.files import description, fields, image_processors
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import APART, Description
@@ -242,13 +239,8 @@ _POOLER = re.compile(r"(^|\.)pooler\.layernorm\.weight$")
 _ROPE = {"rope_type": "default", "rope_theta": 0}
 _TWO_TOWERS = re.compile(r"(CLIP|MetaClip2|AltCLIP|ChineseCLIP)Model")
 _BEIT_KEYS = re.compile(r"\.lambda_[12]$|relative_position_bias_table$")
-_FIELDS_FILE = pathlib.Path(__file__).with_name("transformers_fields.csv")
-with _FIELDS_FILE.open(encoding="utf-8", newline="") as _lines:
-    # {field: (use, the value that is implied)}
-    FIELDS = {
-        row["field"]: (row["use"], json.loads(row["implied"] or "null"))
-        for row in csv.DictReader(_lines)
-    }
+FIELDS = fields.OF_EVERY_TYPE | fields.table("transformers_fields.csv")
+_OF_BOTH = "of another tower"
 _PREFIXES = tuple({kind.prefix for kind in _TYPES.values() if kind.prefix})
 
 
@@ -335,7 +327,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
     config = description.read_json(file)
-    model_type = config.get("model_type")
+    model_type = fields.name_of_network(file, config, FIELDS, "model_type")
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
         description.check_plain(folder, COLUMN, sizes)
@@ -548,16 +540,19 @@ def _has_two_heads(keys):
 
 def _tower(file, config, kind):
     """Returns the settings of the tower of images, those themselves where it is one."""
-    if "vision_config" not in config:
+    again = config.get("vision_config_dict") or {}
+    if "vision_config" not in config and not again:
         return config
-    tower = config["vision_config"]
+    tower = config.get("vision_config", {})
     if tower is None:
         description.refuse_null(file, ["vision_config"])
-    if not isinstance(tower, dict):
-        raise CheckpointError(
-            f"{file} has a vision_config of {brief(tower)}, which is no table: copy "
-            "the file again."
-        )
+    for name, value in (("vision_config", tower), ("vision_config_dict", again)):
+        if not isinstance(value, dict):
+            raise CheckpointError(
+                f"{file} has a {name} of {brief(value)}, which is no table: copy the "
+                "file again."
+            )
+    fields.check(file, config, FIELDS)
     model_type = tower.get("model_type")
     if model_type is not None and _TYPES.get(model_type) is not kind:
         raise CheckpointError(
@@ -565,37 +560,47 @@ def _tower(file, config, kind):
             f"tower of type {brief(model_type)}: keep each model in a folder of its "
             "own, beside its own settings."
         )
-    return tower
+    _check_twice(file, kind, tower, again)
+    return tower | again
+
+
+def _check_twice(file, kind, tower, again):
+    """Refuses a vision_config_dict that would change what vision_config says."""
+    if not again:
+        return
+    by_default = {
+        "hidden_act": kind.activation,
+        "layer_norm_eps": kind.epsilon,
+        "num_attention_heads": kind.heads,
+    }
+    wrong = [
+        name
+        for name, value in (by_default | again).items()
+        if name in FIELDS
+        and FIELDS[name].is_computed
+        and tower.get(name, value) != value
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{file} has a vision_config_dict and a vision_config of different "
+            f"{', '.join(wrong)}: take the one out that the model was not trained with."
+        )
 
 
 def _check_fields(file, config):
-    """Refuses fields without a value, or with another than what is computed."""
-    used = {name: value for name, value in config.items() if name in FIELDS}
-    of = {name: FIELDS[name] for name in used}
+    """Refuses fields of one tower that are not known, or have no or another value."""
     description.refuse_null(
         file,
         [
             name
-            for name, (use, implied) in of.items()
-            if used[name] is None
-            and (use in ("read", "compared") or implied is not None)
+            for name, field in FIELDS.items()
+            if config.get(name, ...) is None
+            and field.is_computed
+            and (field.use != "implied" or field.implied is not None)
         ],
     )
-    wrong = [
-        f"{name}={brief(used[name])} (only {json.dumps(implied)})"
-        for name, (use, implied) in of.items()
-        if use == "implied" and not _is_implied(used[name], implied)
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: {', '.join(wrong)}."
-        )
-
-
-def _is_implied(value, implied):
-    if isinstance(implied, dict):
-        return isinstance(value, dict) and value.items() <= implied.items()
-    return value == implied and isinstance(value, bool) == isinstance(implied, bool)
+    known = {name: FIELDS[name] for name in FIELDS if FIELDS[name].use != _OF_BOTH}
+    fields.check(file, config, known)
 
 
 def _biases(file, config):

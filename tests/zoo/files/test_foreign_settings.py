@@ -9,7 +9,7 @@ import peer_models
 import pytest
 
 import zoo
-from zoo.files import transformers
+from zoo.files import timm, transformers
 
 FOLDER = pathlib.Path(__file__).parents[4] / "shared" / "goldens_families"
 needs_goldens = pytest.mark.skipif(
@@ -45,19 +45,24 @@ CLASSES = {
 USES = {
     "read", "compared", "implied", "of the arrays", "where training starts",
     "of training", "of pre-training", "of a backbone's outputs", "of another tower",
-    "of another head",
+    "of another head", "of another size", "of outputs", "of texts", "which outputs",
+    "how it computes", "where it is from", "the name of a class", "about it",
 }  # fmt: skip
 
 
 def test_every_field_of_the_classes_is_accounted_for(request):
     read = {name for names in CLASSES.values() for name in names}
     assert transformers._TYPES.keys() == read
-    assert {use for use, _ in transformers.FIELDS.values()} == USES
+    tables = (transformers.FIELDS, *timm.FIELDS.values())
+    assert {field.use for table in tables for field in table.values()} == USES
     run = request.getfixturevalue("transformers")
-    fields = run(peer_models.fields_of_transformers, list(CLASSES))
-    assert fields.keys() == CLASSES.keys()
+    fields = run(peer_models.fields_of_transformers, [*CLASSES, "PretrainedConfig"])
     for name, own in fields.items():
         assert set(own) <= transformers.FIELDS.keys(), name
+    # All of these configurations end in what one of them has.
+    assert set(fields["PretrainedConfig"]) <= transformers.FIELDS.keys()
+    run = request.getfixturevalue("timm")
+    assert set(run(peer_models.fields_of_timm)) <= timm.FIELDS["pretrained_cfg"].keys()
 
 
 def changed(name, folder, changes, file="config.json", inside=None):
@@ -122,7 +127,7 @@ def test_values_that_change_nothing_are_left_out(tmp_path):
                 "rope_parameters": {"rope_theta": 100.0, "rope_type": "default"},
                 "rope_scaling": None,
                 "pos_embed_jitter": None,
-                "of_an_older_version": 3,
+                "not_set": None,
             },
         ),
     ):

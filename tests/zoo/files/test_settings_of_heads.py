@@ -338,7 +338,6 @@ def test_size_and_crop_are_the_preparation(tmp_path, settings, expected):
             "timm squash bicubic",
         ),
         ({"interpolation": "bicubic"}, None),
-        ({"crop_pct": 1.0, "crop_mode": "border"}, None),
     ],
 )
 def test_crop_pct_of_timm_is_the_preparation(changed, tmp_path, settings, expected):
