@@ -20,7 +20,7 @@ from train.inference import onnx_data, saved_operations
 from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
 from zoo.catalog import registry
-from zoo.files.opening import FILES_IN_FOLDERS
+from zoo.files.opening import FILES_IN_FOLDERS, SAVED_MODEL
 from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
 from zoo.preparation import is_preparation
@@ -31,7 +31,6 @@ from zoo.text import named
 # In the zip archive that a TFLite file is as well. The facts are in `assets.extra` of a
 # SavedModel, too, and the metadata of an ONNX file have their keys.
 FACTS, LABELS = "keras_vit.json", "labels.txt"
-_SAVED_MODEL = "saved_model.pb"
 _OUTPUTS = ("logits", "probabilities", "features")
 _ACTIVATIONS = ("linear", "softmax", "sigmoid")
 
@@ -95,25 +94,19 @@ def find(source):
         return path
     if not path.is_dir():
         return None
-    run, has_saved_model = RunDirectory(path), (path / _SAVED_MODEL).exists()
-    others = [run.model, run.checkpoints, path / registry.CARD]
-    others += [path / name for name in FILES_IN_FOLDERS]
-    if own := [one.name for one in others if one.exists()]:
-        if has_saved_model:
-            raise RunError(
-                f"{path} has models of two kinds, {own[0]} and {_SAVED_MODEL}, and "
-                "which one is meant is not clear: move one away, or give the path of a "
-                "file."
-            )
-        return None
-    if has_saved_model:
+    run = RunDirectory(path)
+    run.check_one_kind()
+    if (path / SAVED_MODEL).exists():
         return path
+    others = (run.model, run.checkpoints, path / registry.CARD)
+    if any(one.exists() for one in (*others, *map(path.joinpath, FILES_IN_FOLDERS))):
+        return None
     found = [one for ending in _LOADERS if ending for one in path.glob(f"*{ending}")]
     for folder in (path, path / "saved_model"):
         # TensorFlow Serving loads the folder with the highest number.
         versions = [
             one.parent
-            for one in folder.glob(f"*/{_SAVED_MODEL}")
+            for one in folder.glob(f"*/{SAVED_MODEL}")
             if one.parent.name.isdecimal()
         ]
         found += sorted(versions, key=lambda version: int(version.name))[-1:]

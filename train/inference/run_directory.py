@@ -17,6 +17,8 @@ from train.common.files import (
     write_json,
 )
 from train.data.registry import is_same
+from zoo.files.archive import CheckpointError
+from zoo.files.opening import CHECKPOINTS, RUN_MODEL, check_one_kind
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.regular_files import expand_home, file_lock, open_regular, read_text
 
@@ -34,10 +36,10 @@ class RunDirectory:
         self.extended = self.path / "extended.json"
         self.micro_batches = self.path / "micro_batches.json"
         self.skipped = self.path / "skipped_images.txt"
-        self.checkpoints = self.path / "checkpoints"
+        self.checkpoints = self.path / CHECKPOINTS
         self.metrics = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"
-        self.model = self.path / "model.keras"
+        self.model = self.path / RUN_MODEL
         self.weights = self.path / "weights.npz"
         self.class_names = self.path / "class_names.txt"
         self.batch = self.path / "training_batch.png"
@@ -105,6 +107,7 @@ class RunDirectory:
         With `extend` a finished run may have had fewer steps; `extend` then writes.
         """
         make_folder(self.path)
+        self.check_one_kind()
         steps = self._extensible(settings)
         if extend and not self.is_begun():
             raise RunError(
@@ -193,8 +196,16 @@ class RunDirectory:
                 f"{remedy and remedy + ', '}or another --run_dir."
             )
 
+    def check_one_kind(self):
+        """Refuses a directory with a model of another kind than a run's, as well."""
+        try:
+            check_one_kind(self.path)
+        except CheckpointError as error:
+            raise RunError(str(error)) from error
+
     def require(self, *files):
-        """Refuses a directory without these files of a finished run."""
+        """Refuses a directory without these files of a finished run, or with others."""
+        self.check_one_kind()
         for file in files:
             if not file.is_file():
                 raise RunError(

@@ -34,7 +34,7 @@ def check(folder):
         raise RunError(
             f"The SavedModel {folder} has operations that those of keras-vit export do "
             f"not have, and which may do anything: {named(unknown)}. If you trust who "
-            "made it, pass --trust (trust=True in Python)."
+            "made it, pass trust=True."
         )
 
 

@@ -27,11 +27,11 @@ import urllib.parse
 from zoo import limits, regular_files, store
 from zoo.catalog.model_card import CatalogError
 from zoo.files.description import MALFORMED
+from zoo.files.opening import CARD
 from zoo.regular_files import expand_home
 from zoo.text import brief, is_safe
 
 VARIABLE = "KERAS_VIT_REGISTRY"
-CARD = "model.json"
 INDEX = "registry.json"
 WEIGHTS = ("model.npz", "model.safetensors")
 _FORMAT = 1

@@ -17,13 +17,48 @@ SHARDS = "model-*-of-*.safetensors"
 FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
 # OpenCLIP's, where there is none of timm or transformers.
 OPEN_CLIP = "open_clip_model.safetensors"
+# The card of a published model, whose folder may hold it in several formats.
+CARD = "model.json"
+# What a run's folder holds, and TensorFlow's.
+RUN_MODEL, CHECKPOINTS, SAVED_MODEL = "model.keras", "checkpoints", "saved_model.pb"
 # A file beside the index: never a path, which could lead anywhere.
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+def check_one_kind(folder: str | os.PathLike) -> None:
+    """Refuses a folder with models of two kinds, of which one would be a guess.
+
+    Args:
+        folder: path of a folder; another path has no model in it.
+
+    Raises:
+        CheckpointError: a `saved_model.pb` lies in a run, a published model or beside
+            the weights of a library, or these beside the model of a run.
+    """
+    folder = pathlib.Path(folder)
+    weights, runs = (*FILES_IN_FOLDERS, OPEN_CLIP), (RUN_MODEL, CHECKPOINTS)
+    others = (SAVED_MODEL,)
+    if (folder / SAVED_MODEL).exists():
+        weights = (*runs, CARD, *weights)
+    elif not (folder / CARD).exists():
+        others = (RUN_MODEL,)
+    else:
+        return
+    found = [
+        next((name for name in names if (folder / name).exists()), None)
+        for names in (weights, others)
+    ]
+    if all(found):
+        raise archive.CheckpointError(
+            f"{folder} has models of two kinds, {found[0]} and {found[1]}, and which "
+            "one is meant is not clear: move one away, or give the path of a file."
+        )
 
 
 def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
+        check_one_kind(path)
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
         found = [file for file in files if os.path.exists(file)]
         if not found and os.path.exists(os.path.join(path, OPEN_CLIP)):

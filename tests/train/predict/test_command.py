@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from photo_folder import NAMES, paths
+from PIL import Image
 
 import keras_vit_start
 
+WEIGHTS = "model.safetensors"
 # Says at its end which libraries a command has imported.
 WATCHED = """
 import runpy, sys
@@ -115,3 +118,44 @@ def test_words_that_are_missing(folder):
     _, errors = process.communicate()
     assert process.returncode == 1
     assert "Give a model and photos, files or folders: keras-vit predict" in errors
+
+
+@pytest.mark.parametrize(
+    "own", [["model.keras", "report.json"], ["model.json", "model.npz"], [WEIGHTS]]
+)
+def test_a_saved_model_laid_into_a_folder_of_another_is_refused(own, folder):
+    os.mkdir("model")
+    for name in (*own, "saved_model.pb"):
+        pathlib.Path("model", name).touch()
+    process = command("model", "photos", program=WATCHED)
+    output, errors = process.communicate()
+    assert (process.returncode, output) == (1, "")
+    *_, said, imported = errors.splitlines()
+    assert f"model has models of two kinds, {own[0]} and saved_model.pb" in said
+    assert imported == ""
+
+
+def test_a_foreign_saved_model_is_run_with_trust_alone(folder, forks):
+    tf = pytest.importorskip("tensorflow")
+
+    class Foreign(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((None, 20, 30, 3))])
+        def answer(self, images):
+            means = tf.reduce_mean(images, (1, 2))
+            return {"logits": tf.atan(means)}
+
+    foreign = Foreign()
+    tf.saved_model.save(foreign, "foreign", foreign.answer)
+    words = ["train.predict", "foreign", *paths(3)]
+    code, output, errors = forks.streams(words, folder, {})
+    assert (code, output) == (1, "")
+    assert "which may do anything: Atan. If you trust who made it" in errors
+    assert errors.endswith("made it, pass --trust=true.\n")
+    code, output, errors = forks.streams([*words, "--trust"], folder, {})
+    assert code == 0, errors
+    pixels = np.asarray(Image.open(paths(3)[0]), "float32") / 127.5 - 1
+    logits = np.arctan(pixels.mean((0, 1)))
+    file, name, probability = output.strip().split("\t")
+    assert (file, name) == (paths(3)[0], f"class {logits.argmax()}")
+    expected = np.exp(logits.max()) / np.exp(logits).sum()
+    assert abs(float(probability.strip("%")) / 100 - expected) < 6e-4
