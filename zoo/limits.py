@@ -47,6 +47,12 @@ CLASSES = 1_000_000
 IMAGE_PIXELS = 2**24
 IMAGE_SIDE = 2**13
 
+# Numbers of a tensor in the graph of an export: the attention of a ViT-H/14 to images
+# of 1024 x 1024 has 450 million.
+TENSOR_NUMBERS = 2**30
+# Fields of the messages of an ONNX file: that of a ViT-B/16 has some thousands.
+ONNX_FIELDS = 2**20
+
 
 def check_image_size(size) -> tuple[int, int]:
     """Returns the (height, width) of a model's images.

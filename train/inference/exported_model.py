@@ -8,6 +8,7 @@ activation of the head. Files of earlier versions have the class names alone.
 import dataclasses
 import importlib.metadata
 import json
+import math
 import pathlib
 import zipfile
 from collections.abc import Callable
@@ -241,6 +242,10 @@ def tflite(path, threads=None):
     # Before memory is taken for tensors of the sizes that the file declares.
     for one in interpreter.get_input_details():
         check_image_size(int(side) for side in one["shape"][1:3])
+    for one in interpreter.get_tensor_details():
+        shape = [int(side) for side in one["shape"]]
+        if math.prod(shape) > limits.TENSOR_NUMBERS:
+            raise ValueError(f"its {one['name'][:99]!a} has the shape {shape}")
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()
@@ -292,6 +297,7 @@ def onnx(path, threads=None):
     import onnxruntime
 
     onnx_data.files(path)  # refuses those outside of its folder
+    onnx_data.check_sizes(path)
     # On some systems it writes files of what it is used for.
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()

@@ -1,12 +1,18 @@
-"""The files beside an ONNX file in which it says that its weights lie.
+"""What an ONNX file says of sizes, and of other files in which its weights lie.
 
-They are found in its bytes: running such a file does not need the package onnx.
+Both are found in its bytes, before a runtime takes memory or opens these files: running
+an ONNX file does not need the package onnx.
 """
 
+import itertools
+import math
 import mmap
 import pathlib
 
+import numpy as np
+
 from train.common.errors import RunError
+from zoo import limits
 from zoo.regular_files import check, open_regular
 
 # Messages of https://github.com/onnx/onnx/blob/main/onnx/onnx.proto with the numbers of
@@ -14,7 +20,9 @@ from zoo.regular_files import check, open_regular
 _FIELDS = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "graph": {
+        1: "node", 5: "tensor", 15: "sparse", 11: "value", 12: "value", 13: "value",
+    },
     "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
     "attribute": {
@@ -22,8 +30,21 @@ _FIELDS = {
     },
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {13: "entry"},
+    "value": {2: "type"},
+    "type": {1: "array"},
+    "array": {2: "shape"},
+    "shape": {},
+    "entry": {},
 }  # fmt: skip
 _KEY, _VALUE = 1, 2
+# The kinds of numbers of small tensors.
+_NUMBERS = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
+_MOST_AXES = 16
+# Operations, and from which of their inputs on these say how large the output is.
+_SIZED = {
+    "ConstantOfShape": 0, "Expand": 1, "Tile": 1, "Pad": 1, "OneHot": 1, "Range": 0,
+    "Resize": 2, "Upsample": 1,
+}  # fmt: skip
 # Bytes of a field by its type, where that says it.
 _FIXED = {1: 8, 5: 4}
 
@@ -41,10 +62,100 @@ def locations(path):
         ValueError: it is no ONNX file.
         OSError: it cannot be read.
     """
-    with open_regular(path) as file:
-        # Not closed here, which an error's traceback to a part of it would prevent.
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return {place for place in _found(memoryview(content), "model") if place}
+    found = set()
+    for kind, fields in _messages(path):
+        texts = {number: value for number, value in fields if _is_bytes(value)}
+        if kind == "entry" and texts.get(_KEY) == b"location":
+            found.add(bytes(texts.get(_VALUE, b"")).decode("utf-8"))
+    return found - {""}
+
+
+def check_sizes(path):
+    """Refuses tensors of far more numbers than any model has.
+
+    Those whose sizes are constants of the file are known: of weights, of inputs and
+    outputs, and of what operations fill or repeat.
+
+    Args:
+        path: path of an `.onnx` file.
+
+    Raises:
+        ValueError: there are such, or it is no ONNX file.
+        OSError: it cannot be read.
+    """
+    nodes, constants = [], {}
+    for kind, fields in _messages(path):
+        if kind == "tensor":
+            _check_size(_integers(fields, 1))
+            for name in _texts(fields, 8):
+                constants.setdefault(name, []).append(_values(fields))
+        elif kind == "shape":
+            dims = [value for number, value in fields if number == 1]
+            _check_size([one for dim in dims for one in _integers(_fields(dim), 1)])
+        elif kind == "attribute" and b"shape" in _texts(fields, 1):
+            _check_size(_integers(fields, 8))
+        elif kind == "node":
+            nodes.append(fields)
+            # A constant node, whose outputs have its values.
+            for number, attribute in fields:
+                if number == 5:
+                    inner = list(_fields(attribute))
+                    tensors = [value for key, value in inner if key == 5]
+                    lists = [_values(list(_fields(one))) for one in tensors]
+                    lists += [_integers(inner, 8), _integers(inner, 3)]
+                    for name in _texts(fields, 2):
+                        constants.setdefault(name, []).extend(lists)
+    for fields in nodes:
+        for operation in _texts(fields, 4):
+            first = _SIZED.get(operation.decode("utf-8", "replace"), _MOST_AXES)
+            for name in _texts(fields, 1)[first:]:
+                for values in constants.get(name, ()):
+                    _check_size(values)
+
+
+def _check_size(sides):
+    sides = [abs(side) for side in sides]
+    if math.prod(side for side in sides if side > 1) > limits.TENSOR_NUMBERS:
+        shape = " x ".join(f"{side:,.0f}" for side in sides[:_MOST_AXES])
+        raise ValueError(f"it would compute {shape} numbers at once")
+
+
+def _values(fields):
+    """Returns the numbers of a small tensor, none of a large one."""
+    kind = _NUMBERS.get(next(iter(_integers(fields, 2)), None))
+    raw = [value for number, value in fields if number == 9 and _is_bytes(value)]
+    found = _integers(fields, 7) if len(fields) < 4 * _MOST_AXES else []
+    for content in raw:
+        if kind and len(content) <= 8 * _MOST_AXES:
+            usable = len(content) // np.dtype(kind).itemsize * np.dtype(kind).itemsize
+            found += np.frombuffer(content[:usable], kind).tolist()
+    return [value for value in found if math.isfinite(value)]
+
+
+def _texts(fields, wanted):
+    return [
+        bytes(value[:999])
+        for number, value in fields
+        if number == wanted and _is_bytes(value)
+    ]
+
+
+def _integers(fields, wanted):
+    """Returns the signed numbers of a field, which has one each or all in a row."""
+    found = []
+    for number, value in fields:
+        if number == wanted and _is_bytes(value):
+            at = 0
+            while at < len(value) and len(found) <= _MOST_AXES:
+                one, at = _number(value, at)
+                found.append(one)
+        elif number == wanted:
+            found.append(value)
+    return [one - 2**64 if one >= 2**63 else one for one in found]
+
+
+def _is_bytes(value):
+    return isinstance(value, memoryview)
 
 
 def files(path):
@@ -75,30 +186,34 @@ def files(path):
     return found
 
 
-def _found(message, kind):
-    """Yields the places that a message has, of the messages in it too."""
+def _messages(path):
+    """Yields the kind and the fields of all messages of a file."""
+    with open_regular(path) as file:
+        # Not closed here, which an error's traceback to a part of it would prevent.
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     # Not recursive: graphs in graphs may be as deep as a file likes.
-    waiting = [(message, kind)]
+    waiting, left = [(memoryview(content), "model")], limits.ONNX_FIELDS
     while waiting:
         message, kind = waiting.pop()
-        if kind == "entry":
-            texts = {number: bytes(value) for number, value in _fields(message)}
-            if texts.get(_KEY) == b"location":
-                yield texts.get(_VALUE, b"").decode("utf-8")
-            continue
-        for number, value in _fields(message):
-            if inner := _FIELDS[kind].get(number):
+        fields = list(itertools.islice(_fields(message), left + 1))
+        left -= len(fields)
+        if left < 0:
+            raise ValueError(f"it has more than {limits.ONNX_FIELDS:,} fields")
+        yield kind, fields
+        for number, value in fields:
+            if _is_bytes(value) and (inner := _FIELDS[kind].get(number)):
                 waiting.append((value, inner))
 
 
 def _fields(message):
-    """Yields (number, bytes) of the fields of a message that have a length."""
+    """Yields (number, bytes or int) of the fields of a message, but for floats."""
     at = 0
     while at < len(message):
         tag, at = _number(message, at)
         number, kind = tag >> 3, tag & 7
         if kind == 0:
-            _, at = _number(message, at)
+            value, at = _number(message, at)
+            yield number, value
         elif kind in _FIXED:
             at += _FIXED[kind]
         elif kind == 2:

@@ -327,6 +327,104 @@ def test_weights_outside_of_the_folder_are_refused_before_they_are_read(
         exported_model.load(onnx_file)
 
 
+HUGE = [10**6, 10**5]
+
+
+def of_initializer(onnx, graph):
+    graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=HUGE))
+
+
+def of_images(onnx, graph):
+    graph.input[0].type.tensor_type.shape.dim[0].dim_value = 10**9
+
+
+def of_value(onnx, graph):
+    graph.value_info.append(onnx.helper.make_tensor_value_info("v", 1, HUGE))
+
+
+def filled(onnx, graph):
+    shape = onnx.numpy_helper.from_array(np.array(HUGE, "int64"), "shape")
+    graph.initializer.append(shape)
+    graph.node.append(onnx.helper.make_node("ConstantOfShape", ["shape"], ["v"]))
+
+
+def repeated(onnx, graph):
+    node = onnx.helper.make_node("Constant", [], ["counts"], value_ints=HUGE)
+    tile = onnx.helper.make_node("Tile", [graph.input[0].name, "counts"], ["v"])
+    graph.node.extend([node, tile])
+
+
+def filled_in_a_branch(onnx, graph):
+    shape = onnx.helper.make_tensor("shape", 7, [2], HUGE)
+    inner = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Constant", [], ["shape"], value=shape),
+            onnx.helper.make_node("ConstantOfShape", ["shape"], ["v"]),
+        ],
+        "inner",
+        [],
+        [],
+    )
+    graph.node.append(onnx.helper.make_node("If", ["c"], ["v"], then_branch=inner))
+
+
+def counted(onnx, graph):
+    for name, value in (("start", 0), ("stop", 1e11), ("step", 1)):
+        tensor = onnx.numpy_helper.from_array(np.array(value, "float32"), name)
+        graph.initializer.append(tensor)
+    graph.node.append(onnx.helper.make_node("Range", ["start", "stop", "step"], ["v"]))
+
+
+def random_numbers(onnx, graph):
+    graph.node.append(onnx.helper.make_node("RandomNormal", [], ["v"], shape=HUGE))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        of_initializer, of_images, of_value, filled, repeated, filled_in_a_branch,
+        counted, random_numbers,
+    ],
+)  # fmt: skip
+def test_sizes_in_a_graph_are_bounded_before_the_runtime_takes_memory(
+    change, onnx_file, monkeypatch
+):
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    proto = onnx.load(onnx_file)
+    change(onnx, proto.graph)
+    onnx_file.write_bytes(proto.SerializeToString())
+    monkeypatch.setattr(runtime, "InferenceSession", None)
+    with pytest.raises(RunError, match="would compute .* numbers at once"):
+        exported_model.load(onnx_file)
+
+
+def test_fields_of_an_onnx_file_are_bounded(tmp_path):
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"\x08\x01" * (2**20 + 1))
+    for read in (onnx_data.files, onnx_data.check_sizes):
+        with pytest.raises(ValueError, match="more than 1,048,576 fields"):
+            read(file)
+
+
+def test_a_huge_tensor_of_a_tflite_file_is_refused_before_memory_is_taken(
+    tmp_path, monkeypatch
+):
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
+    path = write("tflite", made(), tmp_path / "x") / FORMATS["tflite"].file
+    monkeypatch.setattr(interpreter, "allocate_tensors", None)
+    details = interpreter.get_tensor_details
+
+    def changed(self):
+        found = details(self)
+        found[-1]["shape"] = np.array([20_000, 20_000, 3], "int32")
+        return found
+
+    monkeypatch.setattr(interpreter, "get_tensor_details", changed)
+    with pytest.raises(RunError, match=r"has the shape \[20000, 20000, 3\]"):
+        exported_model.load(path)
+
+
 def test_damaged_files_have_no_locations(tmp_path):
     file = tmp_path / "model.onnx"
     for content in (b"\x3a\xff\x01a", b"\x3a" + b"\xff" * 12, b"\x3b"):
