@@ -11,7 +11,7 @@ import pathlib
 from typing import NamedTuple
 
 from zoo.files.archive import CheckpointError
-from zoo.text import brief
+from zoo.text import brief, named
 
 
 class Field(NamedTuple):
@@ -54,11 +54,15 @@ def name_of_network(file, settings: dict, fields: dict[str, Field], name: str):
         CheckpointError: settings describe a network without its name.
     """
     found = settings.get(name)
-    of_network = [key for key in settings if key in fields and fields[key].is_computed]
+    of_network = [
+        key
+        for key, value in settings.items()
+        if value is not None and key in fields and fields[key].is_computed
+    ]
     if found is None and of_network:
         raise CheckpointError(
-            f"{file} has {', '.join(of_network)} and no {name}, which says what they "
-            f"mean: write {name} into it, or take the file out."
+            f"{file} has {named(of_network)} and no {name}, which says what they mean: "
+            f"write {name} into it, or take the file out."
         )
     return found
 
