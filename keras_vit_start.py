@@ -47,9 +47,9 @@ _EXAMPLES = {
 }
 # Codes of terminals (ECMA-48).
 _STYLES = {"error": "1;31", "warning": "33", "next": "1", "title": "1"}
-# Started with -P, which leaves out the folder that `-m` would put first.
+# A Python that leaves out the folder it is started in, which `-m` would put first.
 _START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; "
     "import keras_vit_start; keras_vit_start.run(sys.argv.pop(1))"
 )
 
@@ -157,7 +157,7 @@ def run(module):
 
 def python(module, *arguments):
     """Returns the command line of a new Python process that does `run(module)`."""
-    return [sys.executable, "-P", "-c", _START, HERE, module, *arguments]
+    return [sys.executable, "-c", _START, HERE, module, *arguments]
 
 
 def need_ours(*names):
