@@ -11,7 +11,6 @@ import math
 import pathlib
 import re
 import shlex
-import shutil
 import time
 
 import numpy as np
@@ -86,12 +85,20 @@ def find(task, *, run_dir, data_dir=None, skip_corrupt=False, devices=None, comm
         return _report(directory, task.recipe, measured, command)
 
 
+def _forget_events(folder):
+    """Removes what an earlier test has logged for TensorBoard, and nothing else."""
+    if folder.is_symlink():
+        return
+    for file in folder.glob("events.out.tfevents.*"):
+        if file.is_file() and not file.is_symlink():
+            file.unlink()
+
+
 def _range_test(run, devices):
     """Returns the arguments of `suggest`."""
     trainer, directory, log = run.trainer, run.directory, NullLog()
     if devices.is_chief:
-        # Of an earlier test.
-        shutil.rmtree(directory.tensorboard, ignore_errors=True)
+        _forget_events(directory.tensorboard)
         metric_log = MetricLog(directory.metrics)
         metric_log.rewind(0)
         log = RunLog(

@@ -103,6 +103,26 @@ def test_rates_rise_by_the_same_factor():
     assert float(again(17)) == got[17]
 
 
+def test_only_our_logs_of_an_earlier_test_are_removed(tmp_path):
+    folder, elsewhere = tmp_path / "tensorboard", tmp_path / "elsewhere"
+    kept = folder / "notes.txt", folder / "plugins" / "x", elsewhere / "a"
+    for file in kept:
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.touch()
+    link = folder / "events.out.tfevents.2.host"
+    link.symlink_to(elsewhere / "a")
+    own = folder / "events.out.tfevents.1.host.2.0.v2"
+    own.touch()
+    learning_rate._forget_events(folder)
+    assert not own.exists() and link.is_symlink()
+    assert all(file.is_file() for file in kept)
+    own.touch()
+    (tmp_path / "link").symlink_to(folder)
+    learning_rate._forget_events(tmp_path / "link")
+    assert own.is_file()
+    learning_rate._forget_events(tmp_path / "none")
+
+
 def test_a_later_run_is_as_without_it(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(learning_rate, "STEPS", 16)
     recipe = recipes.for_dataset("digits").smoke()
