@@ -12,7 +12,7 @@ from train.data.registry import Augmentation
 from train.data.sources.corrupt import check_readable
 from train.data.sources.splits import CORES, Split, pick, tf_options
 from train.data.sources.subset import spread
-from train.data.transforms import preprocessing
+from train.data.transforms import keras_layer, preprocessing
 from train.data.transforms.augmentation import augment
 from train.data.transforms.mixing import cutmix, mixup
 
@@ -23,9 +23,11 @@ BATCHES_READY = 2
 # Of record files too large for the buffer.
 _FILES_AT_ONCE = 16
 NO_LABEL = -1
-# Folded into seeds, so that batches and `finish` have random numbers of their own.
+# Folded into seeds, so that batches, `finish` and layers have random numbers of their
+# own.
 _BATCH_SEED = 0x6D6978
 _FINISH_SEED = 0x66696E
+_LAYER_SEED = 0x6C6179
 _UNCHANGED = Augmentation()
 
 # AutoGraph would find nothing to convert, and seek it for most of a second.
@@ -75,6 +77,7 @@ def training_batches(
     crop: str = "inception",
     flip: bool = True,
     augmentation: Augmentation = _UNCHANGED,
+    augmentation_layer=None,
     classes: int | None = None,
     finish: Finish | None = None,
     share: Share = Share(),
@@ -86,7 +89,9 @@ def training_batches(
     batches from `start_step` on are those that a run from the beginning has there.
 
     `image_size` is `(height, width)`, `crop` a name in `train.data.registry.CROPS`. A
-    flip mirrors half of the images. Only mixed labels need `classes`, their number.
+    flip mirrors half of the images. `augmentation_layer` is None, or what
+    `train.data.transforms.keras_layer.traced` takes, for images of 0..255. Only mixed
+    labels need `classes`, their number.
     `finish` makes `(inputs, labels)` of an image in [-1, 1], its label and its seed,
     integers `(2,)`. `share` is what this host prepares of every batch.
 
@@ -106,6 +111,9 @@ def training_batches(
             "mixup and CutMix take the examples of a whole batch, of which each of "
             f"{share.hosts} hosts has a part: leave them out, or use one host"
         )
+    through_layer = None
+    if augmentation_layer is not None:
+        through_layer = keras_layer.traced(augmentation_layer, image_size)
     start_example = start_step * batch_size
     start_epoch, done_in_epoch = divmod(start_example, split.num_examples)
     shuffled = _shuffled(split)
@@ -138,7 +146,11 @@ def training_batches(
             return pixels
 
         image = crop_image(decode, image_size, crop_seed)
-        image = preprocessing.to_model_range(augment(image, augmentation, image_seed))
+        image = augment(image, augmentation, image_seed)
+        if through_layer is not None:
+            layer_seed = tf.random.fold_in(image_seed, _LAYER_SEED)
+            image = through_layer(tf.cast(image, tf.float32), layer_seed)
+        image = preprocessing.to_model_range(image)
         label = tf.cast(label, tf.int32)
         if finish is None:
             return image, label

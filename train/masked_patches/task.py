@@ -73,7 +73,7 @@ class MaskedPatches(Task):
             corruption,
             image_size=image_size,
             batch_size=recipe.batch_size,
-            **training_settings(recipe),
+            **training_settings(self),
         )
         log = MetricLog(directory.metrics)
         results = {}

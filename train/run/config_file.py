@@ -131,6 +131,8 @@ def values(found, recipe_class, path):
         hint = f"did you mean {near[0]}?" if near else "--print_config shows all."
         if name in ("run_dir", "data_dir"):
             hint = f"pass --{name}, which is of this run and machine."
+        if name == "augmentation_layer":
+            hint = "a layer is handed to FineTuning in Python (docs/augmentation.md)."
         raise RunError(f"--config={path}: there is no setting {name[:80]!r}: {hint}")
     try:
         found = without_auto_batch(found)

@@ -3,6 +3,7 @@
 import dataclasses
 
 from train.data import registry
+from train.data.transforms import keras_layer
 from train.engine.choices import LOSSES
 from train.engine.metrics import MetricLog
 from train.run.tuning import count_parameters
@@ -16,6 +17,8 @@ class Task:
 
     Args:
         recipe: `train.recipes.Recipe`.
+        augmentation_layer: None, or a layer of Keras or keras-cv that training images
+            go through after the recipe's augmentation: docs/augmentation.md.
 
     Attributes:
         evaluated: names of the splits that are evaluated at the end.
@@ -32,8 +35,18 @@ class Task:
     rate_scales = None
     finish = None
 
-    def __init__(self, recipe):
+    def __init__(self, recipe, augmentation_layer=None):
         self.recipe = recipe
+        self.augmentation_layer = augmentation_layer
+
+    @property
+    def deciding(self):
+        """The settings that decide the result, a dict that JSON can have."""
+        settings = self.recipe.deciding
+        if self.augmentation_layer is not None:
+            described = keras_layer.described(self.augmentation_layer)
+            settings["augmentation_layer"] = described
+        return settings
 
     def check_devices(self, devices):
         """Raises a `RunError` where these devices cannot do the task."""
@@ -96,7 +109,7 @@ class Task:
             steps, _ = MetricLog(directory.metrics).best_validation()
         extensions = directory.extensions(recipe.steps)
         return {
-            **about_loss(recipe),
+            **about_loss(recipe, self.augmentation_layer),
             "train_examples": self.source.train.num_examples,
             "steps": steps,
             **({"extended_after": extensions} if extensions else {}),
@@ -104,7 +117,7 @@ class Task:
         }
 
 
-def about_loss(recipe):
+def about_loss(recipe, augmentation_layer=None):
     """Returns the loss of training and validation, and what differs in training."""
     loss = [LOSSES[recipe.loss].title]
     if recipe.label_smoothing:
@@ -118,6 +131,7 @@ def about_loss(recipe):
         f"{recipe.crop} crop": recipe.crop != "resize",
         "flip": recipe.flip,
         **dict.fromkeys(recipe.augmentation_titles, True),
+        f"layer {type(augmentation_layer).__name__}": augmentation_layer is not None,
         f"dropout {recipe.dropout:g}": drops and recipe.dropout,
         f"stochastic depth {recipe.stochastic_depth_rate:g}": (
             drops and recipe.stochastic_depth_rate

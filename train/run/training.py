@@ -56,13 +56,14 @@ def run(
         task = FineTuning(task)
     devices = devices or alone()
     precision.settle(task, RunDirectory(run_dir), devices)
-    recipe = task.recipe
-    with begun(recipe, run_dir, devices, extend) as directory:
+    # Micro-batches of "auto" become a number later.
+    recipe, deciding = task.recipe, task.deciding
+    with begun(task, run_dir, devices, extend) as directory:
         source = suitable_source(task, devices, data_dir, skip_corrupt)
         check_source(recipe, source, directory, devices, is_decoded=skip_corrupt)
         this = built(task, source, directory, devices)
         if devices.is_chief:
-            directory.extend(recipe.deciding)
+            directory.extend(deciding)
             if directory.extensions(recipe.steps):
                 # Not a run of the recipe, whose rates were others.
                 task.recipe = dataclasses.replace(task.recipe, published="")
@@ -101,7 +102,7 @@ class Run:
             self.source.train,
             batch_size=recipe.batch_size,
             start_step=start_step,
-            **training_settings(recipe),
+            **training_settings(self.task),
             classes=len(self.source.class_names),
         )
         for number, batch in enumerate(batches, start=start_step):
@@ -184,7 +185,7 @@ def suitable_source(task, devices, data_dir, skip_corrupt):
 
 def built(task, source, directory, devices, schedule=None):
     """Returns the `Run` of a task, which is built; `schedule` replaces the recipe's."""
-    settings = training_settings(task.recipe)
+    settings = training_settings(task)
     with devices.strategy.scope():
         task.build(source)
         parts = micro_batches.settle(task, devices, directory, settings)
@@ -192,18 +193,20 @@ def built(task, source, directory, devices, schedule=None):
     return Run(task, trainer, directory, devices)
 
 
-def training_settings(recipe):
-    """Returns the recipe's arguments of `train.data.pipeline.training_batches`."""
+def training_settings(task):
+    """Returns a task's arguments of `train.data.pipeline.training_batches`."""
+    recipe = task.recipe
     return {
         "seed": recipe.seed,
         "crop": recipe.crop,
         "flip": recipe.flip,
         "augmentation": recipe,
+        "augmentation_layer": task.augmentation_layer,
     }
 
 
 @contextlib.contextmanager
-def begun(recipe, run_dir, devices, extend=False):
+def begun(task, run_dir, devices, extend=False):
     """Locks and yields the directory of a run, and sets the run's seed and precision.
 
     Raises a `RunError` where it cannot be written, holds another run, or is in use.
@@ -212,7 +215,8 @@ def begun(recipe, run_dir, devices, extend=False):
     with contextlib.ExitStack() as stack:
         if devices.is_chief:
             stack.enter_context(directory.locked())
-            directory.claim(recipe.deciding, extend=extend)
+            directory.claim(task.deciding, extend=extend)
+        recipe = task.recipe
         stack.enter_context(reproducibility.seeded(recipe.seed, recipe.precision))
         yield directory
 

@@ -19,6 +19,7 @@ from train.inference import linear_probe
 from train.inference.run_directory import RunDirectory
 from train.recipes import Recipe
 from train.run import training
+from train.run.classification import FineTuning
 from train.study.kinds import check_known
 
 
@@ -127,7 +128,7 @@ class Runs:
 
     def _result(self, path, recipe):
         devices = self.settings.get("devices") or alone()
-        with training.begun(recipe, path, devices) as directory:
+        with training.begun(FineTuning(recipe), path, devices) as directory:
             pass  # Raises if the directory holds another run.
         is_new = not (directory.results.is_file() and directory.model.is_file())
         if is_new:

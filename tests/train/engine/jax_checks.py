@@ -272,7 +272,7 @@ def full_memory_leaves_the_model_to_fewer_images():
         directory = RunDirectory(folder)
         patch.setattr(JaxTrainer, "step", step)
         patch.setattr(type(DEVICES), "is_cpu", False)
-        settings = training.training_settings(recipe)
+        settings = training.training_settings(task)
         with contextlib.redirect_stdout(io.StringIO()):
             parts = micro_batches.settle(task, DEVICES, directory, settings)
     # One image on each of four devices.

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 
 import keras
 import numpy as np
@@ -13,7 +14,9 @@ from train import recipes
 from train.common.errors import RunError
 from train.engine.metrics import MetricLog
 from train.inference.run_directory import RunDirectory
-from train.run import training
+from train.recipes import Recipe
+from train.run import config_file, training
+from train.run.classification import FineTuning
 from train.run.task import speed
 
 
@@ -81,3 +84,33 @@ def test_two_devices_do_what_one_does(tmp_path):
             largest = np.abs(first[key]).max()
             difference = np.abs(first[key] - second[key]).max()
             assert difference <= 1e-5 * max(largest, 1e-3), key
+
+
+def test_a_layer_augments_a_run_that_resumes_to_the_bit(tmp_path):
+    recipe = recipes.for_dataset("digits").smoke()
+
+    def task(**changed):
+        layer = keras.layers.RandomRotation(**{"factor": 0.1, **changed})
+        return FineTuning(recipe, augmentation_layer=layer)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    results = training.run(task(seed=1), run_dir=whole)
+    assert results["training_only"].startswith("shift crop, layer RandomRotation")
+    # What a run has left that was killed after four steps.
+    shutil.copytree(whole, killed)
+    (killed / "model.keras").unlink()
+    (killed / "checkpoints" / "step-00000008.npz").unlink()
+    with pytest.raises(RunError, match="other settings: augmentation_layer .*RandomRo"):
+        training.run(FineTuning(recipe), run_dir=killed)
+    with pytest.raises(RunError, match="other settings: augmentation_layer .*0.3"):
+        training.run(task(factor=0.3), run_dir=killed)
+    # Numbers follow the run's seed, not the layer's.
+    training.run(task(seed=2), run_dir=killed)
+    one, other = (
+        np.load(run / "checkpoints" / "step-00000008.npz") for run in (whole, killed)
+    )
+    for name in one.files:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    # What only Python has no file or flag brings.
+    with pytest.raises(RunError, match="augmentation_layer.* in Python"):
+        config_file.values(config_file.read(whole / "config.json"), Recipe, "c.json")
