@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import math
+import numbers
 import operator
 import sys
 
@@ -484,6 +485,14 @@ def pair(size, name: str) -> tuple[int, int]:
         f"{name} must be a positive int or a (height, width) pair of them, up to "
         f"{limits.SIZE:,}, got {brief(size)}."
     )
+
+
+def rate(value, name: str) -> float:
+    """Returns `value` as the rate of a dropout, in [0, 1); `name` begins the error."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {brief(value)}.")
+    return float(value)
 
 
 def _check_number(name, value, positive):

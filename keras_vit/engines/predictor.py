@@ -11,6 +11,7 @@ from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
 from keras_vit.engines.table import AUTO, ENGINES, KERAS, begins_with, check
 from keras_vit.structure import check_images_shape, check_outputs, warn_of_pixels
+from zoo.network import positive_int
 
 
 class Predictor:
@@ -88,8 +89,7 @@ class Predictor:
         engine=AUTO,
         precision="float32",
     ):
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"batch_size must be a positive int, got {batch_size!r}.")
+        batch_size = positive_int(batch_size, "batch_size")
         check_outputs(model)
         if jit_compile and (
             engine not in (AUTO, KERAS) or precision not in ENGINES[KERAS].precisions

@@ -4,6 +4,7 @@ import keras
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.forward_pass import forward_pass, running
+from zoo import network
 
 
 class SeedGenerator(keras.random.SeedGenerator):
@@ -19,11 +20,9 @@ class Dropout(Layer):
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"{self.name}: rate must be in [0, 1), got {rate}.")
-        self.rate = rate
+        self.rate = network.rate(rate, f"{self.name}: rate")
         self.seed = seed
-        if rate > 0.0:
+        if self.rate > 0.0:
             self.seed_generator = SeedGenerator(seed)
 
     def call(self, inputs, training=None):

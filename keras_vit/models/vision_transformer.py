@@ -15,7 +15,7 @@ from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import assign, read_weights
 from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head
-from zoo.network import pair, positive_int
+from zoo.network import pair, positive_int, rate
 from zoo.position_embedding import METHODS
 from zoo.preparation import check_preparation
 
@@ -173,6 +173,8 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
     if representation_size is not None:
         representation_size = positive_int(representation_size, "representation_size")
     channels = positive_int(channels, "channels")
+    dropout_rate = rate(dropout_rate, "dropout_rate")
+    stochastic_depth_rate = rate(stochastic_depth_rate, "stochastic_depth_rate")
     if position_embedding_method not in (None, *METHODS):
         raise ValueError(
             f"position_embedding_method: unknown method {position_embedding_method!r}, "

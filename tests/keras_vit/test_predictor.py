@@ -69,8 +69,8 @@ def test_refuses_other_shapes(model, shape):
 
 
 def test_refuses_other_arguments(model):
-    for batch_size in (0, 1.5, None):
-        with pytest.raises(ValueError, match="batch_size must be a positive int, got"):
+    for batch_size in (0, 1.5, None, True, "8", [8], float("inf"), 10**400):
+        with pytest.raises(ValueError, match=r"^batch_size must be .{,200}$"):
             Predictor(model, batch_size=batch_size)
     two = keras.Model(model.inputs, [model.outputs[0], model.outputs[0]])
     with pytest.raises(ValueError, match="1 inputs and 2 outputs"):

@@ -77,6 +77,15 @@ class TestClasses:
         with pytest.raises(ValueError, match=f"{name} must be a positive int, got 0"):
             vit(**{name: 0})
 
+    @pytest.mark.parametrize("name", ["dropout_rate", "stochastic_depth_rate"])
+    @pytest.mark.parametrize(
+        "rate", [1.0, -0.1, True, None, "0.1", [0.1], 1e400, float("nan"), 10**400]
+    )
+    def test_rates_that_are_none(self, name, rate):
+        message = rf"^{name} must be in \[0, 1\), got .{{,110}}$"
+        with pytest.raises(ValueError, match=message):
+            vit(**{name: rate})
+
     @pytest.mark.parametrize("make", [vit, bit])
     @pytest.mark.parametrize("argument", [{"classes": 5}, {"new_head": True}])
     def test_arguments_of_a_head_that_is_left_out(self, make, argument, files):
