@@ -19,6 +19,7 @@ from keras_vit.layers import (
     ClassTokenAndPatchPooling,
     ClassTokenPooling,
     DistillationPooling,
+    GroupNorm,
     LayerNorm,
     LayerScale,
     PatchEncoder,
@@ -65,7 +66,7 @@ from zoo import ViTConfig
 __all__ = [
     "MLP", "VARIANTS", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling",
     "ClassToken", "ClassTokenAndPatchPooling", "ClassTokenPooling",
-    "ClassificationHead", "DistillationPooling", "LayerNorm", "LayerScale",
+    "ClassificationHead", "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale",
     "PatchEncoder", "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling",
     "Predictor", "RegisterTokens", "RelativePositionBias",
     "R26_ViT_B32", "R26_ViT_S32", "R50_ViT_B16", "R50_ViT_L32", "R_ViT_Ti16",

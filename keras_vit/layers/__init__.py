@@ -10,6 +10,7 @@ from keras_vit.layers.class_token import (
     RegisterTokens,
 )
 from keras_vit.layers.classification_head import ClassificationHead
+from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.layer_norm import LayerNorm
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.map_head import AttentionPooling
@@ -28,8 +29,8 @@ from keras_vit.layers.transformer_block import TransformerBlock
 __all__ = [
     "MLP", "AddPositionEmbs", "AddPositionEmbs2D", "AttentionPooling", "ClassToken",
     "ClassTokenAndPatchPooling", "ClassTokenPooling", "ClassificationHead",
-    "DistillationPooling", "LayerNorm", "LayerScale", "PatchEncoder", "PatchGrid",
-    "PatchMap", "PatchOffsets", "PatchPooling", "RegisterTokens",
+    "DistillationPooling", "GroupNorm", "LayerNorm", "LayerScale", "PatchEncoder",
+    "PatchGrid", "PatchMap", "PatchOffsets", "PatchPooling", "RegisterTokens",
     "RelativePositionBias", "ResidualUnit", "RotaryPositions",
     "SelfAttention", "StdConv2D", "StochasticDepth", "TransformerBlock",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Composite
+from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.std_conv import StdConv2D
 from zoo.network import pair
 
@@ -93,7 +94,7 @@ class ResidualUnit(Composite):
 
     def _add_norm(self, name, shape, **kwargs):
         self.add_part(
-            keras.layers.GroupNormalization,
+            GroupNorm,
             name,
             self.groups,
             input_shape=shape,
@@ -120,4 +121,4 @@ class ResidualUnit(Composite):
 
 def group_norm(name, epsilons):
     """Returns an unbuilt group normalisation of the released ResNets."""
-    return keras.layers.GroupNormalization(32, epsilon=_EPSILONS[epsilons], name=name)
+    return GroupNorm(32, epsilon=_EPSILONS[epsilons], name=name)

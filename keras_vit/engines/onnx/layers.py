@@ -479,6 +479,7 @@ FUNCTIONS = {
     layers.ClassTokenAndPatchPooling: _class_token_and_patch_pooling,
     layers.ClassTokenPooling: _class_token_pooling,
     layers.DistillationPooling: _distillation_pooling,
+    layers.GroupNorm: _group_norm,
     layers.LayerNorm: _layer_norm,
     layers.PatchEncoder: _patches,
     layers.PatchGrid: _patch_grid,
@@ -495,6 +496,7 @@ FUNCTIONS = {
     keras.layers.Dropout: _same,
     keras.layers.GlobalAveragePooling1D: _mean,
     keras.layers.GlobalAveragePooling2D: _mean,
+    # Of models saved before `GroupNorm`.
     keras.layers.GroupNormalization: _group_norm,
     keras.layers.MaxPooling2D: _max_pooling,
     keras.layers.ReLU: _relu,

@@ -206,6 +206,12 @@ LAYERS = {
         (2, 5, 5, 5),
         {"num_weights": 2},
     ),
+    "GroupNorm": (
+        {"groups": 4, "epsilon": 1e-5, "gamma_initializer": "zeros"},
+        (2, 7, 6, 16),
+        (2, 7, 6, 16),
+        {"num_weights": 2},
+    ),
     "ResidualUnit": (
         {
             "filters": 8,

@@ -497,3 +497,33 @@ def test_configurations_compare_by_what_they_say():
     assert hash(dataclasses.replace(PLAIN, patch_size=[8, 8])) == hash(PLAIN)
     with pytest.raises(dataclasses.FrozenInstanceError):
         PLAIN.hidden_size = 48
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="JAX has no float64 by default"
+)
+def test_tokens_of_a_wide_hybrid_are_as_in_float64():
+    config = dataclasses.replace(VARIANTS["R50+ViT-B_16"], num_layers=1)
+    options = {"image_size": 224, "include_top": False, "pooling": None}
+    single, double = (
+        VisionTransformer(config, dtype=dtype, **options)
+        for dtype in ("float32", "float64")
+    )
+    rng = np.random.default_rng(0)
+
+    def like_released(variable):
+        shape = variable.shape
+        if variable.path.endswith("gamma"):
+            return rng.uniform(0.5, 1.5, shape)
+        he = np.sqrt(2 / np.prod(shape[:3]))
+        deviation = {1: 0.1, 4: he}.get(len(shape), 0.02)
+        return rng.normal(scale=deviation, size=shape)
+
+    weights = [like_released(one).astype("float32") for one in single.weights]
+    single.set_weights(weights)
+    double.set_weights(weights)
+    images = rng.uniform(-1, 1, (1, 224, 224, 3)).astype("float32")
+    expected = numpy(double(images.astype("float64")))
+    assert expected.dtype == "float64"
+    found = numpy(single(images))
+    assert np.abs(found - expected).max() < 5e-5 * np.abs(expected).max()
