@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_vit.layers.own_gradient import own_gradient
+
 # From so many tokens on, and so many queries at a time.
 # Fewer of either take longer, and more queries only memory (docs/performance.md).
 MIN_TOKENS = 1024
@@ -35,7 +37,7 @@ def blockwise_attention(query, key, value):
     return _attention(query, key, value)
 
 
-@ops.custom_gradient
+@own_gradient
 def _attention(query, key, value):
     import tensorflow as tf
 

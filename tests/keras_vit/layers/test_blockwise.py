@@ -1,5 +1,9 @@
 """Attention in blocks of queries beside NumPy in float64 and the whole scores."""
 
+import gc
+import itertools
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -66,6 +70,17 @@ def test_output_and_gradients(tokens, how, dtype, block_size):
         )
 
 
+def test_a_graph_goes_with_its_predictor(block_size):
+    layer = keras_vit.SelfAttention(3)
+    spec = tf.TensorSpec((None, 7, 24))
+    function = tf.function(lambda tokens: layer(tokens), autograph=False)
+    graph = weakref.ref(function.get_concrete_function(spec).graph)
+    assert graph() is not None
+    del function
+    gc.collect()
+    assert graph() is None
+
+
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("arguments", [{}, {"rotary": "dinov3", "grid_size": (2, 3)}])
 def test_layer(policy, arguments, block_size):
@@ -95,8 +110,10 @@ def loops(layer, length=7, **arguments):
     """Returns how many loops the graph of a layer has."""
     function = tf.function(lambda tokens: layer(tokens, **arguments), autograph=False)
     spec = tf.TensorSpec((None, length, 24))
-    graph = function.get_concrete_function(spec).graph
-    return sum("While" in operation.type for operation in graph.get_operations())
+    graph = function.get_concrete_function(spec).graph.as_graph_def()
+    functions = (one.node_def for one in graph.library.function)
+    nodes = itertools.chain(graph.node, *functions)
+    return sum("While" in node.op for node in nodes)
 
 
 def test_where_all_scores_are_computed_at_once(block_size):
