@@ -40,6 +40,8 @@ AXES = 8
 GROUP_DEPTH = 20
 # A size that is an argument: those of arrays are int32 in some backends.
 SIZE = 2**31 - 1
+# A float that is an argument: what float32 can hold.
+FLOAT = 3.4e38
 # Classes of a head: ImageNet-21k has 21,843.
 CLASSES = 1_000_000
 # Pixels of the images that a model takes, and of their longer side: a float32 image of

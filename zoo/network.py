@@ -8,7 +8,6 @@ import dataclasses
 import math
 import numbers
 import operator
-import sys
 
 import numpy as np
 
@@ -213,15 +212,15 @@ class ViTConfig:
                 )
         self._check_sizes()
         if self.layer_norm_epsilon is not None:
-            _check_number("layer_norm_epsilon", self.layer_norm_epsilon, positive=True)
+            self._set_positive("layer_norm_epsilon")
         if self.layer_scale not in (None, True, False):
-            _check_number("layer_scale", self.layer_scale, positive=True)
+            self._set_positive("layer_scale")
         if self.rotary_grid is not None:
             self._set("rotary_grid", pair(self.rotary_grid, "rotary_grid"))
         if self.rotary_base is not None:
-            _check_number("rotary_base", self.rotary_base, positive=True)
+            self._set_positive("rotary_base")
             is_default = self.rotary_base == ROTARY_BASES.get(self.rotary)
-            self._set("rotary_base", None if is_default else float(self.rotary_base))
+            self._set("rotary_base", None if is_default else self.rotary_base)
         if self.num_registers not in (None, 0):
             self._set(
                 "num_registers", positive_int(self.num_registers, "num_registers")
@@ -274,9 +273,9 @@ class ViTConfig:
                 raise ValueError(
                     f"{name} must be one float per channel, got {brief(values)}."
                 )
-            for value in values:
-                _check_number(name, value, positive=name == "input_std")
-            self._set(name, tuple(map(float, values)))
+            is_std = name == "input_std"
+            found = (finite_float(value, name, positive=is_std) for value in values)
+            self._set(name, tuple(found))
         if mean is not None and std is not None and len(mean) != len(std):
             raise ValueError(
                 f"input_mean has {len(mean)} channels and input_std has {len(std)}: "
@@ -285,6 +284,9 @@ class ViTConfig:
 
     def _set(self, name, value):
         object.__setattr__(self, name, value)
+
+    def _set_positive(self, name):
+        self._set(name, finite_float(getattr(self, name), name, positive=True))
 
     @property
     def sizes(self) -> dict[str, object]:
@@ -495,13 +497,17 @@ def rate(value, name: str) -> float:
     return float(value)
 
 
-def _check_number(name, value, positive):
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # An int can be too large to be a float.
-    finite = number and abs(value) <= sys.float_info.max
-    if not finite or (positive and value <= 0):
+def finite_float(value, name: str, *, positive: bool = False) -> float:
+    """Returns `value` as a number that float32 can hold; `name` begins the error."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    # Not a number compares as false.
+    is_finite = is_number and abs(value) <= limits.FLOAT
+    if not is_finite or (positive and value <= 0):
         kind = "a positive number" if positive else "a number"
-        raise ValueError(f"{name} must be {kind}, got {brief(value)}.")
+        raise ValueError(
+            f"{name} must be {kind} of at most {limits.FLOAT:g}, got {brief(value)}."
+        )
+    return float(value)
 
 
 _TI = {"hidden_size": 192, "num_layers": 12, "num_heads": 3, "mlp_dim": 768}

@@ -106,11 +106,15 @@ class SelfAttention(Composite, Placed):
         self.rotary = rotary
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.rotary_base = rotary_base
+        if rotary_base is not None:
+            self.rotary_base = self._positive("rotary_base", rotary_base)
         self.norm_epsilon = norm_epsilon
         self.relative_bias = relative_bias
         self.num_prefix_tokens = num_prefix_tokens
         if norm_epsilon is None:
             self.norm = None
+        else:
+            self.norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
         if relative_bias is None:
             self.position_bias = None
 

@@ -5,6 +5,8 @@ import math
 
 import keras
 
+from zoo.network import finite_float
+
 _OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape"}
 
 
@@ -29,6 +31,10 @@ class Layer(keras.layers.Layer):
     def get_config(self):
         arguments = {name: getattr(self, name) for name in self._argument_names()}
         return {**super().get_config(), **arguments}
+
+    def _positive(self, name, value):
+        """Returns the value of an argument as a float; refuses it by name."""
+        return finite_float(value, f"{self.name}: {name}", positive=True)
 
     def _argument_names(self):
         for kind in type(self).__mro__:

@@ -37,7 +37,7 @@ class GroupNorm(Layer):
     def __init__(self, groups=32, epsilon=1e-6, gamma_initializer="ones", **kwargs):
         super().__init__(**kwargs)
         self.groups = positive_int(groups, "groups")
-        self.epsilon = epsilon
+        self.epsilon = self._positive("epsilon", epsilon)
         self.gamma_initializer = gamma_initializer
 
     def build(self, features_shape):

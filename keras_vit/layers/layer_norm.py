@@ -33,7 +33,7 @@ class LayerNorm(Layer):
 
     def __init__(self, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
-        self.epsilon = epsilon
+        self.epsilon = self._positive("epsilon", epsilon)
 
     def build(self, tokens_shape):
         for name, initializer in (("gamma", "ones"), ("beta", "zeros")):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
+from zoo.network import finite_float
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -30,7 +31,7 @@ class LayerScale(Layer):
 
     def __init__(self, initial_value=1e-5, **kwargs):
         super().__init__(**kwargs)
-        self.initial_value = initial_value
+        self.initial_value = finite_float(initial_value, f"{self.name}: initial_value")
 
     def build(self, tokens_shape):
         self.gamma = self.add_weight(

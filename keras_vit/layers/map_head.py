@@ -55,7 +55,9 @@ class AttentionPooling(Composite):
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.activation = activation
-        self.layer_norm_epsilon = layer_norm_epsilon
+        self.layer_norm_epsilon = self._positive(
+            "layer_norm_epsilon", layer_norm_epsilon
+        )
         self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape):

@@ -116,6 +116,8 @@ class MLP(Composite):
         self.norm_epsilon = norm_epsilon
         if norm_epsilon is None:
             self.norm = None
+        else:
+            self.norm_epsilon = self._positive("norm_epsilon", norm_epsilon)
 
     def build(self, tokens_shape):
         hidden_size = tokens_shape[-1]

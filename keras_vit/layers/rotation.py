@@ -145,6 +145,8 @@ class RotaryPositions(Layer):
         self.num_prefix_tokens = num_prefix_tokens
         self.rotary_grid = None if rotary_grid is None else tuple(rotary_grid)
         self.rotary_base = rotary_base
+        if rotary_base is not None:
+            self.rotary_base = self._positive("rotary_base", rotary_base)
 
     def call(self, grid):
         def at(*grid_size):

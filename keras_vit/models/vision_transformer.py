@@ -15,7 +15,7 @@ from keras_vit.models.resizing import at_image_size
 from keras_vit.weights.loading import assign, read_weights
 from zoo.catalog.similar import similar_variants
 from zoo.head import ONE_CLASS, Head
-from zoo.network import pair, positive_int, rate
+from zoo.network import finite_float, pair, positive_int, rate
 from zoo.position_embedding import METHODS
 from zoo.preparation import check_preparation
 
@@ -156,6 +156,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
             f'pooling must be "token", "gap" or None, got {pooling!r}'
             f"{_OTHER_POOLINGS.get(pooling, '')}."
         )
+    head_bias_init = finite_float(head_bias_init, "head_bias_init")
     if not include_top:
         arguments.check_without_head(
             classes=classes,

@@ -145,7 +145,7 @@ def test_semantics_that_are_none(values, named, error, message):
         Semantics(*values, **named)
 
 
-@pytest.mark.parametrize("value", ["1e-6", True, float("nan"), 0])
+@pytest.mark.parametrize("value", ["1e-6", True, float("nan"), 1e39, 10**400, 0])
 def test_an_epsilon_is_a_positive_number(value):
     with pytest.raises(ValueError, match="layer_norm_epsilon must be a positive num"):
         Semantics(layer_norm_epsilon=value)

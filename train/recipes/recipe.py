@@ -13,7 +13,7 @@ from zoo import ARCHITECTURES, ViTConfig
 from zoo.catalog.locate import named, resolve
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
-from zoo.limits import BATCH_SIZE
+from zoo.limits import BATCH_SIZE, FLOAT
 
 # ResNets to compare with, which `train.baselines` builds.
 BASELINES = ("BiT-R50x1", "ResNet50V2")
@@ -27,8 +27,6 @@ _NOISE = {"changes": "noise"}
 # As many micro-batches as the memory of the devices makes necessary, and the precision
 # that they compute in.
 AUTO = "auto"
-# What float32 can hold.
-_LARGEST = 3.4e38
 _CHOICES = {
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
@@ -235,9 +233,9 @@ class Recipe(Augmentation):
             value = getattr(self, field.name)
             for number in value if isinstance(value, (tuple, list)) else (value,):
                 # Not a number compares as false.
-                if isinstance(number, numbers.Real) and not abs(number) <= _LARGEST:
+                if isinstance(number, numbers.Real) and not abs(number) <= FLOAT:
                     raise ValueError(
-                        f"{field.name} must be finite, and at most {_LARGEST:g}, got "
+                        f"{field.name} must be finite, and at most {FLOAT:g}, got "
                         f"{value}."
                     )
         ranges = [
@@ -294,7 +292,7 @@ class Recipe(Augmentation):
         """
         if brings_weights(values.get("model")):
             values.setdefault("weights", values["model"])
-        if values.get("steps", 0) and values["steps"] <= _LARGEST:
+        if values.get("steps", 0) and values["steps"] <= FLOAT:
             share = self.warmup_steps / self.steps
             values.setdefault("warmup_steps", int(share * values["steps"]))
         is_auto = AUTO in (self.micro_batches, values.get("micro_batches"))

@@ -1119,6 +1119,27 @@ def test_errors_say_what_to_do(make, message):
         make()
 
 
+FLOATS = [
+    (lambda value: layers.LayerNorm(value), "epsilon"),
+    (lambda value: layers.GroupNorm(epsilon=value), "epsilon"),
+    (lambda value: layers.LayerScale(value), "initial_value"),
+    (lambda value: layers.MLP(8, norm_epsilon=value), "norm_epsilon"),
+    (lambda value: layers.SelfAttention(2, norm_epsilon=value), "norm_epsilon"),
+    (lambda value: layers.SelfAttention(2, rotary_base=value), "rotary_base"),
+    (lambda value: layers.AttentionPooling(2, 8, layer_norm_epsilon=value), "epsilon"),
+    (lambda value: layers.RotaryPositions("eva", 2, 8, rotary_base=value), "base"),
+    (lambda value: layers.TransformerBlock(2, 8, layer_norm_epsilon=value), "epsilon"),
+    (lambda value: layers.TransformerBlock(2, 8, layer_scale=value), "initial_value"),
+]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, "1e-6", True])
+@pytest.mark.parametrize(("make", "name"), FLOATS)
+def test_an_argument_that_float32_cannot_hold_is_refused_by_name(make, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a .*number of at most 3.4e"):
+        make(value)
+
+
 @pytest.mark.parametrize(
     "layer",
     [

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import re
 import subprocess
 import sys
@@ -129,6 +130,15 @@ class TestClasses:
             vit(weights=files[vit], head_bias_init=-6.9)
         model = vit(weights=files[vit], head_bias_init=-6.9, new_head=True)
         assert (numpy(model.get_layer("head").bias) == np.float32(-6.9)).all()
+
+    @pytest.mark.parametrize(
+        "value", [math.nan, math.inf, -math.inf, 1e300, 10**400, "-6.9", True]
+    )
+    def test_a_bias_that_float32_cannot_hold(self, files, value):
+        message = "head_bias_init must be a number of at most 3.4e.38, got"
+        for options in ({}, {"weights": files[vit], "new_head": True}):
+            with pytest.raises(ValueError, match=message):
+                vit(head_bias_init=value, **options)
 
     def test_a_checkpoint_of_no_classes(self, goldens):
         arrays = dict(np.load(goldens / "token.npz"))

@@ -303,7 +303,7 @@ def changed(tmp_path, name, config=None, without=(), rename=None):
         (
             "dinov3_transformers",
             {"config": {"rope_theta": -1.0}},
-            "rotary_base must be a positive number, got -1.0",
+            "rotary_base must be a positive number of at most 3.4e.38, got -1.0",
         ),
         (
             "dinov3_transformers",
