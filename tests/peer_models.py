@@ -307,6 +307,18 @@ def load_transformers_class(folder, images):
     return {name: value.numpy() for name, value in found.items()}
 
 
+def processed_photos(folders, photo):
+    """Returns what the image processor of each folder makes of a photo."""
+    from transformers import AutoImageProcessor
+
+    found = []
+    for folder in folders:
+        processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
+        values = np.asarray(processor(photo, return_tensors="np").pixel_values[0])
+        found.append(values.transpose(1, 2, 0))
+    return found
+
+
 def load_transformers(folder, images):
     """Returns the logits of a folder's classifier."""
     import transformers

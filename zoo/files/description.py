@@ -119,6 +119,31 @@ def refuse_null(file, fields: list[str]) -> None:
         )
 
 
+def channels(file, names: tuple[str, str], settings: dict) -> tuple[tuple, tuple]:
+    """Returns mean and deviation per channel, of which one may be for all.
+
+    Args:
+        file: the settings, for messages.
+        names: what they call mean and deviation.
+        settings: they have both, each a number or a list of them.
+
+    Raises:
+        CheckpointError: they are for different numbers of channels.
+    """
+    found = [settings[name] for name in names]
+    counts = {len(value) for value in found if isinstance(value, (list, tuple))}
+    if len(counts) > 1:
+        first, second = (f"{name}={brief(settings[name])}" for name in names)
+        raise CheckpointError(
+            f"{file} has {first} and {second}: write one number per channel into both."
+        )
+    count = max(counts, default=3)
+    return tuple(
+        tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
+        for value in found
+    )
+
+
 def check_sizes(file, settings: dict, **sizes) -> None:
     """Refuses settings that have other sizes than the arrays; a size may be missing."""
     differences = [

@@ -4,12 +4,13 @@
 one value that is computed, and why others change nothing.
 """
 
-import csv
 import math
+import os
 import pathlib
 from typing import NamedTuple
 
-from zoo.files import description
+from zoo.files import description, fields
+from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.preparation import Preparation
 from zoo.text import brief
@@ -19,30 +20,51 @@ FILES = ("preprocessor_config.json", "processor_config.json")
 _NESTED = "image_processor"
 # Pillow's numbers.
 _RESAMPLING = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-_FIELDS_FILE = pathlib.Path(__file__).with_name("image_processor_fields.csv")
-with _FIELDS_FILE.open(encoding="utf-8", newline="") as _lines:
-    _FIELDS = {row["field"]: row["use"] for row in csv.DictReader(_lines)}
+_FIELDS = fields.table("image_processor_fields.csv")
+_READ = tuple(name for name in _FIELDS if _FIELDS[name].use == "read")
+# The fields that name the class.
+_NAMES = ("image_processor_type", "feature_extractor_type")
 
 
-class _Kind(NamedTuple):
-    """The defaults of a class of image processors."""
-
-    resample: int = 2
-    crops: bool = False
-    # Whether one number as the size means both sides, else the shorter one.
-    square: bool = True
+def _normalizing(name):
+    return dict(zip(("image_mean", "image_std"), INPUTS[name], strict=True))
 
 
-_CLIP = _Kind(3, True, False)
-_KINDS = {
-    "DeiT": _Kind(3, True),
-    "Beit": _Kind(3),
+# What the classes of transformers 5 have where a file says nothing, ViT's first.
+_DEFAULTS = {
+    "size": 224,
+    "default_to_square": True,
+    "resample": 2,
+    "crop_size": 224,
+    "crop_pct": 224 / 256,
+    "do_resize": True,
+    "do_center_crop": False,
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "rescale_offset": False,
+    "include_top": True,
+    "do_normalize": True,
+    **_normalizing("half"),
+}
+_SHORTER_SIDE = {"resample": 3, "default_to_square": False}
+_CLIP = {**_SHORTER_SIDE, "do_center_crop": True, **_normalizing("clip")}
+_CLASSES = {
+    "ViT": {},
+    "DeiT": {"resample": 3, "size": 256, "do_center_crop": True},
+    "Beit": {"resample": 3},
     "CLIP": _CLIP,
     "ChineseCLIP": _CLIP,
     "Bit": _CLIP,
-    "Siglip": _Kind(3, False, False),
-    "ConvNext": _Kind(3, False, False),
-    "EfficientNet": _Kind(3),
+    "Blip": {"resample": 3, "size": 384, **_normalizing("clip")},
+    "Siglip": {**_SHORTER_SIDE, "size": {"height": 224, "width": 224}},
+    # It keeps the aspect of a photo, in as many patches as fit.
+    "Siglip2": {"size": None},
+    "DINOv3ViT": _normalizing("imagenet"),
+    "Tipsv2": {"size": 448, "do_normalize": False, **_normalizing("unit")},
+    "Pvt": {"resample": 3, **_normalizing("imagenet")},
+    "Segformer": {"size": 512, **_normalizing("imagenet")},
+    "ConvNext": {**_SHORTER_SIDE, "size": 384},
+    "EfficientNet": {"resample": 3, "size": 346, "crop_size": 289},
 }
 
 
@@ -54,20 +76,24 @@ class Inputs(NamedTuple):
     preparation: str | None
 
 
-def read(folder: pathlib.Path, defaults) -> Inputs:
+def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
     """Returns what the image processor beside a file does.
 
     Args:
         folder: that of the file.
-        defaults: mean and deviation where nothing says them.
+        defaults: mean and deviation where there is no file of a processor.
+        name: str, a key of `_CLASSES`: transformers' class for this type of model,
+            where the file names none.
 
     Raises:
         CheckpointError: two files say different things, or a setting is not known.
     """
-    file, settings = _settings(folder)
-    _check(file, settings)
-    mean, std = _inputs(file, settings, defaults)
-    return Inputs(mean, std, _preparation(file, settings))
+    said = {file: _complete(file, table, name) for file, table in _tables(folder)}
+    found = {file: _inputs(file, settings) for file, settings in said.items()}
+    if len({*found.values()}) > 1:
+        _refuse_differences(said)
+    # The last has priority, and is the one that transformers 5 writes.
+    return [Inputs(*defaults, None), *found.values()][-1]
 
 
 def write(checkpoint) -> dict:
@@ -101,146 +127,146 @@ def write(checkpoint) -> dict:
     return found
 
 
-def _settings(folder):
-    """Returns the file of the settings, and these; {} where there are none."""
+def _tables(folder):
+    """Returns [(file, settings)] of the files that have settings of photos.
+
+    As transformers reads them: what is nested counts alone, and is not completed by the
+    other file. It passes over a processor_config.json where nothing is nested, which
+    most of these are right for; one with fields of photos is compared, or read.
+    """
     own, both = (folder / name for name in FILES)
-    settings, nested = description.read_json(own), description.read_json(both)
-    inner = nested.get(_NESTED)
-    if inner is None:
-        return own, settings
-    if not isinstance(inner, dict):
+    found = [(own, description.read_json(own))] if os.path.lexists(own) else []
+    outer = description.read_json(both)
+    nested = outer.get(_NESTED)
+    if nested is None and not outer.keys().isdisjoint(_READ):
+        nested = outer
+    if nested is None:
+        return found
+    if not isinstance(nested, dict):
         raise CheckpointError(
-            f"{both} has an {_NESTED} of {brief(inner)}, which is no table: copy the "
+            f"{both} has an {_NESTED} of {brief(nested)}, which is no table: copy the "
             "file again."
         )
-    differences = [
-        name
-        for name in sorted(settings.keys() & inner.keys())
-        if _FIELDS.get(name) == "read" and settings[name] != inner[name]
-    ]
-    if _kind(settings) == _kind(inner):
-        # One class computes by Pillow, and one by torchvision.
-        differences = [name for name in differences if not name.endswith("_type")]
-    if settings and differences:
-        raise CheckpointError(
-            f"{own} and {both.name} say different things of {', '.join(differences)}: "
-            "remove the one that the model was not trained with."
-        )
-    return both, {**settings, **inner}
+    return [*found, (both, nested)]
 
 
-def _check(file, settings):
-    unknown = [
-        f"{name}={brief(value)}"
-        for name, value in settings.items()
-        # What is not there or switched off changes nothing.
-        if (name not in _FIELDS or _FIELDS[name] == "off")
-        and value not in (None, False)
-    ]
-    if unknown:
-        raise CheckpointError(
-            f"{file} has settings that are not supported: {', '.join(unknown)}."
-        )
+def _refuse_differences(said):
+    (own, one), (both, other) = said.items()
+    differences = [name for name in one if one[name] != other[name]]
+    raise CheckpointError(
+        f"{own} and {both.name} say different things of {', '.join(differences)}: "
+        "remove the one that the model was not trained with."
+    )
+
+
+def _complete(file, settings, name):
+    """Returns the settings that are read, with the defaults of the class."""
+    # What is switched off changes nothing, whatever it is.
+    fields.check(
+        file,
+        {
+            field: value
+            for field, value in settings.items()
+            if field in _FIELDS or value is not False
+        },
+        _FIELDS,
+    )
     names = ("image_mean", "image_std", "do_normalize", "rescale_factor", "do_rescale")
     description.refuse_null(
-        file, [name for name in names if settings.get(name, 0) is None]
+        file, [field for field in names if settings.get(field, 0) is None]
     )
-    flags = ("do_normalize", "do_rescale", "do_resize", "do_center_crop", "include_top")
-    flags += ("rescale_offset",)
-    for name in flags:
-        if not isinstance(settings.get(name) or False, bool):
-            raise CheckpointError(
-                f"{file} has a {name} of {brief(settings[name])}: only true and false "
-                "are known."
-            )
-    if settings.get("rescale_offset") and _kind(settings) != "EfficientNet":
+    said = {
+        field: settings[field] for field in _READ if settings.get(field) is not None
+    }
+    field = next(filter(said.__contains__, _NAMES), None)
+    class_ = name if field is None else _class_of(said[field])
+    if class_ not in _CLASSES:
+        raise CheckpointError(
+            f"{file} has an {field} of {brief(said[field])}, which is not known: write "
+            "the class that does the same with photos, such as ViTImageProcessor."
+        )
+    if said.get("rescale_offset") and class_ != "EfficientNet":
         raise CheckpointError(
             f"{file} has rescale_offset, which only an EfficientNetImageProcessor "
             "knows: correct its image_processor_type, or take the line out."
         )
+    found = {**_DEFAULTS, **_CLASSES[class_], **said, _NAMES[0]: class_}
+    found.pop(_NAMES[1], None)
+    mean, std = description.channels(file, ("image_mean", "image_std"), found)
+    square = found["default_to_square"]
+    sizes = {
+        "size": _sides(found["size"], square),
+        "crop_size": _sides(found["crop_size"], True),
+    }
+    return found | {"image_mean": mean, "image_std": std, **sizes}
 
 
-def _kind(settings):
+def _class_of(name):
     """Returns the class of a processor, without what all names of them end in."""
-    name = settings.get("image_processor_type", settings.get("feature_extractor_type"))
-    name = str(name or "ViT")
     for ending in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
         name = name.removesuffix(ending)
     return name
 
 
-def _inputs(file, settings, defaults):
-    """Mean and deviation of the image processor, of images in [0, 1]."""
-    mean, std = (
-        _channels(settings.get(name, default), len(default))
-        for name, default in zip(("image_mean", "image_std"), defaults, strict=True)
-    )
+def _inputs(file, settings):
+    """Returns mean and deviation of images in [0, 1], and the preparation."""
+    mean, std = settings["image_mean"], settings["image_std"]
     again = std
-    if not settings.get("do_normalize", True):
+    if not settings["do_normalize"]:
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
-    if _kind(settings) == "EfficientNet" and settings.get("include_top", True):
+    if settings["image_processor_type"] == "EfficientNet" and settings["include_top"]:
         # It divides by the deviation once more.
         std = tuple(one * other for one, other in zip(std, again, strict=True))
-    factor, offset = settings.get("rescale_factor", 1 / 255), 0.0
-    scale = 255.0
-    if settings.get("do_rescale", True):
+    scale, offset = 255.0, 0.0
+    if settings["do_rescale"]:
         # 255 * (1 / 255) is 1, but other factors need not be exact.
-        scale = 255 * factor
-        offset = 1.0 if settings.get("rescale_offset") else 0.0
-    if scale <= 0:
-        raise CheckpointError(
-            f"{file} has a rescale_factor of {brief(factor)}: it is above 0."
-        )
-    return tuple((m + offset) / scale for m in mean), tuple(s / scale for s in std)
+        scale = 255 * settings["rescale_factor"]
+        offset = 1.0 if settings["rescale_offset"] else 0.0
+    return Inputs(
+        tuple((m + offset) / scale for m in mean),
+        tuple(s / scale for s in std),
+        _preparation(settings),
+    )
 
 
-def _channels(value, count):
-    return (value,) * count if isinstance(value, (int, float)) else tuple(value)
-
-
-def _preparation(file, settings):
-    """Returns how photos come to the size, None where it is not said or another way."""
-    name, size = _kind(settings), settings.get("size")
-    kind = _KINDS.get(name, _Kind())
-    resample = settings.get("resample", kind.resample)
-    if size is None or resample is None or not settings.get("do_resize", True):
+def _preparation(settings):
+    """Returns how photos come to the size, None where it is another way."""
+    size, is_convnext = settings["size"], settings["image_processor_type"] == "ConvNext"
+    if size is None or not settings["do_resize"]:
         return None
-    if resample not in range(len(_RESAMPLING)):
-        raise CheckpointError(
-            f"{file} has a resample of {brief(resample)}: only 0 to "
-            f"{len(_RESAMPLING) - 1} are known."
-        )
-    sides, shorter = _sides(size, kind.square)
-    crops = settings.get("do_center_crop", kind.crops)
-    crop, _ = _sides(settings.get("crop_size") or 224, True) if crops else (sides, None)
-    if name == "ConvNext" and shorter:
+    (*sides, shorter), crops = size, settings["do_center_crop"]
+    crop = settings["crop_size"][:2] if crops else sides
+    if is_convnext and shorter:
         # The size is what is cut out; large images are squashed.
         small = sides[0] < 384
-        share = settings.get("crop_pct") or 224 / 256
         crop, shorter = sides, small
+        share = settings["crop_pct"]
         sides = [int(side / share) if small else side for side in sides]
-    if not sides or not crop or (shorter and not crops and name != "ConvNext"):
+    if shorter and not crops and not is_convnext:
         return None
     shares = {_share(part, side) for part, side in zip(crop, sides, strict=True)}
     if None in shares or len(shares) > 1:
         return None
     fit = "crop" if shorter else "squash"
-    interpolation = _RESAMPLING[resample]
+    interpolation = _RESAMPLING[settings["resample"]]
     return str(Preparation("transformers", fit, interpolation, shares.pop()))
 
 
 def _sides(size, square):
-    """Returns (height, width) or None, and whether only the shorter side is said."""
-    if isinstance(size, (list, tuple)) and len(size) == 2:
-        size = {"height": size[0], "width": size[1]}
+    """Returns height, width, and whether only the shorter side is said.
+
+    None where both sides follow from the photo in another way.
+    """
+    if isinstance(size, (list, tuple)):
+        return (*size, False)
     if isinstance(size, int):
-        size = {"height": size, "width": size} if square else {"shortest_edge": size}
-    if not isinstance(size, dict) or size.keys() - {"height", "width", "shortest_edge"}:
-        return None, False
-    shorter = size.get("shortest_edge")
-    found = (shorter, shorter) if shorter else (size.get("height"), size.get("width"))
-    is_size = all(type(side) is int and side > 0 for side in found)
-    return (found if is_size else None), bool(shorter)
+        return size, size, not square
+    said = {name: side for name, side in (size or {}).items() if side is not None}
+    if said.keys() == {"height", "width"}:
+        return said["height"], said["width"], False
+    if said.keys() == {"shortest_edge"}:
+        return said["shortest_edge"], said["shortest_edge"], True
+    return None
 
 
 def _share(part, side):

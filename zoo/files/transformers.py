@@ -90,6 +90,8 @@ class _Type(NamedTuple):
     tokens_with_positions: str = "all"
     position_resizing: str = "bicubic_no_antialias"
     inputs: str = "half"
+    # The class of its image processor, a key of `image_processors`.
+    processor: str = "ViT"
     # Pairs of parts of names: in files, and in the column of `names.TABLE`.
     renamed: tuple = ()
     renamed_with_gates: tuple = ()
@@ -108,6 +110,7 @@ _DINOV2 = _Type(
     epsilon=1e-6,
     layer_scale=True,
     inputs="clip",
+    processor="Bit",
     renamed=(
         *_DINOV2_NORMS,
         (".mlp.fc1.", ".intermediate.dense."),
@@ -125,6 +128,7 @@ _TIPSV2 = _DINOV2._replace(
     tokens_with_positions="class token and patches",
     position_resizing="bilinear",
     inputs="unit",
+    processor="Tipsv2",
     renamed=(
         ("register_tokens", "reg_token"),
         (".mlp.c_fc.", ".mlp.fc1."),
@@ -142,6 +146,7 @@ _SIGLIP = _Type(
     activation="gelu_pytorch_tanh",
     epsilon=1e-6,
     class_token=False,
+    processor="Siglip",
     renamed=(
         ("embeddings.class_embedding", "embeddings.cls_token"),
         ("embeddings.patch_embedding.", "embeddings.patch_embeddings.projection."),
@@ -160,13 +165,14 @@ _SIGLIP = _Type(
     ),
 )
 # Of any number of patches, which it has flattened.
-_NAFLEX = _SIGLIP._replace(position_resizing="bilinear")
+_NAFLEX = _SIGLIP._replace(position_resizing="bilinear", processor="Siglip2")
 _CLIP = _SIGLIP._replace(
     activation="quick_gelu",
     epsilon=1e-5,
     class_token=True,
     norm_before_blocks=True,
     inputs="clip",
+    processor="CLIP",
     renamed=(*_SIGLIP.renamed, ("visual_projection.", "classifier.")),
 )
 _DINOV3 = _DINOV2._replace(
@@ -176,6 +182,7 @@ _DINOV3 = _DINOV2._replace(
     tokens_with_positions="none",
     rotary="dinov3",
     inputs="imagenet",
+    processor="DINOv3ViT",
     renamed=(
         ("^layer.", "^encoder.layer."),
         ("^norm.", "^layernorm."),
@@ -193,6 +200,7 @@ _DINOV3 = _DINOV2._replace(
 _BEIT = _Type(
     "beit.",
     layer_scale=True,
+    processor="Beit",
     tokens_with_positions="none",
     relative_position_resizing="bilinear_no_antialias",
     renamed=(
@@ -205,7 +213,7 @@ _DATA2VEC = _BEIT._replace(prefix="data2vec_vision.")
 _GATE, _VALUES = ".mlp.gate_proj.", ".intermediate.dense."
 _TYPES = {
     "vit": _Type("vit."),
-    "deit": _Type("deit.", distillation_token=True),
+    "deit": _Type("deit.", distillation_token=True, processor="DeiT"),
     "vit_mae": _Type("vit."),
     "vit_msn": _Type("vit.", epsilon=1e-6),
     "ijepa": _Type("ijepa.", class_token=False),
@@ -387,7 +395,7 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
             f"{file} has hidden_act {activation!r}: only "
             f"{', '.join(_ACTIVATIONS)} are supported."
         )
-    inputs = image_processors.read(folder, INPUTS[kind.inputs])
+    inputs = image_processors.read(folder, INPUTS[kind.inputs], kind.processor)
     network = Semantics(
         num_heads=config.get("num_attention_heads", kind.heads if config else None),
         activation="swiglu" if gated else _ACTIVATIONS[activation],

@@ -364,8 +364,8 @@ class TestSettings:
                 "hidden size 48, which is not a multiple of the 5 attention heads that "
                 "its header or settings say",
             ),
-            ("transformers", {"num_attention_heads": "3"}, "cannot be read"),
-            ("transformers", {"layer_norm_eps": -1}, "cannot be read"),
+            ("transformers", {"num_attention_heads": "3"}, "write a whole number"),
+            ("transformers", {"layer_norm_eps": -1}, "write a number above 0"),
             ("transformers", {"image_size": 224}, r"grid of .28, 28. patches"),
             ("timm", {"architecture": "deit3_base_patch16_224"}, "deit3_base"),
             ("timm", {"num_features": 64}, r"64 .the arrays have 48"),
@@ -373,7 +373,7 @@ class TestSettings:
             ("timm", {"model_args": {"norm_layer": "rmsnorm"}}, "norm_layer"),
             ("timm", {"model_args": {"global_pool": "avg"}}, "norm_after_pooling True"),
             ("timm", {"model_args": {"global_pool": "max"}}, "global_pool='max'"),
-            ("timm", {"model_args": []}, "cannot be read"),
+            ("timm", {"model_args": []}, "write a table"),
         ],
     )
     def test_that_ask_for_something_else(self, naming, change, message, tmp_path):

@@ -278,7 +278,8 @@ def test_settings_that_are_off_or_of_other_things_change_nothing(tmp_path):
     file = tmp_path / image_processors.FILES[0]
     file.write_text(json.dumps(PROCESSOR | off | {"do_convert_rgb": True}))
     found = image_processors.read(tmp_path, ((0, 0, 0), (1, 1, 1)))
-    assert found.mean == (0.1, 0.2, 0.3) and found.preparation is None
+    assert found.mean == (0.1, 0.2, 0.3)
+    assert found.preparation == "transformers squash bilinear"
 
 
 SQUARE = {"height": 224, "width": 224}
@@ -318,7 +319,7 @@ SQUARE = {"height": 224, "width": 224}
         ({"size": {"shortest_edge": 224, "longest_edge": 500}}, None),
         ({"size": SQUARE, "do_resize": False}, None),
         ({"size": 200, "do_center_crop": True}, None),
-        ({"resample": 3}, None),
+        ({"resample": 3}, "transformers squash bicubic"),
     ],
 )
 def test_size_and_crop_are_the_preparation(tmp_path, settings, expected):
