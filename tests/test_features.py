@@ -18,8 +18,10 @@ FEATURES = (
     *("compare", "evaluate", "explain", "export", "few_shot"),
     *("masked_patches", "predict", "publish", "study"),
 )
-# A test of all features on every model, which goes with none of them.
-OF_ALL = "tests/train/test_families_tools.py"
+# Tests of several features together, which go with none of them.
+OF_ALL = tuple(
+    f"tests/train/test_{name}.py" for name in ("families_tools", "preparations")
+)
 # Imports all modules but those of features, then each feature without the others.
 IMPORTING = """
 import importlib
@@ -93,7 +95,7 @@ def imports():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_nothing_outside_imports_a_feature(feature, imports):
-    inside = (f"train/{feature}/", f"tests/train/{feature}/", OF_ALL)
+    inside = (f"train/{feature}/", f"tests/train/{feature}/", *OF_ALL)
     module = f"train.{feature}"
     found = {
         path: sorted(name for name in names if f"{name}.".startswith(f"{module}."))

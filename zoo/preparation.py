@@ -84,6 +84,35 @@ def check_preparation(preparation: str) -> str:
     return str(preparation)
 
 
+def asked_for(central_crop: bool | None, own: str) -> str:
+    """Returns the preparation of a command: of its `--central_crop`, else the model's.
+
+    Args:
+        central_crop: bool, None where the flag is not given.
+        own: the model's, see `keras_vit.structure.preparation_of`.
+
+    Example:
+        >>> asked_for(None, "timm crop bicubic 0.9"), asked_for(False, "central crop")
+        ('timm crop bicubic 0.9', 'squash')
+    """
+    if central_crop is None:
+        return own
+    return "central crop" if central_crop else "squash"
+
+
+def shows_all(preparation: str) -> bool:
+    """Returns whether the model's image has all of a photo, and nothing is cut off.
+
+    Example:
+        >>> shows_all("timm squash bicubic"), shows_all("timm squash bicubic 0.9")
+        (True, False)
+    """
+    said = Preparation.of(preparation)
+    if said is None:
+        return preparation == "squash"
+    return said.fit == "squash" and said.share == 1
+
+
 def resized(image: np.ndarray, size: tuple[int, int], preparation: str) -> np.ndarray:
     """Returns a photo at a model's size, as a preparation of a library says.
 

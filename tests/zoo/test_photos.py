@@ -71,13 +71,13 @@ def test_resize_of_a_photo_of_a_phone(tf):
     [(43, 67), (67, 43), (300, 200), (256, 341), (500, 375), (20, 999), (9, 9)],
 )
 @pytest.mark.parametrize("size", [(224, 224), (28, 28), (32, 48), (96, 32)])
-def test_the_central_crop_is_that_of_evaluation(shape, size, tf):
-    from train.data.sources.splits import in_memory
-    from train.inference.evaluation_data import center_crop
-
+def test_the_central_crop_is_that_of_big_vision(shape, size, tf):
+    """Its `resize_small(256, "area")` and `central_crop(224)`, for any size."""
     image = np.random.RandomState(3).randint(0, 256, (*shape, 3), np.uint8)
-    split = in_memory("photos", [0], [0], lambda record: tf.constant(image), str)
-    expected = center_crop(split, size).decode(tf.constant(0)).numpy()
+    scale = tf.reduce_max(np.float32(size) / np.float32(shape)) * 8 / 7
+    bigger = tf.maximum(tf.cast(tf.round(np.float32(shape) * scale), tf.int32), size)
+    expected = tf.image.resize(image, bigger, method="area")
+    expected = tf.image.resize_with_crop_or_pad(expected, *size)
     found = photos.prepare(image, size, "central crop")
     assert found.shape == (*size, 3)
     # TensorFlow's places are in float32, which moves edges by 1e-4 of a pixel.

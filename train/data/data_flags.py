@@ -62,9 +62,10 @@ def define_image_size(crops=True):
     if crops:
         flags.DEFINE_bool(
             "central_crop",
-            False,
+            None,
             "Keep the aspect of the images and cut out 7/8 of the shorter side, as "
-            "big_vision does; the released code squashes them.",
+            "big_vision does; --nocentral_crop squashes them, as the released code "
+            "does. If neither is given, what the model's settings say, else squashed.",
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from train.common.errors import first_line
 from train.data.finding import DataError
 from train.data.registry import Augmentation
 from train.data.sources.corrupt import check_readable
@@ -235,13 +236,15 @@ def evaluation_batches(
     *,
     image_size: tuple[int, int],
     batch_size: int,
+    preparation: str = "squash",
     finish: Finish | None = None,
     share: Share = Share(),
 ) -> tf.data.Dataset:
     """Batches every example once, in order, resized; the last batch may be smaller.
 
-    Arguments and results are those of `training_batches`; the seeds of `finish` are the
-    same every time. Where `share.filled`, all batches have one size: the last is filled
+    Arguments and results are those of `training_batches`; `preparation` is that of
+    `zoo.photos.prepare`, whose numbers these are; the seeds of `finish` are the same
+    every time. Where `share.filled`, all batches have one size: the last is filled
     up with examples of label `NO_LABEL`, which do not count.
 
     Source: vision_transformer, vit_jax/input_pipeline.py (the resize).
@@ -251,7 +254,7 @@ def evaluation_batches(
     @_as_written
     def prepare(index, example):
         record, label = example
-        image = preprocessing.squash(split.decode(record), image_size)
+        image = preprocessing.fitted(split.decode(record), image_size, preparation)
         image, label = preprocessing.to_model_range(image), tf.cast(label, tf.int32)
         if finish is None:
             return image, label
@@ -305,8 +308,10 @@ def explained(batches: tf.data.Dataset, split: Split):
         tf.errors.DataLossError,
     ) as error:
         check_readable(split)
+        # What TensorFlow puts before the error of a Python function ends so.
+        reason = first_line(str(error).partition("}} ")[2] or error)
         raise DataError(
-            f"reading {split.name} failed although every image decodes: {error}"
+            f"reading {split.name} failed although every image decodes: {reason}"
         ) from error
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
+from keras_vit.structure import preparation_of
 from train.common.errors import RunError
 from train.common.files import read_json
 from train.data import pipeline
@@ -20,6 +21,7 @@ from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
 from train.reports.ranked import joined, ranked
 from train.reports.report import write_report
+from zoo.preparation import asked_for
 from zoo.probabilities import softmax
 
 
@@ -31,7 +33,7 @@ def evaluate(
     skip_corrupt=False,
     split=None,
     image_size=None,
-    central_crop=False,
+    central_crop=None,
     batch_size=32,
     engine="auto",
     precision="float32",
@@ -42,9 +44,10 @@ def evaluate(
     """Evaluates a model on all images of a split, and writes a report.
 
     The arguments are the flags of `python -m train.evaluate`, `real_labels_file` being
-    `--real_labels`; `image_size` may be (height, width), and `command` is the command
-    line, for the report. The split "validation" is what the run held out, or the data
-    set's recipe would, "train" the rest, "all" every image, and None is "test".
+    `--real_labels`; `image_size` may be (height, width), `central_crop` is None for
+    what the model says, and `command` is the command line, for the report. The split
+    "validation" is what the run held out, or the data set's recipe would, "train" the
+    rest, "all" every image, and None is "test".
 
     Returns:
         Dict of the results as in `report.json`; `report` is the path of the report as
@@ -94,14 +97,12 @@ def evaluate(
             "--out_dir."
         )
 
-    whole = part
     about = {"images": images, "data": real_path(source.name), "source": model_source}
     _print_replaced(directory / "report.json", about)
-    if central_crop:
-        part = evaluation_data.center_crop(part, image_size)
+    preparation = asked_for(central_crop, preparation_of(loaded.model))
     batch_size = min(batch_size, part.num_examples)
     batches = pipeline.evaluation_batches(
-        part, image_size=image_size, batch_size=batch_size
+        part, image_size=image_size, batch_size=batch_size, preparation=preparation
     ).map(lambda images, labels: (images, tf.gather(places, labels)))
     predictor = engines.predictor(loaded.model, batch_size, engine, precision)
     with explaining_full_memory(loaded_model.LESS_MEMORY):
@@ -157,7 +158,7 @@ def evaluate(
             "dataset": source.name,
             "split": part.name,
             "image_size": image_size,
-            "preparation": "central crop" if central_crop else "squashed",
+            "preparation": preparation,
             "batch_size": batch_size,
             "engine": answered_by,
             "precision": precision,
@@ -165,7 +166,7 @@ def evaluate(
         summary=summary,
         results=results,
         split=split,
-        answers=answers_of(whole, answered, class_names),
+        answers=answers_of(part, answered, class_names),
         in_training=in_training,
     )
     report, page = directory / "report.md", directory / "report.html"

@@ -13,6 +13,7 @@ from train.data.finding import DataError, check_paths
 from train.data.sources.corrupt import find_corrupt
 from train.data.sources.folder_source import file_split, heic_remedy
 from train.data.sources.splits import check_name, named
+from zoo.preparation import shows_all
 from zoo.regular_files import expand_home
 from zoo.text import printable
 
@@ -68,7 +69,7 @@ class Photos:
         places = [pathlib.Path(os.path.abspath(path)) for path in self.paths]
         common = os.path.commonpath([place.parent for place in places])
         self.names = tuple(place.relative_to(common).as_posix() for place in places)
-        self.shape, self._central_crop = None, False
+        self.shape, self._preparation = None, "squash"
         files = [str(path) for path in self.paths]
         self._split = file_split("the photos", files, np.zeros(len(files)))
         if corrupt := find_corrupt(self._split):
@@ -81,9 +82,12 @@ class Photos:
     def __len__(self):
         return len(self.paths)
 
-    def prepare_for(self, shape, central_crop=False):
-        """Sets (height, width, channels), to which photos are squashed or cropped."""
-        self.shape, self._central_crop = shape, central_crop
+    def prepare_for(self, shape, preparation="squash"):
+        """Sets (height, width, channels) of images, and how photos come to that size.
+
+        The latter is a preparation of `zoo.photos.prepare`.
+        """
+        self.shape, self._preparation = shape, preparation
 
     def batches(self, batch_size, places=None):
         """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.
@@ -91,25 +95,22 @@ class Photos:
         `places` are those of some photos; they ascend.
         """
         *size, channels = self.shape
-        kind = "central crop" if self._central_crop else "squash"
+        how = tuple(size), self._preparation, channels
         places = range(len(self)) if places is None else places
         for start in range(0, len(places), batch_size):
             part = places[start : start + batch_size]
             yield np.stack(
-                [
-                    zoo.photos.prepare(self.paths[place], tuple(size), kind, channels)
-                    for place in part
-                ]
+                [zoo.photos.prepare(self.paths[place], *how) for place in part]
             )
 
     def chosen(self, places):
         """Yields the `Photo`s at some places, which ascend."""
         images = self.batches(1, places)
         for number, (place, image) in enumerate(zip(places, images, strict=True), 1):
-            if self._central_crop:
-                picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
-            else:
+            if shows_all(self._preparation):
                 picture = self._whole(place)
+            else:
+                picture = np.broadcast_to((image[0] + 1) * 127.5, (*self.shape[:2], 3))
             picture = np.clip(np.round(picture), 0, 255).astype("uint8")
             yield Photo(number, place, self.names[place], image, picture)
 

@@ -2,7 +2,13 @@
 
 import csv
 
-from keras_vit.structure import grid_size, kind_of_pooling, num_layers, pooling_of
+from keras_vit.structure import (
+    grid_size,
+    kind_of_pooling,
+    num_layers,
+    pooling_of,
+    preparation_of,
+)
 from train.common import files
 from train.common.errors import RunError
 from train.common.progress import progress_bar
@@ -16,6 +22,7 @@ from train.explain.photos import Photos
 from train.inference import loaded_model
 from train.inference.classes import classes_of
 from train.inference.loaded_model import image_shape_of
+from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
 
 PAGE, NUMBERS, PREDICTIONS = "report.html", "report.json", "predictions.csv"
@@ -27,7 +34,7 @@ def explain(
     out,
     *,
     image_size=None,
-    central_crop=False,
+    central_crop=None,
     shown=12,
     class_name=None,
     overwrite=False,
@@ -36,8 +43,8 @@ def explain(
     """Writes a report of what a model attends to in photos; returns `report.json`.
 
     The arguments are the flags of `python -m train.explain`, `class_name` being
-    `--class`; `image_size` may be (height, width), and `command` is the command line,
-    for the report.
+    `--class`; `image_size` may be (height, width), `central_crop` is None for what the
+    model says, and `command` is the command line, for the report.
 
     Raises:
         RunError: photos, model or folder cannot be used; the message says what to do.
@@ -59,7 +66,8 @@ def explain(
             f"{named(photos.ignored)}{heic_remedy(photos.ignored)}"
         )
     loaded = loaded_model.load(model, image_size=image_size)
-    photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), central_crop)
+    preparation = asked_for(central_crop, preparation_of(loaded.model))
+    photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation)
     classes = classes_of(loaded)
     target = None
     if class_name is not None:
@@ -102,7 +110,7 @@ def explain(
             "model": loaded.name,
             "command": command,
             "image_shape": list(photos.shape),
-            "preparation": "central crop" if central_crop else "squashed",
+            "preparation": preparation,
             "parameters": loaded.model.count_params(),
             **sizes,
             "attention_of": "the query of the pooling" if by_query else whose,

@@ -60,7 +60,7 @@ def export(
     data_dir=None,
     skip_corrupt=False,
     split="test",
-    central_crop=False,
+    central_crop=None,
     image_size=None,
     features=False,
     compared=None,
@@ -79,8 +79,9 @@ def export(
     out, and an error at the end names them.
 
     The arguments are the flags of `python -m train.export`: `formats`, a sequence of
-    str, is --format, `compared` --images, and `calibration` --calibration_images. In
-    addition, `command` is the command line for the report.
+    str, is --format, `compared` --images, and `calibration` --calibration_images.
+    `central_crop` is None for what the model says. In addition, `command` is the
+    command line for the report.
 
     Returns:
         Dict, the content of `export.json`.

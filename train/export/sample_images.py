@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.structure import preparation_of
 from train.common.errors import RunError
 from train.common.progress import progress_bar
 from train.data import pipeline
@@ -15,6 +16,7 @@ from train.export.runtimes import BATCH, write_images
 from train.inference import evaluation_data, loaded_model
 from train.inference.classes import match_classes, names_of
 from train.inference.model_writing import has_head
+from zoo.preparation import asked_for
 
 # The default number of images: of a data set, and synthetic.
 OF_DATA_SET, SYNTHETIC = 500, 64
@@ -62,11 +64,12 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     `**data` are arguments of `train.inference.evaluation_data.load_split`.
     """
     image_size = loaded_model.image_shape_of(loaded)[:2]
+    preparation = asked_for(central_crop, preparation_of(loaded.model))
     source, split = evaluation_data.load_split(loaded, **data)
     about = {
         "data_set": source.name,
         "split": split.name,
-        "preparation": "central crop" if central_crop else "squashed",
+        "preparation": preparation,
     }
     class_names, places = loaded.class_names, None
     if has_head(loaded.model):
@@ -85,10 +88,8 @@ def read(loaded, path, count, *, calibration, central_crop, **data):
     def prepared(split, places, what):
         """Yields batches of images and labels, prepared as for evaluation."""
         split = pick(split, places)
-        if central_crop:
-            split = evaluation_data.center_crop(split, image_size)
         batches = pipeline.evaluation_batches(
-            split, image_size=image_size, batch_size=BATCH
+            split, image_size=image_size, batch_size=BATCH, preparation=preparation
         )
         with progress_bar(total=len(places), unit="image", desc=what) as bar:
             for images, labels in pipeline.explained(batches, split):

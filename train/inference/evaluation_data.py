@@ -1,10 +1,7 @@
-"""The split of a data set that a loaded model is evaluated on, and its center crop."""
+"""The split of a data set that a loaded model is evaluated on."""
 
-import dataclasses
 import os
 import pathlib
-
-import tensorflow as tf
 
 from keras_vit.structure import (
     POOLINGS,
@@ -98,29 +95,6 @@ def report_folder(source, out_dir, name, record, data=None):
                 "pass --out_dir, or remove it."
             )
     return folder, source
-
-
-def center_crop(split, image_size):
-    """Returns a split whose images are resized by aspect ratio and center-cropped.
-
-    The image is resized until the model's image size covers 7/8 of one side and at
-    most 7/8 of the other, then its center is cut out: at 224 x 224 the shorter side
-    becomes 256. As big_vision evaluates the ImageNet models: `resize_small(256,
-    "area")`, `central_crop(224)`.
-    """
-    height, width = image_size
-
-    def read(record):
-        image = split.decode(record)
-        shape = tf.cast(tf.shape(image)[:2], tf.float32)
-        scale = tf.reduce_max(tf.constant([height, width], tf.float32) / shape) * 8 / 7
-        bigger = tf.maximum(tf.cast(tf.round(shape * scale), tf.int32), image_size)
-        image = tf.image.resize(image, bigger, method="area")
-        image = tf.image.resize_with_crop_or_pad(image, height, width)
-        image.set_shape((height, width, 3))
-        return image
-
-    return dataclasses.replace(split, read=read)
 
 
 def check_one_class(loaded):

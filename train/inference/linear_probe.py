@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.structure import preparation_of
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
@@ -14,6 +15,8 @@ from train.inference.evaluation_data import report_folder
 from train.reports import markdown
 
 L2 = 2.0**10
+# To 256 for 224, as big_vision's evaluator.
+RELEASED = "squashed to 8/7 of the size, of which the centre is cut out"
 _EPSILON = 1e-5
 _CONSTANT = 100.0
 _TEMPLATE = pathlib.Path(__file__).with_name("few_shot.md.jinja")
@@ -94,6 +97,7 @@ def run(
         "source": model_source,
         "dataset": source.name,
         "image_size": list(image_size),
+        "preparation": preparation_for(loaded.model),
         "features": int(test_features.shape[1]),
         "test_examples": len(test_labels),
         "l2": L2,
@@ -156,16 +160,26 @@ def ridge(inputs, targets, l2):
     return inputs.T @ (vectors @ ((vectors.T @ targets) / (values + l2)[:, None]))
 
 
-def features_of(predictor, split):
-    """Returns labels and features of a split, from center crops.
+def preparation_for(model):
+    """Returns how images come to a model's size: as it says, or as big_vision does.
 
-    Images are resized to 8/7 of the model's size, 256 for 224, as released.
+    The latter where it says no more than `"squash"`, the default.
     """
+    own = preparation_of(model)
+    return RELEASED if own == "squash" else own
+
+
+def features_of(predictor, split):
+    """Returns labels and features of a split, prepared as `preparation_for` says."""
     size = predictor.model.input_shape[1:3]
+    preparation = preparation_for(predictor.model)
+    settings = {"batch_size": predictor.batch_size}
+    if preparation != RELEASED:
+        settings["preparation"] = preparation
+        batches = pipeline.evaluation_batches(split, image_size=size, **settings)
+        return loaded_model.predict(predictor, batches, split)
     bigger = tuple(round(side * 8 / 7) for side in size)
-    batches = pipeline.evaluation_batches(
-        split, image_size=bigger, batch_size=predictor.batch_size
-    )
+    batches = pipeline.evaluation_batches(split, image_size=bigger, **settings)
     crop = tf.image.resize_with_crop_or_pad
     batches = batches.map(lambda images, labels: (crop(images, *size), labels))
     return loaded_model.predict(predictor, batches, split)

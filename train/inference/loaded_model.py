@@ -11,11 +11,14 @@ import keras
 import numpy as np
 
 import keras_vit
+from keras_vit.layers import PatchEncoder
 from keras_vit.structure import (
     head_activation,
     head_of,
     layer_of_pixels,
+    layers_of,
     own_image_size,
+    preparation_of,
 )
 from keras_vit.weights.loading import read_weights
 from train.common.errors import RunError, explaining_full_memory
@@ -181,6 +184,8 @@ def _of_keras_file(path, name, config, image_size, features):
     if image_size is not None and size != pair(image_size, "image_size"):
         model = keras_vit.at_image_size(model, image_size)
     if features:
+        for encoder in layers_of(model, PatchEncoder):
+            encoder.preparation = preparation_of(model)
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
     class_names = _class_names(path, model, features)

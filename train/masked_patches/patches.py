@@ -122,6 +122,7 @@ def build(recipe):
             include_top=False,
             pooling=None,
             image_size=recipe.image_size,
+            preparation="squash",
             dropout_rate=recipe.dropout,
             stochastic_depth_rate=recipe.stochastic_depth_rate,
             remat=recipe.remat,

@@ -106,14 +106,11 @@ def main(argv):
         predictions = prediction.predict(
             argv[1],
             argv[2:],
-            central_crop=(
-                values["central_crop"] if flags.FLAGS["central_crop"].present else None
-            ),
             answer=_printer(values["top"]) if prints else None,
             # On a terminal the answers themselves show how far it is.
             show_progress=not (prints and sys.stdout.isatty()),
             **command_line.values(
-                "out features sort_into gallery resume image_size bits "
+                "out features sort_into gallery resume image_size central_crop bits "
                 "batch_size engine precision trust"
             ),
         )

@@ -9,6 +9,7 @@ import numpy as np
 from train.common.errors import RunError
 from train.inference import exported_model, finding
 from zoo.head import NUMBERS, ONE_CLASS, SEVERAL_CLASSES
+from zoo.preparation import asked_for
 from zoo.probabilities import answers_of, sigmoid
 
 _BATCH_SIZE, _EXPORT_BATCH_SIZE = 32, 8
@@ -91,9 +92,7 @@ def load(
         classifier = _of_keras_model(
             source, image_size, batch_size, features, engine, precision
         )
-    if central_crop is None:
-        return classifier
-    preparation = "central crop" if central_crop else "squash"
+    preparation = asked_for(central_crop, classifier.preparation)
     return dataclasses.replace(classifier, preparation=preparation)
 
 

@@ -47,6 +47,8 @@ def model(recipe, classes):
             image_size=recipe.image_size,
             classes=classes,
             pooling=pooling,
+            # As validation and test images are prepared, whatever the weights say.
+            preparation="squash",
             representation_size=(
                 config_of(recipe).hidden_size if recipe.pre_logits else None
             ),

@@ -392,13 +392,16 @@ def _averaged(image, axis, new, start, count):
     These are `count` of the `new` parts, from `start` on.
     """
     image = np.moveaxis(image, axis, 0)
+    lines = image.reshape(len(image), -1)
     step = np.float32(len(image)) / np.float32(new)
-    ends = np.arange(start, start + count + 1, dtype="float32") * step
-    rows = np.empty((count, *image.shape[1:]), "float32")
-    for row, begin, end in zip(rows, ends[:-1], ends[1:], strict=True):
-        first, last = math.floor(begin), min(math.ceil(end), len(image))
-        places = np.arange(first, last, dtype="float32")
-        weights = np.minimum(places + 1, end) - np.maximum(places, begin)
-        parts = image[first:last].astype("float32")
-        row[...] = np.tensordot(weights / weights.sum(), parts, 1)
-    return np.moveaxis(rows, 0, axis)
+    ends = np.arange(start, start + count + 1, dtype="float32")[:, None] * step
+    firsts = np.floor(ends[:-1])
+    places = firsts + np.arange(math.ceil(step) + 1, dtype="float32")
+    shares = np.minimum(places + 1, ends[1:]) - np.maximum(places, ends[:-1])
+    shares = np.where(places < len(image), np.maximum(shares, 0), np.float32(0))
+    shares /= shares.sum(axis=1, keepdims=True)
+    rows = np.empty((count, lines.shape[1]), "float32")
+    for row, first, weights in zip(rows, firsts[:, 0].astype(int), shares, strict=True):
+        parts = lines[first : first + len(weights)]
+        np.matmul(weights[: len(parts)], parts.astype("float32"), out=row)
+    return np.moveaxis(rows.reshape(count, *image.shape[1:]), 0, axis)

@@ -651,7 +651,7 @@ def test_photos_as_they_are_shown(photos, whole_photos):
     expected = np.asarray(PIL.Image.open(photos / "<i>&tall.jpg"), int)
     assert np.abs(small.picture - expected).mean() < 2
     # Cropped for both.
-    found.prepare_for(shape, central_crop=True)
+    found.prepare_for(shape, "central crop")
     [photo] = found.chosen([3])
     assert photo.picture.shape == shape
     np.testing.assert_allclose(
@@ -697,7 +697,7 @@ def test_cropped_photos(explain_model, quick, tiny, photos, tmp_path):
     facts = explain_model(tiny, [photos], out, central_crop=True, shown=1)
     assert facts["preparation"] == "central crop"
     found = Photos([photos])
-    found.prepare_for((*small_models.SIZE, 3), central_crop=True)
+    found.prepare_for((*small_models.SIZE, 3), "central crop")
     [images] = found.batches(4)
     np.testing.assert_allclose(
         numbers(out, "attention_distance")["distance"],

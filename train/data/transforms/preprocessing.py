@@ -7,6 +7,7 @@ Convolutions, section 6.
 import tensorflow as tf
 
 from train.data.registry import CROPS
+from zoo import photos
 
 
 def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
@@ -27,6 +28,22 @@ def squash(image: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
     return tf.cond(
         is_small, lambda: resize(tf.cast(image, tf.float32)), lambda: resize(image)
     )
+
+
+def fitted(image: tf.Tensor, size: tuple[int, int], preparation: str) -> tf.Tensor:
+    """Brings an image to a model's size with the numbers of `zoo.photos.fitted`.
+
+    An image `(height, width, channels)` in [0, 255] to float32 `(*size, channels)`.
+    `squash` is computed by TensorFlow, which has the same numbers, to the last bit.
+    """
+    if preparation == "squash":
+        return squash(image, size)
+
+    def fit(pixels):
+        return photos.fitted(pixels, size, preparation)
+
+    found = tf.numpy_function(fit, [image], tf.float32, stateful=False)
+    return tf.ensure_shape(found, (*size, image.shape[2]))
 
 
 def inception_window(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,276 @@
+"""Every command brings a photo to a model's size as the model says."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import randomize
+from PIL import Image
+
+import keras_vit
+from keras_vit.structure import preparation_of
+from train import recipes
+from train.data import pipeline, sources
+from train.data.finding import DataError
+from train.data.sources.splits import in_memory
+from train.evaluate import evaluation
+from train.explain import inspection
+from train.explain.report import explain
+from train.export import runtimes, sample_images
+from train.inference import linear_probe, loaded_model
+from train.predict import classifiers
+from train.predict.prediction import predict
+from train.run import building
+from zoo.photos import prepare
+
+PLAIN = keras_vit.ViTConfig(
+    hidden_size=24, num_layers=1, num_heads=3, mlp_dim=40, patch_size=8
+)
+SIZE = (32, 48)
+PREPARATIONS = (
+    "squash",
+    "central crop",
+    "timm crop bicubic 0.9",
+    "timm squash lanczos 0.95",
+    "transformers squash bilinear",
+    "transformers crop hamming 0.8",
+)
+
+
+class Done(Exception):
+    """The images are known."""
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of classes whose photos are of odd shapes."""
+    rng = np.random.default_rng(0)
+    for name, shape in (("cat", (37, 61)), ("dog", (150, 83)), ("elk", (53, 19))):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True)
+        pixels = rng.integers(0, 256, (*shape, 3), dtype="uint8")
+        Image.fromarray(pixels).save(folder / "0.png")
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def model_file(tmp_path):
+    """Returns a function from a preparation to the file of a model that has it."""
+
+    def made(preparation):
+        model = keras_vit.VisionTransformer(
+            PLAIN,
+            image_size=SIZE,
+            class_names=["cat", "dog", "elk"],
+            preparation=preparation,
+        )
+        randomize(model)
+        model.save(tmp_path / "model.keras")
+        return str(tmp_path / "model.keras")
+
+    return made
+
+
+def images_of(photos, preparation):
+    files = sorted(photos.glob("*/*.png"))
+    return np.stack([prepare(file, SIZE, preparation) for file in files])
+
+
+def in_predict(monkeypatch, file, photos, **flags):
+    """Returns the images that a model gets from `predict`, in the order of files."""
+    seen, load = [], classifiers.load
+
+    def loaded(*args, **settings):
+        found = load(*args, **settings)
+
+        def compute(images):
+            seen.append(np.array(images))
+            return found.compute(images)
+
+        return dataclasses.replace(found, compute=compute)
+
+    monkeypatch.setattr(classifiers, "load", loaded)
+    answers = []
+    predict(file, [str(photos)], answer=answers.append, **flags)
+    return np.concatenate(seen)
+
+
+def in_evaluate(monkeypatch, file, photos, tmp_path, **flags):
+    """Returns the images that a model gets from `evaluate`, in the order of files."""
+
+    def predictions(predictor, batches, split):
+        raise Done(np.concatenate([images.numpy() for images, _ in batches]))
+
+    monkeypatch.setattr(loaded_model, "predictions", predictions)
+    with pytest.raises(Done) as done:
+        evaluation.evaluate(
+            file, dataset=str(photos), split="all", out_dir=tmp_path / "out", **flags
+        )
+    return done.value.args[0]
+
+
+def in_explain(monkeypatch, file, photos, tmp_path, **flags):
+    """Returns the images of `explain` and what it shows of the photos."""
+
+    def run(model, found, places):
+        shown = [photo.picture.shape for photo in found.chosen(sorted(places))]
+        raise Done(np.concatenate(list(found.batches(1))), shown)
+
+    monkeypatch.setattr(inspection, "run", run)
+    with pytest.raises(Done) as done:
+        explain(file, [str(photos)], tmp_path / "explained", **flags)
+    return done.value.args
+
+
+def in_export(file, photos, path, central_crop=None):
+    """Returns the images that exports of a model are compared on, and their report."""
+    found = sample_images.read(
+        loaded_model.load(file),
+        path,
+        None,
+        calibration=None,
+        central_crop=central_crop,
+        dataset=str(photos),
+        data_dir=None,
+        skip_corrupt=False,
+        split="all",
+    )
+    return np.concatenate([*runtimes.read_images(path)]), found.about
+
+
+@pytest.mark.parametrize("preparation", PREPARATIONS)
+def test_every_command_gives_the_model_the_same_numbers(
+    preparation, model_file, photos, tmp_path, monkeypatch
+):
+    file, expected = model_file(preparation), images_of(photos, preparation)
+    for found in (
+        in_predict(monkeypatch, file, photos),
+        in_evaluate(monkeypatch, file, photos, tmp_path),
+        in_explain(monkeypatch, file, photos, tmp_path)[0],
+        in_export(file, photos, tmp_path / "images")[0],
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("central_crop", [True, False])
+def test_the_flag_goes_before_what_the_model_says(
+    central_crop, model_file, photos, tmp_path, monkeypatch
+):
+    file = model_file("timm crop bicubic 0.9")
+    expected = images_of(photos, "central crop" if central_crop else "squash")
+    flags = {"central_crop": central_crop}
+    for found in (
+        in_predict(monkeypatch, file, photos, **flags),
+        in_evaluate(monkeypatch, file, photos, tmp_path, **flags),
+        in_explain(monkeypatch, file, photos, tmp_path, **flags)[0],
+        in_export(file, photos, tmp_path / "images", **flags)[0],
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "preparation, is_whole",
+    [
+        ("squash", True),
+        ("transformers squash bilinear", True),
+        ("timm crop bicubic 0.9", False),
+        ("timm squash lanczos 0.95", False),
+    ],
+)
+def test_explanations_show_what_the_model_sees(
+    preparation, is_whole, model_file, photos, tmp_path, monkeypatch
+):
+    file = model_file(preparation)
+    _, shapes = in_explain(monkeypatch, file, photos, tmp_path)
+    whole = [(37, 61, 3), (150, 83, 3), (53, 19, 3)]
+    assert shapes == (whole if is_whole else [(*SIZE, 3)] * 3)
+
+
+def test_reports_name_the_preparation(model_file, photos, tmp_path, monkeypatch):
+    file = model_file("timm crop bicubic 0.9")
+    _, about = in_export(file, photos, tmp_path / "images")
+    assert about["preparation"] == "timm crop bicubic 0.9"
+    given = {}
+
+    def write_report(directory, *, config, **rest):
+        given.update(config)
+        raise Done
+
+    monkeypatch.setattr(evaluation, "write_report", write_report)
+    speed = {"model": 1.0}
+    monkeypatch.setattr(loaded_model, "images_per_second", lambda found: speed)
+    with pytest.raises(Done):
+        evaluation.evaluate(
+            file, dataset=str(photos), split="all", out_dir=tmp_path / "out"
+        )
+    assert given["preparation"] == "timm crop bicubic 0.9"
+
+
+def test_features_of_few_shots_are_of_images_as_the_model_says(
+    model_file, photos, tmp_path, monkeypatch
+):
+    """A model that says nothing of its own has big_vision's."""
+    split = sources.load(str(photos), validation_fraction=None).all
+
+    def predict(predictor, batches, split):
+        return np.concatenate([images.numpy() for images, _ in batches])
+
+    monkeypatch.setattr(loaded_model, "predict", predict)
+    for preparation in ("timm crop bicubic 0.9", "squash"):
+        file = model_file(preparation)
+        model = loaded_model.load(file, features=True).model
+        predictor = keras_vit.Predictor(model, batch_size=2)
+        found = linear_probe.features_of(predictor, split)
+        if preparation == "squash":
+            assert linear_probe.preparation_for(model) == linear_probe.RELEASED
+            bigger = [prepare(path, (37, 55)) for path in sorted(photos.glob("*/*"))]
+            expected = np.stack(bigger)[:, 2:34, 3:51]
+        else:
+            assert linear_probe.preparation_for(model) == preparation
+            expected = images_of(photos, preparation)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_model_without_its_head_keeps_what_the_head_said(model_file):
+    file = model_file("squash")
+    model = keras.saving.load_model(file)
+    model.get_layer("head").preparation = "central crop"
+    model.save(file)
+    features = loaded_model.load(file, features=True).model
+    assert preparation_of(features) == "central crop"
+
+
+@pytest.mark.parametrize("dataset", ["digits", "photos/"])
+def test_a_run_says_what_it_is_validated_with(dataset, tmp_path):
+    """Weights may say otherwise: recipes squash, in training and in testing."""
+    model = keras_vit.VisionTransformer(
+        PLAIN, image_size=32, classes=3, preparation="timm crop bicubic 0.9"
+    )
+    keras_vit.save_released_weights(model, tmp_path / "model.safetensors")
+    assert preparation_of(keras_vit.load_model(tmp_path / "model.safetensors")) == (
+        "timm crop bicubic 0.9"
+    )
+    recipe = dataclasses.replace(
+        recipes.for_dataset(dataset),
+        model=str(tmp_path / "model.safetensors"),
+        weights=str(tmp_path / "model.safetensors"),
+        image_size=32,
+    )
+    assert preparation_of(building.model(recipe, 2)) == "squash"
+    batches = pipeline.evaluation_batches
+    assert batches.__kwdefaults__["preparation"] == "squash"
+
+
+def test_a_photo_that_is_too_narrow_is_named_by_evaluation(tmp_path):
+    pixels = np.zeros((1, 80_000, 3), "uint8")
+    split = in_memory("photos", [0], [0], lambda record: tf.constant(pixels), str)
+    batches = pipeline.evaluation_batches(
+        split, image_size=SIZE, batch_size=1, preparation="timm crop bicubic"
+    )
+    reason = (
+        r"every image decodes: ValueError: A photo of 1 x 80,000.*cut it out before\.$"
+    )
+    with pytest.raises(DataError, match=reason):
+        list(pipeline.explained(batches, split))
