@@ -14,6 +14,9 @@ def cache(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    # No server of a busy machine is too slow by accident.
+    monkeypatch.setattr(transport, "TIMEOUTS", (600, 600))
+    monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 600)
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
     return folder

@@ -12,6 +12,7 @@ import subprocess
 import threading
 
 import pytest
+import requests
 
 import zoo
 from zoo import limits, store
@@ -333,7 +334,8 @@ def test_one_deadline_until_the_first_byte(server, cache, monkeypatch, head):
     with pytest.raises(zoo.StoreError, match="did not begin to send"):
         store.latest(f"{server.url}/a.npz", 1000)
     assert left(cache) == []
-    assert len(server.log) == 2
+    # A busy machine may give up before it has sent its request.
+    assert len(server.log) <= 2
 
 
 def test_redirects_share_the_deadline(server, cache, monkeypatch):
@@ -352,7 +354,7 @@ def test_redirects_share_the_deadline(server, cache, monkeypatch):
 def test_a_name_server_that_is_silent(cache, monkeypatch):
     over = threading.Event()
     monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.3)
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: over.wait(60) and [])
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: over.wait() and [])
     try:
         with pytest.raises(zoo.StoreError, match="did not begin to send"):
             zoo.fetch("http://host.invalid/a.npz")
@@ -362,17 +364,23 @@ def test_a_name_server_that_is_silent(cache, monkeypatch):
 
 def test_attempts_share_the_deadline(server, cache, monkeypatch):
     monkeypatch.setattr(transport, "FIRST_BYTE_SECONDS", 0.25)
-    monkeypatch.setattr(transport, "TIMEOUTS", (5, 0.1))
-    server.say["/a.npz"] = lambda handler: [handler.server.over.wait(30) and b""]
+    monkeypatch.setattr(transport, "TIMEOUTS", (600, 0.1))
+    server.say["/a.npz"] = lambda handler: [handler.server.over.wait() and b""]
     with pytest.raises(zoo.StoreError, match="failed|did not begin"):
         zoo.fetch(f"{server.url}/a.npz")
     assert len(server.log) <= 3
 
 
+def patiently(session, url, **settings):
+    return session.request("GET", url, **settings | {"timeout": 600})
+
+
 @pytest.mark.parametrize("end", [b"0\r\nTrailer: ", b"0\r\nTrailer: a\r\n", b"5;a="])
 def test_a_body_whose_end_trickles(server, cache, monkeypatch, end):
+    # Only the wait for the next block is short; the socket waits as long as it takes.
     monkeypatch.setattr(transport, "SPEED_SECONDS", 0.2)
-    monkeypatch.setattr(transport, "TIMEOUTS", (5, 0.2))
+    monkeypatch.setattr(transport, "TIMEOUTS", (600, 0.2))
+    monkeypatch.setattr(requests.Session, "get", patiently)
     monkeypatch.setattr(transport, "RETRIES", 1)
     server.say["/a.npz"] = trickled(CHUNKED + CHUNK + end)
     with pytest.raises(zoo.StoreError, match="nothing came for long"):

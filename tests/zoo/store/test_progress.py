@@ -1,6 +1,7 @@
 """Progress bars on a terminal and in a log file."""
 
 import io
+import re
 import sys
 import time
 import types
@@ -37,8 +38,8 @@ def terminal(monkeypatch):
 
 def test_a_terminal_shows_what_is_waited_for_until_the_first_update(terminal):
     with terminal.bar("compiling", total=4, desc="testing", unit="image") as bar:
-        for _ in range(1000):
-            if terminal.getvalue().count("testing: 0/4, compiling [00:00]") >= 3:
+        for _ in range(60_000):
+            if terminal.getvalue().count("testing: 0/4, compiling [") >= 3:
                 break
             time.sleep(0.01)
         else:
@@ -55,7 +56,7 @@ def test_the_wait_is_no_part_of_the_time_left(terminal):
     with terminal.bar("compiling", total=100, desc="testing") as bar:
         bar.start_t = bar.last_print_t = bar.start_t - 3600
         bar.update()
-        assert bar.format_dict["elapsed"] < 60
+        assert bar.format_dict["elapsed"] < 3600
 
 
 def test_an_error_ends_what_is_shown(terminal):
@@ -94,19 +95,21 @@ def test_a_log_file_gets_few_lines(monkeypatch, capsys):
     assert min(gaps) >= 20 and 500 < max(gaps) <= 601 and len(counts) < 250
 
 
-def test_a_short_bar_of_a_log_file_is_one_line(capsys):
+def test_a_short_bar_of_a_log_file_is_one_line(capsys, monkeypatch):
+    clock = types.SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr(progress, "time", clock)
     with progress_bar(total=3, desc="checking", unit="image") as bar:
         for _ in range(3):
             bar.update()
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert err.startswith("checking: 100% 3/3 [00:00<00:00, ")
+    assert re.match(r"checking: 100% 3/3 \[\d\d:\d\d<00:00, ", err)
 
 
 def test_without_a_total(capsys):
     with progress_bar(desc="a.npz", unit="B", unit_scale=True) as bar:
         bar.update(2000)
-    assert capsys.readouterr().err.startswith("a.npz: 2.00kB [00:00")
+    assert re.match(r"a\.npz: 2\.00kB \[\d\d:\d\d", capsys.readouterr().err)
 
 
 def test_a_bar_of_an_iterable(capsys):
