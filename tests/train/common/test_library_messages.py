@@ -81,6 +81,8 @@ PROGRAM = """
 import ctypes, os, subprocess, sys, threading, warnings
 from train.common import library_messages
 
+# A busy machine may take long between two writes, and until the watcher is through.
+library_messages._PATIENCE_SECONDS = library_messages._FAREWELL_SECONDS = 600
 NOTICE = sys.argv[1].encode() + b"\\n"
 libc = ctypes.CDLL(None)
 
@@ -96,7 +98,7 @@ def run(program, *, notice=NOTICES[1], python=(), **options):
         [sys.executable, *python, "-c", PROGRAM.format(program), notice],
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=600,
         **{"stderr": subprocess.PIPE, "stdout": subprocess.PIPE} | options,
     )
 

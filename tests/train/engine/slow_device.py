@@ -1,10 +1,10 @@
 """A run on a slow device: what is done while batches are under way.
 
-python slow_device.py FOLDER
+python slow_device.py FOLDER ROUNDS
 
-JAX on the processor, where each batch turns a loop (JAX sends nothing more while a
-callback waits). FOLDER gets the run, and events.txt: a line for each event, with
-"busy" where the last batch sent was still under way then.
+JAX on the processor, where each batch turns a loop of so many rounds (JAX sends
+nothing more while a callback waits). FOLDER gets the run, and events.txt: a line for
+each event, with "busy" where the last batch sent was still under way then.
 """
 
 import pathlib
@@ -17,8 +17,7 @@ from train import recipes
 from train.engine import callbacks, checkpoints, jax_backend, loop
 from train.run import classification, training
 
-# Some 100 ms.
-ROUNDS = 6_000_000
+ROUNDS = int(sys.argv[2])
 events, sent = [], []
 goes_on = threading.Event()
 
@@ -69,7 +68,7 @@ class Devices(jax_backend.JaxDevices):
 class Checkpoints(checkpoints.Checkpoints):
     def _write(self, path, arrays):
         # The first file is slower than the next step.
-        events.append(f"file {'behind' if goes_on.wait(60) else 'ahead of'} step")
+        events.append(f"file {'behind' if goes_on.wait(600) else 'ahead of'} step")
         super()._write(path, arrays)
 
 

@@ -341,7 +341,7 @@ def test_a_file_has_the_variables_of_its_step_and_training_goes_on_meanwhile(
     savez, goes_on = np.savez, threading.Event()
 
     def slow_disk(path, **arrays):
-        assert goes_on.wait(60)
+        assert goes_on.wait(600)
         savez(path, **arrays)
 
     monkeypatch.setattr(np, "savez", slow_disk)

@@ -149,18 +149,24 @@ def test_the_command_goes_on_to_the_bit(steps):
 @needs_jax
 @pytest.mark.slow
 def test_input_logs_validation_and_checkpoints_hide_behind_a_slow_device(tmp_path):
-    run(CHECKS.with_name("slow_device.py"), tmp_path)
-    counts = collections.Counter((tmp_path / "events.txt").read_text().splitlines())
     # Validation and test have four batches each. The device is idle before the first of
     # each kind, before the step after the checkpoint, and where the last is waited for;
     # one more of each for a processor that was busy elsewhere.
-    assert counts["file behind step"] == 2
-    for name, total, least in (
-        *(("step", 12, 9), ("log", 12, 9), ("input", 1, 1)),
-        *(("validation", 8, 5), ("answers", 8, 5)),
-    ):
-        assert counts[f"{name} idle"] + counts[f"{name} busy"] == total, counts
-        assert counts[f"{name} busy"] >= least, counts
+    limits = {"step": (12, 9), "log": (12, 9), "input": (1, 1)}
+    limits |= {"validation": (8, 5), "answers": (8, 5)}
+    # Batches of some 0.1 seconds, and of some 1 second for a busy machine.
+    for rounds in (6_000_000, 60_000_000):
+        folder = tmp_path / str(rounds)
+        folder.mkdir()
+        run(CHECKS.with_name("slow_device.py"), folder, rounds)
+        counts = collections.Counter((folder / "events.txt").read_text().splitlines())
+        for name, (total, _) in limits.items():
+            assert counts[f"{name} idle"] + counts[f"{name} busy"] == total, counts
+        if counts["file behind step"] == 2 and all(
+            counts[f"{name} busy"] >= least for name, (_, least) in limits.items()
+        ):
+            return
+    pytest.fail(str(counts))
 
 
 def test_jax_that_is_not_installed_is_asked_for(monkeypatch):

@@ -348,7 +348,7 @@ def chromium(tmp_path):
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr
         pixels = np.asarray(PIL.Image.open(tmp_path / "shot.png").convert("RGB"), int)

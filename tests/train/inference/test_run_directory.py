@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import signal
-import time
 
 import pytest
 
@@ -142,7 +141,7 @@ def forked(function, path):
 
         def stop():
             os.write(write, b"there")
-            time.sleep(600)
+            signal.pause()
 
         try:
             function(path, stop)

@@ -78,7 +78,8 @@ def test_a_keras_file_by_the_command(folder, files, forks):
 
 def test_a_reader_that_has_enough(folder, files):
     pytest.importorskip("onnxruntime")
-    process = command(files / "model.onnx", *paths() * 200)
+    # More answers than a pipe holds, so that it has not ended before the reader has.
+    process = command(files / "model.onnx", *paths() * 1000)
     assert process.stdout.readline().startswith("photos/0.png\t")
     process.stdout.close()
     errors = process.stderr.read()

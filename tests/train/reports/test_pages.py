@@ -323,7 +323,7 @@ def in_chromium(page, folder, width):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "CONSOLE" not in done.stderr, done.stderr
