@@ -14,9 +14,10 @@ from zoo.text import named
 
 # Those of the exports of the models of tests/small_models.py and others that compute
 # numbers alone, one per line.
-_SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
-_SAVER = re.compile(r"__inference__traced_(save|restore)_\d+")
 _FILE = pathlib.Path(__file__).with_name("saved_operations.txt")
+# Allowed in TensorFlow's own functions that save and restore the variables.
+_SAVING = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
+_SAVER = re.compile(r"__inference_(_traced_(?:save|restore))_\d+")
 
 
 def check(folder):
@@ -61,35 +62,46 @@ def read(folder):
         ) from error
     found = set()
     for meta_graph in model.meta_graphs:
-        found |= _operations(meta_graph)
+        # Else, loading runs the graph and not the objects.
+        has_objects = meta_graph.HasField("object_graph_def")
+        is_run = has_objects and len(model.meta_graphs) == 1
+        found |= _operations(meta_graph, _idle_savers(meta_graph) if is_run else ())
     return found
 
 
-def _operations(meta_graph):
+def _operations(meta_graph, idle_savers):
     graph = meta_graph.graph_def
-    functions = {one.signature.name: one for one in graph.library.function}
-    called = set(meta_graph.object_graph_def.concrete_functions)
-    for name, function in functions.items():
-        called |= {one for one in _called(function.node_def) if one != name}
-    # TensorFlow writes functions that save and restore the variables, and loading runs
-    # neither these nor the graph that calls them: where there are objects, and nothing
-    # else refers to them.
-    is_idle = bool(meta_graph.object_graph_def.nodes)
-    found = {node.op for node in graph.node} - functions.keys()
-    if is_idle:
-        found -= _SAVING
-    for name, function in functions.items():
-        own = {node.op for node in function.node_def} - functions.keys()
-        if is_idle and _SAVER.fullmatch(name) and name not in called:
-            own -= _SAVING
-        found |= own
+    found = {node.op for node in graph.node}
+    for function in graph.library.function:
+        own = {node.op for node in function.node_def}
+        found |= own - _SAVING if function.signature.name in idle_savers else own
     return found
 
 
-def _called(nodes):
-    """Yields the names of the functions that nodes call."""
-    for node in nodes:
-        yield node.op
-        for value in node.attr.values():
-            yield value.func.name
-            yield from (one.name for one in value.list.func)
+def _idle_savers(meta_graph):
+    """Returns the names of the functions that TensorFlow alone would call, to save.
+
+    Nodes of the graph that `saver_def` names call them, which loading does not run. All
+    else that could call them, objects, signatures, gradients, collections, attributes
+    of any depth, has their names, which are runs of bytes in a serialized message.
+    """
+    rest = type(meta_graph)()
+    rest.CopyFrom(meta_graph)
+    saver, graph = rest.saver_def, rest.graph_def
+    calls = {saver.save_tensor_name.partition(":")[0], saver.restore_op_name}
+    nodes = [node for node in graph.node if node.name in calls and "f" in node.attr]
+    names = {node.attr["f"].func.name for node in nodes}
+    names = set(filter(_SAVER.fullmatch, names))
+    _remove(graph.node, lambda node: node.name in calls)
+    _remove(graph.library.function, lambda one: one.signature.name in names)
+    content = rest.SerializeToString()
+    # Loading changes the numbers, and new ones could be guessed. Of two functions, one
+    # could call the other.
+    parts = {_SAVER.fullmatch(name)[1].encode() for name in names}
+    return set() if any(part in content for part in parts) else names
+
+
+def _remove(messages, is_removed):
+    for index in reversed(range(len(messages))):
+        if is_removed(messages[index]):
+            del messages[index]

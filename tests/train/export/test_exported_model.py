@@ -15,14 +15,9 @@ from small_models import made, shared
 from keras_vit import Predictor
 from train.common.errors import RunError
 from train.export.formats import FORMATS
-from train.inference import (
-    exported_model,
-    model_writing,
-    onnx_data,
-    saved_operations,
-)
+from train.inference import exported_model, model_writing, onnx_data
 
-tf = pytest.importorskip("tensorflow")
+pytest.importorskip("tensorflow")
 pytest.importorskip("ai_edge_litert")
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(
@@ -200,48 +195,6 @@ def test_images_of_an_export_beyond_the_limits_are_refused(tmp_path, size):
     onnx.save(proto, path)
     with pytest.raises(RunError, match="its images"):
         exported_model.load(path)
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved") / "x"
-    return write("saved_model", made(), folder) / FORMATS["saved_model"].file
-
-
-def test_operations_of_our_saved_models_are_known(saved):
-    assert len(saved_operations.read(saved)) > 30
-    saved_operations.check(saved)
-
-
-@pytest.mark.parametrize("at", ["an answer", "a saving function"])
-def test_a_saved_model_that_writes_a_file_is_named_and_not_loaded(tmp_path, at):
-    written = tmp_path / "written"
-
-    class Package(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = tf.Variable([1.0])
-
-        @tf.function(input_signature=[tf.TensorSpec((None, 32, 48, 3))])
-        def answer(self, images):
-            if at == "a saving function":
-                tf.raw_ops.SaveV2(
-                    prefix=str(written),
-                    tensor_names=["x"],
-                    shape_and_slices=[""],
-                    tensors=[self.weight],
-                )
-            else:
-                tf.io.write_file(str(written), "x")
-            return {"logits": tf.zeros((tf.shape(images)[0], 2)) + self.weight}
-
-    package, folder = Package(), tmp_path / "model"
-    tf.saved_model.save(package, str(folder), package.answer)
-    name = "SaveV2" if at == "a saving function" else "WriteFile"
-    with pytest.raises(RunError, match=rf"{name}.*trust=True"):
-        exported_model.load(folder)
-    assert not list(tmp_path.glob("written*"))
-    assert exported_model.load(folder, trust=True).size == 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,328 @@
+"""SavedModels that do more than ours are refused before anything of them runs."""
+
+import contextlib
+import shutil
+
+import keras
+import pytest
+from small_models import HYBRID, PLAIN, made, of
+
+import keras_vit
+from train.common.errors import RunError
+from train.inference import exported_model, saved_operations
+
+tf = pytest.importorskip("tensorflow")
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("an export needs TensorFlow", allow_module_level=True)
+
+from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
+
+from train.inference.saved_model import write_saved_model  # noqa: E402
+
+IMAGES = tf.TensorSpec((None, 32, 48, 3))
+# As TensorFlow calls the function that saves variables.
+EVIL = "__inference__traced_save_999"
+
+
+def answer(images):
+    return {"logits": tf.zeros((tf.shape(images)[0], 2))}
+
+
+def saved_to(folder, *functions):
+    """Saves a model with functions besides its answer."""
+    package = tf.train.Checkpoint(weight=tf.Variable([1.0]))
+    for number, function in enumerate(functions):
+        setattr(package, f"function_{number}", tf.function(function, []))
+    tf.saved_model.save(package, str(folder), tf.function(answer, [IMAGES]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The folder of a model with a function that writes, and what it would write."""
+    folder = tmp_path_factory.mktemp("base")
+    written = folder / "written"
+
+    def evil():
+        weights = [tf.constant([1.0])]
+        tf.raw_ops.SaveV2(
+            prefix=str(written), tensor_names=["x"], shape_and_slices=[""],
+            tensors=weights,
+        )  # fmt: skip
+
+    return saved_to(folder / "model", evil), written
+
+
+@pytest.fixture
+def written(base):
+    """The path of what would be written, which is removed after the test."""
+    yield base[1]
+    for file in base[1].parent.glob("written*"):
+        file.unlink()
+
+
+# Models of each kind that is written with other operations.
+OURS = {
+    "classifier": made,
+    "features": lambda: made(include_top=False),
+    "of any size": lambda: keras_vit.at_image_size(made(), (None, None)),
+    "int8": lambda: keras_vit.quantize_weights(made()),
+    "hybrid": lambda: made(HYBRID),
+    "attention pooling": lambda: made(**of(PLAIN, rotary="perception"), pooling="map"),
+}
+
+
+class Attacked:
+    """A SavedModel whose own function that saves writes a file wherever it is called.
+
+    No object has it, and the nodes that TensorFlow saves by call it.
+    """
+
+    def __init__(self, folder):
+        self.file = folder / "saved_model.pb"
+        self.model = saved_model_pb2.SavedModel.FromString(self.file.read_bytes())
+        [self.meta_graph] = self.model.meta_graphs
+        self.graph = self.meta_graph.graph_def
+        self.objects = self.meta_graph.object_graph_def
+        [old] = [one for one in self.objects.concrete_functions if "evil" in one]
+        del self.objects.concrete_functions[old]
+        for node in self.objects.nodes:
+            if old in node.function.concrete_functions:
+                self.spec = type(node.function.function_spec).FromString(
+                    node.function.function_spec.SerializeToString()
+                )
+            if old in str(node):
+                node.Clear()
+                node.user_object.identifier = "_generic_user_object"
+        evil = self.function(old)
+        evil.signature.name = EVIL
+        # So that it is run, too, where another function calls it.
+        evil.signature.control_output.append("saved")
+        evil.control_ret["saved"] = "SaveV2"
+        saver = self.meta_graph.saver_def.save_tensor_name.removesuffix(":0")
+        own = self.node(saver).attr["f"].func
+        self.graph.library.function.remove(self.function(own.name))
+        own.name = EVIL
+
+    def function(self, part):
+        functions = self.graph.library.function
+        return next(one for one in functions if part in one.signature.name)
+
+    def node(self, name):
+        return next(node for node in self.graph.node if node.name == name)
+
+    def add_object(self, **children):
+        """Adds an object, whose children have these numbers; returns its own."""
+        number = len(self.objects.nodes)
+        self.objects.nodes.add()
+        self.objects.nodes[0].children.add(node_id=number, local_name=f"n{number}")
+        for name, child in children.items():
+            self.objects.nodes[number].children.add(node_id=child, local_name=name)
+        return number
+
+    def add_bare(self, name=EVIL):
+        number = self.add_object()
+        node = self.objects.nodes[number]
+        node.bare_concrete_function.concrete_function_name = name
+        return number
+
+    def run_by_loading(self, function):
+        """Adds a resource, which loading makes and initializes by a function."""
+        number = self.add_object(_create_resource=function, _initialize=function)
+        self.objects.nodes[number].resource.device = ""
+
+
+def by_a_bare_function(attacked):
+    attacked.run_by_loading(attacked.add_bare())
+
+
+def by_a_function(attacked):
+    number = attacked.add_object()
+    function = attacked.objects.nodes[number].function
+    function.concrete_functions.append(EVIL)
+    function.function_spec.CopyFrom(attacked.spec)
+    attacked.run_by_loading(number)
+
+
+def by_the_function_that_restores(attacked):
+    saver = attacked.function("_traced_restore")
+    saver.Clear()
+    saver.signature.name = name = "__inference__traced_restore_1000"
+    restore = attacked.node(attacked.meta_graph.saver_def.restore_op_name)
+    restore.attr["f"].func.name = name
+    call(saver.node_def.add(name="call"))
+    saver.signature.control_output.append("call")
+    saver.control_ret["call"] = "call"
+    attacked.run_by_loading(attacked.add_bare(name))
+
+
+def by_the_start_of_a_graph(attacked):
+    """As TensorFlow 1 has written it, without objects."""
+    attacked.meta_graph.ClearField("object_graph_def")
+    attacked.meta_graph.ClearField("saver_def")
+    attacked.meta_graph.ClearField("signature_def")
+    del attacked.graph.node[:]
+    call(attacked.graph.node.add(name="start"))
+    starts = attacked.meta_graph.collection_def["saved_model_main_op"]
+    starts.node_list.value[:] = ["start"]
+
+
+def call(node):
+    """Makes a node of a graph one that calls the function."""
+    node.op = "StatefulPartitionedCall"
+    node.attr["f"].func.name = EVIL
+    for name in ("Tin", "Tout"):
+        node.attr[name].list.SetInParent()
+
+
+def by_a_function_of_a_variable(attacked):
+    number = attacked.add_bare()
+    for node in attacked.objects.nodes:
+        if node.HasField("variable"):
+            saved = node.saveable_objects["VARIABLE_VALUE"]
+            saved.save_function = saved.restore_function = number
+
+
+def by_a_gradient(attacked):
+    attacked.graph.library.registered_gradients.add(
+        gradient_func=EVIL, registered_op_type="CustomGradient-1"
+    )
+    node = attacked.function("answer").node_def[0]
+    node.attr["_gradient_op_type"].s = b"CustomGradient-1"
+
+
+def by_the_gradient_of_a_function(attacked):
+    name = attacked.function("answer").signature.name
+    attacked.graph.library.gradient.add(function_name=name, gradient_func=EVIL)
+
+
+def by_an_attribute_of_an_attribute(attacked):
+    node = attacked.function("signature_wrapper").node_def[0]
+    node.attr["f"].func.attr["then"].list.func.add(name=EVIL)
+
+
+def by_its_next_name(attacked):
+    node = attacked.function("signature_wrapper").node_def[0]
+    node.attr["f"].func.attr["then"].func.name = "__inference__traced_save_7"
+
+
+def by_an_operation_of_its_name(attacked):
+    attacked.function("answer").node_def.add(name="x", op=EVIL)
+
+
+def in_a_second_graph(attacked):
+    attacked.model.meta_graphs.add().CopyFrom(attacked.meta_graph)
+
+
+def in_the_graph(attacked):
+    for node in attacked.function(EVIL).node_def:
+        attacked.graph.node.add().CopyFrom(node)
+
+
+# With what shows that the attack is one: loading it writes.
+LOADED = [
+    by_a_bare_function, by_the_function_that_restores, by_the_start_of_a_graph,
+]  # fmt: skip
+OTHERS = [
+    by_a_function, by_a_function_of_a_variable, by_a_gradient,
+    by_the_gradient_of_a_function,
+    by_an_attribute_of_an_attribute, by_its_next_name, by_an_operation_of_its_name,
+    in_a_second_graph, in_the_graph,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", [*LOADED, *OTHERS])
+def test_a_function_that_saves_is_refused_where_anything_calls_it(
+    attack, base, written, tmp_path
+):
+    shutil.copytree(base[0], folder := tmp_path / "model")
+    attacked = Attacked(folder)
+    attack(attacked)
+    attacked.file.write_bytes(attacked.model.SerializeToString())
+    with pytest.raises(RunError, match=r"SaveV2.*trust=True"):
+        exported_model.load(folder)
+    assert not list(written.parent.glob("written*"))
+    if attack in LOADED:
+        with contextlib.suppress(RunError):
+            exported_model.load(folder, trust=True)
+        assert list(written.parent.glob("written*"))
+
+
+def test_functions_that_nothing_calls_may_save(base, tmp_path):
+    shutil.copytree(base[0], folder := tmp_path / "model")
+    attacked = Attacked(folder)
+    attacked.file.write_bytes(attacked.model.SerializeToString())
+    assert exported_model.load(folder).size == 2
+
+
+@pytest.mark.parametrize("at", ["an answer", "a saving function"])
+def test_a_saved_model_that_writes_a_file_is_named_and_not_loaded(tmp_path, at):
+    written = tmp_path / "written"
+
+    class Package(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable([1.0])
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 32, 48, 3))])
+        def answer(self, images):
+            if at == "a saving function":
+                tf.raw_ops.SaveV2(
+                    prefix=str(written),
+                    tensor_names=["x"],
+                    shape_and_slices=[""],
+                    tensors=[self.weight],
+                )
+            else:
+                tf.io.write_file(str(written), "x")
+            return {"logits": tf.zeros((tf.shape(images)[0], 2)) + self.weight}
+
+    package, folder = Package(), tmp_path / "model"
+    tf.saved_model.save(package, str(folder), package.answer)
+    name = "SaveV2" if at == "a saving function" else "WriteFile"
+    with pytest.raises(RunError, match=rf"{name}.*trust=True"):
+        exported_model.load(folder)
+    assert not list(tmp_path.glob("written*"))
+    assert exported_model.load(folder, trust=True).size == 2
+
+
+def test_a_file_written_in_a_map_of_a_data_set_is_refused(tmp_path):
+    written = tmp_path / "written"
+
+    def mapped():
+        def write(number):
+            tf.io.write_file(str(written), "x")
+            return number
+
+        return tf.data.Dataset.range(3).map(write).reduce(0, lambda _, number: 1)
+
+    folder = saved_to(tmp_path / "model", mapped)
+    with pytest.raises(RunError, match=r"MapDataset.*WriteFile.*trust=True"):
+        exported_model.load(folder)
+    assert not written.exists()
+
+
+def test_a_function_of_the_name_of_an_operation_is_no_excuse_for_it(tmp_path):
+    def reads():
+        return tf.io.read_file("x")
+
+    folder = saved_to(tmp_path / "model", reads)
+    file = folder / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    library = model.meta_graphs[0].graph_def.library
+    library.function.add().signature.name = "ReadFile"
+    file.write_bytes(model.SerializeToString())
+    with pytest.raises(RunError, match="do not have.*ReadFile"):
+        exported_model.load(folder)
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_operations_of_our_saved_models_are_known(kind, tmp_path):
+    write_saved_model(OURS[kind](), tmp_path / "own")
+    assert len(saved_operations.read(tmp_path / "own")) > 30
+    saved_operations.check(tmp_path / "own")
+
+
+def test_operations_of_a_saved_model_of_keras_are_known(tmp_path):
+    made().export(tmp_path / "own", verbose=False)
+    saved_operations.check(tmp_path / "own")
