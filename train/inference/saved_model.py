@@ -13,11 +13,12 @@ from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.layers.forward_pass import running
 from keras_vit.lean import lean
-from keras_vit.structure import own_image_size, problem_type_of
+from keras_vit.structure import own_image_size, preparation_of, problem_type_of
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph
-from train.data.transforms.preprocessing import squash, to_model_range
+from train.data.transforms.graph_fitting import fitted_in_graph
+from train.data.transforms.preprocessing import to_model_range
 from train.inference import model_writing
 from train.inference.exported_model import FACTS
 from train.inference.model_writing import body_and_head
@@ -52,8 +53,9 @@ def write_saved_model(model, folder, *, class_names=None):
       `features` are the head's input, (batch, hidden_size or representation_size).
       Without a head there is no `image_classification`, and features replace logits.
     - `image_bytes` are JPEG or PNG files: decoded, to grayscale for models of 1
-      channel, rotated by their EXIF data, and resized, as images of any size are, as
-      for evaluation. Broken ones raise `tf.errors.InvalidArgumentError`.
+      channel, rotated by their EXIF data, and brought to the model's size, as images
+      of any size are, as its preparation of photos says. Broken ones raise
+      `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, their sigmoid where the head is of
       several classes at once, or the head's own activation. `label`, with `class_names`
       only, is the most likely class, a string (batch,). A head for numbers has neither:
@@ -219,15 +221,19 @@ def _package(model, class_names):
         of_logits = keras.activations.sigmoid
     kind, answer = ("logits", logits) if head else ("features", features)
 
+    preparation = preparation_of(model)
+
     def resized(images):
-        return to_model_range(255.0 * squash(images, image_size))
+        pixels = fitted_in_graph(255.0 * images, image_size, preparation)
+        return to_model_range(pixels)
 
     @tf.function(autograph=False)
     def call(images, training=False):
         return answer(resized(images), training)
 
     def read(file):
-        return to_model_range(squash(decode_in_graph(file, channels), image_size))
+        pixels = decode_in_graph(file, channels)
+        return to_model_range(fitted_in_graph(pixels, image_size, preparation))
 
     def of_files(image_bytes):
         one = tf.TensorSpec(of_model_size.shape[1:])

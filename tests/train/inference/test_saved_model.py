@@ -19,12 +19,13 @@ from harness import all_layers, global_policy, gradients, normal
 from small_models import HYBRID, PLAIN, SIZE, made, of
 from tensorflow.core.protobuf import saved_model_pb2
 
+import zoo
 from keras_vit import preprocess_input
 from keras_vit.engines.precision import in_precision
 from train.common.errors import RunError
 from train.common.files import whole_folder
 from train.data.transforms.preprocessing import squash, to_model_range
-from train.inference import saved_model
+from train.inference import saved_model, saved_operations
 from train.inference.saved_model import add_version, write_saved_model
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -666,3 +667,23 @@ def test_files_that_exif_turns(export):
         image_bytes=tf.constant([file.getvalue() for file in files])
     )["logits"].numpy()
     close(answers[1:], answers[:1])
+
+
+@pytest.mark.parametrize("preparation", ["central crop", "timm crop bicubic 0.9"])
+def test_photos_are_prepared_as_the_model_says(preparation, tmp_path):
+    """They were squashed, whatever the model said."""
+    model = made(preparation=preparation)
+    write_saved_model(model, tmp_path / "saved")
+    saved_operations.check(tmp_path / "saved")
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    image = photo(83, 57)
+    inputs = zoo.photos.prepare(image, SIZE, preparation)
+    wanted = model(inputs[None]).numpy()
+    squashed = model(zoo.photos.prepare(image, SIZE)[None]).numpy()
+    assert np.abs(wanted - squashed).max() > 0.1
+    answers = loaded.signatures["serve_bytes"](image_bytes=tf.constant([png(image)]))
+    # Pillow sums integers, whose rounding may differ by a level.
+    close(answers["logits"], wanted, atol=0.01)
+    scale = (image / 255.0).astype("float32")[None]
+    inputs = zoo.photos.prepare(image.astype("float32"), SIZE, preparation)
+    close(loaded(scale), model(inputs[None]), atol=1e-3)

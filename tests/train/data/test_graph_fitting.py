@@ -1,0 +1,70 @@
+"""Graphs bring photos to a model's size as Pillow and `zoo.photos` do."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import zoo.photos
+from train.data.transforms.graph_fitting import fitted_in_graph
+from zoo.preparation import FITS, INTERPOLATIONS
+
+SHAPES = [(37, 61), (150, 83), (53, 19), (32, 48), (333, 500)]
+SIZES = [(32, 32), (32, 48)]
+
+
+def preparations(interpolation):
+    return [
+        f"{library} {fit} {interpolation}{share}"
+        for library in ("timm", "transformers")
+        for fit in FITS
+        for share in ("", " 0.9")
+    ]
+
+
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_numbers_of_noise_are_those_of_pillow(interpolation):
+    for shape in SHAPES:
+        noise = np.random.default_rng(0).uniform(0, 255, (*shape, 3)).astype("float32")
+        for preparation in preparations(interpolation):
+            for size in SIZES:
+                found = fitted_in_graph(tf.constant(noise), size, preparation)
+                expected = zoo.photos.fitted(noise, size, preparation)
+                np.testing.assert_allclose(
+                    found, expected, atol=1e-3, rtol=0, err_msg=preparation
+                )
+
+
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_bytes_of_a_photo_are_those_of_pillow_but_for_a_level_or_two(interpolation):
+    small = np.random.default_rng(1).integers(0, 256, (6, 5, 3), dtype="uint8")
+    for shape in SHAPES:
+        photo = Image.fromarray(small).resize(shape[::-1], Image.Resampling.BICUBIC)
+        photo = np.asarray(photo)
+        for preparation in preparations(interpolation):
+            for size in SIZES:
+                found = fitted_in_graph(tf.constant(photo), size, preparation)
+                expected = zoo.photos.fitted(photo, size, preparation)
+                assert np.abs(found - expected).max() <= 2, (preparation, shape, size)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_central_crop(shape):
+    photo = np.random.default_rng(2).integers(0, 256, (*shape, 3), dtype="uint8")
+    for size in SIZES:
+        found = fitted_in_graph(tf.constant(photo), size, "central crop")
+        expected = zoo.photos.fitted(photo, size, "central crop")
+        # Whose places are in float32.
+        np.testing.assert_allclose(found, expected, atol=0.05, rtol=0)
+
+
+def test_a_batch_in_a_graph_that_knows_no_shape():
+    @tf.function(input_signature=[tf.TensorSpec((None, None, None, 3))])
+    def fitted(images):
+        return fitted_in_graph(images, (32, 48), "timm crop bicubic 0.9")
+
+    images = np.random.default_rng(3).uniform(0, 255, (2, 50, 40, 3)).astype("float32")
+    expected = [
+        zoo.photos.fitted(image, (32, 48), "timm crop bicubic 0.9") for image in images
+    ]
+    np.testing.assert_allclose(fitted(images), expected, atol=1e-3, rtol=0)

@@ -1,0 +1,122 @@
+"""Photos to a model's size by TensorFlow's operations alone, for exported graphs."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from train.data.transforms.preprocessing import squash
+from zoo.preparation import Preparation
+
+# How far Pillow's kernels reach, in pixels of the smaller of both images.
+_REACH = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0}
+
+
+def fitted_in_graph(
+    images: tf.Tensor, size: tuple[int, int], preparation: str
+) -> tf.Tensor:
+    """Brings images to a model's size, as `zoo.photos.fitted` does.
+
+    An image or a batch `(..., height, width, channels)` in [0, 255] to float32
+    `(..., *size, channels)`. Pixels of uint8 are rounded after the columns and after
+    the rows, as Pillow does, whose release 13 makes the rows first where that is
+    quicker: some pixels then differ by a level or two. Floats differ by 0.001.
+
+    Source:
+        `precompute_coeffs` of Pillow's `Resample.c`.
+    """
+    if preparation == "squash":
+        return squash(images, size)
+    said = Preparation.of(preparation)
+    sides = tf.shape(images)[-3:-1]
+    bigger = _bigger(sides, size, said)
+    start = _start(bigger, size, said)
+    rounds = images.dtype == tf.uint8 and said is not None
+    images = tf.cast(images, tf.float32)
+    # Pillow makes the columns first.
+    for axis, letters in ((1, "ow,...hwc->...hoc"), (0, "oh,...hwc->...owc")):
+        weights = _weights(said, sides[axis], bigger[axis], start[axis], size[axis])
+        images = tf.einsum(letters, weights, images)
+        if rounds:
+            images = tf.clip_by_value(tf.floor(images + 0.5), 0.0, 255.0)
+    return images
+
+
+def _bigger(sides, size, said):
+    """Returns the (height, width) of which the model's image is cut out."""
+    if said is None:
+        new = tf.constant(size, tf.float32)
+        sides = tf.cast(sides, tf.float32)
+        scale = tf.reduce_max(new / sides) * 8 / 7
+        return tf.maximum(tf.cast(tf.round(sides * scale), tf.int32), size)
+    bigger = tuple(math.floor(side / said.share) for side in size)
+    if said.fit == "squash":
+        return tf.constant(bigger)
+    sides = tf.cast(sides, tf.float64)
+    if bigger[0] == bigger[1]:
+        new = tf.floor(bigger[0] * sides / tf.reduce_min(sides))
+    else:
+        new = tf.round(sides / tf.reduce_min(sides / np.float64(bigger)))
+    return tf.cast(new, tf.int32)
+
+
+def _start(bigger, size, said):
+    if said is not None and said.library == "timm":
+        return tf.cast(tf.round(tf.cast(bigger - size, tf.float64) / 2), tf.int32)
+    return (bigger - size) // 2
+
+
+def _weights(said, side, new, start, count):
+    """Returns how much of each place of an axis is in each place of the new one.
+
+    Float32 (count, side), for `count` of `new` places from `start` on; rows sum to 1.
+    """
+    # In float32 ties would be broken otherwise than Pillow breaks them.
+    step = tf.cast(side / new, tf.float64)
+    old = tf.range(tf.cast(side, tf.float64))
+    places = tf.cast(tf.range(count) + start, tf.float64)[:, None]
+    if said is None:  # the mean over equal areas
+        shares = tf.minimum(old + 1, (places + 1) * step) - tf.maximum(
+            old, places * step
+        )
+        weights = tf.maximum(shares, 0)
+    elif said.interpolation == "nearest":
+        # Added up, as in Pillow: products are rounded otherwise.
+        steps = tf.concat([[step / 2], tf.fill([new - 1], step)], axis=0)
+        chosen = tf.floor(tf.cumsum(steps)[start : start + count, None])
+        weights = tf.cast(old == chosen, tf.float64)
+    else:
+        # Pillow widens its kernel where a photo gets smaller.
+        widened = tf.maximum(step, 1)
+        reach = _REACH[said.interpolation] * widened
+        centres = (places + 0.5) * step
+        first, last = (
+            tf.floor(tf.maximum(place + 0.5, 0))
+            for place in (centres - reach, centres + reach)
+        )
+        kernel = _kernel(said.interpolation, (old + 0.5 - centres) / widened)
+        weights = tf.where((old >= first) & (old < last), kernel, 0)
+    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
+    return tf.cast(weights, tf.float32)
+
+
+def _kernel(name, x):
+    """Returns a kernel of Pillow at distances, within its reach."""
+    away = tf.abs(x)
+    if name == "box":
+        return tf.cast((x > -0.5) & (x <= 0.5), x.dtype)
+    if name == "bilinear":
+        return 1 - away
+    if name == "hamming":
+        return _sinc(x) * (0.54 + 0.46 * tf.cos(math.pi * x))
+    if name == "lanczos":
+        return _sinc(x) * _sinc(x / 3)
+    # Keys's cubic of -0.5.
+    near = (1.5 * away - 2.5) * away * away + 1
+    far = ((-0.5 * away + 2.5) * away - 4) * away + 2
+    return tf.where(away < 1, near, tf.where(away < 2, far, 0))
+
+
+def _sinc(x):
+    angle = math.pi * x
+    return tf.where(x == 0, 1, tf.math.divide_no_nan(tf.sin(angle), angle))
