@@ -20,8 +20,7 @@ from train.common.errors import RunError, first_line
 from train.inference import onnx_data, saved_operations
 from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
-from zoo.catalog import registry
-from zoo.files.opening import FILES_IN_FOLDERS, SAVED_MODEL
+from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
 from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
 from zoo.preparation import is_preparation
@@ -86,23 +85,25 @@ def find(source):
             or a folder that holds a single one of these, as `train.export` writes it.
 
     Raises:
-        RunError: there is no such file, or the folder holds several.
+        RunError: there is no such file, or the folder holds several, or the weights of
+            a library as well.
     """
     path = expand_home(source)
-    if path.suffix and path.suffix in _LOADERS and not path.is_dir():
+    is_file = path.suffix in EXPORTS or path.name == SAVED_MODEL
+    if is_file and not path.is_dir():
         if not path.is_file():
             raise RunError(f"There is no file {path}: check the path.")
-        return path
+        return _program(path)
     if not path.is_dir():
         return None
-    run = RunDirectory(path)
-    run.check_one_kind()
-    if (path / SAVED_MODEL).exists():
-        return path
-    others = (run.model, run.checkpoints, path / registry.CARD)
-    if any(one.exists() for one in (*others, *map(path.joinpath, FILES_IN_FOLDERS))):
+    held = RunDirectory(path).models()
+    if held.run or held.card:
         return None
-    found = [one for ending in _LOADERS if ending for one in path.glob(f"*{ending}")]
+    if held.weights and held.exports:
+        raise RunError(str(two_kinds(path, held.weights, held.exports[0])))
+    if held.weights:
+        return None
+    found = [path / name for name in held.exports]
     for folder in (path, path / "saved_model"):
         # TensorFlow Serving loads the folder with the highest number.
         versions = [
@@ -114,7 +115,12 @@ def find(source):
     if len(found) > 1:
         names = named(sorted(one.relative_to(path).as_posix() for one in found))
         raise RunError(f"{path} has several exports, {names}: give one of them.")
-    return found[0] if found else None
+    return _program(found[0]) if found else None
+
+
+def _program(path):
+    """Returns the path that `load` takes: of a SavedModel, its folder."""
+    return path.parent if path.name == SAVED_MODEL else path
 
 
 def load(path, threads=None, trust=False):

@@ -6,9 +6,7 @@ from typing import NamedTuple
 from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
-from zoo.catalog import registry
 from zoo.catalog.locate import named, resolve
-from zoo.files.opening import FILES_IN_FOLDERS
 from zoo.regular_files import expand_home
 
 
@@ -35,18 +33,16 @@ def find(source):
     path = expand_home(source)
     try:
         card = named(source) if isinstance(source, str) else None
-        if card is None and path.is_dir() and not (path / registry.CARD).is_file():
-            run = RunDirectory(path)
-            if run.model.is_file() or run.checkpoints.is_dir():
-                run.require(run.model)
-                return FoundModel(run.model, run)
+        run = RunDirectory(path)
+        # No folder shadows the name of a card.
+        if card is None and (held := run.models()).run and not held.card:
+            run.require(run.model)
+            return FoundModel(run.model, run)
         if path.suffix == ".keras":
             if not path.exists():
                 raise OSError("there is no such file: check the path.")
             return FoundModel(path)
-        if card is None and not any(
-            (path / name).exists() for name in FILES_IN_FOLDERS
-        ):
+        if card is None:
             exported = exported_model.find(path)
             if exported is not None:
                 raise ValueError(

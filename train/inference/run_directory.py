@@ -18,7 +18,7 @@ from train.common.files import (
 )
 from train.data.registry import is_same
 from zoo.files.archive import CheckpointError
-from zoo.files.opening import CHECKPOINTS, RUN_MODEL, check_one_kind
+from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.regular_files import expand_home, file_lock, open_regular, read_text
 
@@ -107,7 +107,7 @@ class RunDirectory:
         With `extend` a finished run may have had fewer steps; `extend` then writes.
         """
         make_folder(self.path)
-        self.check_one_kind()
+        self.models()
         steps = self._extensible(settings)
         if extend and not self.is_begun():
             raise RunError(
@@ -196,16 +196,16 @@ class RunDirectory:
                 f"{remedy and remedy + ', '}or another --run_dir."
             )
 
-    def check_one_kind(self):
-        """Refuses a directory with a model of another kind than a run's, as well."""
+    def models(self):
+        """Returns what `models_in` finds; its errors become `RunError`."""
         try:
-            check_one_kind(self.path)
+            return models_in(self.path)
         except CheckpointError as error:
             raise RunError(str(error)) from error
 
     def require(self, *files):
         """Refuses a directory without these files of a finished run, or with others."""
-        self.check_one_kind()
+        self.models()
         for file in files:
             if not file.is_file():
                 raise RunError(

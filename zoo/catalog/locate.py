@@ -29,7 +29,7 @@ from zoo.catalog.model_card import GAP_SUFFIX, CatalogError, ModelCard, either
 from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.checkpoint import Checkpoint, read
-from zoo.files.opening import EXTENSIONS, check_one_kind
+from zoo.files.opening import EXTENSIONS, models_in
 from zoo.regular_files import expand_home
 from zoo.store import hub
 
@@ -101,7 +101,7 @@ def resolve(
         return _there(expand_home(source, "source"))
     if (card := named(source, variant)) is not None:
         if isinstance(card, PublishedModel):
-            check_one_kind(card.folder)
+            models_in(card.folder)
         return partial(fetch_card, card)
     path = expand_home(source, "source")
     # The release of another variant is a mistake, even where a folder has its name.
@@ -124,7 +124,7 @@ def _there(path):
     """Returns the function of a path, which must exist."""
     if not path.exists():
         store.fetch(path)  # raises the error
-    check_one_kind(path)
+    models_in(path)
     return lambda: path
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import pathlib
 import re
+from typing import NamedTuple
 
 from zoo.files import archive, description, h5, safetensors
 from zoo.regular_files import open_regular
@@ -17,48 +19,85 @@ SHARDS = "model-*-of-*.safetensors"
 FILES_IN_FOLDERS = (SAFETENSORS, INDEX, "model.npz", "model.weights.h5")
 # OpenCLIP's, where there is none of timm or transformers.
 OPEN_CLIP = "open_clip_model.safetensors"
+WEIGHTS = (*FILES_IN_FOLDERS, OPEN_CLIP)
+# Names of libraries for what is not read in a folder: parts without their index,
+# pickles, TensorFlow's and Flax's weights.
+_OTHER_WEIGHTS = (
+    "*.safetensors", "*.keras", "*.weights.h5", "tf_model*.h5", "flax_model*.msgpack",
+    "pytorch_model*.bin", "open_clip_*.bin",
+)  # fmt: skip
+# Weights of any name and settings, which are another model's beside a SavedModel.
+_BESIDE = ("*.npz", "config.json", "open_clip_config.json", "config.yaml")
 # The card of a published model, whose folder may hold it in several formats.
 CARD = "model.json"
 # What a run's folder holds, and TensorFlow's.
 RUN_MODEL, CHECKPOINTS, SAVED_MODEL = "model.keras", "checkpoints", "saved_model.pb"
+# The endings of files that are programs for other runtimes.
+EXPORTS = (".onnx", ".tflite")
 # A file beside the index: never a path, which could lead anywhere.
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-def check_one_kind(folder: str | os.PathLike) -> None:
-    """Refuses a folder with models of two kinds, of which one would be a guess.
+class Models(NamedTuple):
+    """What a folder holds of a model: names of files, the first of each kind or None.
+
+    Args:
+        run: the model or the checkpoints of a run.
+        card: the card of a published model.
+        weights: those of a library, also where they are not read.
+        exports: list of all SavedModels, `.onnx` and `.tflite` files.
+    """
+
+    run: str | None
+    card: str | None
+    weights: str | None
+    exports: list[str]
+
+
+def models_in(folder: str | os.PathLike) -> Models:
+    """Returns what a folder holds of a model; subfolders do not count.
 
     Args:
         folder: path of a folder; another path has no model in it.
 
     Raises:
-        CheckpointError: a `saved_model.pb` lies in a run, a published model or beside
-            the weights of a library, or these beside the model of a run.
+        CheckpointError: it has models of two kinds, of which one would be a guess: a
+            `saved_model.pb` in a run, a published model or beside the weights or
+            settings of a library, or such weights beside the model of a run.
     """
-    folder = pathlib.Path(folder)
-    weights, runs = (*FILES_IN_FOLDERS, OPEN_CLIP), (RUN_MODEL, CHECKPOINTS)
-    others = (SAVED_MODEL,)
-    if (folder / SAVED_MODEL).exists():
-        weights = (*runs, CARD, *weights)
-    elif not (folder / CARD).exists():
-        others = (RUN_MODEL,)
-    else:
-        return
-    found = [
-        next((name for name in names if (folder / name).exists()), None)
-        for names in (weights, others)
-    ]
-    if all(found):
-        raise archive.CheckpointError(
-            f"{folder} has models of two kinds, {found[0]} and {found[1]}, and which "
-            "one is meant is not clear: move one away, or give the path of a file."
-        )
+    try:
+        names = sorted(one for one in os.listdir(folder) if not one.startswith("."))
+    except OSError:
+        names = []
+
+    def first(*patterns):
+        found = (one for pattern in patterns for one in fnmatch.filter(names, pattern))
+        return next(found, None)
+
+    run, card = first(RUN_MODEL, CHECKPOINTS), first(CARD)
+    exports = [one for one in names if one.endswith(EXPORTS) or one == SAVED_MODEL]
+    names = [one for one in names if one != RUN_MODEL]
+    weights = first(*WEIGHTS, *_OTHER_WEIGHTS)
+    own = run or card or weights or first(*_BESIDE)
+    if own and SAVED_MODEL in exports:
+        raise two_kinds(folder, own, SAVED_MODEL)
+    if run == RUN_MODEL and weights in WEIGHTS and not card:
+        raise two_kinds(folder, weights, run)
+    return Models(run, card, weights, exports)
+
+
+def two_kinds(folder, *names) -> archive.CheckpointError:
+    """Returns the error of a folder with models of two kinds, in files of two names."""
+    return archive.CheckpointError(
+        f"{folder} has models of two kinds, {' and '.join(names)}, and which one is "
+        "meant is not clear: move one away, or give the path of the file itself."
+    )
 
 
 def open_file(path: str | os.PathLike) -> archive.OpenFile | Shards:
     """Opens a file, or the one in a folder; its first bytes decide on the kind."""
     if os.path.isdir(path):
-        check_one_kind(path)
+        models_in(path)
         files = [os.path.join(path, name) for name in FILES_IN_FOLDERS]
         found = [file for file in files if os.path.exists(file)]
         if not found and os.path.exists(os.path.join(path, OPEN_CLIP)):

@@ -188,7 +188,7 @@ def _library():
 
 def _choose(files, place):
     """Returns the patterns of the files that hold the arrays."""
-    for name in (*opening.FILES_IN_FOLDERS, opening.OPEN_CLIP):
+    for name in opening.WEIGHTS:
         if name in files:
             return [name, opening.SHARDS] if name == opening.INDEX else [name]
     wanted = ", ".join(opening.FILES_IN_FOLDERS)

@@ -1,6 +1,8 @@
 """Folders with models of two kinds: every way to a model refuses them."""
 
 import json
+import pathlib
+import shutil
 
 import pytest
 
@@ -8,7 +10,9 @@ import zoo
 from train.common.errors import RunError
 from train.inference import exported_model, finding
 from train.inference.run_directory import RunDirectory
+from zoo.files import opening
 
+GOLDENS = pathlib.Path(__file__).parents[2] / "goldens"
 # What makes a folder's own model, the first of which messages name.
 FOLDERS = {
     "a run": ["model.keras", "report.json", "class_names.txt", "config.json"],
@@ -17,6 +21,15 @@ FOLDERS = {
     "a timm folder": ["model.safetensors", "config.json"],
     "shards": ["model.safetensors.index.json"],
     "OpenCLIP's": ["open_clip_model.safetensors"],
+    "parts without an index": ["model-00001-of-00002.safetensors", "config.json"],
+    "a pickle": ["pytorch_model.bin", "config.json"],
+    "OpenCLIP's pickle": ["open_clip_pytorch_model.bin", "open_clip_config.json"],
+    "TensorFlow's weights": ["tf_model.h5", "config.json"],
+    "Flax's weights": ["flax_model.msgpack", "config.json"],
+    "keras-hub's": ["model.weights.h5", "config.json"],
+    "big_vision's": ["vit_b16.npz"],
+    "settings": ["config.json", "class_names.txt"],
+    "a Keras model of another name": ["best.keras"],
 }
 
 
@@ -47,6 +60,102 @@ def test_a_saved_model_in_the_folder_of_another_model_is_refused(kind, tmp_path)
     for way, find in opened(folder).items():
         with pytest.raises((RunError, zoo.CheckpointError), match=said):
             pytest.fail(f"{way}: {find()}")
+
+
+EXPORTS = ("model.onnx", "vit.tflite", "saved_model.pb")
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "model.npz", *(
+    names[0] for kind, names in FOLDERS.items() if kind.startswith(("Open", "parts"))
+)])  # fmt: skip
+@pytest.mark.parametrize("export", EXPORTS)
+def test_an_export_beside_weights_is_refused_where_either_could_be_meant(
+    weights, export, tmp_path
+):
+    folder = made(tmp_path / "own", [weights, export])
+    said = f"own has models of two kinds, {weights} and {export}, .* the file itself"
+    for way in ("predict", "evaluate, explain, export, few_shot"):
+        with pytest.raises(RunError, match=said):
+            pytest.fail(f"{way}: {opened(folder)[way]()}")
+    meant = exported_model.find(folder / export)
+    assert meant == (folder if export == "saved_model.pb" else folder / export)
+    assert exported_model.find(folder / weights) is None
+
+
+def test_weights_are_read_where_no_export_could_be_meant(tmp_path):
+    folder = made(tmp_path / "own", ["model.onnx"])
+    shutil.copy(GOLDENS / "token.npz", folder / "model.npz")
+    assert (
+        zoo.read(zoo.locate(folder)).classes == zoo.read(folder / "model.npz").classes
+    )
+
+
+@pytest.mark.parametrize("first", EXPORTS)
+@pytest.mark.parametrize("second", [*EXPORTS, "x.onnx", "1/saved_model.pb"])
+def test_two_exports_in_a_folder_are_named(first, second, tmp_path):
+    folder = made(tmp_path / "own", [first])
+    (folder / "1").mkdir()
+    (folder / second).touch()
+    if first == second:
+        assert exported_model.find(folder) is not None
+        return
+    names = sorted([first, second.removesuffix("/saved_model.pb")])
+    said = f"own has several exports, {', '.join(names)}: give one of them"
+    for way in ("predict", "evaluate, explain, export, few_shot"):
+        with pytest.raises(RunError, match=said):
+            pytest.fail(f"{way}: {opened(folder)[way]()}")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        # A repository of transformers, as cloned.
+        ["model.safetensors", "config.json", "pytorch_model.bin", "tf_model.h5",
+         "flax_model.msgpack", "onnx/model.onnx", "saved_model/1/saved_model.pb"],
+        ["open_clip_model.safetensors", "open_clip_pytorch_model.bin",
+         "open_clip_config.json", "model.safetensors", "config.json"],
+        ["model.safetensors.index.json", "model-00001-of-00002.safetensors"],
+        # A published model, one with an export in it, and a run with its weights.
+        ["model.json", "model.npz", "model.keras", "class_names.txt", "report.json",
+         "saved_model/saved_model.pb"],
+        ["model.json", "model.safetensors", "model.onnx"],
+        ["open_clip_model.safetensors", "1/saved_model.pb"],
+        # What a Mac adds when it copies.
+        ["model.safetensors", "._model.onnx"],
+    ],
+)  # fmt: skip
+def test_a_model_in_several_formats_is_one_model(names, tmp_path):
+    folder = tmp_path / "own"
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    assert exported_model.find(folder) is None
+    assert finding.find(str(folder)) == finding.FoundModel()
+    assert zoo.locate(folder) == folder
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["model.onnx", "config.json", "preprocessor_config.json"],
+        ["model.onnx", "model.onnx.data", "weights.bin", "class_names.txt"],
+        ["model.tflite", "export.json", "export.md", "features.npz"],
+        ["model.onnx", "._model.onnx", ".model.tflite"],
+    ],
+)
+def test_an_export_with_what_belongs_to_it_is_found(names, tmp_path):
+    folder = made(tmp_path / "own", names)
+    assert exported_model.find(folder) == folder / names[0]
+
+
+def test_the_model_of_a_run_is_meant_beside_its_exports(tmp_path):
+    folder = made(tmp_path / "own", ["model.keras", "model.onnx", "model.tflite"])
+    assert exported_model.find(folder) is None
+    assert finding.find(str(folder)).keras_file == folder / "model.keras"
+
+
+def test_every_ending_of_an_export_has_a_loader():
+    assert {*opening.EXPORTS, ""} == exported_model._LOADERS.keys()
 
 
 def test_weights_of_a_library_beside_the_model_of_a_run_are_refused(tmp_path):
