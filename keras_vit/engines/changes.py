@@ -1,16 +1,21 @@
 """Whether a model still is what a compiled or converted one was made of."""
 
 import concurrent.futures
+import ctypes
 import functools
 import inspect
+import os
 
 import keras
 import numpy as np
 
 from keras_vit.engines.table import threads
 
-# Of a weight, compared by a thread at a time.
+# Of a weight, compared at a time.
 _CHUNK_BYTES = 2**21
+# Compares twice as fast as NumPy, which writes down what is equal, and in many threads.
+_memcmp = ctypes.CDLL("msvcrt" if os.name == "nt" else None).memcmp
+_memcmp.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
 _PLAIN = (bool, int, float, str, bytes, tuple, type(None))
 
 
@@ -66,16 +71,20 @@ class Values:
             len(one) != len(kept) for one, kept in zip(now, self._kept, strict=True)
         ):
             return False
-        pairs = [
-            (one[start : start + _CHUNK_BYTES], kept[start : start + _CHUNK_BYTES])
+        # Addresses and lengths of bytes that must be equal.
+        chunks = [
+            (one.ctypes.data + start, kept.ctypes.data + start, end - start)
             for one, kept in zip(now, self._kept, strict=True)
             if one.ctypes.data != kept.ctypes.data
             for start in range(0, len(one), _CHUNK_BYTES)
+            for end in [min(start + _CHUNK_BYTES, len(one))]
         ]
-        if not pairs:
+        count = min(threads(), len(chunks))
+        if not count:
             return True
-        with concurrent.futures.ThreadPoolExecutor(threads()) as pool:
-            return all(pool.map(_are_equal, *zip(*pairs, strict=True)))
+        shares = [chunks[first::count] for first in range(count)]
+        with concurrent.futures.ThreadPoolExecutor(count) as pool:
+            return all(pool.map(_are_equal, shares))
 
 
 def _is(one, other):
@@ -115,11 +124,8 @@ def _is_setting(value):
     return isinstance(value, _PLAIN) or callable(value)
 
 
-def _are_equal(one, other):
-    whole = len(one) // 8 * 8
-    return np.array_equal(
-        one[:whole].view("uint64"), other[:whole].view("uint64")
-    ) and np.array_equal(one[whole:], other[whole:])
+def _are_equal(chunks):
+    return not any(_memcmp(*chunk) for chunk in chunks)
 
 
 # Each returns the bytes of a weight without a copy where the processor has them, and

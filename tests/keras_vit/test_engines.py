@@ -3,6 +3,7 @@
 import concurrent.futures
 import importlib.util
 import itertools
+import tracemalloc
 
 import keras
 import numpy as np
@@ -340,6 +341,8 @@ def test_auto_notices_a_single_value(model, impatient, monkeypatch):
 
 
 def test_nothing_is_made_anew_without_a_change(model, monkeypatch):
+    # On a busy machine "auto" would convert the model here.
+    monkeypatch.setattr(automatic, "conversion_seconds", lambda *_: float("inf"))
     made = []
     monkeypatch.setattr(
         "keras_vit.engines.onnxruntime.make",
@@ -391,6 +394,22 @@ def test_values_are_compared_to_the_last_one_and_bit(dtype, size):
     kept = Values(model)
     dense.bias.assign(values)
     assert kept.hold()
+
+
+def test_values_are_compared_without_results_of_each():
+    inputs = keras.Input((1,))
+    dense = keras.layers.Dense(2**20)
+    model = keras.Model(inputs, dense(inputs))
+    kept = Values(model)
+    dense.bias.assign(dense.bias + 0)
+    assert kept.hold()
+    tracemalloc.start()
+    try:
+        assert kept.hold()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_auto_converts_once_its_clock_says_that_it_pays(model, impatient, monkeypatch):
