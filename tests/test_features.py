@@ -20,7 +20,8 @@ FEATURES = (
 )
 # Tests of several features together, which go with none of them.
 OF_ALL = tuple(
-    f"tests/train/test_{name}.py" for name in ("families_tools", "preparations")
+    f"tests/train/test_{name}.py"
+    for name in ("cases", "families_tools", "preparations")
 )
 # Imports all modules but those of features, then each feature without the others.
 IMPORTING = """
