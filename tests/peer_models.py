@@ -319,6 +319,21 @@ def processed_photos(folders, photo):
     return found
 
 
+def inputs_of_timm(folders, photo):
+    """Returns mean and deviation of each folder, and what timm makes of a photo."""
+    import timm
+    from PIL import Image
+    from timm.data import create_transform, resolve_data_config
+
+    found = []
+    for folder in folders:
+        model = timm.create_model(f"local-dir:{folder}")
+        config = resolve_data_config({}, model=model)
+        values = create_transform(**config)(Image.fromarray(photo)).numpy()
+        found.append((config["mean"], config["std"], values.transpose(1, 2, 0)))
+    return found
+
+
 def load_transformers(folder, images):
     """Returns the logits of a folder's classifier."""
     import transformers

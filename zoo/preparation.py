@@ -52,6 +52,19 @@ class Preparation(NamedTuple):
         library, fit, interpolation, share = found.groups()
         return cls(library, fit, interpolation, float(share or 1))
 
+    @classmethod
+    def nearest(cls, preparation: str | None, library: str) -> "Preparation":
+        """Returns what a library can do that is nearest to a preparation.
+
+        Example:
+            >>> str(Preparation.nearest("central crop", "timm"))
+            'timm crop box 0.875'
+        """
+        by_default = cls(library, "squash", "bilinear")
+        if preparation == "central crop":
+            by_default = cls(library, "crop", "box", 0.875)
+        return cls.of(preparation) or by_default
+
     def __str__(self):
         words = f"{self.library} {self.fit} {self.interpolation}"
         return words if self.share == 1 else f"{words} {self.share}"

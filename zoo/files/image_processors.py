@@ -98,23 +98,21 @@ def read(folder: pathlib.Path, defaults, name: str = "ViT") -> Inputs:
 
 def write(checkpoint) -> dict:
     """Returns the settings of the processor nearest to what a checkpoint says."""
-    semantics, preparation = checkpoint.semantics, checkpoint.head.preparation
+    semantics = checkpoint.semantics
+    said = Preparation.nearest(checkpoint.head.preparation, "transformers")
     height, width = checkpoint.image_size
     sides = {"height": height, "width": width}
     found = {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         "size": sides,
+        "resample": _RESAMPLING.index(said.interpolation),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
         "image_mean": semantics.input_mean,
         "image_std": semantics.input_std,
     }
-    said = Preparation.of(preparation)
-    if said is None:
-        return found
-    found["resample"] = _RESAMPLING.index(said.interpolation)
     bigger = {name: math.floor(side / said.share) for name, side in sides.items()}
     if said.fit == "crop" or said.share != 1:
         found |= {"do_center_crop": True, "crop_size": sides, "size": bigger}

@@ -86,6 +86,9 @@ _IMPLIED = (
     "epsilon", "distilled", "swiglu", "inputs", "position_resizing", "rotary",
     "mlp_norm_inside", "pooling_heads", "named_as",
 )  # fmt: skip
+# What timm takes where a `config.json` says a part of how photos come to the size.
+_EVALUATION = {"crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"}
+_FITS = {"center": "crop", "squash": "squash"}
 _POOLINGS = {"token": "token", "avg": "gap", "map": "map", "": None, None: None}
 _NAFLEX = re.compile(r"^embeds\.")
 # What is called otherwise in timm's EVA.
@@ -178,7 +181,8 @@ def may_be_joined(parts) -> bool:
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, timm's defaults elsewhere."""
     file = folder / _CONFIG
-    return described(file, description.read_json(file), sizes)
+    # timm's own default, whatever the architecture was published with.
+    return described(file, description.read_json(file), sizes, "imagenet")
 
 
 def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
@@ -192,8 +196,18 @@ def of_name(file: pathlib.Path, architecture: str) -> dict[str, object]:
     return found
 
 
-def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
-    """Returns what settings of timm say, which are of a file."""
+def described(
+    file: pathlib.Path, config: dict, sizes: dict, normalizing: str | None = None
+) -> Description:
+    """Returns what settings of timm say.
+
+    Args:
+        file: the settings, for messages.
+        config: what they say.
+        sizes: of the arrays.
+        normalizing: a key of `architectures.INPUTS`: mean and deviation where settings
+            have none; None for those that the architecture was published with.
+    """
     architecture = fields.name_of_network(file, config, _AT_THE_TOP, "architecture")
     if architecture is None:
         config, implied = {}, {}
@@ -214,8 +228,7 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     arguments = {**implied, **own}
     if arguments.get("qkv_bias") is True and said["named_as"] in _BIASES_APART:
         arguments["qkv_bias"] = "query and value"
-    # Files of earlier versions have these at the top.
-    inputs = config.get("pretrained_cfg", config)
+    inputs = _inputs_of(config)
     nulls = [name for name in ("mean", "std") if inputs.get(name, 0) is None]
     nulls += [
         name
@@ -233,17 +246,11 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
     description.check_sizes(file, own, depth=sizes["num_layers"])
     said |= {name: arguments.pop(name, None) for name in _READ}
     token, pooled = sizes["class_token"], said["global_pool"]
-    wrong = [
-        f"{name}={brief(own[name])}"
-        for name in _FLAGS
-        if own.get(name) is not None and not isinstance(own[name], bool)
-    ]
+    wrong = []
     final_norm, after_pooling = _norms(said, kind == "eva")
     if kind == "eva" and after_pooling and said["final_norm"]:
         wrong.append("use_fc_norm beside use_post_transformer_norm")
     registers = said["reg_tokens"] or 0
-    if type(registers) is not int or registers < 0:
-        wrong.append(f"reg_tokens={brief(registers)}")
     if said["act_layer"] not in _ACTIVATIONS:
         wrong.append(f"act_layer={brief(said['act_layer'])}")
     if pooled == "" and "classes" in sizes:
@@ -264,14 +271,17 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
         )
-    mean, std = architectures.INPUTS[said["inputs"] or "half"]
+    names = ("mean", "std")
+    key = (architecture and normalizing) or said["inputs"] or "half"
+    by_default = dict(zip(names, architectures.INPUTS[key], strict=True))
+    mean, std = description.channels(file, names, {**by_default, **inputs})
     prefixed = token or registers
     network = Semantics(
         num_heads=arguments.get("num_heads"),
         activation="swiglu" if said["swiglu"] else _ACTIVATIONS[said["act_layer"]],
         layer_norm_epsilon=said["epsilon"] or DEFAULTS.layer_norm_epsilon,
-        input_mean=inputs.get("mean", mean),
-        input_std=inputs.get("std", std),
+        input_mean=mean,
+        input_std=std,
         resnet_epsilons=DEFAULTS.resnet_epsilons if sizes["hybrid"] else "released",
     )
     families = {
@@ -342,16 +352,22 @@ def described(file: pathlib.Path, config: dict, sizes: dict) -> Description:
 def _check_fields(file, config, own):
     """Refuses fields that are not known, or have another value than is computed."""
     fields.check(file, config, _AT_THE_TOP)
-    fields.check(file, config.get("pretrained_cfg", {}), FIELDS["pretrained_cfg"])
+    fields.check(file, config.get("pretrained_cfg") or {}, FIELDS["pretrained_cfg"])
     fields.check(file, own, FIELDS["model_args"])
+
+
+def _inputs_of(config):
+    """Returns the table of inputs; files of earlier versions have it at the top."""
+    inside = config.get("pretrained_cfg")
+    return config if inside is None else inside
 
 
 def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
     """Returns what settings beside a file say of its outputs: their names."""
     file = folder / _CONFIG
     config = description.read_json(file)
-    inputs = config.get("pretrained_cfg", config)
-    return _head(file, config, inputs, sizes.get("classes"))
+    fields.check_types(file, config, _AT_THE_TOP)
+    return _head(file, config, _inputs_of(config), sizes.get("classes"))
 
 
 def _head(file, config, inputs, classes):
@@ -383,27 +399,20 @@ def _names(file, config, inputs, classes):
 
 
 def _preparation(file, inputs):
-    """Returns how photos come to the size, None where it is not said or another way."""
-    fits = {"center": "crop", "squash": "squash"}
-    said = {
-        "crop_mode": (inputs.get("crop_mode") or "center", fits),
-        "interpolation": (inputs.get("interpolation") or "bicubic", INTERPOLATIONS),
-    }
-    for name, (value, known) in said.items():
-        if not isinstance(value, str) or value not in known:
-            raise CheckpointError(
-                f"{file} has a {name} of {brief(value)}: only {', '.join(known)} are "
-                "computed; write the one that is nearest to it."
-            )
-    (mode, _), (interpolation, _) = said.values()
-    share = inputs.get("crop_pct")
-    if share is None:
+    """Returns how photos come to the size, None where nothing of that is said."""
+    # As timm, which passes over what is empty.
+    said = {name: inputs[name] for name in _EVALUATION if inputs.get(name)}
+    if not said:
         return None
-    if type(share) not in (int, float) or not 0.1 <= share <= 1:
-        raise CheckpointError(
-            f"{file} has a crop_pct of {brief(share)}: only 0.1 to 1 are known."
-        )
-    return str(Preparation("timm", fits[mode], interpolation, float(share)))
+    said = {**_EVALUATION, **said}
+    for name, known in (("crop_mode", _FITS), ("interpolation", INTERPOLATIONS)):
+        if said[name] not in known:
+            raise CheckpointError(
+                f"{file} has a {name} of {brief(said[name])}: only "
+                f"{', '.join(known)} are computed; write the one that is nearest to it."
+            )
+    fit, share = _FITS[said["crop_mode"]], float(said["crop_pct"])
+    return str(Preparation("timm", fit, said["interpolation"], share))
 
 
 def _norms(said, is_eva):
@@ -543,9 +552,7 @@ def settings(checkpoint) -> dict[str, dict]:
 
 def _evaluation(checkpoint):
     """Returns how timm brings photos to the size, as near as it can."""
-    said = Preparation.of(checkpoint.head.preparation)
-    if said is None:
-        return {}
+    said = Preparation.nearest(checkpoint.head.preparation, "timm")
     return {
         "crop_pct": said.share,
         "crop_mode": "center" if said.fit == "crop" else "squash",

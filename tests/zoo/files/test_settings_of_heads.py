@@ -338,7 +338,10 @@ def test_size_and_crop_are_the_preparation(tmp_path, settings, expected):
             {"crop_pct": 1, "crop_mode": "squash", "interpolation": "bicubic"},
             "timm squash bicubic",
         ),
-        ({"interpolation": "bicubic"}, None),
+        # timm's defaults, of which the share is one.
+        ({"interpolation": "bilinear"}, "timm crop bilinear 0.875"),
+        ({"crop_mode": "squash"}, "timm squash bicubic 0.875"),
+        ({"crop_pct": None, "interpolation": ""}, None),
     ],
 )
 def test_crop_pct_of_timm_is_the_preparation(changed, tmp_path, settings, expected):
@@ -350,8 +353,10 @@ def test_crop_pct_of_timm_is_the_preparation(changed, tmp_path, settings, expect
     zoo.write(target / "model.safetensors", checkpoint, naming="timm")
     assert zoo.read(target).head == checkpoint.head
     written = json.loads((target / "config.json").read_text())["pretrained_cfg"]
-    if expected is not None:
-        assert written["crop_pct"] == settings["crop_pct"]
+    # What says nothing is squashed, which timm would not do by default.
+    squash = {"crop_pct": 1, "crop_mode": "squash", "interpolation": "bilinear"}
+    given = squash if expected is None else {"crop_pct": 0.875, **settings}
+    assert given.items() <= written.items()
 
 
 def test_a_crop_pct_that_would_need_much_memory_is_refused(changed):
