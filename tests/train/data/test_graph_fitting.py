@@ -58,13 +58,14 @@ def test_the_central_crop(shape):
         np.testing.assert_allclose(found, expected, atol=0.05, rtol=0)
 
 
-def test_a_batch_in_a_graph_that_knows_no_shape():
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_a_batch_in_a_graph_that_knows_no_shape(interpolation):
+    preparation = f"timm crop {interpolation} 0.9"
+
     @tf.function(input_signature=[tf.TensorSpec((None, None, None, 3))])
     def fitted(images):
-        return fitted_in_graph(images, (32, 48), "timm crop bicubic 0.9")
+        return fitted_in_graph(images, (32, 48), preparation)
 
     images = np.random.default_rng(3).uniform(0, 255, (2, 50, 40, 3)).astype("float32")
-    expected = [
-        zoo.photos.fitted(image, (32, 48), "timm crop bicubic 0.9") for image in images
-    ]
+    expected = [zoo.photos.fitted(image, (32, 48), preparation) for image in images]
     np.testing.assert_allclose(fitted(images), expected, atol=1e-3, rtol=0)

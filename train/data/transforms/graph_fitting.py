@@ -119,4 +119,6 @@ def _kernel(name, x):
 
 def _sinc(x):
     angle = math.pi * x
-    return tf.where(x == 0, 1, tf.math.divide_no_nan(tf.sin(angle), angle))
+    # The 1 has a type of its own where a graph is traced.
+    one = tf.ones_like(x)
+    return tf.where(x == 0, one, tf.math.divide_no_nan(tf.sin(angle), angle))
