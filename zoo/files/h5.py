@@ -85,5 +85,8 @@ class H5(OpenFile):
         if offset is None:
             # Small arrays may lie within the header.
             self._arrays[name] = dataset[()]
+        # Some releases of HDF5 take a negative offset for a place far away.
+        elif offset + dataset.nbytes > os.fstat(self._file.fileno()).st_size:
+            raise ValueError(f"{name} lies beyond the end of the file")
         else:
             self._arrays[name] = StoredArray(self, offset, dtype, dataset.shape)
