@@ -10,7 +10,7 @@ flags.disclaim_key_flags()
 
 
 def define_data(otherwise=""):
-    """Defines `--dataset`, `--data_dir` and `--skip_corrupt`.
+    """Defines `--dataset`, `--data_dir`, `--skip_corrupt` and `--bits`.
 
     `otherwise` says what holds without `--dataset`, and without the word for it, which
     `take_word` makes its value.
@@ -31,6 +31,20 @@ def define_data(otherwise=""):
         "skip_corrupt",
         False,
         "Decode all images first, leave out those that cannot be read, and list them.",
+    )
+    define_bits()
+
+
+def define_bits():
+    """Defines how many bits the values of photos have."""
+    flags.DEFINE_integer(
+        "bits",
+        None,
+        "Bits of the values in PNG and TIFF files of 16 bits, 12 of many cameras; if "
+        "not given, those of the model's run, else what a file's sBIT chunk says, else "
+        "16.",
+        lower_bound=8,
+        upper_bound=16,
     )
 
 

@@ -64,8 +64,8 @@ def main(argv):
         )
     data_flags.take_word(argv[2:])
     given = command_line.values(
-        "dataset data_dir skip_corrupt split image_size central_crop batch_size "
-        "engine precision out_dir"
+        "dataset data_dir skip_corrupt bits split image_size central_crop "
+        "batch_size engine precision out_dir"
     )
     if argv[2:] and given["split"] is None and kind_of(argv[2]).is_own:
         given["split"] = "all"

@@ -16,6 +16,7 @@ from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
 from train.inference import engines, evaluation_data, loaded_model
 from train.inference.classes import by_number, match_classes
+from train.inference.finding import bits_of
 from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
@@ -31,6 +32,7 @@ def evaluate(
     dataset=None,
     data_dir=None,
     skip_corrupt=False,
+    bits=None,
     split=None,
     image_size=None,
     central_crop=None,
@@ -63,11 +65,12 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
+    bits, about_bits = bits_of(model, bits)
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)
     source, part = evaluation_data.load_split(
-        loaded, dataset, data_dir, skip_corrupt, split
+        loaded, dataset, data_dir, skip_corrupt, split, bits
     )
     images = evaluation_data.described(source, part, split)
     numbers = kind_of(source.name).is_own
@@ -141,7 +144,7 @@ def evaluate(
     results |= {
         f"{split}_{key}": summary[key] for key in ("data_classes",) if key in summary
     }
-    summary["notes"] = _notes(summary, images, seen_note, warnings)
+    summary["notes"] = _notes(summary, images, seen_note, warnings) + about_bits
     if numbers and by_number(class_names, places, source.class_names):
         summary["notes"].append(
             "The data set's classes are numbers: they were taken for places in the "
@@ -162,6 +165,7 @@ def evaluate(
             "batch_size": batch_size,
             "engine": answered_by,
             "precision": precision,
+            **({} if bits is None else {"bits": bits}),
         },
         summary=summary,
         results=results,

@@ -53,6 +53,7 @@ flags.DEFINE_string(
 )
 flags.DEFINE_bool("overwrite", False, "Replace an earlier report in --out.")
 data_flags.define_image_size()
+data_flags.define_bits()
 flags.DEFINE_integer(
     "shown",
     12,
@@ -91,7 +92,7 @@ def main(argv):
             given["out"],
             class_name=given["class"],
             command=command_line.as_typed("explain"),
-            **command_line.values("image_size central_crop shown overwrite"),
+            **command_line.values("image_size central_crop bits shown overwrite"),
         )
     for photo in results["photos"][:_PRINTED]:
         if photo["predictions"]:

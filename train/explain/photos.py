@@ -48,14 +48,15 @@ class Photos:
 
     Of folders all images in them and below, sorted, but for hidden files and images in
     the folder `without`, such as that of an earlier report, that are not named one by
-    one. `ignored` has the names of the other files in the folders, `names` the paths of
+    one. `bits` are those of values in files of 16 bits, see `zoo.photos.decode`;
+    `ignored` has the names of the other files in the folders, `names` the paths of
     the photos from the folder that all have in common.
 
     Raises a DataError where a path does not exist, a folder has no images, a file
     cannot be decoded, or its name has line breaks or is not UTF-8.
     """
 
-    def __init__(self, paths, without=None):
+    def __init__(self, paths, without=None, bits=None):
         found, ignored = {}, []
         check_paths(paths)
         for path in paths:
@@ -71,7 +72,8 @@ class Photos:
         self.names = tuple(place.relative_to(common).as_posix() for place in places)
         self.shape, self._preparation = None, "squash"
         files = [str(path) for path in self.paths]
-        self._split = file_split("the photos", files, np.zeros(len(files)))
+        split = file_split("the photos", files, np.zeros(len(files)))
+        self._split = dataclasses.replace(split, bits=bits)
         if corrupt := find_corrupt(self._split):
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
@@ -95,7 +97,7 @@ class Photos:
         `places` are those of some photos; they ascend.
         """
         *size, channels = self.shape
-        how = tuple(size), self._preparation, channels
+        how = tuple(size), self._preparation, channels, self._split.bits
         places = range(len(self)) if places is None else places
         for start in range(0, len(places), batch_size):
             part = places[start : start + batch_size]

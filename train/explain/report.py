@@ -21,6 +21,7 @@ from train.explain.page import render
 from train.explain.photos import Photos
 from train.inference import loaded_model
 from train.inference.classes import classes_of
+from train.inference.finding import bits_of
 from train.inference.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
@@ -35,6 +36,7 @@ def explain(
     *,
     image_size=None,
     central_crop=None,
+    bits=None,
     shown=12,
     class_name=None,
     overwrite=False,
@@ -59,7 +61,10 @@ def explain(
             f"{out} holds an earlier report: pass --overwrite to replace it, or "
             "another --out."
         )
-    photos = Photos(images, without=out)
+    bits, notes = bits_of(model, bits)
+    for note in notes:
+        print(note)
+    photos = Photos(images, without=out, bits=bits)
     if photos.ignored:
         print(
             f"ignored, no images by their names ({len(photos.ignored)}): "
@@ -111,6 +116,7 @@ def explain(
             "command": command,
             "image_shape": list(photos.shape),
             "preparation": preparation,
+            **({} if bits is None else {"bits": bits}),
             "parameters": loaded.model.count_params(),
             **sizes,
             "attention_of": "the query of the pooling" if by_query else whose,

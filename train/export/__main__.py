@@ -136,8 +136,9 @@ def main(argv):
                 calibration=values["calibration_images"],
                 command=command_line.as_typed("export"),
                 **command_line.values(
-                    "dataset data_dir skip_corrupt split central_crop image_size "
-                    "features min_agreement dynamic_batch uint8 any_size threads"
+                    "dataset data_dir skip_corrupt bits split central_crop "
+                    "image_size features min_agreement dynamic_batch uint8 any_size "
+                    "threads"
                 ),
             )
         except run.ExportError as error:

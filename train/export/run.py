@@ -25,6 +25,7 @@ from train.common.files import (
 from train.export import parity, report, sample_images
 from train.export.formats import select
 from train.inference import evaluation_data, loaded_model
+from train.inference.finding import bits_of
 from train.inference.model_writing import has_head
 from zoo.machine import cpu_name
 from zoo.regular_files import expand_home
@@ -59,6 +60,7 @@ def export(
     dataset=None,
     data_dir=None,
     skip_corrupt=False,
+    bits=None,
     split="test",
     central_crop=None,
     image_size=None,
@@ -122,6 +124,9 @@ def export(
                 raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
             samples = sample_images.generate(loaded, images, compared)
         else:
+            bits, notes = bits_of(model, bits)
+            for note in notes:
+                print(note)
             calibrated = any(
                 row.needs_calibration or (target and row.is_quantized) for row in rows
             )
@@ -134,6 +139,7 @@ def export(
                 dataset=dataset,
                 data_dir=data_dir,
                 skip_corrupt=skip_corrupt,
+                bits=bits,
                 split=split,
             )
         saved = pathlib.Path(scratch) / "model.keras"

@@ -65,8 +65,8 @@ def main(argv):
             shots=sorted({int(count) for count in shots}),
             command=command_line.as_typed("few_shot"),
             **command_line.values(
-                "dataset data_dir skip_corrupt seeds image_size batch_size engine "
-                "precision out_dir"
+                "dataset data_dir skip_corrupt bits seeds image_size batch_size "
+                "engine precision out_dir"
             ),
         )
     print(f"{linear_probe.table(results)}\nreport {results['report']}")

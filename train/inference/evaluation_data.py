@@ -17,7 +17,7 @@ from zoo.head import NUMBERS, ONE_CLASS
 from zoo.regular_files import expand_home
 
 
-def load_split(loaded, dataset, data_dir, skip_corrupt, split):
+def load_split(loaded, dataset, data_dir, skip_corrupt, split, bits=None):
     """Returns a data set and a split of it by name, divided as the model's run did it.
 
     Where `dataset` is None it is that of the run. The split "all" is the whole data
@@ -38,7 +38,11 @@ def load_split(loaded, dataset, data_dir, skip_corrupt, split):
     elif split != "test":
         fraction = recipes.for_dataset(dataset).validation_fraction
     source = sources.load(
-        dataset, data_dir, validation_fraction=fraction, skip_corrupt=skip_corrupt
+        dataset,
+        data_dir,
+        validation_fraction=fraction,
+        skip_corrupt=skip_corrupt,
+        bits=bits,
     )
     part = getattr(source, split)
     if part is None:

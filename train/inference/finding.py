@@ -7,6 +7,7 @@ from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog.locate import named, resolve
+from zoo.photos.levels import check_bits
 from zoo.regular_files import expand_home
 
 
@@ -33,9 +34,7 @@ def find(source):
     path = expand_home(source)
     try:
         card = named(source) if isinstance(source, str) else None
-        run = RunDirectory(path)
-        # No folder shadows the name of a card.
-        if card is None and (held := run.models()).run and not held.card:
+        if (run := run_of(source)) is not None:
             run.require(run.model)
             return FoundModel(run.model, run)
         if path.suffix == ".keras":
@@ -53,3 +52,43 @@ def find(source):
         return FoundModel()
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"The model {source} cannot be used: {error}") from error
+
+
+def run_of(source):
+    """Returns the `RunDirectory` that a model's name or path means, None for others."""
+    run = RunDirectory(source)
+    held = run.models()
+    if held.run is None or held.card is not None:
+        return None
+    # No folder shadows the name of a card.
+    is_card = isinstance(source, str) and named(source) is not None
+    return None if is_card else run
+
+
+def bits_of(source, given=None):
+    """Returns how many bits the values of photos of 16 bits have, None for 16.
+
+    Args:
+        source: str, the model; its run decides where nothing is given.
+        given: int or None.
+
+    Returns:
+        int or None, and a list of str: what to print where the run decided.
+
+    Raises:
+        ValueError: they are no bits.
+        RunError: the run's settings are damaged.
+
+    Example:
+        >>> bits_of("vit-b16/imagenet21k", given=12)
+        (12, [])
+    """
+    check_bits(given)
+    run = run_of(source)
+    bits = run.read_config().get("bits") if run else None
+    if given is not None or bits is None:
+        return given, []
+    return bits, [
+        f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as in "
+        f"the training of {run.path.name}; --bits overrides it."
+    ]

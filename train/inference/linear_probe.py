@@ -12,6 +12,7 @@ from train.data.registry import short_name
 from train.data.sources.splits import pick
 from train.inference import engines, loaded_model
 from train.inference.evaluation_data import report_folder
+from train.inference.finding import bits_of
 from train.reports import markdown
 
 L2 = 2.0**10
@@ -28,6 +29,7 @@ def run(
     dataset,
     data_dir=None,
     skip_corrupt=False,
+    bits=None,
     shots=(1, 5, 10, 25),
     seeds=3,
     image_size=None,
@@ -55,8 +57,11 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
+    bits, notes = bits_of(model, bits)
+    for note in notes:
+        print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]
-    source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt)
+    source = sources.load(dataset, data_dir, skip_corrupt=skip_corrupt, bits=bits)
     name = f"{loaded.name}-{short_name(source.name)}-few-shot"
     name += engines.suffix(engine, precision)
     directory, model_source = report_folder(model, out_dir, name, "few_shot.json")
@@ -103,6 +108,7 @@ def run(
         "l2": L2,
         "engine": predictor.engine,
         "precision": precision,
+        **({} if bits is None else {"bits": bits}),
         "command": command,
         "rows": rows,
     }

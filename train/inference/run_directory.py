@@ -20,6 +20,7 @@ from train.data.registry import is_same
 from zoo.files.archive import CheckpointError
 from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
+from zoo.photos.levels import check_bits
 from zoo.regular_files import expand_home, file_lock, open_regular, read_text
 
 # A checkpoint that an earlier version had not finished.
@@ -241,10 +242,16 @@ class RunDirectory:
             return {}
         remedy = f"pass {self.model}, which needs no settings, and --dataset"
         config = _read(self.config, remedy)
+        why = ""
         if missing := {"dataset", "validation_fraction"} - config.keys():
+            why = f"it has no {', '.join(sorted(missing))}"
+        try:
+            check_bits(config.get("bits"))
+        except ValueError as error:
+            why = str(error).removesuffix(".")
+        if why:
             raise RunError(
-                f"{self.config} is damaged (it has no {', '.join(sorted(missing))}): "
-                f"copy it from a backup, or {remedy}."
+                f"{self.config} is damaged ({why}): copy it from a backup, or {remedy}."
             )
         return config | self._dataset_of(config)
 

@@ -64,14 +64,7 @@ flags.DEFINE_bool(
     "Go on with the file of --out: photos that it has an answer for are left out.",
 )
 data_flags.define_image_size()
-flags.DEFINE_integer(
-    "bits",
-    None,
-    "Bits of the values in PNG and TIFF files of 16 bits, 12 of many cameras; if not "
-    "given, what a file's sBIT chunk says, else 16.",
-    lower_bound=8,
-    upper_bound=16,
-)
+data_flags.define_bits()
 data_flags.define_batch_size(
     None,
     "Images at a time; 32 if not given, 8 for exports, and 1 for those that take no "

@@ -41,10 +41,11 @@ class Gallery:
 
     Args:
         path: str or path of the page.
+        bits: int or None, see `zoo.photos.decode`.
     """
 
-    def __init__(self, path):
-        self.path = expand_home(path)
+    def __init__(self, path, bits=None):
+        self.path, self._bits = expand_home(path), bits
         self._shown = Spread(SHOWN)
         self._counts = collections.Counter()
         make_folder(self.path.parent, "--gallery")
@@ -59,7 +60,10 @@ class Gallery:
         shown = sorted(self._shown.kept, key=lambda item: -item[1].top[0][1])
         by_class = collections.defaultdict(list)
         found = read_ahead(
-            shown, lambda item: _thumbnail(item[0]), threads=threads, ahead=2 * threads
+            shown,
+            lambda item: _thumbnail(item[0], self._bits),
+            threads=threads,
+            ahead=2 * threads,
         )
         for (_, answer), picture in found:
             by_class[answer.top[0][0]].append((answer, picture))
@@ -77,7 +81,7 @@ class Gallery:
         write_text(self.path, page, "--gallery")
 
 
-def _thumbnail(photo):
+def _thumbnail(photo, bits=None):
     """Returns a small photo for a page, None if it is no longer there."""
     from PIL import Image, ImageOps
 
@@ -89,7 +93,7 @@ def _thumbnail(photo):
                 small = ImageOps.exif_transpose(image).convert("RGB")
         # Decoders raise errors of any kind at damaged bytes.
         except Exception:
-            small = Image.fromarray(decode(photo))
+            small = Image.fromarray(decode(photo, bits))
     except (OSError, ValueError, MemoryError):
         return None
     small.thumbnail((LONGER_SIDE, LONGER_SIDE))

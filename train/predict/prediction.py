@@ -16,6 +16,7 @@ from train.common import packages
 from train.common.errors import RunError, explaining_full_memory
 from train.common.files import locked
 from train.common.progress import progress_bar
+from train.inference.finding import bits_of
 from train.predict import classifiers
 from train.predict.answers import FORMATS, TOP, Answer, AnswerFile, spelled
 from train.predict.features import FeatureFile
@@ -93,7 +94,8 @@ def predict(
         resume: bool, whether to go on with `out`, whose photos are not read again.
         image_size: int, pixels per side, to which a Keras model is resized.
         central_crop: bool, None for what the model says.
-        bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`.
+        bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`;
+            None for what the model's run was trained with.
         batch_size: int, images at a time.
         engine: str, see `keras_vit.Predictor`; of a Keras model.
         precision: str, likewise.
@@ -107,6 +109,7 @@ def predict(
 
     Raises:
         RunError: the model, a file or a folder cannot be used, or there is no photo.
+        ValueError: `bits` are not 8 to 16.
 
     Example:
         >>> predict("runs/digits", ["photos/"], out="x.csv")  # doctest: +SKIP
@@ -128,6 +131,7 @@ def predict(
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
         )
+        bits, notes = bits_of(model, bits)
         classifier = classifiers.load(
             model,
             image_size=image_size,
@@ -139,6 +143,7 @@ def predict(
             trust=trust,
         )
         job = _Job(classifier, found, file, answer, bits)
+        job.predictions.notes += notes
         return job.run(total, features, sort_into, gallery, show_progress)
 
 
@@ -181,7 +186,7 @@ class _Job:
             if sort_into is not None:
                 self.copies = SortedCopies(sort_into, classifier.class_names)
             if gallery is not None:
-                self.gallery = Gallery(gallery)
+                self.gallery = Gallery(gallery, self.bits)
             if self.copies or self.gallery:
                 for answer in file or ():
                     path = file.path_of(answer.file)

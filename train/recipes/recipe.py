@@ -14,6 +14,7 @@ from zoo.catalog.locate import named, resolve
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
 from zoo.limits import BATCH_SIZE, FLOAT
+from zoo.photos.levels import check_bits
 
 # ResNets to compare with, which `train.baselines` builds.
 BASELINES = ("BiT-R50x1", "ResNet50V2")
@@ -84,6 +85,7 @@ class Recipe(Augmentation):
         pre_logits: whether there is a tanh layer before the head.
         dropout_rate: None for the released code's.
         test_examples: how many are tested and validated at most, None for all.
+        bits: of values in files of 16 bits, see `zoo.photos.decode`.
         crop: a name in `train.data.registry.CROPS`.
         flip: whether training images are mirrored half of the time.
         eval_every: None for steps / 20, at least 10.
@@ -131,6 +133,7 @@ class Recipe(Augmentation):
     validation_fraction: float = 0.02
     train_examples: int | None = None
     test_examples: int | None = None
+    bits: int | None = None
     crop: str = "inception"
     flip: bool = True
     precision: str = "float32"
@@ -155,6 +158,7 @@ class Recipe(Augmentation):
                 f"steps={self.steps}."
             )
         self.check_augmentation()
+        check_bits(self.bits)
         if self.micro_batches != AUTO and self.batch_size % self.micro_batches:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be cut into "
@@ -315,10 +319,15 @@ class Recipe(Augmentation):
             return changed
         return dataclasses.replace(changed, published="")
 
+    def as_dict(self):
+        """Returns the settings by name, without `bits` where none are given."""
+        found = dataclasses.asdict(self)
+        return {name: found[name] for name in found if found[name] or name != "bits"}
+
     @property
     def deciding(self):
         """The settings that decide the result, not only what is written, as a dict."""
-        settings = dataclasses.asdict(self)
+        settings = self.as_dict()
         for field in dataclasses.fields(self):
             decides = field.name == "eval_every" and self.early_stopping
             if field.metadata == _OUTPUT and not decides:

@@ -228,6 +228,7 @@ def load_source(recipe, data_dir, skip_corrupt, log=print):
         data_dir,
         validation_fraction=recipe.validation_fraction,
         skip_corrupt=skip_corrupt,
+        bits=recipe.bits,
         log=log,
     )
     return run_data.limit(source, recipe.train_examples, recipe.test_examples)

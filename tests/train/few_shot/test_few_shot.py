@@ -43,6 +43,7 @@ def test_the_command(asked, capsys, goldens):
         "dataset": "digits",
         "data_dir": None,
         "skip_corrupt": False,
+        "bits": None,
         "shots": [1, 5],
         "seeds": 1,
         "image_size": None,

@@ -88,7 +88,7 @@ def test_photos_that_cannot_be_read_any_more(tmp_path, monkeypatch):
 
 
 def test_many_photos_are_counted_and_some_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(gallery, "_thumbnail", lambda photo: None)
+    monkeypatch.setattr(gallery, "_thumbnail", lambda photo, bits: None)
     monkeypatch.setattr(gallery, "SHOWN", 10)
     page = Gallery(tmp_path / "gallery.html")
     for number in range(2000):

@@ -196,7 +196,7 @@ def test_another_directory_is_gone_on_with(folder, monkeypatch):
     given["gallery"] = "../page.html"
     # Photos of both starts are found.
     seen = set()
-    monkeypatch.setattr("train.predict.gallery._thumbnail", lambda p: seen.add(p))
+    monkeypatch.setattr("train.predict.gallery._thumbnail", lambda p, bits: seen.add(p))
     found = predict("stub", ["."], resume=True, **given)
     assert (found.answered, found.earlier) == (8, 2)
     assert {os.path.realpath(path) for path in seen} == {

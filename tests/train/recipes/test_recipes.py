@@ -258,6 +258,7 @@ OTHERS = {
     "validation_fraction": 0.1,
     "train_examples": 1_000,
     "test_examples": 1_000,
+    "bits": 12,
     "crop": "resize",
     "flip": False,
     "rand_augment": (2, 15.0),
@@ -304,7 +305,9 @@ def test_what_decides_a_run():
         "eval_every",
         "checkpoint_every",
         "explained_images",
+        "bits",
     }
+    assert BASE.override(bits=12).deciding["bits"] == 12
     stopping = BASE.override(early_stopping=3, eval_every=10).deciding
     assert stopping.keys() - decides.keys() == {"eval_every"}
 

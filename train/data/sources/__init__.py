@@ -9,6 +9,7 @@ from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import Source, Split, check_name, named
+from zoo.photos.levels import check_bits
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 
@@ -19,6 +20,7 @@ def load(
     *,
     validation_fraction: float | None = 0.0,
     skip_corrupt: bool = False,
+    bits: int | None = None,
     log: Callable[[str], None] = print,
 ) -> Source:
     """Loads a data set for fine-tuning, undecoded and in a fixed order.
@@ -31,6 +33,7 @@ def load(
     `Source.all` has every labelled example.
 
     Raises:
+        ValueError: `bits` are not 8 to 16.
         DataError: when the data set is unknown, unusable or not available.
         RunError: when a package that it needs is not installed.
 
@@ -42,11 +45,13 @@ def load(
         >>> source.train.num_examples, source.validation.num_examples
         (1293, 144)
     """
+    check_bits(bits)
     kind = kind_of(dataset)
     check(dataset, data_dir)
     module, function = kind.loader.split(":")
     loader = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     source = loader(dataset, data_dir, validation_fraction, skip_corrupt)
+    source = source.with_bits(bits)
     for name in source.class_names:
         check_name(name, f"{source.name}: the class {name!r}")
     if source.ignored:

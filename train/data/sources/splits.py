@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.finding import DataError
+from train.data.registry import PARTS
 from train.data.transforms.decoding import decode_image
 from zoo.text import is_safe, printable
 from zoo.text import named as named
@@ -35,6 +36,7 @@ class Split:
             index in the split and an example. It works in `flat_map` and `interleave`
             only: elsewhere TensorFlow 2.21 ignores where to begin.
         honour_exif: Whether photos are turned as their EXIF says.
+        bits: How many bits values have in files of 16, see `zoo.photos.decode`.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Split:
     arrays: tuple[np.ndarray, np.ndarray] | None = None
     ranges: Callable[[], tuple[int, Callable]] | None = None
     honour_exif: bool = True
+    bits: int | None = None
 
     def labels(self) -> np.ndarray:
         """Returns the label of every example, in order; no image is decoded."""
@@ -70,7 +73,9 @@ class Split:
         and width, int32 `(4,)`; None for the whole image.
         """
         image = self.read(record)
-        return decode_image(image, choose_window, honour_exif=self.honour_exif)
+        return decode_image(
+            image, choose_window, honour_exif=self.honour_exif, bits=self.bits
+        )
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,13 @@ class Source:
     total: int = 0
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+
+    def with_bits(self, bits: int | None) -> "Source":
+        """Returns the data set with so many `bits` in all its splits."""
+        splits = {part: getattr(self, part) for part in (*PARTS, "all")}
+        for part, split in splits.items():
+            splits[part] = split and replace(split, bits=bits)
+        return replace(self, **splits)
 
 
 def in_memory(name, records, labels, read, locate) -> Split:
@@ -118,7 +130,7 @@ def pick(split: Split, indices) -> Split:
     if split.arrays is not None:
         records, labels = (values[indices] for values in split.arrays)
         part = in_memory(split.name, records, labels, split.read, locate)
-        return replace(part, honour_exif=split.honour_exif)
+        return replace(part, honour_exif=split.honour_exif, bits=split.bits)
     picked = np.zeros(split.num_examples, bool)
     picked[indices] = True
 

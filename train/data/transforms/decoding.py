@@ -1,5 +1,7 @@
 """Encoded images to upright pixels: the whole image, or a window of it."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -14,7 +16,9 @@ _USUAL = {
 }
 
 
-def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
+def decode_image(
+    image, choose_window=None, *, honour_exif=True, bits=None
+) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
     Usual JPEGs and PNGs are decoded by TensorFlow, everything that it would see
@@ -25,7 +29,8 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
 
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
     is one of the upright image, see `Split.decode`. Without `honour_exif`, all that
-    TensorFlow can decode is decoded by it, and not turned.
+    TensorFlow can decode is decoded by it, and not turned. With `bits`, see
+    `zoo.photos.decode`, it decodes no PNG of 16 bits.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
@@ -37,7 +42,7 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
         return exif.turned(_decode_whole(image), turn)
 
     def by_pillow():
-        return _cut(_decode_with_pillow(image), choose_window)
+        return _cut(_decode_with_pillow(image, bits), choose_window)
 
     def jpeg(turn=None):
         shape = tf.io.extract_jpeg_shape(image)
@@ -49,10 +54,11 @@ def decode_image(image, choose_window=None, *, honour_exif=True) -> tf.Tensor:
 
     def other(turn=None):
         start = tf.strings.substr(image, 0, 4)
-        if honour_exif:
-            is_tensorflows = (start == b"\x89PNG") & ~_is_deep_png(image)
-        else:
-            is_tensorflows = (start == b"\x89PNG") | (start == b"GIF8")
+        is_tensorflows = start == b"\x89PNG"
+        if honour_exif or bits is not None:
+            is_tensorflows &= ~_is_deep_png(image)
+        if not honour_exif:
+            is_tensorflows |= start == b"GIF8"
         return tf.cond(
             is_tensorflows,
             lambda: _cut(exif.turned(_decode_whole(image), turn), choose_window),
@@ -207,19 +213,20 @@ def _decode_jpeg_window(encoded, choose_window, turn, shape=None):
     return exif.turned(pixels[:, left - first : left - first + width], turn)
 
 
-def _decode_with_pillow(encoded):
+def _decode_with_pillow(encoded, bits):
     # Python, but Pillow decodes without its lock: images are decoded in parallel.
-    pixels = tf.numpy_function(_pillow_pixels, [encoded], tf.uint8, stateful=False)
+    decode = functools.partial(_pillow_pixels, bits=bits)
+    pixels = tf.numpy_function(decode, [encoded], tf.uint8, stateful=False)
     checks = [tf.debugging.assert_positive(tf.size(pixels), "cannot be decoded")]
     with tf.control_dependencies(checks):
         return tf.ensure_shape(pixels, (None, None, 3))
 
 
-def _pillow_pixels(encoded):
+def _pillow_pixels(encoded, bits):
     # Bytes in graphs, otherwise an array of them.
     file = np.asarray(encoded, object).item()
     try:
-        return photos.decode(file)
+        return photos.decode(file, bits)
     # Leaving here it would be another error in graphs than in eager code.
     except ValueError:
         return np.zeros((0, 0, 3), np.uint8)

@@ -1,0 +1,225 @@
+"""--bits: photos of 12 bits in files of 16 are the same photos in every command."""
+
+import csv
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from train.common.errors import RunError
+from train.data.sources.splits import pick
+from train.inference import finding
+from train.inference.run_directory import RunDirectory
+from train.recipes import recipe
+from zoo import photos
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="the input needs TensorFlow"
+)
+
+SIZE = 32
+COMMANDS = {
+    "finetune": [],
+    "pretrain": [],
+    "masked_patches": [],
+    "study": ["--study=examples"],
+    "evaluate": ["run"],
+    "few_shot": ["run"],
+    "explain": ["run", "photo.png"],
+    "export": ["run", "--format=onnx", "--out=out"],
+    "predict": ["run", "photo.png"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Photos of 12 bits in PNG files of 16, which no chunk says."""
+    path, rng = tmp_path_factory.mktemp("bits") / "photos", np.random.default_rng(0)
+    for number, name in enumerate(("dark", "light")):
+        (path / name).mkdir(parents=True)
+        for index in range(6):
+            values = rng.integers(2000 * number, 2000 * number + 2096, (40, 50))
+            values[0, 0] = 4095
+            Image.fromarray(values.astype("uint16")).save(path / name / f"{index}.png")
+    return path
+
+
+def expected(path):
+    """The pixels by the definition of 12 bits: the highest 8 of them."""
+    values = np.asarray(Image.open(path)).astype("int32")
+    return np.repeat((values >> 4).astype("uint8")[..., None], 3, axis=2)
+
+
+def test_every_part_of_a_data_set_has_the_pixels_that_predictions_have(folder):
+    from train.data import pipeline, sources
+
+    data = sources.load(
+        str(folder), validation_fraction=0.3, skip_corrupt=True, bits=12
+    )
+    assert data.skipped == ()
+    whole = sources.load(str(folder), validation_fraction=None, bits=12)
+    parts = [data.train, data.validation, data.test, whole.all, pick(whole.all, [1, 7])]
+    for split in parts:
+        for (record, _), path in zip(split.records(), split.names(), strict=True):
+            found = split.decode(record).numpy()
+            np.testing.assert_array_equal(found, expected(path))
+            np.testing.assert_array_equal(found, photos.decode(path, bits=12))
+    settings = {"image_size": (SIZE, SIZE), "batch_size": 12}
+    [(images, _)] = pipeline.evaluation_batches(whole.all, **settings)
+    prepared = [photos.prepare(path, SIZE, bits=12) for path in whole.all.names()]
+    np.testing.assert_array_equal(images, prepared)
+
+
+def test_files_of_8_bits_stay_as_they_are(folder):
+    from train.data.transforms.decoding import decode_image
+
+    image = Image.open(next(folder.glob("*/*.png"))).convert("L").convert("RGB")
+    for kind in ("jpeg", "png", "gif", "tiff"):
+        image.save(folder.parent / f"photo.{kind}")
+        content = tf.constant((folder.parent / f"photo.{kind}").read_bytes())
+        for honour_exif in (True, False):
+            plain, of_12 = (
+                decode_image(content, honour_exif=honour_exif, bits=bits)
+                for bits in (None, 12)
+            )
+            np.testing.assert_array_equal(plain, of_12)
+
+
+def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
+    from train.data import sources
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / name / "1.png")
+        Image.fromarray(np.full((8, 8), 4095, "uint16")).save(tmp_path / name / "2.png")
+    data = sources.load(
+        str(tmp_path), validation_fraction=None, skip_corrupt=True, bits=12
+    )
+    assert [path[-9:] for path in data.skipped] == ["one/1.png", "two/1.png"]
+
+
+@pytest.fixture(scope="module")
+def run(folder, forks):
+    """A run that was trained with --bits=12."""
+    words = ["photos", "--smoke", "--bits=12", "--run_dir=run"]
+    code, output = forks.run(["train.finetune", *words], folder.parent, {})
+    assert code == 0, output
+    assert "nearly black" not in output
+    return folder.parent / "run"
+
+
+@pytest.fixture
+def command(run, forks):
+    """Runs a command beside the run; returns what it printed."""
+
+    def perform(name, *words, status=0):
+        code, output = forks.run([f"train.{name}", *words], run.parent, {})
+        assert code == status, output
+        return output
+
+    return perform
+
+
+def test_a_run_remembers_its_bits_and_others_have_none(run):
+    assert json.loads((run / "config.json").read_text())["bits"] == 12
+    assert json.loads((run / "report.json").read_text())["config"]["bits"] == 12
+    plain = recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 10, warmup_steps=0)
+    assert "bits" not in plain.deciding
+    assert finding.bits_of(str(run / "model.keras")) == (None, [])
+    assert finding.bits_of(str(run), given=16) == (16, [])
+
+
+def chances(path):
+    """Probabilities of a class by the files' last two names, of an answer file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        "/".join(row["file"].split("/")[-2:]): (row["label"], float(row["probability"]))
+        for row in rows
+    }
+
+
+def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
+    said = "are taken for 12 bits, as in the training of run; --bits overrides it"
+    assert said in command("predict", "run", "photos", "--out=own.csv")
+    told = command("predict", "run", "photos", "--bits=12", "--out=given.csv")
+    assert said not in told
+    command("predict", "run", "photos", "--bits=16", "--out=dark.csv")
+    own, given, dark = (
+        chances(run.parent / f"{name}.csv") for name in ("own", "given", "dark")
+    )
+    assert own == given
+    shift = [abs(own[name][1] - dark[name][1]) for name in own]
+    assert max(shift) > 1e-3
+
+    output = command("explain", "run", "photos", "--shown=1", "--out=explained")
+    assert said in output and "nearly black" not in output
+    explained = json.loads((run.parent / "explained" / "report.json").read_text())
+    assert explained["bits"] == 12 and len(explained["photos"]) == len(own)
+    for photo in explained["photos"]:
+        _, label, chance = photo["predictions"][0]
+        known, probability = own[photo["name"]]
+        assert label == known
+        assert chance == pytest.approx(probability, abs=2e-6)
+
+    output = command("evaluate", "run", "photos", "--out_dir=evaluated")
+    assert said in output
+    report = json.loads((run.parent / "evaluated" / "report.json").read_text())
+    losses = [
+        -math.log(chance if name.startswith(label) else 1 - chance)
+        for name, (label, chance) in own.items()
+    ]
+    assert report["config"]["bits"] == 12
+    assert report["all_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+    command("evaluate", "run", "photos", "--bits=16", "--out_dir=dark")
+    other = json.loads((run.parent / "dark" / "report.json").read_text())
+    assert abs(other["all_loss"] - report["all_loss"]) > 1e-3
+
+
+def test_features_of_a_run_are_of_its_bits(run, command):
+    output = command("few_shot", "run", "photos", "--shots=1", "--out_dir=probe")
+    assert "are taken for 12 bits" in output
+    assert (
+        json.loads((run.parent / "probe" / "few_shot.json").read_text())["bits"] == 12
+    )
+
+
+def test_a_run_goes_on_with_the_same_bits_only(run, command):
+    words = ["photos", "--smoke", "--run_dir=run"]
+    for other, named in (("--bits=10", "10"), (None, "None")):
+        output = command("finetune", *words, *filter(None, [other]), status=1)
+        assert f"a run with other settings: bits 12 (now {named})" in output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_reads_photos_refuses_bits_that_are_none(
+    name, forks, tmp_path
+):
+    for value in ("0", "17", "1e400", "x"):
+        words = [*COMMANDS[name], f"--bits={value}"]
+        code, output = forks.run([f"train.{name}", *words], tmp_path, {})
+        assert code == 1 and f"--bits={value} must be an integer in the range" in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_bits_of_python_are_checked(tmp_path):
+    from train.data import sources
+
+    for bits in (0, 17, "x", 12.0):
+        with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
+            sources.load("digits", bits=bits)
+        with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
+            recipe.Recipe("digits", "ViT-Ti_16", None, SIZE, 600, bits=bits)
+        with pytest.raises(ValueError, match="bits must be 8 to 16 or None"):
+            finding.bits_of("vit-b16/imagenet21k", given=bits)
+
+
+def test_bits_that_a_run_cannot_have_had_are_named_with_their_file(run, tmp_path):
+    config = json.loads((run / "config.json").read_text()) | {"bits": 77}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RunError, match=r"config\.json is damaged \(bits .* got 77\)"):
+        RunDirectory(tmp_path).read_config()
