@@ -240,13 +240,7 @@ def names_of_outputs(file, field: str, said, classes: int | None):
         return None
     remedy = f"give each of the {classes:,} outputs one name, or take {field} out."
     if isinstance(said, dict):
-        numbers = sorted(map(_number, said))
-        if numbers != list(range(len(numbers))):
-            raise CheckpointError(
-                f"{file} has a {field} with numbers that are not 0 to "
-                f"{len(numbers) - 1:,}, each once: {remedy}"
-            )
-        said = [said[key] for key in sorted(said, key=_number)]
+        said = _in_order(file, field, said.items(), remedy)
     if len(said) != classes:
         raise CheckpointError(
             f"{file} has a {field} of {len(said):,} names for {classes:,} outputs: "
@@ -273,10 +267,12 @@ def head_of_labels(file, config: dict, classes: int | None) -> Head:
         CheckpointError: they contradict each other, or do not fit the outputs.
     """
     names, numbers = config.get("id2label"), config.get("label2id")
-    if not names and isinstance(numbers, dict):
-        names = {number: name for name, number in numbers.items()}
-    elif names and isinstance(numbers, dict):
+    field = "id2label" if names else "label2id"
+    if names and numbers:
         _check_label_numbers(file, names, numbers)
+    elif numbers and classes is not None:
+        pairs = [(number, name) for name, number in numbers.items()]
+        names = _in_order(file, field, pairs, "number the outputs in their order.")
     problem = config.get("problem_type")
     if problem not in (None, *PROBLEM_TYPES):
         raise CheckpointError(
@@ -285,14 +281,34 @@ def head_of_labels(file, config: dict, classes: int | None) -> Head:
         )
     if classes is not None:
         check_sizes(file, config, num_labels=classes, _num_labels=classes)
-    names = names_of_outputs(file, "id2label", names, classes)
+    names = names_of_outputs(file, field, names, classes)
     return Head(names, problem if classes else None)
+
+
+def _in_order(file, field, pairs, remedy):
+    """Returns the names of (number, name) pairs in the order of their numbers."""
+    found = sorted((_number(number), at) for at, (number, _) in enumerate(pairs))
+    if [number for number, _ in found] != list(range(len(found))):
+        raise CheckpointError(
+            f"{file} has a {field} with numbers that are not 0 to {len(found) - 1:,}, "
+            f"each once: {remedy}"
+        )
+    names = [name for _, name in pairs]
+    return [names[at] for _, at in found]
 
 
 def _check_label_numbers(file, names, numbers):
     """Refuses a label2id of other names, or of the same in another order."""
-    for name, number in numbers.items():
-        other = names.get(str(number)) if isinstance(names, dict) else None
+    pairs = names.items() if isinstance(names, dict) else enumerate(names)
+    by_number = {_number(number): name for number, name in pairs}
+    for name, value in numbers.items():
+        number = _number(value)
+        if number < 0:
+            raise CheckpointError(
+                f"{file} has a label2id with {brief(value)} as the number of "
+                f"{brief(name)}: write whole numbers from 0, or take label2id out."
+            )
+        other = by_number.get(number)
         if other not in (None, name) and name != f"LABEL_{number}":
             raise CheckpointError(
                 f"{file} calls output {number} {brief(other)} in id2label, and "

@@ -89,7 +89,10 @@ _PER_CHANNEL = "one for all channels or a list of one per channel"
 _TYPES = {
     "flag": _Type(_is(bool), "true or false"),
     "text": _Type(_is(str), "a text"),
-    "texts": _Type(_any(_is(str), _all(_is(str))), "a text or a list of texts"),
+    "texts": _Type(_all(_is(str)), "a list of texts"),
+    "names": _Type(
+        _any(_is(list), _is(dict)), "a list of names, or a table of them by number"
+    ),
     "table": _Type(_is(dict), "a table"),
     "count": _Type(_is_count, "a whole number above 0"),
     "number or none": _Type(

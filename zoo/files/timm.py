@@ -208,6 +208,7 @@ def described(
         normalizing: a key of `architectures.INPUTS`: mean and deviation where settings
             have none; None for those that the architecture was published with.
     """
+    fields.check_types(file, config, _AT_THE_TOP)
     architecture = fields.name_of_network(file, config, _AT_THE_TOP, "architecture")
     if architecture is None:
         config, implied = {}, {}
@@ -366,8 +367,10 @@ def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
     """Returns what settings beside a file say of its outputs: their names."""
     file = folder / _CONFIG
     config = description.read_json(file)
+    inputs = _inputs_of(config)
     fields.check_types(file, config, _AT_THE_TOP)
-    return _head(file, config, _inputs_of(config), sizes.get("classes"))
+    fields.check_types(file, inputs, FIELDS["pretrained_cfg"])
+    return _head(file, config, inputs, sizes.get("classes"))
 
 
 def _head(file, config, inputs, classes):

@@ -334,7 +334,7 @@ def of_type(file: pathlib.Path, model_type: str) -> _Type:
 def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     """Returns what the settings beside a file say, transformers' defaults elsewhere."""
     file = folder / _CONFIG
-    config = description.read_json(file)
+    config = _settings(file)
     model_type = fields.name_of_network(file, config, FIELDS, "model_type")
     if model_type is None:
         config, kind = {}, _TYPES["vit"]
@@ -348,11 +348,6 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
     config = _tower(file, config, kind)
     _check_fields(file, config)
     gated = config.get("use_swiglu_ffn", config.get("use_gated_mlp", False))
-    if not isinstance(gated, bool):
-        raise CheckpointError(
-            f"{file} has a use_swiglu_ffn or use_gated_mlp of {brief(gated)}: only "
-            "true and false are known."
-        )
     description.check_sizes(
         file,
         config,
@@ -457,7 +452,13 @@ def describe(folder: pathlib.Path, sizes: dict[str, object]) -> Description:
 def head_of(folder: pathlib.Path, sizes: dict[str, object]) -> Head:
     """Returns what settings beside a file say of its outputs: names, and meaning."""
     file = folder / _CONFIG
-    return _head(file, description.read_json(file), sizes)
+    return _head(file, _settings(file), sizes)
+
+
+def _settings(file):
+    config = description.read_json(file)
+    fields.check_types(file, config, FIELDS)
+    return config
 
 
 def _head(file, config, sizes):
@@ -480,11 +481,6 @@ def _of_beit(file, config, sizes):
         "use_mean_pooling": True,
     }
     said = {name: config.get(name, value) for name, value in by_default.items()}
-    if wrong := [name for name in said if not isinstance(said[name], bool)]:
-        raise CheckpointError(
-            f"{file} has a {wrong[0]} of {brief(said[wrong[0]])}: only true and false "
-            "are known."
-        )
     own, shared, absolute, mean = said.values()
     if not any((own, shared, absolute)):
         raise CheckpointError(
@@ -554,13 +550,9 @@ def _tower(file, config, kind):
     tower = config.get("vision_config", {})
     if tower is None:
         description.refuse_null(file, ["vision_config"])
-    for name, value in (("vision_config", tower), ("vision_config_dict", again)):
-        if not isinstance(value, dict):
-            raise CheckpointError(
-                f"{file} has a {name} of {brief(value)}, which is no table: copy the "
-                "file again."
-            )
     fields.check(file, config, FIELDS)
+    for table in (tower, again):
+        fields.check_types(file, table, FIELDS)
     model_type = tower.get("model_type")
     if model_type is not None and _TYPES.get(model_type) is not kind:
         raise CheckpointError(
