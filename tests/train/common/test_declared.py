@@ -27,7 +27,8 @@ def imported():
 
 
 def normal(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
+    # `make next` has a pre-release of Keras by another name.
+    return re.sub(r"[-_.]+", "-", name).lower().removesuffix("-nightly")
 
 
 def declared():
