@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import Layer
+from keras_vit.layers.own_gradient import own_gradient
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -67,7 +68,7 @@ class LayerNorm(Layer):
         """Returns the output, whose gradient takes fewer passes than TensorFlow's."""
         import tensorflow as tf
 
-        @ops.custom_gradient
+        @own_gradient
         def norm(tokens, gamma, beta):
             normalised, factors = self._normalised(tokens)
 

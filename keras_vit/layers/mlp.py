@@ -8,6 +8,7 @@ from keras import ops
 from keras_vit.layers.base import Composite
 from keras_vit.layers.initial_values import initializer
 from keras_vit.layers.layer_norm import LayerNorm
+from keras_vit.layers.own_gradient import own_gradient
 from keras_vit.layers.remat import Dropout
 
 # 0.5 (1 + tanh(z)) is sigmoid(2 z), with z = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -29,7 +30,7 @@ def gelu(x, training=False):
         return ops.gelu(x, approximate=True)
 
 
-@ops.custom_gradient
+@own_gradient
 def _lean_gelu(x):
     import tensorflow as tf
 

@@ -1,28 +1,37 @@
 """Functions with a gradient of their own, on TensorFlow."""
 
 import functools
+import weakref
 
 
 def own_gradient(function):
-    """Returns `tf.custom_gradient` of a function of tensors, for models' graphs.
+    """Returns `tf.custom_gradient` of a function of tensors, which keeps no graph.
 
-    TensorFlow keeps what `tf.custom_gradient` is called with, and by it the graph, as
-    long as the process runs. A model's graph therefore calls the function in a small
-    graph of its own, which is made once for each shape and serves all models.
+    What `tf.custom_gradient` is given back in a graph, TensorFlow keeps as long as the
+    process runs, and by any tensor of it the graph and its model. Here it is a list
+    that is emptied, and a function that knows the gradient as long as its graph lives.
     """
-
-    @functools.cache
-    def functions():
-        import tensorflow as tf
-
-        with_gradient = tf.custom_gradient(function)
-        return with_gradient, tf.function(with_gradient, autograph=False)
 
     @functools.wraps(function)
     def call(*tensors):
         import tensorflow as tf
 
-        eager, traced = functions()
-        return (eager if tf.executing_eagerly() else traced)(*tensors)
+        if tf.executing_eagerly():
+            return tf.custom_gradient(function)(*tensors)
+        outputs = []
+
+        @tf.custom_gradient
+        def forgetful(*tensors):
+            output, gradient = function(*tensors)
+            # Not in its collections, which are copied to graphs that may live longer.
+            graph = output.graph
+            graph.own_gradients = [*getattr(graph, "own_gradients", ()), gradient]
+            known = weakref.ref(gradient)
+            outputs.append(output)
+            return outputs, lambda upstream: known()(upstream)
+
+        (output,) = forgetful(*tensors)
+        outputs[0] = None
+        return output
 
     return call
