@@ -31,7 +31,7 @@ NOISE = re.compile(
     | WARNING:\ All\ log\ messages\ before\ absl::InitializeLog
     | WARNING:\ Attempting\ to\ use\ a\ delegate\ that\ only\ supports
     | To\ enable\ the\ following\ instructions:
-    | E\d{4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
+    | .*\bE\d{0,4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
     | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
     | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
     | .*\bE\d{0,4}\ .*meta_optimizer\.cc:\d+\]\ layout\ failed:\ INVALID_ARGUMENT:

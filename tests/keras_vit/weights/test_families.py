@@ -501,7 +501,12 @@ def test_a_model_keeps_what_it_computes_in_files(name, tmp_path):
         ("dinov3_timm", "model_args", {"epsilon": 0.5}, "not known: epsilon"),
         ("siglip_timm", "model_args", {"pooling_heads": 0}, "not known: pooling_heads"),
         ("dinov2_reg4_timm", "model_args", {"reg_tokens": 4.9}, "reg_tokens of 4.9"),
-        ("dinov2_reg4_timm", "model_args", {"no_embed_class": "no"}, "no_embed_class of"),
+        (
+            "dinov2_reg4_timm",
+            "model_args",
+            {"no_embed_class": "no"},
+            "no_embed_class of",
+        ),
         ("dinov3_timm", "model_args", {"num_heads": 10**400}, "num_heads of 1000"),
     ],
 )

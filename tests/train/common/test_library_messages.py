@@ -27,6 +27,9 @@ NOTICES = [
     "TensorFlow with the appropriate compiler flags.",
     "E0000 00:00:1795424868.711139   17339 cuda_platform.cc:52] failed call to cuInit: "
     "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "2026-11-25 16:01:00.159579: E external/local_xla/xla/stream_executor/cuda/"
+    "cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA error: Failed call to "
+    "cuInit: UNKNOWN ERROR (303)",
     "E0000 00:00:1733 1 cuda_driver.cc:51] failed call to cuInit: "
     "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
     "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN supports DT_UINT8 only "
