@@ -62,7 +62,7 @@ def _all(has, *lengths):
     """Returns whether values are lists of these lengths, of any without lengths."""
     return lambda values: (
         isinstance(values, (list, tuple))
-        and (len(values) in lengths if lengths else bool(values))
+        and (not lengths or len(values) in lengths)
         and all(map(has, values))
     )
 
@@ -85,11 +85,13 @@ def _is_size(*names):
 
 
 _SIDES = {"height", "width"}
+_CHANNELS = range(1, 1025)
 _PER_CHANNEL = "one for all channels or a list of one per channel"
 _TYPES = {
     "flag": _Type(_is(bool), "true or false"),
     "text": _Type(_is(str), "a text"),
     "texts": _Type(_all(_is(str)), "a list of texts"),
+    "notes": _Type(_any(_is(str), _all(_is(str))), "a text or a list of texts"),
     "names": _Type(
         _any(_is(list), _is(dict)), "a list of names, or a table of them by number"
     ),
@@ -133,11 +135,11 @@ _TYPES = {
     "number": _Type(_in(-1e30, 1e30), "a number"),
     "factor": _Type(_in(1e-6, 1e6), "a number from 1e-06 to 1e+06"),
     "means": _Type(
-        _any(_in(-1e6, 1e6), _all(_in(-1e6, 1e6))),
+        _any(_in(-1e6, 1e6), _all(_in(-1e6, 1e6), *_CHANNELS)),
         f"a number from -1e+06 to 1e+06, {_PER_CHANNEL}",
     ),
     "deviations": _Type(
-        _any(_in(1e-6, 1e6), _all(_in(1e-6, 1e6))),
+        _any(_in(1e-6, 1e6), _all(_in(1e-6, 1e6), *_CHANNELS)),
         f"a number from 1e-06 to 1e+06, {_PER_CHANNEL}",
     ),
 }

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from zoo.files import description, timm
+from zoo.files import description, fields, timm
 from zoo.files.architectures import INPUTS
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
@@ -91,6 +91,31 @@ _IDLE = (
     "timm_proj_bias",
 )  # fmt: skip
 _TIMM = ("timm_model_name", "timm_pool", "timm_proj", "image_size")
+_TYPES = {
+    name: fields.Field("read", type=type_)
+    for type_, names in {
+        "table": ("model_cfg", "vision_cfg", "preprocess_cfg"),
+        "text": ("timm_model_name", "timm_pool"),
+        "count": ("layers", "width", "head_width"),
+        "sides": ("image_size", "patch_size"),
+        "positive": ("mlp_ratio",),
+        "number": ("ls_init_value",),
+        "flag": ("no_ln_pre", "final_ln_after_pool", "quick_gelu"),
+    }.items()
+    for name in names
+}
+# How OpenCLIP's `image_transform` brings photos to the size, in timm's words.
+_FITS = {"shortest": "center", "squash": "squash"}
+_INTERPOLATIONS = {"bicubic": "bicubic", "bilinear": "bilinear", "random": "bicubic"}
+_PREPROCESSING = {
+    "mean": fields.Field("read", type="means"),
+    "std": fields.Field("read", type="deviations"),
+    "interpolation": fields.Field("read", type="text"),
+    "resize_mode": fields.Field("read", type="text"),
+    "mode": fields.Field("implied", "RGB"),
+    "size": fields.Field("of the model"),
+    "fill_color": fields.Field("where it pads"),
+}
 
 
 def is_named_so(keys) -> bool:
@@ -214,14 +239,21 @@ def _dinov3(match):
 
 def _of_open_clip(file, settings, sizes):
     """Returns timm's settings of the tower that OpenCLIP's describe."""
-    config = settings["model_cfg"]
-    vision, inputs = config["vision_cfg"], settings.get("preprocess_cfg") or {}
+    fields.check_types(file, settings, _TYPES)
+    config = settings.get("model_cfg") or {}
+    fields.check_types(file, config, _TYPES)
+    vision = config.get("vision_cfg")
+    if vision is None:
+        raise CheckpointError(
+            f"{file} has no vision_cfg in its model_cfg: copy the file again."
+        )
+    fields.check_types(file, vision, _TYPES)
     used = _TIMM if (name := vision.get("timm_model_name")) else _VISION
     wrong = [
         f"{key}={brief(value)}"
         for key, value in vision.items()
         if key not in (*used, *_IDLE)
-        and value not in (None, False, "default")
+        and not (value is None or value is False or value == "default")
         and not (name and key in _VISION)
     ]
     # timm's towers have a projection as their head, or none.
@@ -232,8 +264,6 @@ def _of_open_clip(file, settings, sizes):
     average = vision.get("pool_type", "tok") == "avg"
     if average and vision.get("final_ln_after_pool"):
         wrong.append("final_ln_after_pool=True with pool_type='avg'")
-    if not isinstance(config.get("quick_gelu", False), bool):
-        wrong.append(f"quick_gelu={brief(config['quick_gelu'])}")
     if wrong:
         raise CheckpointError(
             f"{file} has settings that are not supported: {', '.join(wrong)}."
@@ -242,10 +272,9 @@ def _of_open_clip(file, settings, sizes):
     nulls = [key for key in numbers if vision.get(key, 0) is None]
     description.refuse_null(file, nulls)
     image_size = vision.get("image_size", 224)
-    mean, std = INPUTS["clip"]
-    means = {"mean": inputs.get("mean", mean), "std": inputs.get("std", std)}
+    inputs = _of_preprocessing(file, settings.get("preprocess_cfg") or {})
     if name:
-        said = {"architecture": name, "model_args": {"img_size": image_size}, **means}
+        said = {"architecture": name, "model_args": {"img_size": image_size}, **inputs}
         if vision.get("timm_pool"):
             said["global_pool"] = vision["timm_pool"]
         return said
@@ -270,5 +299,27 @@ def _of_open_clip(file, settings, sizes):
     return {
         "architecture": "vit_base_patch16_clip_224",
         "model_args": arguments,
-        **means,
+        **inputs,
+    }
+
+
+def _of_preprocessing(file, said):
+    """Returns timm's settings of photos that OpenCLIP's `preprocess_cfg` describes."""
+    fields.check(file, said, _PREPROCESSING)
+    by_default = dict(zip(("mean", "std"), INPUTS["clip"], strict=True))
+    by_default |= {"interpolation": "bicubic", "resize_mode": "shortest"}
+    # As OpenCLIP, which passes over what is empty.
+    said = by_default | {name: said[name] for name in said if said[name]}
+    for name, known in (("resize_mode", _FITS), ("interpolation", _INTERPOLATIONS)):
+        if said[name] not in known:
+            raise CheckpointError(
+                f"{file} has {name}={brief(said[name])}: only {', '.join(known)} are "
+                "computed; write the one that is nearest to it."
+            )
+    return {
+        "mean": said["mean"],
+        "std": said["std"],
+        "crop_pct": 1.0,
+        "crop_mode": _FITS[said["resize_mode"]],
+        "interpolation": _INTERPOLATIONS[said["interpolation"]],
     }

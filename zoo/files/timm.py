@@ -335,9 +335,12 @@ def described(
     pooling = "distilled" if said["distilled"] else _POOLINGS[pooled]
     grid = arguments.get("pos_embed_grid_size", grid)
     grid = None if grid is None else pair(grid, "pos_embed_grid_size")
-    notes = " ".join(map(str, inputs.get("notes") or ()))
+    notes = inputs.get("notes") or ()
     warning = None
-    if "QuickGELU" in notes and network.activation == "gelu":
+    if (
+        "QuickGELU" in " ".join([notes] if isinstance(notes, str) else notes)
+        and network.activation == "gelu"
+    ):
         warning = (
             f"{file} has the note that its weights were trained with quick GELU, and "
             f"timm's {architecture} computes GELU: pass zoo.read(path, semantics="

@@ -202,6 +202,44 @@ def test_a_tower_of_timm_in_open_clip(tmp_path):
         zoo.read(tmp_path)
 
 
+@needs_goldens
+def test_photos_come_to_the_size_as_open_clip_says(tmp_path):
+    arrays = {f"visual.trunk.{key}": a for key, a in arrays_of("siglip_timm").items()}
+    safetensors.write(tmp_path / "open_clip_model.safetensors", arrays)
+    vision = {"timm_model_name": "vit_base_patch16_siglip_224", "timm_pool": "map"}
+    vision |= {"timm_proj": "none", "image_size": 32}
+    file = tmp_path / "open_clip_config.json"
+
+    def found(vision=vision, **inputs):
+        model = {"vision_cfg": vision}
+        file.write_text(json.dumps({"model_cfg": model, "preprocess_cfg": inputs}))
+        return zoo.read(tmp_path)
+
+    # OpenCLIP's defaults.
+    assert found().head.preparation == "timm crop bicubic"
+    assert found().semantics.input_mean == (0.48145466, 0.4578275, 0.40821073)
+    squash = found(resize_mode="squash", interpolation="bilinear", mode="RGB", size=32)
+    assert squash.head.preparation == "timm squash bilinear"
+    assert found(interpolation="random", resize_mode=None).head.preparation == (
+        "timm crop bicubic"
+    )
+    for inputs, told in (
+        ({"resize_mode": "longest"}, "resize_mode='longest': only shortest, squash"),
+        ({"interpolation": "area"}, "interpolation='area': only bicubic, bilinear"),
+        ({"mode": "L"}, "mode='L'"),
+        ({"mean": "x"}, "a mean of 'x': write a number"),
+        ({"std": [0.5, 0, 0.5]}, "a std of .*: write a number"),
+        ({"gamma": 2}, "not known: gamma=2"),
+        ({"vision": vision | {"image_size": "x"}}, "an image_size of 'x': write"),
+        ({"vision": vision | {"new": 0}}, "not supported: new=0"),
+        ({"vision": [1]}, r"a vision_cfg of \[1\]: write a table"),
+        ({"vision": None}, "no vision_cfg in its model_cfg: copy"),
+    ):
+        with pytest.raises(zoo.CheckpointError, match=told) as error:
+            found(**inputs)
+        assert str(file) in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("stem", "architecture"),
     [

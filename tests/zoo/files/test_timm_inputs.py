@@ -116,3 +116,40 @@ def test_names_of_timm_files_without_settings_keep_the_published_inputs(folder):
     (path / "config.json").unlink()
     found = zoo.read(path / "model.safetensors", num_heads=3)
     assert found.semantics.input_mean == (0.5,) * 3 and found.head.preparation is None
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "values"),
+    [
+        ("pretrained_cfg", "crop_pct", ("x", 2, 0, -1, 1e-9, True, [1])),
+        ("pretrained_cfg", "crop_mode", ("border", 5, ["center"])),
+        ("pretrained_cfg", "interpolation", ("random", 5, ["bicubic"])),
+        ("pretrained_cfg", "mean", ("x", ["a"] * 3, [], True, [1e9] * 3, {"a": 1})),
+        ("pretrained_cfg", "std", ("x", [0.5, 0.5, 0], 1e297, [1e-300] * 3, [0.5])),
+        ("pretrained_cfg", "input_size", (32, [32, 32], [3, 32, 0], "x")),
+        ("pretrained_cfg", "notes", (5, [5], {"a": 1})),
+        ("pretrained_cfg", "label_names", (5, "cat", True)),
+        ("model_args", "num_heads", ("3", 0, 10**400, [3], True)),
+        ("model_args", "reg_tokens", ("1", -1, 4.9, True)),
+        ("model_args", "img_size", ("x", [32, 0], [], 10**30)),
+        ("model_args", "qkv_bias", ("yes", 1, [])),
+        ("model_args", "act_layer", (["gelu"], 5)),
+    ],
+)
+def test_values_that_a_field_of_timm_never_has_are_refused(folder, part, field, values):
+    path = folder({"pretrained_cfg": OWN})
+    config = json.loads((path / "config.json").read_text())
+    for value in values:
+        inner = {part: config[part] | {field: value}}
+        (path / "config.json").write_text(json.dumps(config | inner))
+        with pytest.raises(zoo.CheckpointError) as error:
+            zoo.read(path)
+        told = str(error.value)
+        assert str(path / "config.json") in told and field in told, value
+        assert "write" in told and len(told.splitlines()) <= 2, value
+
+
+def test_notes_of_timm_may_be_one_text(folder):
+    path = folder({"pretrained_cfg": {"notes": "natively QuickGELU"}})
+    with pytest.warns(UserWarning, match="quick GELU"):
+        zoo.read(path)
