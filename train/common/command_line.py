@@ -12,7 +12,7 @@ from absl import app, flags
 from keras_vit_start import COMMANDS, styled, typed
 from train.common import flag_help, flag_names, library_messages, packages
 from train.common.errors import Preempted, RunError
-from zoo.text import as_flags, printable
+from zoo.text import printable
 
 # A command imports this module before it imports Keras.
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -89,8 +89,7 @@ def _fail(text):
 
 def _complain(text):
     """Prints an error that begins with "error:", arguments in it as flags."""
-    spelled = {name: f"--{name}" for name in flag_help.of_command()}
-    start, colon, rest = as_flags(text, spelled).partition(":")
+    start, colon, rest = flag_help.in_flags(text).partition(":")
     print(styled(start + colon, "error", sys.stderr) + rest, file=sys.stderr)
 
 

@@ -5,6 +5,7 @@ import sys
 from absl import flags
 
 from keras_vit_start import styled
+from zoo.text import as_flags
 
 _DASHED = ("help", "helpshort", "helpfull")
 _ASKING = {f"{dashes}{name}" for dashes in ("-", "--") for name in _DASHED}
@@ -39,6 +40,11 @@ def of_command():
     """Returns the flags of the command that runs, a dict by name."""
     found = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
     return {flag.name: flag for flag in found}
+
+
+def in_flags(text):
+    """Returns a message in which the arguments of Python are the command's flags."""
+    return as_flags(text, {name: f"--{name}" for name in of_command()})
 
 
 def page(title, text):

@@ -19,6 +19,7 @@ import time
 import warnings
 
 from keras_vit_start import BACKENDS, styled
+from train.common import flag_help
 
 # What is not shown, at the start of a line: notices and warnings of C++ and of absl,
 # and errors that only say that the machine has no GPU, or no such instructions, or that
@@ -45,6 +46,9 @@ _OURS = r"(keras_vit|keras_vit_start|train|zoo|__main__|absl|runpy)\b"
 TITLE = b"libraries had printed, which is hidden otherwise:\n"
 # Lines that are kept for a command that dies.
 _KEPT = 50
+# How many warnings of one place of the code are shown, such as of one file each.
+_WARNINGS = 10
+_shown = collections.Counter()
 _PATIENCE_SECONDS = 0.2
 _FAREWELL_SECONDS = 2.0
 
@@ -226,5 +230,9 @@ def _hide_those_of_python():
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
     stream = file or sys.stderr
-    if stream is not None:
-        print(f"{styled('warning:', 'warning', stream)} {message}", file=stream)
+    _shown[filename, lineno] += 1
+    count = _shown[filename, lineno]
+    if stream is not None and count <= _WARNINGS:
+        text = flag_help.in_flags(str(message))
+        more = " (more of these are not shown)" * (count == _WARNINGS)
+        print(f"{styled('warning:', 'warning', stream)} {text}{more}", file=stream)

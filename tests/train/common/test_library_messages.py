@@ -224,6 +224,24 @@ def test_warnings_and_records_of_libraries():
     assert "UserWarning: of keras.src.layers" in done.stderr
 
 
+def test_warnings_name_flags_and_of_one_place_ten_are_shown():
+    program = """
+    from train.data import data_flags
+    data_flags.define_bits()
+    for number in range(12):
+        warnings.warn(f"{number}.png is dark: say so with bits=12.")
+    """
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    lines = [
+        f"warning: {number}.png is dark: say so with --bits=12." for number in range(10)
+    ]
+    assert done.stderr.splitlines() == [
+        *lines[:9],
+        f"{lines[9]} (more of these are not shown)",
+    ]
+
+
 def test_the_library_is_left_as_it_is():
     code = (
         "import logging, os, sys, warnings, zoo; before = list(warnings.filters); "

@@ -89,6 +89,15 @@ def test_files_of_8_bits_stay_as_they_are(folder):
             np.testing.assert_array_equal(plain, of_12)
 
 
+def test_bits_hold_where_exif_does_not_count_as_for_tfds(folder):
+    from train.data.transforms.decoding import decode_image
+
+    path = next(folder.glob("*/*.png"))
+    content = tf.constant(path.read_bytes())
+    found = decode_image(content, honour_exif=False, bits=12)
+    np.testing.assert_array_equal(found, expected(path))
+
+
 def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
     from train.data import sources
 
@@ -178,6 +187,13 @@ def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
     command("evaluate", "run", "photos", "--bits=16", "--out_dir=dark")
     other = json.loads((run.parent / "dark" / "report.json").read_text())
     assert abs(other["all_loss"] - report["all_loss"]) > 1e-3
+
+
+def test_the_warning_of_dark_photos_names_a_flag_of_the_command(run, command):
+    photo = "photos/light/0.png"
+    output = command("predict", "run/model.keras", photo, "--out=warned.csv")
+    assert output.count("warning: ") == 1
+    assert "--bits=12" in output and " bits=12" not in output
 
 
 def test_features_of_a_run_are_of_its_bits(run, command):
