@@ -106,6 +106,10 @@ _TYPES = {
         "a whole number above 0, or a list of height and width",
     ),
     "axes": _Type(_all(_is_count, 3), "a list of channels, height and width"),
+    "shape": _Type(
+        _all(_any(_is_count, lambda value: value is None), 3),
+        "a list of height, width and channels",
+    ),
     "size": _Type(
         _any(
             _is_count,

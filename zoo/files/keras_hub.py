@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from zoo.files import description
+from zoo.files import description, fields
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
@@ -17,6 +17,20 @@ _CONFIG = "config.json"
 _CONVERTERS = ("preprocessor.json", "image_converter.json")
 _TASK = "task.json"
 _TASK_WEIGHTS = "task.weights.h5"
+_TYPES = {
+    name: fields.Field("read", type=type_)
+    for type_, names in {
+        "text": ("class_name", "pooling"),
+        "table": ("config", "backbone", "image_converter"),
+        "count": ("hidden_dim", "num_layers", "mlp_dim"),
+        "shape": ("image_shape",),
+        "sides": ("patch_size",),
+        "positive": ("layer_norm_epsilon",),
+        "deviations": ("scale",),
+        "means": ("offset",),
+    }.items()
+    for name in names
+}
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 KEYS = re.compile("layers/vi_t_patching_and_embedding/")
 REASONS: dict[str, str] = {}
@@ -66,20 +80,20 @@ def select(keys) -> dict[str, str]:
 def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
     """Returns what a preset's settings say, keras-hub's defaults elsewhere."""
     file = folder / _CONFIG
-    config = description.read_json(file)
+    config = _settings(file)
     if "class_name" in config:
         if config["class_name"] not in ("ViTBackbone", "ViTImageClassifier"):
             raise CheckpointError(
                 f"{file} describes a {config['class_name']}: only ViTBackbone and "
                 "ViTImageClassifier are read."
             )
-        config = config["config"]
-        config = config.get("backbone", {}).get("config", config)
+        config = _inside(file, config, "config")
+        config = _inside(file, config, "backbone", "config") or config
     else:
         config = {}
     own = {name: sizes[name] for name in ("num_layers", "mlp_dim")}
     description.check_sizes(file, config, hidden_dim=sizes["hidden_size"], **own)
-    task = description.read_json(folder / _TASK).get("config", {})
+    task = _inside(folder / _TASK, _settings(folder / _TASK), "config")
     pooled = task.get("pooling", "token")
     if (pooled == "token") != sizes["class_token"] and "classes" in sizes:
         raise CheckpointError(
@@ -98,20 +112,32 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
 def _inputs(folder):
     """Mean and deviation of the preset's converter, of images in [0, 1]."""
     for name in _CONVERTERS:
-        settings = description.read_json(folder / name).get("config", {})
-        settings = settings.get("image_converter", {}).get("config", settings)
+        file = folder / name
+        settings = _inside(file, _settings(file), "config")
+        settings = _inside(file, settings, "image_converter", "config") or settings
         if "scale" in settings:
             break
     else:
         return DEFAULTS.input_mean, DEFAULTS.input_std
     # Without a scale the network takes images in [0, 255].
-    scales = _three(1.0 if settings["scale"] is None else settings["scale"])
-    offsets = _three(settings.get("offset") or 0.0)
+    said = {"scale": 1.0, "offset": 0.0}
+    said |= {key: settings[key] for key in said if settings.get(key) is not None}
+    offsets, scales = description.channels(file, ("offset", "scale"), said)
     std = [1 / (255 * scale) for scale in scales]
     mean = [-offset * s for offset, s in zip(offsets, std, strict=True)]
     # From -1 and 1/127.5, rounding leaves them next to 0.5.
     return tuple(round(m, 9) for m in mean), tuple(round(s, 9) for s in std)
 
 
-def _three(value):
-    return value if isinstance(value, list) else [value] * 3
+def _settings(file):
+    settings = description.read_json(file)
+    fields.check_types(file, settings, _TYPES)
+    return settings
+
+
+def _inside(file, settings, *names):
+    """Returns a table inside settings, {} where there is none."""
+    for name in names:
+        settings = settings.get(name) or {}
+        fields.check_types(file, settings, _TYPES)
+    return settings
