@@ -352,6 +352,96 @@ def test_sizes_in_a_graph_are_bounded_before_the_runtime_takes_memory(
         exported_model.load(onnx_file)
 
 
+def graph_of(onnx, nodes, constants, sides=(None, 224, 224, 3)):
+    images = onnx.helper.make_tensor_value_info("images", 1, sides)
+    tensors = [
+        onnx.numpy_helper.from_array(np.array(value), name)
+        for name, value in constants.items()
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(*node) for node in nodes], "g", [images], [], tensors
+    )
+    return onnx.helper.make_model(graph).SerializeToString()
+
+
+SIZES = {
+    "tiled": ([("Tile", ["images", "a"], ["v"])], {"a": [1, 100, 100, 1]}),
+    "tiled twice": (
+        [("Tile", ["images", "a"], ["u"]), ("Relu", ["u"], ["t"])]
+        + [("Tile", ["t", "a"], ["v"])],
+        {"a": [1, 1, 90, 90]},
+    ),
+    "scaled": (
+        [("Resize", ["images", "", "a"], ["v"])],
+        {"a": np.float32([1, 300, 300, 1])},
+    ),
+    "padded": (
+        [("Pad", ["images", "a"], ["v"])],
+        {"a": [0, 10**7, 0, 0, 0, 0, 0, 0]},
+    ),
+    "put together": (
+        [("Unsqueeze", ["a", "z"], ["b"]), ("Concat", ["b", "b"], ["s"])]
+        + [("ConstantOfShape", ["s"], ["v"])],
+        {"a": 10**5, "z": [0]},
+    ),
+    "multiplied": (
+        [("Mul", ["a", "b"], ["s"]), ("Expand", ["images", "s"], ["v"])],
+        {"a": [1, 2000, 2000, 3], "b": [10]},
+    ),
+    "small steps": (
+        [("Range", ["a", "b", "c"], ["v"])],
+        {"a": 0.0, "b": 1e6, "c": 1e-6},
+    ),
+    "endless": (
+        [("Range", ["a", "b", "c"], ["v"])],
+        {"a": 0.0, "b": float("inf"), "c": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("nodes, constants", SIZES.values(), ids=SIZES)
+def test_sizes_that_a_graph_computes_of_constants_are_bounded(
+    nodes, constants, tmp_path
+):
+    onnx = pytest.importorskip("onnx")
+    file = tmp_path / "model.onnx"
+    file.write_bytes(graph_of(onnx, nodes, constants))
+    with pytest.raises(ValueError, match="it would compute .* numbers at once"):
+        onnx_data.check_sizes(file)
+
+
+def test_sizes_in_graphs_of_others_pass(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    nodes = [
+        # Numbers from 10^6 to 10^6 + 10, and a margin of 1000 pixels.
+        ("Range", ["start", "stop", "one"], ["counts"]),
+        ("Pad", ["images", "margins"], ["padded"]),
+        # Class tokens and positions of as many images as come, as transformers writes.
+        ("Shape", ["images"], ["shape"]),
+        ("Gather", ["shape", "zero"], ["batch"]),
+        ("Unsqueeze", ["batch", "axis"], ["row"]),
+        ("Concat", ["row", "minus", "width"], ["wanted"]),
+        ("ConstantOfShape", ["wanted"], ["ones"]),
+        ("Expand", ["token", "wanted"], ["tokens"]),
+    ]
+    constants = {
+        "start": 10**6, "stop": 10**6 + 10, "one": 1, "zero": 0, "axis": [0],
+        "margins": [0, 1000, 1000, 0, 0, 1000, 1000, 0], "minus": [-1],
+        "width": [768], "token": np.ones((1, 1, 768), "float32"),
+    }  # fmt: skip
+    file = tmp_path / "model.onnx"
+    file.write_bytes(graph_of(onnx, nodes, constants))
+    onnx_data.check_sizes(file)
+
+
+def test_numbers_of_a_graph_do_not_grow_with_each_operation(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    nodes = [("Mul", [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(60)]
+    file = tmp_path / "model.onnx"
+    file.write_bytes(graph_of(onnx, nodes, {"v0": [3]}))
+    onnx_data.check_sizes(file)
+
+
 def test_fields_of_an_onnx_file_are_bounded(tmp_path):
     file = tmp_path / "model.onnx"
     file.write_bytes(b"\x08\x01" * (2**20 + 1))
