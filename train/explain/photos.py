@@ -75,10 +75,11 @@ class Photos:
         split = file_split("the photos", files, np.zeros(len(files)))
         self._split = dataclasses.replace(split, bits=bits)
         if corrupt := find_corrupt(self._split):
+            other = "" if bits is None else f" (or not of bits={bits})"
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
                 f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
-                "of another kind. Save as RGB JPEG or PNG, or leave out."
+                f"of another kind{other}. Save as RGB JPEG or PNG, or leave out."
             )
 
     def __len__(self):

@@ -100,6 +100,7 @@ def test_bits_hold_where_exif_does_not_count_as_for_tfds(folder):
 
 def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
     from train.data import sources
+    from train.data.sources import corrupt
 
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -109,6 +110,12 @@ def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
         str(tmp_path), validation_fraction=None, skip_corrupt=True, bits=12
     )
     assert [path[-9:] for path in data.skipped] == ["one/1.png", "two/1.png"]
+    data = sources.load(str(tmp_path), validation_fraction=None, bits=12)
+    with pytest.raises(
+        sources.DataError,
+        match=r"2 of the 4 .* cannot be decoded with bits=12: .*1\.png",
+    ):
+        corrupt.check_readable(data.all)
 
 
 @pytest.fixture(scope="module")

@@ -47,9 +47,11 @@ def check_readable(*splits: Split | None) -> None:
     splits = [split for split in splits if split is not None]
     if corrupt := [name for split in splits for name in find_corrupt(split)]:
         total = sum(split.num_examples for split in splits)
+        bits = splits[0].bits
         raise DataError(
             f"{len(corrupt)} of the {total} images of "
-            f"{' and '.join(split.name for split in splits)} cannot be decoded: "
+            f"{' and '.join(split.name for split in splits)} cannot be decoded"
+            f"{'' if bits is None else f' with bits={bits}'}: "
             f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or "
             "give the command again with --skip_corrupt, which decodes all images first"
         )
