@@ -48,12 +48,28 @@ CLASSES = 1_000_000
 # 4096 x 4096 has 200 MB.
 IMAGE_PIXELS = 2**24
 IMAGE_SIDE = 2**13
+# Pixels of a photo, twice Pillow's `MAX_IMAGE_PIXELS`: decoded they take 540 MB.
+PHOTO_PIXELS = 178_956_970
+# Bytes of the file of a photo.
+PHOTO_BYTES = 2**30
 
 # Numbers of a tensor in the graph of an export: the attention of a ViT-H/14 to images
 # of 1024 x 1024 has 450 million.
 TENSOR_NUMBERS = 2**30
 # Fields of the messages of an ONNX file: that of a ViT-B/16 has some thousands.
 ONNX_FIELDS = 2**20
+
+
+class TooLargeError(ValueError):
+    """A file declares more than a limit; the text says what."""
+
+
+def check_photo_size(width, height):
+    """Raises a TooLargeError if a photo has more pixels than `PHOTO_PIXELS`."""
+    if width * height > PHOTO_PIXELS:
+        raise TooLargeError(
+            f"{width:,} x {height:,} pixels, where {PHOTO_PIXELS:,} are the most"
+        )
 
 
 def check_image_size(size) -> tuple[int, int]:

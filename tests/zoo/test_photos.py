@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from zoo import photos
+from zoo.photos import files, resizing
 
 HEIGHT, WIDTH = 43, 67
 SIZES = [(224, 224), (1, 1), (43, 67), (64, 32), (7, 301), (100, 50), (42, 68)]
@@ -92,7 +93,7 @@ def test_the_sides_of_central_crops_are_rounded_as_in_evaluation(tf):
         scale = tf.reduce_max(tf.constant(size, tf.float32) / sides, axis=1) * 8 / 7
         expected = tf.cast(tf.round(sides * scale[:, None]), tf.int32)
         expected = tf.maximum(expected, size).numpy()
-        found = [photos._bigger(shape, size) for shape in shapes]
+        found = [resizing._bigger(shape, size) for shape in shapes]
         np.testing.assert_array_equal(found, expected)
 
 
@@ -185,7 +186,7 @@ def test_heic(turn, trained):
 
 
 def test_without_its_decoder_heic_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(photos, "reads_heic", lambda: False)
+    monkeypatch.setattr(files, "reads_heic", lambda: False)
     assert ".heic" not in photos.endings() and ".webp" in photos.endings()
     path = tmp_path / "IMG_1.HEIC"
     path.write_bytes(b"\0\0\0\x18ftypheic")
@@ -230,7 +231,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_no_photo(name, tmp_path):
     content = HOSTILE[name]
-    with pytest.raises(ValueError, match="bytes cannot be read .*JPEG or PNG"):
+    with pytest.raises(ValueError, match="This file cannot be read .*JPEG or PNG"):
         photos.decode(content)
     path = tmp_path / "a\x1b[2J.jpg"
     path.write_bytes(content)
@@ -244,7 +245,7 @@ def test_too_many_pixels():
     bomb = b"BM6\0\0\0\0\0\0\0" + b"6\0\0\0(\0\0\0" + 2 * b"\xa0\x86\x01\0"
     bomb += b"\x01\0\x18\0" + 24 * b"\0"
     message = (
-        r"54 bytes cannot be read as an image \(Image size \(10000000000 pixels\) "
+        r"This file cannot be read as an image \(Image size \(10000000000 pixels\) "
         r"exceeds limit of 178956970 pixels\): save it smaller\."
     )
     with pytest.raises(ValueError, match=message):

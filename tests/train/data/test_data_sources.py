@@ -788,7 +788,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
     write_image(photos / "daisy" / "older" / "1.png")
     (photos / "daisy" / "gone.png").symlink_to("nowhere")
     lines = []
-    monkeypatch.setattr("zoo.photos.reads_heic", lambda: False)
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
     source = load(str(photos), log=lines.append)
     names = ("a.jpg", "daisy/gone.png", "daisy/older/", "notes.txt", "tulip/x.heic")
     assert source.ignored == names
@@ -798,7 +798,7 @@ def test_what_is_ignored_is_counted_and_named_in_one_line(photos, monkeypatch):
         "pillow-heif"
     ]
     assert source.train.num_examples + source.test.num_examples == 6
-    monkeypatch.setattr("zoo.photos.reads_heic", lambda: True)
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: True)
     assert load(str(photos), log=str).ignored == names[:-1]
 
 
@@ -808,7 +808,7 @@ def test_nothing_ignored_is_nothing_said(photos, capsys):
 
 
 def test_only_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("zoo.photos.reads_heic", lambda: False)
+    monkeypatch.setattr("zoo.photos.files.reads_heic", lambda: False)
     (tmp_path / "daisy").mkdir()
     (tmp_path / "daisy" / "1.HEIC").write_bytes(b"")
     with pytest.raises(DataError, match="no images: .*pip install pillow-heif"):

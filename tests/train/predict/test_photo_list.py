@@ -141,7 +141,7 @@ def test_a_list_on_standard_input(folder, monkeypatch):
 
 def test_photos_of_iphones_have_a_remedy(folder, monkeypatch):
     touch("photos/1.HEIC")
-    monkeypatch.setattr(photos.photos, "reads_heic", lambda: False)
+    monkeypatch.setattr(photos.photos.files, "reads_heic", lambda: False)
     found = Photos(["photos"])
     assert "photos/1.HEIC" not in list(found)
     assert found.note().endswith(

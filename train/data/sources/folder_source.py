@@ -85,7 +85,7 @@ def ignored_names(folder, paths):
 def heic_remedy(names):
     """Returns what to install if unused files are HEIC photos, otherwise nothing."""
     is_heic = any(str(name).lower().endswith(photos.HEIC_ENDINGS) for name in names)
-    if is_heic and not photos.reads_heic():
+    if is_heic and ".heic" not in photos.endings():
         return "; HEIC photos are read where pillow-heif is: pip install pillow-heif"
     return ""
 

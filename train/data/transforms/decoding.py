@@ -6,14 +6,35 @@ import numpy as np
 import tensorflow as tf
 
 from train.data.transforms import exif
-from zoo import photos
+from zoo import limits, photos
 
-# Bytes of a usual JPEG by their places: its start, two tables and three colours.
+# Bytes of a usual JPEG by their places: its start, two quantization tables, the
+# baseline frame of three colours, the four usual tables of codes, and the scan: nothing
+# else can be between them. The bytes of the frame that say its size are left out.
 _USUAL = {
-    **{0: 0xFF, 1: 0xD8, 2: 0xFF, 3: 0xE0, 4: 0, 5: 16},
-    **{20: 0xFF, 21: 0xDB, 22: 0, 23: 67, 89: 0xFF, 90: 0xDB, 91: 0, 92: 67},
-    **{158: 0xFF, 159: 0xC0, 160: 0, 161: 17, 167: 3},
+    place + number: byte
+    for place, content in {
+        0: b"\xff\xd8\xff\xe0\x00\x10",
+        20: b"\xff\xdb\x00\x43",
+        89: b"\xff\xdb\x00\x43",
+        158: b"\xff\xc0\x00\x11\x08",
+        167: b"\x03",
+        177: b"\xff\xc4\x00\x1f",
+        210: b"\xff\xc4\x00\xb5",
+        393: b"\xff\xc4\x00\x1f",
+        426: b"\xff\xc4\x00\xb5",
+        609: b"\xff\xda",
+    }.items()
+    for number, byte in enumerate(content)
 }
+_SIZE = (163, 164, 165, 166)
+# Bytes of a JPEG that usually reach into its first scan, and segments before that.
+_HEAD, _SEGMENTS = 1024, 12
+# Markers whose segments may stand there, of all but EXIF: frames, tables, application
+# data, comments.
+_MARKERS = (*range(0xC0, 0xC3), 0xC4, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE)
+_IS_SEGMENT = np.isin(np.arange(2**16), [0xFF00 + marker for marker in _MARKERS])
+_SCAN, _START_OF_JPEG, _END_OF_JPEG = 0xFFDA, 0xFFD8, b"\xff\xd9"
 
 
 def decode_image(
@@ -21,8 +42,8 @@ def decode_image(
 ) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
-    Usual JPEGs and PNGs are decoded by TensorFlow, everything that it would see
-    otherwise by `zoo.photos.decode`. Of a usual JPEG, little more than the window is
+    Plain JPEGs and PNGs are decoded by TensorFlow, everything that it would see
+    otherwise by `zoo.photos.decode`. Of a plain JPEG, little more than the window is
     decoded. Its pixels are to the last bit those of the whole image, which are those
     of the released code (TensorFlow's decoder with its default, fast transform).
     Damage outside of a window goes unnoticed.
@@ -36,54 +57,47 @@ def decode_image(
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
         return _cut(pixels, choose_window)
 
-    def jpeg_by_tensorflow(turn=None, shape=None):
+    def jpeg(turn=None, shape=None):
         if choose_window is not None:
             return _decode_jpeg_window(image, choose_window, turn, shape)
         return exif.turned(_decode_whole(image), turn)
 
+    def other(turn=None):
+        return _cut(exif.turned(_decode_whole(image), turn), choose_window)
+
+    def by_tensorflow(turn=None):
+        return tf.cond(tf.io.is_jpeg(image), lambda: jpeg(turn), lambda: other(turn))
+
     def by_pillow():
         return _cut(_decode_with_pillow(image, bits), choose_window)
 
-    def jpeg(turn=None):
+    def bare_jpeg():
         shape = tf.io.extract_jpeg_shape(image)
-        return tf.cond(
-            shape[2] != 4,  # not CMYK
-            lambda: jpeg_by_tensorflow(turn, shape),
-            exif.apart(by_pillow),
-        )
-
-    def other(turn=None):
-        start = tf.strings.substr(image, 0, 4)
-        is_tensorflows = start == b"\x89PNG"
-        if honour_exif or bits is not None:
-            is_tensorflows &= ~_is_deep_png(image)
-        if not honour_exif:
-            is_tensorflows |= start == b"GIF8"
-        return tf.cond(
-            is_tensorflows,
-            lambda: _cut(exif.turned(_decode_whole(image), turn), choose_window),
-            by_pillow,
-        )
-
-    def any_format():
-        turn = exif.orientation(image)
-        is_jpeg = tf.io.is_jpeg(image)
-        is_whole = is_jpeg & (_ends(image) | _has_end_marker(image))
-        return tf.cond(is_whole, lambda: jpeg(turn), lambda: other(turn))
+        pixels = tf.reduce_prod(tf.cast(shape[:2], tf.int64))
+        is_plain = (shape[2] != 4) & (pixels <= limits.PHOTO_PIXELS)
+        return tf.cond(is_plain, lambda: jpeg(shape=shape), exif.apart(by_pillow))
 
     def unusual():
-        # Without EXIF, and their end needs no search.
-        is_fast = exif.is_bare(image) & _ends(image)
-        return tf.cond(is_fast, jpeg, exif.apart(any_format))
+        turn = tf.numpy_function(_plain_orientation, [image], tf.int32, stateful=False)
+        turn = tf.ensure_shape(turn, ())
+
+        def turned():
+            return tf.cond(turn > 0, lambda: by_tensorflow(turn), by_pillow)
+
+        return tf.cond(turn == 1, by_tensorflow, exif.apart(turned))
+
+    def not_usual():
+        return tf.cond(_is_bare_jpeg(image), bare_jpeg, exif.apart(unusual))
 
     if honour_exif:
-        pixels = tf.cond(
-            _has_usual_tables(image) & _ends(image),
-            jpeg_by_tensorflow,
-            exif.apart(unusual),
-        )
+        pixels = tf.cond(_is_usual_jpeg(image), jpeg, exif.apart(not_usual))
     else:
-        pixels = tf.cond(tf.io.is_jpeg(image), jpeg_by_tensorflow, other)
+        start = tf.strings.substr(image, 0, 4)
+        is_tensorflows = start == b"\x89PNG"
+        if bits is not None:
+            is_tensorflows &= ~_is_deep_png(image)
+        is_tensorflows |= (start == b"GIF8") | tf.io.is_jpeg(image)
+        pixels = tf.cond(is_tensorflows, by_tensorflow, by_pillow)
     pixels.set_shape((None, None, 3))
     return pixels
 
@@ -111,40 +125,46 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
 
 
-def _has_usual_tables(encoded):
-    """Whether a file is surely a JPEG in three colours without EXIF: a quick test.
+def _is_usual_jpeg(encoded):
+    """Whether a file is surely a whole JPEG in colour without EXIF: the quickest test.
 
-    Most encoders write JFIF's header, two quantization tables and the frame's header.
+    Most encoders write JFIF's header and all tables in this way.
 
-    Source: ITU-T T.81, annex B.2.
+    Source: ITU-T T.81, annexes B.2 and K.3.
     """
-    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=168)
-    places, values = zip(*_USUAL.items(), strict=True)
-    # The frame's marker is one of four.
-    masks = [0xFC if place == 159 else 0xFF for place in places]
-    found = tf.bitwise.bitwise_and(
-        tf.gather(start, places), tf.constant(masks, tf.uint8)
-    )
-    return tf.reduce_all(found == tf.constant(values, tf.uint8))
+    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(_USUAL) + 1)
+    found = tf.gather(start, (*_USUAL, *_SIZE))
+    is_usual = tf.reduce_all(found[:-4] == tf.constant([*_USUAL.values()], tf.uint8))
+    size = tf.cast(found[-4:], tf.int64)
+    pixels = (256 * size[0] + size[1]) * (256 * size[2] + size[3])
+    return is_usual & (pixels <= limits.PHOTO_PIXELS) & _ends(encoded)
 
 
 def _ends(jpeg):
-    """Whether the end marker of a JPEG is what its file ends with."""
-    return tf.strings.substr(jpeg, -2, 2) == b"\xff\xd9"
+    return tf.strings.substr(jpeg, -2, 2) == _END_OF_JPEG
 
 
-def _has_end_marker(jpeg):
-    """Whether the end marker of a JPEG stands before anything else that follows."""
+def _is_bare_jpeg(encoded):
+    """Whether a file is surely a JPEG that ends, without EXIF: a quick test.
 
-    def search():
-        found = tf.numpy_function(_python_search, [jpeg], tf.bool, stateful=False)
-        return tf.ensure_shape(found, ())
+    Source: ITU-T T.81, annex B.
+    """
+    head = tf.io.decode_raw(encoded, tf.uint8, fixed_length=_HEAD)
+    head = tf.cast(head, tf.int32)
+    numbers = 256 * head[:-1] + head[1:]
+    markers, lengths = numbers[:-2], numbers[2:]
+    places = np.arange(_HEAD - 3)
+    following = tf.minimum(places + 2 + lengths, places[-1])
+    following = tf.where(tf.gather(_IS_SEGMENT, markers), following, places)
+    place = 2
+    for _ in range(_SEGMENTS):
+        place = following[place]
+    is_head = (markers[0] == _START_OF_JPEG) & (markers[place] == _SCAN)
+    return is_head & _ends(encoded)
 
-    return tf.cond(tf.io.is_jpeg(jpeg) & ~_ends(jpeg), search, lambda: False)
 
-
-def _python_search(jpeg):
-    return photos.has_end_marker(np.asarray(jpeg, object).item())
+def _plain_orientation(encoded):
+    return np.int32(photos.plain_orientation(_file(encoded)))
 
 
 def _is_cmyk(jpeg):
@@ -216,17 +236,22 @@ def _decode_jpeg_window(encoded, choose_window, turn, shape=None):
 def _decode_with_pillow(encoded, bits):
     # Python, but Pillow decodes without its lock: images are decoded in parallel.
     decode = functools.partial(_pillow_pixels, bits=bits)
-    pixels = tf.numpy_function(decode, [encoded], tf.uint8, stateful=False)
-    checks = [tf.debugging.assert_positive(tf.size(pixels), "cannot be decoded")]
-    with tf.control_dependencies(checks):
+    pixels, problem = tf.numpy_function(
+        decode, [encoded], (tf.uint8, tf.string), stateful=False
+    )
+    with tf.control_dependencies([tf.debugging.Assert(problem == b"", [problem])]):
         return tf.ensure_shape(pixels, (None, None, 3))
 
 
 def _pillow_pixels(encoded, bits):
-    # Bytes in graphs, otherwise an array of them.
-    file = np.asarray(encoded, object).item()
+    """Returns the pixels and b"", or none and why the file is refused."""
     try:
-        return photos.decode(file, bits)
+        return photos.decode(_file(encoded), bits), b""
     # Leaving here it would be another error in graphs than in eager code.
-    except ValueError:
-        return np.zeros((0, 0, 3), np.uint8)
+    except ValueError as error:
+        return np.zeros((0, 0, 3), np.uint8), str(error).encode()
+
+
+def _file(encoded):
+    # Bytes in graphs, otherwise an array of them.
+    return np.asarray(encoded, object).item()

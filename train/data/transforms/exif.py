@@ -17,15 +17,6 @@ _WHOLE = 2**31 - 1
 _JPEG_MARKER = b"Exif\0\0"
 
 
-def is_bare(encoded: tf.Tensor) -> tf.Tensor:
-    """Whether a file, a scalar string, is surely a JPEG without EXIF: a quick test."""
-    # Nothing but JFIF's header is before the tables: inside of EXIF the last two bytes
-    # would be a count of 56,319 or more entries.
-    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=22)
-    found = tf.gather(start, [0, 1, 2, 20, 21])
-    return tf.reduce_all(found == tf.constant([*b"\xff\xd8\xff\xff\xdb"], tf.uint8))
-
-
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Returns the EXIF orientation of a JPEG or PNG, int32: 1, upright, if unknown.
 

@@ -1,0 +1,151 @@
+"""JPEG files: their segments, their end, and their ink."""
+
+import io
+import re
+import struct
+
+from zoo import limits
+from zoo.photos import exif
+
+FORMATS = ("JPEG", "MPO")  # Pillow's names
+_START, _END, _SCAN, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
+_END_MARKER = b"\xff\xd9"
+# Baseline, extended and progressive frames with Huffman codes; and all others.
+_USUAL_FRAMES = (0xC0, 0xC1, 0xC2)
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+# In the codes of a scan a zero or the number of a restart follows this byte.
+_AFTER_CODES = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]", re.DOTALL)
+# What may follow a whole scan without changing a pixel.
+_FILLERS = (64 * b"\0", 64 * b"\xaa")
+
+
+def opened(image, file):
+    """Returns the decoded image of a JPEG file that Pillow has opened.
+
+    Pillow takes all CMYK to be inverted, as Adobe's programs write it.
+
+    Raises:
+        OSError: a scan is cut or missing.
+    """
+    from PIL import ImageChops
+
+    image = _loaded(image, file)
+    if is_negative(image):
+        return ImageChops.invert(image)
+    return image
+
+
+def is_negative(image) -> bool:
+    """Whether Pillow has inverted the ink of a JPEG that was not."""
+    return (
+        image.format in FORMATS and image.mode == "CMYK" and "adobe" not in image.info
+    )
+
+
+def plain_orientation(jpeg: bytes) -> int:
+    """Returns the EXIF orientation of a plain JPEG, and 0 for any other.
+
+    Plain is a whole file of gray or three colours that all decoders read alike.
+
+    Example:
+        >>> plain_orientation(b"no JPEG")
+        0
+    """
+    turn, frames = None, 0
+    for marker, content in segments(jpeg):
+        if marker == _APP1 and turn is None and content.startswith(b"Exif\0\0"):
+            turn = exif.orientation(content)
+        elif marker in _FRAMES:
+            frames += 1
+            if marker not in _USUAL_FRAMES or not _is_plain_frame(content):
+                return 0
+        elif marker == _SCAN:
+            is_whole = jpeg.endswith(_END_MARKER) or has_end_marker(jpeg)
+            return (turn or 1) if frames == 1 and is_whole else 0
+    return 0
+
+
+def has_end_marker(jpeg: bytes) -> bool:
+    """Returns whether a marker of JPEG ends what follows its scans.
+
+    Example:
+        >>> has_end_marker(b"no JPEG")
+        False
+    """
+    return any(marker == _END for marker, _ in segments(jpeg))
+
+
+def segments(jpeg: bytes):
+    """Yields the marker and the content of every segment, the codes of scans left out.
+
+    It stops after the end marker, and before whatever is no segment.
+
+    Source: ITU-T T.81, annex B.
+    """
+    place = 2 if jpeg[:2] == bytes([0xFF, _START]) else len(jpeg)
+    while jpeg[place : place + 1] == b"\xff" and len(jpeg) > place + 1:
+        marker = jpeg[place + 1]
+        if marker == 0xFF:
+            place += 1
+            continue
+        if marker == _END:
+            yield marker, b""
+            return
+        length = int.from_bytes(jpeg[place + 2 : place + 4], "big")
+        content = jpeg[place + 4 : place + 2 + length]
+        if marker < 0xC0 or length < 2 or len(content) < length - 2:
+            return
+        yield marker, content
+        place += 2 + length
+        if marker == _SCAN:
+            found = _AFTER_CODES.search(jpeg, place)
+            place = found.end() - 2 if found else len(jpeg)
+
+
+def _is_plain_frame(content):
+    try:
+        precision, height, width, components = struct.unpack_from(">BHHB", content)
+    except struct.error:
+        return False
+    size = height * width
+    return precision == 8 and components in (1, 3) and 0 < size <= limits.PHOTO_PIXELS
+
+
+def _loaded(image, file):
+    """Returns an image whose pixels are decoded, be it without end marker."""
+    from PIL import Image
+
+    try:
+        image.load()
+        return image
+    except OSError:
+        file.seek(0)
+        encoded = file.read()
+        if not _has_every_scan(encoded):
+            raise
+        found = []
+        for filler in _FILLERS:
+            ended = io.BytesIO(encoded + filler + _END_MARKER)
+            found.append(Image.open(ended, formats=["JPEG"]))
+        if found[0].tobytes() != found[1].tobytes():
+            raise
+        return found[0]
+
+
+def _has_every_scan(jpeg):
+    """Whether all coefficients of all components are in a scan, to their last bit.
+
+    Source: ITU-T T.81, sections B.2.2, B.2.3 and G.1.1.1.
+    """
+    missing = None
+    for marker, content in segments(jpeg):
+        if marker in _FRAMES:
+            components = content[6 : 6 + 3 * content[5] : 3]
+            missing = {component: {*range(64)} for component in components}
+        elif marker == _SCAN and missing is not None:
+            count = content[0]
+            first, last, approximation = content[1 + 2 * count : 4 + 2 * count]
+            if approximation & 15 == 0:
+                for component in content[1 : 1 + 2 * count : 2]:
+                    missing[component] -= {*range(first, last + 1)}
+    return missing is not None and not any(missing.values())
