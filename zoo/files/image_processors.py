@@ -57,8 +57,7 @@ _CLASSES = {
     "Bit": _CLIP,
     "Blip": {"resample": 3, "size": 384, **_normalizing("clip")},
     "Siglip": {**_SHORTER_SIDE, "size": {"height": 224, "width": 224}},
-    # It keeps the aspect of a photo, in as many patches as fit.
-    "Siglip2": {"size": None},
+    "Siglip2": {},
     "DINOv3ViT": _normalizing("imagenet"),
     "Tipsv2": {"size": 448, "do_normalize": False, **_normalizing("unit")},
     "Pvt": {"resample": 3, **_normalizing("imagenet")},
@@ -66,6 +65,8 @@ _CLASSES = {
     "ConvNext": {**_SHORTER_SIDE, "size": 384},
     "EfficientNet": {"resample": 3, "size": 346, "crop_size": 289},
 }
+# It keeps the aspect of a photo, in as many patches as fit.
+_OF_ANY_SIZE = "Siglip2"
 
 
 class Inputs(NamedTuple):
@@ -229,9 +230,10 @@ def _inputs(file, settings):
 
 def _preparation(settings):
     """Returns how photos come to the size, None where it is another way."""
-    size, is_convnext = settings["size"], settings["image_processor_type"] == "ConvNext"
-    if size is None or not settings["do_resize"]:
+    size, class_ = settings["size"], settings["image_processor_type"]
+    if size is None or class_ == _OF_ANY_SIZE or not settings["do_resize"]:
         return None
+    is_convnext = class_ == "ConvNext"
     (*sides, shorter), crops = size, settings["do_center_crop"]
     crop = settings["crop_size"][:2] if crops else sides
     if is_convnext and shorter:
@@ -259,7 +261,7 @@ def _sides(size, square):
         return (*size, False)
     if isinstance(size, int):
         return size, size, not square
-    said = {name: side for name, side in (size or {}).items() if side is not None}
+    said = {name: side for name, side in size.items() if side is not None}
     if said.keys() == {"height", "width"}:
         return said["height"], said["width"], False
     if said.keys() == {"shortest_edge"}:

@@ -173,6 +173,75 @@ def test_transformers_does_the_same(tmp_path, request):
         )
 
 
+ALL = {"do_normalize": True, "do_resize": True, **OWN}
+SHORTEST = {"shortest_edge": 256}
+NULLS = dict.fromkeys(
+    ("crop_size", "device", "disable_grouping", "do_center_crop", "do_convert_rgb",
+     "input_data_format", "return_tensors", "crop_pct", "pad_size", "do_pad")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "preparation"),
+    [
+        # As on the hub, of versions 4.5 to 5.
+        (ALL | {"size": 224}, "squash bilinear"),
+        (ALL | {"image_processor_type": "ViTFeatureExtractor"}, "squash bilinear"),
+        (
+            ALL
+            | {"feature_extractor_type": "DeiTFeatureExtractor", "size": 256}
+            | {"crop_size": 224, "do_center_crop": True, "resample": 3},
+            "squash bicubic 0.875",
+        ),
+        (
+            ALL
+            | {"feature_extractor_type": "BeitFeatureExtractor", "size": 224}
+            | {"crop_size": 224, "do_center_crop": False, "resample": 2}
+            | {"reduce_labels": False},
+            "squash bilinear",
+        ),
+        (
+            ALL
+            | {"feature_extractor_type": "CLIPFeatureExtractor", "size": 224}
+            | {"crop_size": 224, "do_center_crop": True, "resample": 3},
+            "crop bicubic",
+        ),
+        (
+            ALL
+            | named("Bit", size=SHORTEST, crop_size=SQUARE, do_center_crop=True)
+            | {"do_convert_rgb": True, "do_rescale": True, "resample": 3},
+            "crop bicubic 0.875",
+        ),
+        (
+            ALL | named("ChineseCLIP", size=SQUARE, do_center_crop=False),
+            "squash bicubic",
+        ),
+        (
+            ALL
+            | NULLS
+            | {"image_processor_type": "DINOv3ViTImageProcessorFast", "size": SQUARE}
+            | {"data_format": "channels_first", "default_to_square": True},
+            "squash bilinear",
+        ),
+        (
+            ALL | named("Siglip", size=SQUARE, processor_class="SiglipProcessor"),
+            "squash bicubic",
+        ),
+        (ALL | named("Siglip2", max_num_patches=256, patch_size=16) | NULLS, None),
+        (ALL | named("Siglip2", max_num_patches=256, size=SQUARE), None),
+        (
+            ALL | named("ViT", size=SQUARE, do_thumbnail=False, do_pad=False)
+            | {"_valid_processor_keys": ["images", "do_resize"]},
+            "squash bilinear",
+        ),
+    ],
+)  # fmt: skip
+def test_published_settings_are_read(tmp_path, settings, preparation):
+    found = read(write(tmp_path, {PREPROCESSOR: settings}))
+    assert (found.mean, found.std) == (MEAN, STD)
+    assert found.preparation == (preparation and f"transformers {preparation}")
+
+
 def test_nested_settings_are_not_completed_by_the_other_file(tmp_path):
     nested = {"image_processor": named("ViT", **OWN)}
     write(tmp_path, {PROCESSOR: nested, PREPROCESSOR: named("ViT", **OWN)})
