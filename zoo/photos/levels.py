@@ -58,7 +58,7 @@ def to_bytes(values, name, bits=None, significant=None):
         likely = next(bits for bits in (8, 10, 12) if top < 2**bits)
         warnings.warn(
             f"{name} has values of {likely} bits in 16, so it is nearly black: say so "
-            f"with bits={likely} (--bits={likely}).",
+            f"with bits={likely}.",
             stacklevel=2,
         )
     bits = bits or _MOST
