@@ -4,7 +4,9 @@ filelock before 3.20.1 empties the target of a link, ONNX Runtime before 1.24.1 
 weights outside the model's folder, Keras before 3.14.1 (but 3.12.2 to 3.12.4) what HDF5
 files refer to.
 
-Other bounds have their tests elsewhere: Pillow before 10.1 does not turn TIFFs upright.
+Other bounds have their tests elsewhere: Pillow before 10.1 does not turn TIFFs upright,
+filelock before 3.30 empties the lock that says who holds it, and TensorFlow Datasets
+before 4.9.10 cannot be used with protobuf 7.
 """
 
 import os
