@@ -8,7 +8,6 @@ activation of the head. Files of earlier versions have the class names alone.
 import dataclasses
 import importlib.metadata
 import json
-import math
 import pathlib
 import zipfile
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import numpy as np
 
 from train.common import packages
 from train.common.errors import RunError, first_line
-from train.inference import onnx_data, saved_operations
+from train.inference import onnx_data, saved_operations, tflite_sizes
 from train.inference.run_directory import RunDirectory, read_names
 from zoo import limits
 from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
@@ -246,12 +245,9 @@ def tflite(path, threads=None):
 
     interpreter = Interpreter(model_path=path, num_threads=threads)
     # Before memory is taken for tensors of the sizes that the file declares.
+    tflite_sizes.check_sizes(path)
     for one in interpreter.get_input_details():
         check_image_size(int(side) for side in one["shape"][1:3])
-    for one in interpreter.get_tensor_details():
-        shape = [int(side) for side in one["shape"]]
-        if math.prod(shape) > limits.TENSOR_NUMBERS:
-            raise ValueError(f"its {one['name'][:99]!a} has the shape {shape}")
     interpreter.allocate_tensors()
     [source] = interpreter.get_input_details()
     [target] = interpreter.get_output_details()

@@ -12,6 +12,7 @@ import pathlib
 import numpy as np
 
 from train.common.errors import RunError
+from train.inference import graph_sizes
 from zoo import limits
 from zoo.regular_files import check, open_regular
 
@@ -42,9 +43,6 @@ _NUMBERS = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 _PACKED_FLOATS = {4: "<f4", 10: "<f8"}
 _PACKED_INTEGERS = (5, 7)
 _MOST_AXES = 16
-# Operations whose outputs have the numbers of their first input, or its shape as well.
-_SAME_SHAPE = {"Cast", "Clip", "Dropout", "Identity", "Neg", "Relu", "Sqrt"}
-_SAME_NUMBERS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 # Bytes of a field by its type, where that says it.
 _FIXED = {1: 8, 5: 4}
 
@@ -86,111 +84,37 @@ def check_sizes(path):
     nodes, constants, shapes = [], {}, {}
     for kind, fields in _messages(path):
         if kind == "tensor":
-            _check_size(_integers(fields, 1))
+            graph_sizes.check_size(_integers(fields, 1))
             for name in _texts(fields, 8):
-                _keep_larger(constants, name, _values(fields))
-                _keep_larger(shapes, name, _integers(fields, 1))
+                graph_sizes.keep_larger(constants, name, _values(fields))
+                graph_sizes.keep_larger(shapes, name, _integers(fields, 1))
         elif kind == "shape":
-            _check_size(_sides(fields))
+            graph_sizes.check_size(_sides(fields))
         elif kind == "value":
             for name in _texts(fields, 1):
-                _keep_larger(shapes, name, _declared(fields))
+                graph_sizes.keep_larger(shapes, name, _declared(fields))
         elif kind == "attribute" and b"shape" in _texts(fields, 1):
-            _check_size(_integers(fields, 8))
+            graph_sizes.check_size(_integers(fields, 8))
         elif kind == "node":
-            nodes.append(_Node(fields))
+            nodes.append(_node(fields))
     # Messages are read from the last one on.
-    for node in reversed(nodes):
-        shape = _output_shape(node, shapes, constants)
-        _check_size(shape or ())
-        for name in node.outputs:
-            _keep_larger(shapes, name, shape)
-            _keep_larger(constants, name, _output_values(node, constants))
+    graph_sizes.check(reversed(nodes), shapes, constants)
 
 
-class _Node:
-    """An operation, the names of its inputs and outputs, and its attributes."""
-
-    def __init__(self, fields):
-        self.inputs, self.outputs = _texts(fields, 1), _texts(fields, 2)
-        self.operation = b"".join(_texts(fields, 4)[-1:]).decode("utf-8", "replace")
-        self.attributes, self.shape = {}, None
-        for number, attribute in fields:
-            if number == 5 and _is_bytes(attribute):
-                inner = list(_fields(attribute))
-                values = _integers(inner, 8) or _integers(inner, 3)
-                for key, tensor in inner:
-                    if key == 5 and _is_bytes(tensor):
-                        parts = list(itertools.islice(_fields(tensor), 16 * _MOST_AXES))
-                        values, self.shape = _values(parts), _integers(parts, 1)
-                for name in _texts(inner, 1):
-                    self.attributes[name] = values
-
-
-def _output_values(node, constants):
-    """Returns the numbers that an operation computes of constants, None of others."""
-    inputs = [constants.get(name) for name in node.inputs]
-    if node.operation == "Constant":
-        return next(iter(node.attributes.values()), None)
-    if node.operation in _SAME_NUMBERS:
-        return inputs[0] if inputs else None
-    if None in inputs or not 0 < len(inputs) <= _MOST_AXES:
-        return None
-    if node.operation == "Concat":
-        return [value for values in inputs for value in values][: 2 * _MOST_AXES]
-    if node.operation == "Mul" and min(map(len, inputs)) == 1:
-        [factor], values = sorted(inputs, key=len)
-        # More is beyond the limit anyway, and would be longer with each operation.
-        return [max(-(2**63), min(value * factor, 2**63)) for value in values]
-    return None
-
-
-def _output_shape(node, shapes, constants):
-    """Returns the shape of what an operation computes, None where it is not known."""
-    inputs = [*node.inputs, *[b""] * 4]
-    shape = shapes.get(inputs[0])
-    values = [constants.get(name) for name in inputs[:4]]
-    match node.operation:
-        case "Constant":
-            return node.shape
-        case "ConstantOfShape":
-            return values[0]
-        case "Expand":
-            return values[1]
-        case "Range":
-            if all(map(_is_one, values[:3])):
-                [start], [stop], [step] = values[:3]
-                return [(stop - start) / step] if step else None
-        case "OneHot":
-            return [*(shape or ()), *(values[1] or ())]
-        case "Tile" | "Upsample":
-            return _multiplied(shape, values[1])
-        case "Resize":
-            return values[3] or _multiplied(shape, values[2] or values[1])
-        case "Pad":
-            pads = values[1] or node.attributes.get(b"pads") or ()
-            half = len(pads) // 2
-            added = map(sum, zip(pads[:half], pads[half:], strict=False))
-            sides = shape if shape and len(shape) == half else [1] * half
-            return [side + more for side, more in zip(sides, added, strict=True)]
-    return shape if node.operation in _SAME_SHAPE else None
-
-
-def _multiplied(shape, factors):
-    factors = factors or ()
-    if shape is None or len(shape) != len(factors):
-        return factors
-    return [side * factor for side, factor in zip(shape, factors, strict=True)]
-
-
-def _is_one(values):
-    return values is not None and len(values) == 1
-
-
-def _keep_larger(found, name, values):
-    # Branches may use a name twice.
-    if values is not None and _size(values) >= _size(found.get(name) or ()):
-        found[name] = values
+def _node(fields):
+    operation = b"".join(_texts(fields, 4)[-1:]).decode("utf-8", "replace")
+    node = graph_sizes.Node(operation, _texts(fields, 1), _texts(fields, 2))
+    for number, attribute in fields:
+        if number == 5 and _is_bytes(attribute):
+            inner = list(_fields(attribute))
+            values = _integers(inner, 8) or _integers(inner, 3)
+            for key, tensor in inner:
+                if key == 5 and _is_bytes(tensor):
+                    parts = list(itertools.islice(_fields(tensor), 16 * _MOST_AXES))
+                    values, node.shape = _values(parts), _integers(parts, 1)
+            for name in _texts(inner, 1):
+                node.attributes[name.decode("utf-8", "replace")] = values
+    return node
 
 
 def _declared(fields):
@@ -209,16 +133,6 @@ def _sides(fields):
     """Returns the sides of a shape, those that are not known as 1."""
     dims = [value for number, value in fields if number == 1 and _is_bytes(value)]
     return [next(iter(_integers(_fields(dim), 1)), 1) for dim in dims]
-
-
-def _size(sides):
-    return math.prod(side for side in map(abs, sides) if side > 1)
-
-
-def _check_size(sides):
-    if _size(sides) > limits.TENSOR_NUMBERS:
-        shape = " x ".join(f"{abs(side):,.0f}" for side in sides[:_MOST_AXES])
-        raise ValueError(f"it would compute {shape} numbers at once")
 
 
 def _values(fields):

@@ -15,7 +15,7 @@ from small_models import made, shared
 from keras_vit import Predictor
 from train.common.errors import RunError
 from train.export.formats import FORMATS
-from train.inference import exported_model, model_writing, onnx_data
+from train.inference import exported_model, model_writing, onnx_data, tflite_sizes
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("ai_edge_litert")
@@ -388,6 +388,10 @@ SIZES = {
         [("Mul", ["a", "b"], ["s"]), ("Expand", ["images", "s"], ["v"])],
         {"a": [1, 2000, 2000, 3], "b": [10]},
     ),
+    "as wide as the images": (
+        [("Expand", ["images", "a"], ["v"])],
+        {"a": [200_000, 1, 1, 1]},
+    ),
     "small steps": (
         [("Range", ["a", "b", "c"], ["v"])],
         {"a": 0.0, "b": 1e6, "c": 1e-6},
@@ -450,21 +454,76 @@ def test_fields_of_an_onnx_file_are_bounded(tmp_path):
             read(file)
 
 
+def with_operation(path, name, constants, declared):
+    """Writes a TFLite file of one operation, whose inputs are constants."""
+    tools = pytest.importorskip("ai_edge_litert.tools.flatbuffer_utils")
+    schema = tools.schema_fb
+    model, code, graph = schema.ModelT(), schema.OperatorCodeT(), schema.SubGraphT()
+    model.version = 3
+    code.builtinCode = getattr(schema.BuiltinOperator, name)
+    code.version = 2 if name == "BROADCAST_TO" else 1
+    code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+    model.operatorCodes, model.subgraphs = [code], [graph]
+    model.buffers, graph.tensors = [schema.BufferT()], []
+    kinds = {"int32": schema.TensorType.INT32, "float32": schema.TensorType.FLOAT32}
+    for values in [*constants, np.zeros(declared, "float32")]:
+        buffer, tensor = schema.BufferT(), schema.TensorT()
+        buffer.data = np.frombuffer(np.array(values).tobytes(), "uint8")
+        tensor.shape, tensor.type = list(values.shape), kinds[str(values.dtype)]
+        tensor.buffer = len(model.buffers)
+        model.buffers.append(buffer)
+        graph.tensors.append(tensor)
+    operator = schema.OperatorT()
+    operator.inputs, operator.outputs = range(len(constants)), [len(constants)]
+    graph.operators, graph.inputs, graph.outputs = [operator], [], operator.outputs
+    model.buffers[-1].data = None
+    path.write_bytes(tools.convert_object_to_bytearray(model))
+
+
+def whole(*values):
+    return np.array(values, "int32")
+
+
+TFLITE_SIZES = {
+    "FILL": [whole(100_000, 100_000), np.float32(1)],
+    "BROADCAST_TO": [np.zeros((3, 1), "float32"), whole(3, 2**30)],
+    "TILE": [np.zeros((100, 1), "float32"), whole(2**12, 2**14)],
+    "RANGE": [np.float32(0), np.float32(1e6), np.float32(1e-5)],
+    "PAD": [np.zeros((2, 3), "float32"), np.array([[2**15, 0], [0, 2**16]], "int32")],
+    "RESIZE_BILINEAR": [np.zeros((1, 2, 2, 3), "float32"), whole(50_000, 50_000)],
+}
+
+
+@pytest.mark.parametrize("name", TFLITE_SIZES)
+def test_sizes_of_tflite_operations_are_refused_before_memory_is_taken(
+    name, tmp_path, monkeypatch
+):
+    path = tmp_path / "model.tflite"
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
+    monkeypatch.setattr(interpreter, "allocate_tensors", None)
+    with_operation(path, name, TFLITE_SIZES[name], declared=())
+    with pytest.raises(RunError, match="would compute .* numbers at once"):
+        exported_model.load(path)
+
+
+def test_small_sizes_of_tflite_operations_pass(tmp_path):
+    path = tmp_path / "model.tflite"
+    with_operation(path, "FILL", [whole(1000, 1000), np.float32(1)], declared=())
+    tflite_sizes.check_sizes(path)
+
+
 def test_a_huge_tensor_of_a_tflite_file_is_refused_before_memory_is_taken(
     tmp_path, monkeypatch
 ):
+    tools = pytest.importorskip("ai_edge_litert.tools.flatbuffer_utils")
     interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter
-    path = write("tflite", made(), tmp_path / "x") / FORMATS["tflite"].file
+    path = tmp_path / "model.tflite"
+    with_operation(path, "FILL", [whole(2, 2), np.float32(1)], declared=())
+    model = tools.read_model(str(path))
+    model.subgraphs[0].tensors[-1].shape = [20_000, 20_000, 3]
+    path.write_bytes(tools.convert_object_to_bytearray(model))
     monkeypatch.setattr(interpreter, "allocate_tensors", None)
-    details = interpreter.get_tensor_details
-
-    def changed(self):
-        found = details(self)
-        found[-1]["shape"] = np.array([20_000, 20_000, 3], "int32")
-        return found
-
-    monkeypatch.setattr(interpreter, "get_tensor_details", changed)
-    with pytest.raises(RunError, match=r"has the shape \[20000, 20000, 3\]"):
+    with pytest.raises(RunError, match="would compute 20,000 x 20,000 x 3 numbers"):
         exported_model.load(path)
 
 

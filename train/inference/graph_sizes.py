@@ -1,0 +1,136 @@
+"""Sizes of what the graph of a file computes, known without computing it.
+
+Operations have ONNX's names, and tensors any that can be a key.
+"""
+
+import dataclasses
+import math
+
+from zoo import limits
+
+_MOST_NUMBERS = 32
+# Operations whose outputs have the shape of their first input, or its numbers.
+_SAME_SHAPE = {"Cast", "Clip", "Dropout", "Identity", "Neg", "Relu", "Sqrt"}
+_SAME_NUMBERS = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
+
+
+@dataclasses.dataclass
+class Node:
+    """An operation.
+
+    Args:
+        operation: str.
+        inputs: list of the names of tensors.
+        outputs: list of the names of tensors.
+        attributes: {name: list of numbers}.
+        shape: list of int, of the tensor that a `Constant` has.
+    """
+
+    operation: str
+    inputs: list
+    outputs: list
+    attributes: dict = dataclasses.field(default_factory=dict)
+    shape: list | None = None
+
+
+def check(nodes, shapes, constants):
+    """Refuses operations that compute far more numbers than those of any model.
+
+    Args:
+        nodes: iterable of `Node`, each after those whose outputs it takes.
+        shapes: {tensor: list of int}, those that are declared, 1 for unknown sides;
+            what is found is added.
+        constants: {tensor: list of numbers} of small ones; what is found is added.
+
+    Raises:
+        ValueError: there are such.
+    """
+    for node in nodes:
+        shape = _output_shape(node, shapes, constants)
+        check_size(shape or ())
+        for name in node.outputs:
+            keep_larger(shapes, name, shape)
+            keep_larger(constants, name, _output_values(node, constants))
+
+
+def check_size(sides):
+    """Raises a `ValueError` for a shape of too many numbers."""
+    if _size(sides) > limits.TENSOR_NUMBERS:
+        shape = " x ".join(f"{abs(side):,.0f}" for side in sides[:_MOST_NUMBERS])
+        raise ValueError(f"it would compute {shape} numbers at once")
+
+
+def keep_larger(found, name, values):
+    """Adds values to a dict unless it has larger ones: branches may share names."""
+    if values is not None and _size(values) >= _size(found.get(name) or ()):
+        found[name] = values
+
+
+def _output_values(node, constants):
+    """Returns the numbers that an operation computes of constants, None of others."""
+    inputs = [constants.get(name) for name in node.inputs]
+    if node.operation == "Constant":
+        return next(iter(node.attributes.values()), None)
+    if node.operation in _SAME_NUMBERS:
+        return inputs[0] if inputs else None
+    if None in inputs or not 0 < len(inputs) <= _MOST_NUMBERS:
+        return None
+    if node.operation == "Concat":
+        return [value for values in inputs for value in values][:_MOST_NUMBERS]
+    if node.operation == "Mul" and min(map(len, inputs)) == 1:
+        [factor], values = sorted(inputs, key=len)
+        # More is beyond the limit anyway, and would be longer with each operation.
+        return [max(-(2**63), min(value * factor, 2**63)) for value in values]
+    return None
+
+
+def _output_shape(node, shapes, constants):
+    """Returns the shape of what an operation computes, None where it is not known."""
+    inputs = [*node.inputs, *[None] * 4]
+    shape = shapes.get(inputs[0])
+    values = [constants.get(name) for name in inputs[:4]]
+    match node.operation:
+        case "Constant":
+            return node.shape
+        case "ConstantOfShape":
+            return values[0]
+        case "Expand":
+            return _broadcast(shape or (), values[1] or ())
+        case "Range":
+            if all(map(_is_one, values[:3])):
+                [start], [stop], [step] = values[:3]
+                return [(stop - start) / step] if step else None
+        case "OneHot":
+            return [*(shape or ()), *(values[1] or ())]
+        case "Tile" | "Upsample":
+            return _multiplied(shape, values[1])
+        case "Resize":
+            return values[3] or _multiplied(shape, values[2] or values[1])
+        case "Pad":
+            pads = values[1] or node.attributes.get("pads") or ()
+            half = len(pads) // 2
+            added = map(sum, zip(pads[:half], pads[half:], strict=False))
+            sides = shape if shape and len(shape) == half else [1] * half
+            return [side + more for side, more in zip(sides, added, strict=True)]
+    return shape if node.operation in _SAME_SHAPE else None
+
+
+def _broadcast(one, other):
+    axes = max(len(one), len(other))
+    one, other = ([1] * (axes - len(sides)) + [*sides] for sides in (one, other))
+    return list(map(max, one, other))
+
+
+def _multiplied(shape, factors):
+    factors = factors or ()
+    if shape is None or len(shape) != len(factors):
+        return factors
+    return [side * factor for side, factor in zip(shape, factors, strict=True)]
+
+
+def _is_one(values):
+    return values is not None and len(values) == 1
+
+
+def _size(sides):
+    return math.prod(side for side in map(abs, sides) if side > 1)
