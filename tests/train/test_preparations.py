@@ -51,7 +51,7 @@ def photos(tmp_path):
         folder = tmp_path / "photos" / name
         folder.mkdir(parents=True)
         pixels = rng.integers(0, 256, (*shape, 3), dtype="uint8")
-        Image.fromarray(pixels).save(folder / "0.png")
+        Image.fromarray(pixels).save(folder / f"0.{'jpg' if name == 'dog' else 'png'}")
     return tmp_path / "photos"
 
 
@@ -74,7 +74,7 @@ def model_file(tmp_path):
 
 
 def images_of(photos, preparation):
-    files = sorted(photos.glob("*/*.png"))
+    files = sorted(photos.glob("*/*"))
     return np.stack([prepare(file, SIZE, preparation) for file in files])
 
 

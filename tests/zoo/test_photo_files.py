@@ -39,7 +39,7 @@ def expected(goldens):
 
 @pytest.fixture(scope="module")
 def trained():
-    """Decodes bytes as training and evaluation do, in a graph."""
+    """Decodes bytes as evaluation does, in a graph."""
     tf = pytest.importorskip("tensorflow")
     from train.data.transforms.decoding import decode_image
 

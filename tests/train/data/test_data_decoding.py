@@ -6,7 +6,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from train.data.transforms.decoding import _decode_jpeg_window, decode_image
+import zoo.photos
+from train.data.transforms.decoding import (
+    _decode_jpeg_window,
+    decode_image,
+    decode_in_graph,
+)
 
 # Neither side fills the last of the blocks of 8 or 16 pixels that a JPEG consists of.
 HEIGHT, WIDTH = 43, 67
@@ -20,14 +25,19 @@ def encode(file_format, mode="RGB", width=WIDTH, **options):
     return tf.constant(stream.getvalue())
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["fast", "exact"])
+def fast(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def part():
+def part(fast):
     """Decodes a window of a file, in a graph that is traced once."""
     signature = [tf.TensorSpec((), tf.string), tf.TensorSpec((4,), tf.int32)]
 
     @tf.function(input_signature=signature, autograph=False)
     def decode(encoded, window):
-        return decode_image(encoded, lambda shape: window)
+        return decode_image(encoded, lambda shape: window, fast=fast)
 
     return lambda encoded, *window: decode(encoded, tf.constant(window)).numpy()
 
@@ -76,9 +86,9 @@ def windows(file_format):
 
 
 @pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
-def test_a_window_has_the_very_pixels_of_the_whole_image(options, part):
+def test_a_window_has_the_very_pixels_of_the_whole_image(options, part, fast):
     encoded = encode(**options)
-    whole = decode_image(encoded).numpy()
+    whole = decode_image(encoded, fast=fast).numpy()
     assert whole.shape == (HEIGHT, WIDTH, 3)
     for top, left, height, width in windows(options["file_format"]):
         found = part(encoded, top, left, height, width)
@@ -90,9 +100,9 @@ def test_a_window_has_the_very_pixels_of_the_whole_image(options, part):
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 16, 17, 18, 19, 34])
 @pytest.mark.parametrize("subsampling", ["4:2:2", "4:2:0"])
-def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part):
+def test_narrow_windows_of_a_jpeg_at_its_edges(width, subsampling, part, fast):
     encoded = encode("JPEG", width=width, subsampling=subsampling)
-    whole = decode_image(encoded).numpy()
+    whole = decode_image(encoded, fast=fast).numpy()
     for left in range(width):
         for end in range(left + 1, min(left + 4, width + 1)):
             found = part(encoded, 5, left, 9, end - left)
@@ -122,9 +132,26 @@ def test_graphs_know_that_there_are_three_channels():
         assert decoded.element_spec.shape.as_list() == [None, None, 3]
 
 
-def test_jpegs_decode_as_in_the_released_code():
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+def test_pixels_are_those_of_predictions(options):
+    """Of JPEG they were up to 14 levels off."""
+    encoded = encode(**options)
+    np.testing.assert_array_equal(
+        decode_image(encoded), zoo.photos.decode(encoded.numpy())
+    )
+
+
+@pytest.mark.parametrize("name", set(JPEGS) - {"for print"})
+def test_exported_graphs_decode_jpegs_as_predictions_do(name):
+    encoded = encode("JPEG", **JPEGS[name])
+    np.testing.assert_array_equal(
+        decode_in_graph(encoded), zoo.photos.decode(encoded.numpy())
+    )
+
+
+def test_jpegs_decode_in_training_as_in_the_released_code():
     encoded = encode("JPEG")
-    whole = decode_image(encoded)
+    whole = decode_image(encoded, fast=True)
     np.testing.assert_array_equal(whole, tf.io.decode_image(encoded))
     fast, accurate = (
         tf.io.decode_jpeg(encoded, dct_method=method).numpy()
@@ -152,10 +179,10 @@ def test_only_the_window_of_a_jpeg_is_decoded():
     def windows(height, width):
         return lambda shape: tf.constant([0, 0, height, width])
 
-    top = _decode_jpeg_window(damaged, windows(8, WIDTH), None)
+    top = _decode_jpeg_window(damaged, windows(8, WIDTH), None, "INTEGER_ACCURATE")
     np.testing.assert_array_equal(top, whole[:8])
     with pytest.raises(tf.errors.InvalidArgumentError):
-        _decode_jpeg_window(damaged, windows(HEIGHT, 8), None)
+        _decode_jpeg_window(damaged, windows(HEIGHT, 8), None, "")
     # Without its end marker the whole file is looked at.
     for choose_window in (None, windows(8, WIDTH), windows(HEIGHT, 8)):
         with pytest.raises(tf.errors.InvalidArgumentError):

@@ -200,8 +200,7 @@ def test_files_of_any_size(export):
     sizes = [(70, 90), (33, 20), SIZE, (100, 64)]
     images = [photo(*size, seed=seed) for seed, size in enumerate(sizes)]
     files = [jpeg(images[0]), png(images[1]), png(images[2]), jpeg(images[3])]
-    images[0] = tf.io.decode_jpeg(files[0]).numpy()
-    images[3] = tf.io.decode_jpeg(files[3]).numpy()
+    images[0], images[3] = map(zoo.photos.decode, (files[0], files[3]))
     inputs = [tf.image.resize(image, SIZE).numpy() / 127.5 - 1 for image in images]
     wanted = model(np.stack(inputs)).numpy()
     answers = loaded.signatures["serve_bytes"](image_bytes=tf.constant(files))

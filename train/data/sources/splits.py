@@ -66,16 +66,15 @@ class Split:
         """Counts the examples of each of so many classes: integers `(classes,)`."""
         return np.bincount(self.labels(), minlength=classes)
 
-    def decode(self, record: tf.Tensor, choose_window=None) -> tf.Tensor:
+    def decode(self, record: tf.Tensor, choose_window=None, fast=False) -> tf.Tensor:
         """Turns one record tensor into a uint8 `(height, width, 3)` image.
 
         `choose_window` turns the image's shape, int32 `(3,)`, into top, left, height
-        and width, int32 `(4,)`; None for the whole image.
+        and width, int32 `(4,)`; None for the whole image. For `fast` see
+        `decode_image`.
         """
-        image = self.read(record)
-        return decode_image(
-            image, choose_window, honour_exif=self.honour_exif, bits=self.bits
-        )
+        settings = {"honour_exif": self.honour_exif, "bits": self.bits, "fast": fast}
+        return decode_image(self.read(record), choose_window, **settings)
 
 
 @dataclass(frozen=True)

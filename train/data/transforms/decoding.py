@@ -35,18 +35,22 @@ _HEAD, _SEGMENTS = 1024, 12
 _MARKERS = (*range(0xC0, 0xC3), 0xC4, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE)
 _IS_SEGMENT = np.isin(np.arange(2**16), [0xFF00 + marker for marker in _MARKERS])
 _SCAN, _START_OF_JPEG, _END_OF_JPEG = 0xFFDA, 0xFFD8, b"\xff\xd9"
+# The transform of JPEG that Pillow computes.
+_PILLOWS = "INTEGER_ACCURATE"
 
 
 def decode_image(
-    image, choose_window=None, *, honour_exif=True, bits=None
+    image, choose_window=None, *, honour_exif=True, bits=None, fast=False
 ) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
     Plain JPEGs and PNGs are decoded by TensorFlow, everything that it would see
     otherwise by `zoo.photos.decode`. Of a plain JPEG, little more than the window is
-    decoded. Its pixels are to the last bit those of the whole image, which are those
-    of the released code (TensorFlow's decoder with its default, fast transform).
-    Damage outside of a window goes unnoticed.
+    decoded, to the same pixels. Damage outside of a window goes unnoticed.
+
+    With `fast`, pixels of a JPEG are those of the released code's training: by
+    TensorFlow's default, fast transform, which is a few levels off. So are they without
+    `honour_exif`.
 
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
     is one of the upright image, see `Split.decode`. Without `honour_exif`, all that
@@ -56,11 +60,12 @@ def decode_image(
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
         return _cut(pixels, choose_window)
+    method = "" if fast or not honour_exif else _PILLOWS
 
     def jpeg(turn=None, shape=None):
         if choose_window is not None:
-            return _decode_jpeg_window(image, choose_window, turn, shape)
-        return exif.turned(_decode_whole(image), turn)
+            return _decode_jpeg_window(image, choose_window, turn, method, shape)
+        return exif.turned(tf.io.decode_jpeg(image, 3, dct_method=method), turn)
 
     def other(turn=None):
         return _cut(exif.turned(_decode_whole(image), turn), choose_window)
@@ -122,7 +127,13 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
-    return exif.turned(_decode_whole(encoded, channels), exif.orientation(encoded))
+    pixels = tf.cond(
+        tf.io.is_jpeg(encoded),
+        lambda: tf.io.decode_jpeg(encoded, channels, dct_method=_PILLOWS),
+        lambda: _decode_whole(encoded, channels),
+    )
+    pixels.set_shape((None, None, channels))
+    return exif.turned(pixels, exif.orientation(encoded))
 
 
 def _is_usual_jpeg(encoded):
@@ -219,7 +230,7 @@ def _cut(pixels, choose_window):
     return pixels[top : top + height, left : left + width]
 
 
-def _decode_jpeg_window(encoded, choose_window, turn, shape=None):
+def _decode_jpeg_window(encoded, choose_window, turn, method, shape=None):
     shape = tf.io.extract_jpeg_shape(encoded) if shape is None else shape
     window = exif.stored_window(choose_window, shape, turn)
     top, left, height, width = tf.unstack(window)
@@ -229,7 +240,7 @@ def _decode_jpeg_window(encoded, choose_window, turn, shape=None):
     first = tf.maximum(left - 2, 0)
     end = tf.minimum(left + width + 2, shape[1])
     wider_window = tf.stack([top, first, height, end - first])
-    pixels = tf.io.decode_and_crop_jpeg(encoded, wider_window, channels=3)
+    pixels = tf.io.decode_and_crop_jpeg(encoded, wider_window, 3, dct_method=method)
     return exif.turned(pixels[:, left - first : left - first + width], turn)
 
 
