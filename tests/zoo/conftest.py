@@ -20,3 +20,23 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(transport, "RETRY_AFTER_SECONDS", 0.001)
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """Decodes bytes as evaluation does, in a graph."""
+    tf = pytest.importorskip("tensorflow")
+    from train.data.transforms.decoding import decode_image
+
+    signature = [tf.TensorSpec((), tf.string)]
+    decode = tf.function(decode_image, input_signature=signature)
+    return lambda encoded: decode(tf.constant(encoded)).numpy()
+
+
+@pytest.fixture(scope="session")
+def served():
+    tf = pytest.importorskip("tensorflow")
+    from train.data.transforms.decoding import decode_in_graph
+
+    decode = tf.function(decode_in_graph)
+    return lambda encoded: decode(tf.constant(encoded)).numpy()

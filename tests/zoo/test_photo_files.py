@@ -37,26 +37,6 @@ def expected(goldens):
         return dict(pixels)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    """Decodes bytes as evaluation does, in a graph."""
-    tf = pytest.importorskip("tensorflow")
-    from train.data.transforms.decoding import decode_image
-
-    signature = [tf.TensorSpec((), tf.string)]
-    decode = tf.function(decode_image, input_signature=signature)
-    return lambda encoded: decode(tf.constant(encoded)).numpy()
-
-
-@pytest.fixture(scope="module")
-def served():
-    tf = pytest.importorskip("tensorflow")
-    from train.data.transforms.decoding import decode_in_graph
-
-    decode = tf.function(decode_in_graph)
-    return lambda encoded: decode(tf.constant(encoded)).numpy()
-
-
 def picture(seed=0):
     pixels = np.random.RandomState(seed).randint(0, 256, (4, 5, 3), np.uint8)
     return np.asarray(Image.fromarray(pixels).resize((WIDTH, HEIGHT)))

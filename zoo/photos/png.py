@@ -96,7 +96,9 @@ def plain_orientation(encoded: bytes) -> int:
     try:
         for kind, start, end in _chunks(encoded):
             content = encoded[start + 8 : end - 4]
-            if kind in _PACKED_TEXT or kind == b"IHDR" and _header(content).depth == 16:
+            if start == len(START) and kind != b"IHDR" or kind in _PACKED_TEXT:
+                return 0
+            if kind == b"IHDR" and _header(content).depth == 16:
                 return 0
             if kind == b"eXIf" and turn is None:
                 turn = exif.orientation(content)

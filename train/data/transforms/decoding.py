@@ -78,8 +78,7 @@ def decode_image(
 
     def bare_jpeg():
         shape = tf.io.extract_jpeg_shape(image)
-        pixels = tf.reduce_prod(tf.cast(shape[:2], tf.int64))
-        is_plain = (shape[2] != 4) & (pixels <= limits.PHOTO_PIXELS)
+        is_plain = (shape[2] != 4) & _is_small(shape[0], shape[1])
         return tf.cond(is_plain, lambda: jpeg(shape=shape), exif.apart(by_pillow))
 
     def unusual():
@@ -115,15 +114,17 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     start = tf.strings.substr(encoded, 0, 4)
     is_plain = tf.case(
         [
-            (tf.io.is_jpeg(encoded), lambda: ~_is_cmyk(encoded)),
-            (start == b"\x89PNG", lambda: ~_is_dark_png(encoded)),
+            (tf.io.is_jpeg(encoded), lambda: _is_plain_jpeg(encoded)),
+            (start == b"\x89PNG", lambda: _is_plain_png(encoded)),
             (start == b"GIF8", lambda: _is_plain_gif(encoded)),
         ],
-        default=lambda: True,
+        default=lambda: False,
     )
     message = (
-        "serve_bytes does not read JPEG in CMYK, PNG of 16 bits that uses fewer, GIF "
-        "with transparency, a comment or a frame smaller than itself: save it as JPEG."
+        "serve_bytes does not read this file: it takes JPEG, PNG and GIF, but no CMYK, "
+        "PNG of 16 bits that uses fewer or with packed text, GIF with transparency, a "
+        "comment or a frame smaller than itself, and no more than "
+        f"{limits.PHOTO_PIXELS:,} pixels. Save it as JPEG."
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
@@ -146,9 +147,9 @@ def _is_usual_jpeg(encoded):
     start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(_USUAL) + 1)
     found = tf.gather(start, (*_USUAL, *_SIZE))
     is_usual = tf.reduce_all(found[:-4] == tf.constant([*_USUAL.values()], tf.uint8))
-    size = tf.cast(found[-4:], tf.int64)
-    pixels = (256 * size[0] + size[1]) * (256 * size[2] + size[3])
-    return is_usual & (pixels <= limits.PHOTO_PIXELS) & _ends(encoded)
+    size = tf.cast(found[-4:], tf.int32)
+    is_small = _is_small(256 * size[0] + size[1], 256 * size[2] + size[3])
+    return is_usual & is_small & _ends(encoded)
 
 
 def _ends(jpeg):
@@ -178,8 +179,28 @@ def _plain_orientation(encoded):
     return np.int32(photos.plain_orientation(_file(encoded)))
 
 
-def _is_cmyk(jpeg):
-    return tf.io.extract_jpeg_shape(jpeg)[2] == 4
+def _is_plain_jpeg(jpeg):
+    """Whether a JPEG is not in CMYK, and not too large."""
+    height, width, channels = tf.unstack(tf.io.extract_jpeg_shape(jpeg))
+    return (channels != 4) & _is_small(height, width)
+
+
+def _is_small(height, width):
+    pixels = tf.cast(height, tf.int64) * tf.cast(width, tf.int64)
+    return pixels <= limits.PHOTO_PIXELS
+
+
+def _is_plain_png(png):
+    """Whether a PNG is not too large, has no text to unpack, and uses all its bits."""
+    head = tf.io.decode_raw(png, tf.uint8, fixed_length=24)
+    starts = tf.reduce_all(head[12:16] == tf.constant([*b"IHDR"], tf.uint8))
+    units = tf.constant([256**3, 256**2, 256, 1], tf.int64)
+    sides = tf.reshape(tf.cast(head[16:24], tf.int64), (2, 4)) * units
+    height, width = tf.unstack(tf.minimum(tf.reduce_sum(sides, 1), 2**31))
+    # Chunks of less than 16 MB; TensorFlow unpacks up to 8 MB of each.
+    has_text = tf.strings.regex_full_match(png, r"(?s)\C*\x00\C{3}[zi]TXt\C*")
+    is_bounded = starts & _is_small(height, width) & ~has_text
+    return tf.cond(is_bounded, exif.apart(lambda: ~_is_dark_png(png)), lambda: False)
 
 
 def _is_deep_png(png):
@@ -214,7 +235,9 @@ def _is_plain_gif(gif):
     place += tf.where(has_control, 8, 0)
     frame = content[place : place + 9]
     whole = tf.concat([[0x2C, 0, 0, 0, 0], content[6:10]], 0)
-    return is_opaque & tf.reduce_all(frame == whole)
+    width, height = content[6] + 256 * content[7], content[8] + 256 * content[9]
+    is_whole = tf.reduce_all(frame == whole)
+    return is_opaque & is_whole & _is_small(height, width)
 
 
 def _decode_whole(encoded, channels=3):

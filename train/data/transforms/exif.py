@@ -10,10 +10,8 @@ import tensorflow as tf
 
 _ORIENTATION, _SHORT, _LONG = 0x0112, 3, 4
 _ENTRY = 12  # bytes
-# Bytes of a JPEG: metadata comes first, though colour profiles may precede EXIF. A PNG
-# may end with it.
-_SEARCHED = 2**20
-_WHOLE = 2**31 - 1
+# Segments before that of EXIF: colour profiles in parts may precede it.
+_SEGMENTS = 20
 _JPEG_MARKER = b"Exif\0\0"
 
 
@@ -23,19 +21,52 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     Source: Exif 2.32 (CIPA DC-008), sections 4.6.2, 4.6.4 and 4.7.2; PNG specification,
     third edition, section 11.3.3.5.
     """
-    is_jpeg = tf.io.is_jpeg(encoded)
-    searched = tf.strings.substr(encoded, 0, tf.where(is_jpeg, _SEARCHED, _WHOLE))
-    parts = _split(searched, tf.where(is_jpeg, _JPEG_MARKER, b"eXIf"))
 
-    def read():
-        following = parts[1:]
-        # The marker may be among compressed pixels by chance, but not with a header.
+    def of_jpeg():
+        return _of_tiff(_segment(encoded))
+
+    def of_png():
+        following = _split(encoded, b"eXIf")[1:]
+        # The name may be among compressed pixels by chance, but not with a header.
         begin = tf.strings.substr(following, 0, 4)
         is_exif = (begin == b"II*\0") | (begin == b"MM\0*")
-        # Of b"", as where there is none, the orientation is 1.
         return _of_tiff(tf.concat([tf.boolean_mask(following, is_exif), [b""]], 0)[0])
 
-    return tf.cond(tf.size(parts) > 1, apart(read), lambda: 1)
+    return tf.cond(tf.io.is_jpeg(encoded), apart(of_jpeg), apart(of_png))
+
+
+def _segment(jpeg):
+    """Returns the content of the EXIF segment of a JPEG, b"" if it has none.
+
+    Such segments stand before the first scan.
+    """
+    place = tf.constant(2)
+    for _ in range(_SEGMENTS):
+        head = _head(jpeg, place)
+        is_passed = _is_segment(head) & ~_is_exif(head)
+        place += tf.where(is_passed, 2 + 256 * head[2] + head[3], 0)
+    head = _head(jpeg, place)
+    size = tf.maximum(256 * head[2] + head[3] - 8, 0)
+    start = tf.minimum(place + 10, tf.strings.length(jpeg))
+    return tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
+
+
+def _head(jpeg, place):
+    start = tf.minimum(place, tf.strings.length(jpeg))
+    head = tf.strings.substr(jpeg, start, 10)
+    return tf.cast(tf.io.decode_raw(head, tf.uint8, fixed_length=10), tf.int32)
+
+
+def _is_segment(head):
+    """Whether a segment starts that has a length, and is not a scan."""
+    marker = head[1]
+    has_length = (marker >= 0xC0) & ((marker < 0xD0) | (marker > 0xDA))
+    return (head[0] == 0xFF) & has_length & (marker != 0xFF)
+
+
+def _is_exif(head):
+    start = tf.constant([0xFF, 0xE1, *_JPEG_MARKER])
+    return tf.reduce_all(tf.gather(head, [0, 1, *range(4, 10)]) == start)
 
 
 def apart(branch: Callable[[], tf.Tensor]) -> Callable[[], tf.Tensor]:
@@ -56,8 +87,8 @@ def _of_tiff(tiff):
     is_big_endian = content[0] == ord("M")
 
     def number(values, size):
-        units = tf.constant([256**place for place in range(size)], tf.int64)
-        units = tf.where(is_big_endian, units[::-1], units)
+        units = [256**place for place in range(size)]
+        units = tf.where(is_big_endian, tf.constant(units[::-1], tf.int64), units)
         return tf.reduce_sum(values * units, axis=-1)
 
     start = tf.minimum(number(content[4:8], 4), tf.size(content, tf.int64) - 2)
