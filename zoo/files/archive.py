@@ -253,6 +253,7 @@ class Archive(OpenFile):
             directory = _Directory(path)
             weakref.finalize(self, directory.close)
             self._zip = zipfile.ZipFile(directory)
+            self._zip_lock = threading.Lock()
             directory.is_read = True
             size = os.fstat(self._file.fileno()).st_size
             members = sorted(self._zip.infolist(), key=lambda m: m.header_offset)
@@ -292,7 +293,7 @@ class Archive(OpenFile):
             plain = member.compress_type == zipfile.ZIP_STORED
             if plain and member.compress_size != member.file_size:
                 raise ValueError(f"{key} has two sizes")
-            with self._zip.open(member) as stream:
+            with self._opened(member) as stream:
                 shape, fortran_order, dtype = self._header(key, stream)
                 header_size = stream.tell()
                 size = header_size + math.prod(shape) * dtype.itemsize
@@ -308,12 +309,18 @@ class Archive(OpenFile):
                 if checksum != member.CRC:
                     raise ValueError(f"{key} has another CRC-32")
             else:
-                with self._zip.open(member) as stream:
+                with self._opened(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
                 is_finite = self._scan(array)[1]
             if finite and not is_finite:
                 self._refuse_infinite(key)
             return array
+
+    @contextlib.contextmanager
+    def _opened(self, member):
+        # Python 3.13.0 skips part of a header from where another thread is reading.
+        with self._zip_lock, self._zip.open(member) as stream:
+            yield stream
 
     def _header(self, key, stream):
         if key in ("metadata.json", "config.json", "model.weights.h5"):
