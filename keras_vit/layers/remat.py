@@ -4,6 +4,7 @@ import keras
 
 from keras_vit.layers.base import Layer
 from keras_vit.layers.forward_pass import forward_pass, running
+from keras_vit.layers.own_gradient import own_gradient
 from zoo import network
 
 
@@ -35,12 +36,12 @@ class Dropout(Layer):
         return keras.random.dropout(inputs, self.rate, seed=self.seed_generator)
 
 
-def rematerialized(function, uses):
+def rematerialized(function, uses, variables):
     """Returns a function of one tensor that keeps it alone for the gradient.
 
     What is random in it is the same when it is computed once more, and the same as
     without remat: its seeds are drawn now. `uses` has how often the function calls each
-    of its `Dropout` and `StochasticDepth` layers.
+    of its `Dropout` and `StochasticDepth` layers; `variables` are all that it reads.
     """
     # On PyTorch keras.random.dropout has no seed but PyTorch's own state, which is put
     # back before something is computed once more.
@@ -56,4 +57,41 @@ def rematerialized(function, uses):
         with running(seeds=fresh):
             return function(inputs)
 
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if not tf.executing_eagerly():
+            return _recomputed(with_these_seeds, variables)
     return keras.remat(with_these_seeds)
+
+
+def _recomputed(function, variables):
+    """Returns what `keras.remat` does, in a graph that TensorFlow does not keep.
+
+    Of what a gradient of one's own reads TensorFlow keeps the variables themselves, so
+    that it is given their values.
+    """
+    import tensorflow as tf
+
+    @own_gradient
+    def recomputed(tokens, *values):
+        def output(tokens, *values):
+            state = list(zip(variables, values, strict=True))
+            with keras.StatelessScope(state_mapping=state):
+                return function(tokens)
+
+        def gradient(upstream):
+            # TensorFlow would take what it has already, were the upstream not needed.
+            first = tf.reduce_max(tf.reshape(upstream, (-1,))[:1])
+            some = tf.cast(first, "bool")
+            zero = tf.where(some == some, 0.0, float("nan"))
+            inputs = (tokens + tf.cast(zero, tokens.dtype), *values)
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                again = output(*inputs)
+            return tape.gradient(again, inputs, upstream, unconnected_gradients="zero")
+
+        return output(tokens, *values), gradient
+
+    values = [tf.convert_to_tensor(variable.value) for variable in variables]
+    return lambda tokens: recomputed(tokens, *values)

@@ -189,7 +189,7 @@ class TransformerBlock(Composite):
                 self.mlp.dropout: 2,
                 self.stochastic_depth: 2,
             }
-            encode = rematerialized(encode, uses)
+            encode = rematerialized(encode, uses, self.weights)
         if (watcher := forward_pass().watcher) is not None:
             return watcher.block(encode, tokens)
         return encode(tokens)

@@ -20,15 +20,16 @@ LAYERS = {
     "norm": lambda: keras_vit.LayerNorm(),
     "mlp": lambda: keras_vit.MLP(mlp_dim=40, dropout_rate=0.1),
     "block": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
+    "remat": lambda: keras_vit.TransformerBlock(num_heads=3, mlp_dim=40),
 }
 
 
-def traced(layer):
+def traced(layer, **arguments):
     """Returns a function of the layer's output and gradients, as a training step's."""
 
     def both(tokens):
         with tf.GradientTape() as tape:
-            output = layer(tokens, training=True)
+            output = layer(tokens, training=True, **arguments)
         return output, tape.gradient(output, layer.trainable_variables)
 
     function = tf.function(both, autograph=False)
@@ -37,8 +38,8 @@ def traced(layer):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_graph_of_training_goes_with_its_function(name):
-    layer = LAYERS[name]()
-    function, graph = traced(layer)
+    arguments = {"remat": True} if name == "remat" else {}
+    function, graph = traced(LAYERS[name](), **arguments)
     graph = weakref.ref(graph)
     assert graph() is not None
     del function
