@@ -49,6 +49,8 @@ def _prepare(image):
     if image.tag_v2.get(_PLANES) != _APART or image.tile[0][0] != "raw":
         return
     # Of the raw mode of planes, such as "RGB;16L", Pillow takes a letter alone.
+    # It has none for planes that are no colours.
+    image.tile = [tile for tile in image.tile if tile[3][0].isalpha()]
     whole, _, order = _raw_mode(image).partition(";")
     ending = f";{order}" if order else ""
     _set_raw_modes(
