@@ -106,6 +106,8 @@ def draw_confusion_matrix(path, summary):
     Only classes that occur are shown, as a label or as an answer; of many, the most
     confused.
     """
+    from matplotlib.ticker import StrMethodFormatter
+
     matrix = summary["confusion_matrix"]
     shown = np.union1d(*matrix.nonzero()).tolist()
     title = "Examples by true and predicted class"
@@ -125,7 +127,9 @@ def draw_confusion_matrix(path, summary):
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     label = "Share of the true class"
-    figure.colorbar(image, label=label, shrink=0.8, format="{x:.0%}")
+    # Matplotlib 3.8 takes the text itself for a format of the operator %.
+    percent = StrMethodFormatter("{x:.0%}")
+    figure.colorbar(image, label=label, shrink=0.8, format=percent)
     ticks = {"fontsize": 9, "parse_math": False}
     short = max(map(width, names)) <= 3
     axes.set_xticks(range(len(shown)), names, **ticks, rotation=0 if short else 90)
