@@ -5,8 +5,8 @@ weights outside the model's folder, Keras before 3.14.1 (but 3.12.2 to 3.12.4) w
 files refer to.
 
 Other bounds have their tests elsewhere: Pillow before 10.1 does not turn TIFFs upright,
-filelock before 3.30 empties the lock that says who holds it, and TensorFlow Datasets
-before 4.9.10 cannot be used with protobuf 7.
+filelock before 3.30 empties the lock that says who holds it, TensorFlow Datasets before
+4.9.10 cannot be used with protobuf 7, and int8 in OpenVINO before 2026.1 is wrong.
 """
 
 import os
