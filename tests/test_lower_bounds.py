@@ -6,7 +6,8 @@ files refer to.
 
 Other bounds have their tests elsewhere: Pillow before 10.1 does not turn TIFFs upright,
 filelock before 3.30 empties the lock that says who holds it, TensorFlow Datasets before
-4.9.10 cannot be used with protobuf 7, and int8 in OpenVINO before 2026.1 is wrong.
+4.9.10 cannot be used with protobuf 7, int8 in OpenVINO before 2026.1 is wrong, and that
+before 2026.3 does not read models for images of any size.
 """
 
 import os
