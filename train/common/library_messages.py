@@ -34,7 +34,7 @@ NOISE = re.compile(
     | To\ enable\ the\ following\ instructions:
     | .*\bE\d{0,4}\ .*\bfailed\ call\ to\ cuInit:\ .*(\(303\)|CUDA_ERROR_NO_DEVICE)
     | .*\bE\d{0,4}\ .*Unable\ to\ register\ cu(DNN|FFT|BLAS)\ factory
-    | E\d{4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
+    | .*\bE\d{0,4}\ .*\boneDNN\ supports\ DT_\w+\ only\ on\ .*\ Falling\ back
     | .*\bE\d{0,4}\ .*meta_optimizer\.cc:\d+\]\ layout\ failed:\ INVALID_ARGUMENT:
       \ Size\ of\ values\ 0\ does\ not\ match\ size\ of\ permutation  # dropout
     | .*\bE\d{0,4}\ .*computation_placer.*\ already\ registered

@@ -35,6 +35,9 @@ NOTICES = [
     "E0000 00:00:1795458782.521803   30620 util.cc:131] oneDNN supports DT_UINT8 only "
     "on platforms with AVX-512. Falling back to the default Eigen-based "
     "implementation if present.",
+    "2026-11-25 16:28:54.678429: E tensorflow/core/util/util.cc:131] oneDNN supports "
+    "DT_UINT8 only on platforms with AVX-512. Falling back to the default Eigen-based "
+    "implementation if present.",
     "E0000 00:00:1755238054.678694  705922 meta_optimizer.cc:967] layout failed: "
     "INVALID_ARGUMENT: Size of values 0 does not match size of permutation 4 @ fanin "
     "shape invit/dropout/stateless_dropout/SelectV2-2-TransposeNHWCToNCHW",
