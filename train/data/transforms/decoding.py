@@ -1,6 +1,7 @@
 """Encoded images to upright pixels: the whole image, or a window of it."""
 
 import functools
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,9 @@ _USUAL = {
     }.items()
     for number, byte in enumerate(content)
 }
-_SIZE = (163, 164, 165, 166)
+# The higher bytes of its height and width: below this, no photo has too many pixels.
+_SIDES = (163, 165)
+_MOST_OF_SIDE = math.isqrt(limits.PHOTO_PIXELS) // 256 - 1
 # Bytes of a JPEG that usually reach into its first scan, and segments before that.
 _HEAD, _SEGMENTS = 1024, 12
 # Markers whose segments may stand there, of all but EXIF: frames, tables, application
@@ -145,11 +148,10 @@ def _is_usual_jpeg(encoded):
     Source: ITU-T T.81, annexes B.2 and K.3.
     """
     start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(_USUAL) + 1)
-    found = tf.gather(start, (*_USUAL, *_SIZE))
-    is_usual = tf.reduce_all(found[:-4] == tf.constant([*_USUAL.values()], tf.uint8))
-    size = tf.cast(found[-4:], tf.int32)
-    is_small = _is_small(256 * size[0] + size[1], 256 * size[2] + size[3])
-    return is_usual & is_small & _ends(encoded)
+    found = tf.gather(start, (*_USUAL, *_SIDES))
+    least = tf.constant([*_USUAL.values(), 0, 0], tf.uint8)
+    most = tf.constant([*_USUAL.values(), *2 * [_MOST_OF_SIDE]], tf.uint8)
+    return tf.reduce_all((found >= least) & (found <= most)) & _ends(encoded)
 
 
 def _ends(jpeg):
