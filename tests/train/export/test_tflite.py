@@ -2,6 +2,7 @@ import collections
 import dataclasses
 import importlib.util
 import json
+import re
 import zipfile
 
 import flatbuffers
@@ -216,8 +217,11 @@ def test_an_mlp_with_one_huge_value_is_not_static(calibration):
         for product in products(quantize(content, calibration, static=True))
         if product.kind == "dynamic"
     }
-    assert any("encoder_block_0_1/mlp_1/project" in name for name in dynamic)
-    assert not any("encoder_block_1_1/mlp_1/project" in name for name in dynamic)
+    # Keras before 3.16 counts the uses of a layer.
+    places = [
+        re.findall(r"block_(\d)(?:_1)?/mlp(?:_1)?/project", one) for one in dynamic
+    ]
+    assert {number for numbers in places for number in numbers} == {"0"}
 
 
 def test_uint8_takes_pixels(model, converted, calibration, tmp_path):
