@@ -1,11 +1,13 @@
 """A page of photos with their answers, one HTML file that needs no network."""
 
 import collections
+import io
 
 from train.common.files import make_folder, write_text
 from train.reports import html
-from zoo.photos import decode, read_ahead
-from zoo.regular_files import expand_home
+from zoo import limits
+from zoo.photos import decode, exif, plain_orientation, png, read_ahead
+from zoo.regular_files import expand_home, read_bytes
 
 # How many photos are shown of more, and the longer side of each, in pixels.
 SHOWN, LONGER_SIDE = 500, 240
@@ -83,18 +85,28 @@ class Gallery:
 
 def _thumbnail(photo, bits=None):
     """Returns a small photo for a page, None if it is no longer there."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
-        try:
-            with Image.open(photo, formats=("JPEG",)) as image:
-                # Decodes a large photo at an eighth of its size.
-                image.draft("RGB", (2 * LONGER_SIDE,) * 2)
-                small = ImageOps.exif_transpose(image).convert("RGB")
-        # Decoders raise errors of any kind at damaged bytes.
-        except Exception:
-            small = Image.fromarray(decode(photo, bits))
+        small = _small_jpeg(photo) or Image.fromarray(decode(photo, bits))
     except (OSError, ValueError, MemoryError):
         return None
     small.thumbnail((LONGER_SIDE, LONGER_SIDE))
     return {"uri": html.uri(small), "width": small.width, "height": small.height}
+
+
+def _small_jpeg(photo):
+    """Returns a plain JPEG decoded at a part of its size, None for other files."""
+    from PIL import Image
+
+    encoded = read_bytes(photo, limits.PHOTO_BYTES)
+    turn = plain_orientation(encoded)
+    if not turn or encoded.startswith(png.START):
+        return None
+    try:
+        image = Image.open(io.BytesIO(encoded), formats=("JPEG",))
+        image.draft("RGB", (2 * LONGER_SIDE,) * 2)
+        return exif.upright(image.convert("RGB"), turn)
+    # Decoders raise errors of any kind at damaged bytes.
+    except Exception:
+        return None

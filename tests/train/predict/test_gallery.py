@@ -1,11 +1,14 @@
 """The page of photos: one file, nothing of a name runs in it, bounded."""
 
+import base64
 import html.parser
+import io
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import zoo.photos
 from train.predict import gallery
 from train.predict.answers import Answer
 from train.predict.gallery import Gallery, Spread
@@ -85,6 +88,21 @@ def test_photos_that_cannot_be_read_any_more(tmp_path, monkeypatch):
     assert gallery._thumbnail(path) is None
     (tmp_path / "text.jpg").write_text("no photo")
     assert gallery._thumbnail(str(tmp_path / "text.jpg")) is None
+
+
+def test_thumbnails_show_what_the_model_saw(tmp_path):
+    """Pillow inverts the ink of a JPEG without the marker of Adobe."""
+    buffer = io.BytesIO()
+    Image.new("CMYK", (16, 16), (0, 0, 0, 40)).save(buffer, "JPEG")
+    encoded = buffer.getvalue()
+    marker = encoded.index(b"\xff\xee")
+    length = 2 + int.from_bytes(encoded[marker + 2 : marker + 4], "big")
+    path = tmp_path / "print.jpg"
+    path.write_bytes(encoded[:marker] + encoded[marker + length :])
+    seen = zoo.photos.decode(path).mean()
+    uri = gallery._thumbnail(path)["uri"]
+    shown = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2])))
+    assert abs(np.asarray(shown).mean() - seen) < 5
 
 
 def test_many_photos_are_counted_and_some_shown(tmp_path, monkeypatch):
