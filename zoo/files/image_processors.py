@@ -7,6 +7,7 @@ one value that is computed, and why others change nothing.
 import math
 import os
 import pathlib
+import warnings
 from typing import NamedTuple
 
 from zoo.files import description, fields
@@ -221,10 +222,17 @@ def _inputs(file, settings):
         # 255 * (1 / 255) is 1, but other factors need not be exact.
         scale = 255 * settings["rescale_factor"]
         offset = 1.0 if settings["rescale_offset"] else 0.0
+    preparation = _preparation(settings)
+    if preparation is None and settings["image_processor_type"] != _OF_ANY_SIZE:
+        warnings.warn(
+            f"{file} fits photos to the size in a way that is not computed here, so "
+            "they are squashed to it: hand in photos that were fitted as it says.",
+            stacklevel=2,
+        )
     return Inputs(
         tuple((m + offset) / scale for m in mean),
         tuple(s / scale for s in std),
-        _preparation(settings),
+        preparation,
     )
 
 

@@ -242,6 +242,19 @@ def test_published_settings_are_read(tmp_path, settings, preparation):
     assert found.preparation == (preparation and f"transformers {preparation}")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        named("ViT", do_resize=False),
+        named("CLIP", size=SHORTEST, do_center_crop=False),
+        named("DeiT", size=SQUARE, crop_size={"height": 480, "width": 480}),
+    ],
+)
+def test_photos_that_are_fitted_in_another_way_are_named(tmp_path, settings):
+    with pytest.warns(UserWarning, match=f"{PREPROCESSOR} fits photos .* squashed"):
+        assert read(write(tmp_path, {PREPROCESSOR: settings})).preparation is None
+
+
 def test_nested_settings_are_not_completed_by_the_other_file(tmp_path):
     nested = {"image_processor": named("ViT", **OWN)}
     write(tmp_path, {PROCESSOR: nested, PREPROCESSOR: named("ViT", **OWN)})
