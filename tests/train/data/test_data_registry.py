@@ -18,7 +18,7 @@ def defined():
     """The flags of data and augmentation."""
     values = flags.FlagValues()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for kind in ("string", "boolean", "float", "list"):
+        for kind in ("string", "boolean", "integer", "float", "list"):
             define = getattr(flags, f"DEFINE_{kind}")
 
             def into(*args, define=define, **kwargs):
