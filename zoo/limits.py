@@ -48,8 +48,10 @@ CLASSES = 1_000_000
 # 4096 x 4096 has 200 MB.
 IMAGE_PIXELS = 2**24
 IMAGE_SIDE = 2**13
-# Pixels of a photo, twice Pillow's `MAX_IMAGE_PIXELS`: decoded they take 540 MB.
+# Pixels of a photo, twice Pillow's `MAX_IMAGE_PIXELS`, and bytes of their values in a
+# PNG, of 8 bits and three colours: decoded they take 540 MB, and 2 GB meanwhile.
 PHOTO_PIXELS = 178_956_970
+PHOTO_VALUES = 3 * PHOTO_PIXELS
 # Bytes of the file of a photo.
 PHOTO_BYTES = 2**30
 

@@ -87,7 +87,8 @@ def _recomputed(function, variables):
             zero = tf.where(some == some, 0.0, float("nan"))
             inputs = (tokens + tf.cast(zero, tokens.dtype), *values)
             with tf.GradientTape() as tape:
-                tape.watch(inputs)
+                # Quantized kernels are integers, which have no gradient.
+                tape.watch([one for one in inputs if one.dtype.is_floating])
                 again = output(*inputs)
             return tape.gradient(again, inputs, upstream, unconnected_gradients="zero")
 

@@ -219,6 +219,40 @@ def test_exif_behind_the_scan_or_in_xmp_does_not_count(trained, served):
         close(photos.decode(image), photos.decode(plain))
 
 
+def test_a_second_exif_segment_counts_alike(trained):
+    """Pillow joins them: the first may be empty."""
+    plain = encode(Image.fromarray(PIXELS), "JPEG")
+    encoded = plain[:2] + segment(0xE1, b"Exif\0\0") + exif(6) + plain[2:]
+    np.testing.assert_array_equal(trained(encoded), photos.decode(encoded))
+
+
+def test_fill_bytes_before_exif_change_nothing(trained, served):
+    """Source: ITU-T T.81, section B.1.1.2."""
+    plain = encode(Image.fromarray(PIXELS), "JPEG")
+    encoded = plain[:2] + b"\xff\xff" + exif(6) + plain[2:]
+    expected = np.rot90(photos.decode(plain), -1)
+    for decode in (photos.decode, trained, served):
+        close(decode(encoded), expected, 8)
+
+
+def test_exif_that_a_graph_does_not_reach_is_refused(trained, served):
+    plain = encode(Image.fromarray(PIXELS), "JPEG")
+    encoded = plain[:2] + 25 * segment(0xE2, b"profile") + exif(6) + plain[2:]
+    assert trained(encoded).shape == photos.decode(encoded).shape != PIXELS.shape
+    with pytest.raises(Exception, match="too many segments"):
+        served(encoded)
+
+
+def test_a_png_of_too_many_bytes_is_refused_by_all(trained, monkeypatch):
+    deep = png(chunk(b"IDAT", zlib.compress(bytes(HEIGHT * (1 + 8 * WIDTH)))),
+               depth=16, colour=6)  # fmt: skip
+    assert answer(photos.decode, deep) is not REFUSED
+    monkeypatch.setattr(limits, "PHOTO_VALUES", 8 * HEIGHT * WIDTH - 1)
+    with pytest.raises(ValueError, match="bytes of pixels, where .*: save it smaller"):
+        photos.decode(deep)
+    assert answer(trained, deep) is REFUSED
+
+
 def test_photos_of_too_many_pixels_are_refused_by_all(trained, served):
     side = 14_000
     data = zlib.compress(bytes((side // 8 + 1) * side), 9)

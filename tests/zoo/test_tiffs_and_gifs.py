@@ -184,3 +184,24 @@ def test_a_frame_that_fills_its_gif_has_no_background(trained):
     with Image.open(io.BytesIO(encoded)) as image:
         close(photos.decode(encoded), np.asarray(image.convert("RGB")))
     close(trained(encoded), COLOURS[frame])
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_tiff_that_pillow_has_opened_is_turned_once(turn):
+    encoded = tiff(values(8).astype("uint8"), bits=8, turn=turn)
+    image = Image.open(io.BytesIO(encoded))
+    np.testing.assert_array_equal(photos.decode(image), photos.decode(encoded))
+
+
+@pytest.mark.parametrize("photometric", [0, 1])
+def test_values_of_a_tiff_that_pillow_has_opened_are_ink_or_light(photometric):
+    encoded = tiff(values(channels=1), photometric=photometric)
+    image = Image.open(io.BytesIO(encoded))
+    np.testing.assert_array_equal(photos.decode(image), photos.decode(encoded))
+
+
+def test_warnings_of_few_bits_may_be_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="bits=12"):
+            photos.decode(tiff(values(12)))

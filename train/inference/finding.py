@@ -84,9 +84,9 @@ def bits_of(source, given=None):
         (12, [])
     """
     check_bits(given)
-    run = run_of(source)
+    run = run_of(source) if given is None else None
     bits = run.read_config().get("bits") if run else None
-    if given is not None or bits is None:
+    if bits is None:
         return given, []
     return bits, [
         f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as in "

@@ -133,4 +133,4 @@ def _is_one(values):
 
 
 def _size(sides):
-    return math.prod(side for side in map(abs, sides) if side > 1)
+    return math.prod(side for side in map(abs, map(float, sides)) if side > 1)

@@ -106,7 +106,7 @@ def _node(fields):
     node = graph_sizes.Node(operation, _texts(fields, 1), _texts(fields, 2))
     for number, attribute in fields:
         if number == 5 and _is_bytes(attribute):
-            inner = list(_fields(attribute))
+            inner = list(itertools.islice(_fields(attribute), limits.ONNX_FIELDS))
             values = _integers(inner, 8) or _integers(inner, 3)
             for key, tensor in inner:
                 if key == 5 and _is_bytes(tensor):
@@ -124,7 +124,7 @@ def _declared(fields):
             inner
             for key, value in fields
             if key == number and _is_bytes(value)
-            for inner in _fields(value)
+            for inner in itertools.islice(_fields(value), limits.ONNX_FIELDS)
         ]
     return _sides(fields) or None
 

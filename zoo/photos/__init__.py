@@ -58,10 +58,11 @@ def decode(photo, bits: int | None = None) -> np.ndarray:
     Args:
         photo: path of a JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF (where Pillow reads it)
             or HEIC file (with pillow-heif), whose content decides and not its name; its
-            bytes; a `PIL.Image.Image`; or an array (height, width) or (height, width,
-            1, 3 or 4) of uint8 or of numbers in [0, 255]. Of an animation the first
-            frame is taken, of a TIFF the first page; transparency is dropped.
-        bits: how many bits the values of PNG and TIFF files of 16 bits have, 9 to 16,
+            bytes; a `PIL.Image.Image`, with 8 bits of colours as Pillow reads them;
+            or an array (height, width) or (height, width, 1, 3 or 4) of uint8 or of
+            numbers in [0, 255]. Of an animation the first frame is taken, of a TIFF the
+            first page; transparency is dropped.
+        bits: how many bits the values of PNG and TIFF files of 16 bits have, 8 to 16,
             such as 12 of many cameras and scanners; by default those of the file's
             sBIT chunk, else 16.
 

@@ -64,7 +64,7 @@ def decoded(file, name, bits) -> np.ndarray:
             elif image.format == "TIFF":
                 image, turn = tiff.opened(image, file, name, bits), 1
             return _pixels(exif.upright(image, turn))
-    except levels.LevelsError:
+    except (levels.LevelsError, Warning):
         raise
     except Exception as error:
         raise _unreadable(name, error) from error
@@ -78,14 +78,18 @@ def of_image(image, name, bits) -> np.ndarray:
     from PIL import ImageChops
 
     try:
+        image.load()  # Pillow turns TIFF files as it loads them.
         is_negative = jpeg.is_negative(image)
+        is_ink = tiff.is_negative(image)
+        is_deep = image.mode == "I" and image.format == "PNG"
         image = exif.upright(image, _orientation(image))
-        if image.mode.startswith("I;16") or image.mode == "I" and image.format == "PNG":
-            return levels.to_bytes(np.asarray(image), name, bits)
+        if image.mode.startswith("I;16") or is_deep:
+            values = levels.to_bytes(np.asarray(image), name, bits)
+            return 255 - values if is_ink else values
         if image.mode in ("I", "F"):
             return np.asarray(image)
         return _pixels(ImageChops.invert(image) if is_negative else image)
-    except levels.LevelsError:
+    except (levels.LevelsError, Warning):
         raise
     except Exception as error:
         raise _unreadable(name, error) from error

@@ -53,7 +53,9 @@ def plain_orientation(jpeg: bytes) -> int:
     """
     turn, frames = None, 0
     for marker, content in segments(jpeg):
-        if marker == _APP1 and turn is None and content.startswith(b"Exif\0\0"):
+        if marker == _APP1 and content.startswith(b"Exif\0\0"):
+            if turn is not None:
+                return 0
             turn = exif.orientation(content)
         elif marker in _FRAMES:
             frames += 1

@@ -31,8 +31,7 @@ def opened(image, file, name, bits):
     if image.mode.startswith("I;16"):
         bits = _own_bits(image) or bits
         values = levels.to_bytes(levels.array(image), name, bits)
-        is_negative = image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
-        return Image.fromarray(255 - values if is_negative else values)
+        return Image.fromarray(255 - values if is_negative(image) else values)
     if image.mode in ("I", "F"):
         raise levels.LevelsError(
             f"{name} has values of {levels.array(image).dtype}: save it with 8 or 16 "
@@ -41,6 +40,11 @@ def opened(image, file, name, bits):
     if 16 in image.tag_v2.get(_BITS_PER_SAMPLE, ()):
         return _of_colours(image, file, name, bits)
     return image
+
+
+def is_negative(image) -> bool:
+    """Whether values of 16 bits of a TIFF, which Pillow leaves as they are, are ink."""
+    return image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
 
 
 def _prepare(image):

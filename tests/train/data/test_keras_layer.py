@@ -115,8 +115,18 @@ def test_numbers_that_do_not_follow_the_seed_are_named():
         def call(self, images):
             return tf.map_fn(lambda image: image + tf.random.uniform(()), images)
 
-    with pytest.warns(UserWarning, match=r"Loud draws .*\(RandomUniform\)"):
+    with pytest.warns(UserWarning, match=r"Loud may draw .*\(RandomUniform\)"):
         keras_layer.traced(Loud(), (8, 8))
+
+
+def test_numbers_that_python_may_draw_are_named():
+    class Python(keras.layers.Layer):
+        def call(self, images):
+            made = tf.numpy_function(lambda images: images, [images], tf.float32)
+            return tf.ensure_shape(made, images.shape)
+
+    with pytest.warns(UserWarning, match=r"Python may draw .*\(PyFunc\)"):
+        keras_layer.traced(Python(), (8, 8))
 
 
 def test_layers_are_compared_by_class_and_settings_without_seed():
@@ -172,7 +182,7 @@ def test_layers_of_keras_cv_augment():
         "keras_cv", reason="keras-cv cannot be imported", exc_type=ImportError
     )
     layer = keras_cv.layers.RandomCutout(0.5, 0.5)
-    with pytest.warns(UserWarning, match="RandomCutout draws .* not exactly repeat"):
+    with pytest.warns(UserWarning, match="RandomCutout may draw .* not exactly repeat"):
         found = images(layer)
     # A part of each image is black.
     assert np.all(np.mean(found == -1, axis=(2, 3, 4)) > 0.01)

@@ -15,7 +15,13 @@ from small_models import made, shared
 from keras_vit import Predictor
 from train.common.errors import RunError
 from train.export.formats import FORMATS
-from train.inference import exported_model, model_writing, onnx_data, tflite_sizes
+from train.inference import (
+    exported_model,
+    graph_sizes,
+    model_writing,
+    onnx_data,
+    tflite_sizes,
+)
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("ai_edge_litert")
@@ -452,6 +458,34 @@ def test_fields_of_an_onnx_file_are_bounded(tmp_path):
     for read in (onnx_data.files, onnx_data.check_sizes):
         with pytest.raises(ValueError, match="more than 1,048,576 fields"):
             read(file)
+
+
+def test_fields_of_an_onnx_attribute_are_counted_before_they_are_kept(
+    tmp_path, monkeypatch
+):
+    """Five million of them took 440 MB."""
+    monkeypatch.setattr(onnx_data.limits, "ONNX_FIELDS", 1000)
+    attribute = b"\x18\x01" * 100_000
+    parts = b"\x2a" + varint(len(attribute)) + attribute
+    node = b"\x0a" + varint(len(parts)) + parts
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"\x3a" + varint(len(node)) + node)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="more than 1,000 fields"):
+        onnx_data.check_sizes(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2e6
+
+
+def varint(number):
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + varint(rest) if rest else bytes([low])
+
+
+def test_sizes_of_integers_and_floats_are_compared():
+    with pytest.raises(ValueError, match="at once"):
+        graph_sizes.check_size([2**63] * 20 + [1.5])
 
 
 def with_operation(path, name, constants, declared):

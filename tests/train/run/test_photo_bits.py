@@ -241,6 +241,12 @@ def test_bits_of_python_are_checked(tmp_path):
             finding.bits_of("vit-b16/imagenet21k", given=bits)
 
 
+def test_bits_that_are_given_need_no_settings(tmp_path):
+    for name in ("config.json", "model.keras"):
+        (tmp_path / name).write_text("{ damaged")
+    assert finding.bits_of(str(tmp_path), given=12) == (12, [])
+
+
 def test_bits_that_a_run_cannot_have_had_are_named_with_their_file(run, tmp_path):
     config = json.loads((run / "config.json").read_text()) | {"bits": 77}
     (tmp_path / "config.json").write_text(json.dumps(config))

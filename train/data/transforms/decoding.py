@@ -284,7 +284,7 @@ def _pillow_pixels(encoded, bits):
     try:
         return photos.decode(_file(encoded), bits), b""
     # Leaving here it would be another error in graphs than in eager code.
-    except ValueError as error:
+    except (ValueError, Warning) as error:
         return np.zeros((0, 0, 3), np.uint8), str(error).encode()
 
 

@@ -45,7 +45,10 @@ def _segment(jpeg):
         head = _head(jpeg, place)
         is_passed = _is_segment(head) & ~_is_exif(head)
         place += tf.where(is_passed, 2 + 256 * head[2] + head[3], 0)
+        place += tf.where(_is_filler(head), 1, 0)
     head = _head(jpeg, place)
+    is_left = (_is_segment(head) & ~_is_exif(head)) | _is_filler(head)
+    tf.debugging.Assert(~is_left, ["too many segments of a JPEG before its scan"])
     size = tf.maximum(256 * head[2] + head[3] - 8, 0)
     start = tf.minimum(place + 10, tf.strings.length(jpeg))
     return tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
@@ -62,6 +65,10 @@ def _is_segment(head):
     marker = head[1]
     has_length = (marker >= 0xC0) & ((marker < 0xD0) | (marker > 0xDA))
     return (head[0] == 0xFF) & has_length & (marker != 0xFF)
+
+
+def _is_filler(head):
+    return (head[0] == 0xFF) & (head[1] == 0xFF)
 
 
 def _is_exif(head):

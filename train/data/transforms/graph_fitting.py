@@ -19,8 +19,9 @@ def fitted_in_graph(
 
     An image or a batch `(..., height, width, channels)` in [0, 255] to float32
     `(..., *size, channels)`. Pixels of uint8 are rounded after the columns and after
-    the rows, as Pillow does, whose release 13 makes the rows first where that is
-    quicker: some pixels then differ by a level or two. Floats differ by 0.001.
+    the rows, as Pillow does, whose release 13 makes the rows first for some sizes:
+    then pixels beside hard edges differ by up to 19 levels of 255 (bicubic) and 35
+    (lanczos), smooth ones by one or two. Floats differ by 0.001.
 
     Source:
         `precompute_coeffs` of Pillow's `Resample.c`.

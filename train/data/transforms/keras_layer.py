@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from train.common.errors import RunError, first_line
 
-# Operations of TensorFlow that draw numbers from a state which no checkpoint has.
+# Operations of TensorFlow that draw numbers from a state which no checkpoint has, or
+# may, in Python.
 _STATEFUL = re.compile(
     r"Random.*|Stateful(?!Partitioned).*|(Parameterized)?TruncatedNormal|Multinomial"
-    r"|Rng(ReadAnd)?Skip|SampleDistortedBoundingBox.*"
+    r"|Rng(ReadAnd)?Skip|SampleDistortedBoundingBox.*|(Eager)?PyFunc"
 )
 # Settings that say nothing on what a layer computes but which numbers it draws.
 _NOT_COMPARED = ("seed", "build_config", "name")
@@ -48,7 +49,7 @@ def traced(layer, image_size):
         RunError: the layer does not work in `tf.data`, or makes something else.
 
     Warns:
-        UserWarning: it draws numbers otherwise, so that its runs do not repeat exactly.
+        UserWarning: it may draw numbers otherwise: runs do not repeat exactly.
     """
     _check(layer)
     shape = (*image_size, 3)
@@ -78,8 +79,8 @@ def traced(layer, image_size):
         )
     if found := _stateful(graph.graph):
         warnings.warn(
-            f"The augmentation layer {_name(layer)} draws random numbers that do not "
-            f"follow the seed ({', '.join(found)}): the run is not exactly repeatable.",
+            f"The augmentation layer {_name(layer)} may draw random numbers that do "
+            f"not follow the seed ({', '.join(found)}): runs do not exactly repeat.",
             stacklevel=2,
         )
 
