@@ -84,10 +84,12 @@ def bits_of(source, given=None):
         (12, [])
     """
     check_bits(given)
-    run = run_of(source) if given is None else None
+    if given is not None:
+        return given, []
+    run = run_of(source)
     bits = run.read_config().get("bits") if run else None
     if bits is None:
-        return given, []
+        return None, []
     return bits, [
         f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as in "
         f"the training of {run.path.name}; --bits overrides it."

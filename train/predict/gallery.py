@@ -6,7 +6,7 @@ import io
 from train.common.files import make_folder, write_text
 from train.reports import html
 from zoo import limits
-from zoo.photos import decode, exif, plain_orientation, png, read_ahead
+from zoo.photos import decode, exif, jpeg, read_ahead
 from zoo.regular_files import expand_home, read_bytes
 
 # How many photos are shown of more, and the longer side of each, in pixels.
@@ -88,20 +88,20 @@ def _thumbnail(photo, bits=None):
     from PIL import Image
 
     try:
-        small = _small_jpeg(photo) or Image.fromarray(decode(photo, bits))
+        encoded = read_bytes(photo, limits.PHOTO_BYTES)
+        small = _small_jpeg(encoded) or Image.fromarray(decode(encoded, bits))
     except (OSError, ValueError, MemoryError):
         return None
     small.thumbnail((LONGER_SIDE, LONGER_SIDE))
     return {"uri": html.uri(small), "width": small.width, "height": small.height}
 
 
-def _small_jpeg(photo):
+def _small_jpeg(encoded):
     """Returns a plain JPEG decoded at a part of its size, None for other files."""
     from PIL import Image
 
-    encoded = read_bytes(photo, limits.PHOTO_BYTES)
-    turn = plain_orientation(encoded)
-    if not turn or encoded.startswith(png.START):
+    turn = jpeg.plain_orientation(encoded)
+    if not turn:
         return None
     try:
         image = Image.open(io.BytesIO(encoded), formats=("JPEG",))
