@@ -42,13 +42,13 @@ def _segment(jpeg):
     """
     place = tf.constant(2)
     for _ in range(_SEGMENTS):
-        head = _head(jpeg, place)
-        is_passed = _is_segment(head) & ~_is_exif(head)
-        place += tf.where(is_passed, 2 + 256 * head[2] + head[3], 0)
-        place += tf.where(_is_filler(head), 1, 0)
+        place += _step(_head(jpeg, place))
     head = _head(jpeg, place)
-    is_left = (_is_segment(head) & ~_is_exif(head)) | _is_filler(head)
-    tf.debugging.Assert(~is_left, ["too many segments of a JPEG before its scan"])
+    message = (
+        "serve_bytes does not read this file: a JPEG with too many segments before its "
+        "scan. Save it again, without its metadata."
+    )
+    tf.debugging.Assert(_step(head) == 0, [message])
     size = tf.maximum(256 * head[2] + head[3] - 8, 0)
     start = tf.minimum(place + 10, tf.strings.length(jpeg))
     return tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
@@ -60,15 +60,19 @@ def _head(jpeg, place):
     return tf.cast(tf.io.decode_raw(head, tf.uint8, fixed_length=10), tf.int32)
 
 
+def _step(head):
+    """Returns the size of what is passed over, 0 at EXIF, at a scan and at the end."""
+    is_passed = _is_segment(head) & ~_is_exif(head)
+    size = tf.where(is_passed, 2 + 256 * head[2] + head[3], 0)
+    # A byte may be filled in before a marker.
+    return tf.where((head[0] == 0xFF) & (head[1] == 0xFF), 1, size)
+
+
 def _is_segment(head):
     """Whether a segment starts that has a length, and is not a scan."""
     marker = head[1]
     has_length = (marker >= 0xC0) & ((marker < 0xD0) | (marker > 0xDA))
     return (head[0] == 0xFF) & has_length & (marker != 0xFF)
-
-
-def _is_filler(head):
-    return (head[0] == 0xFF) & (head[1] == 0xFF)
 
 
 def _is_exif(head):
