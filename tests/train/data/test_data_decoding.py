@@ -149,6 +149,15 @@ def test_exported_graphs_decode_jpegs_as_predictions_do(name):
     )
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_small_pngs_decode_without_python(mode, monkeypatch):
+    """A data set of icons took twice the time to decode."""
+    encoded = encode("PNG", mode=mode)
+    wanted = zoo.photos.decode(encoded.numpy())
+    monkeypatch.delattr(zoo.photos, "plain_orientation")
+    np.testing.assert_array_equal(decode_image(encoded), wanted)
+
+
 def test_jpegs_decode_in_training_as_in_the_released_code():
     encoded = encode("JPEG")
     whole = decode_image(encoded, fast=True)

@@ -9,35 +9,37 @@ import tensorflow as tf
 from train.data.transforms import exif
 from zoo import limits, photos
 
+# Below these higher bytes of its height and width, no photo has too many pixels.
+_MOST_OF_SIDE = math.isqrt(limits.PHOTO_PIXELS) // 256 - 1
 # Bytes of a usual JPEG by their places: its start, two quantization tables, the
 # baseline frame of three colours, the four usual tables of codes, and the scan: nothing
-# else can be between them. The bytes of the frame that say its size are left out.
-_USUAL = {
-    place + number: byte
-    for place, content in {
-        0: b"\xff\xd8\xff\xe0\x00\x10",
-        20: b"\xff\xdb\x00\x43",
-        89: b"\xff\xdb\x00\x43",
-        158: b"\xff\xc0\x00\x11\x08",
-        167: b"\x03",
-        177: b"\xff\xc4\x00\x1f",
-        210: b"\xff\xc4\x00\xb5",
-        393: b"\xff\xc4\x00\x1f",
-        426: b"\xff\xc4\x00\xb5",
-        609: b"\xff\xda",
-    }.items()
-    for number, byte in enumerate(content)
+# else can be between them. Of the frame's size, see `_MOST_OF_SIDE`.
+_USUAL_JPEG = {
+    0: b"\xff\xd8\xff\xe0\x00\x10",
+    20: b"\xff\xdb\x00\x43",
+    89: b"\xff\xdb\x00\x43",
+    158: b"\xff\xc0\x00\x11\x08",
+    167: b"\x03",
+    177: b"\xff\xc4\x00\x1f",
+    210: b"\xff\xc4\x00\xb5",
+    393: b"\xff\xc4\x00\x1f",
+    426: b"\xff\xc4\x00\xb5",
+    609: b"\xff\xda",
 }
-# The higher bytes of its height and width: below this, no photo has too many pixels.
-_SIDES = (163, 165)
-_MOST_OF_SIDE = math.isqrt(limits.PHOTO_PIXELS) // 256 - 1
+_MOST_OF_JPEG = {163: _MOST_OF_SIDE, 165: _MOST_OF_SIDE}
+# So of a PNG: its start, then the sides and the bits of a sample.
+_USUAL_PNG = {0: b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00", 20: b"\x00\x00"}
+_MOST_OF_PNG = {18: _MOST_OF_SIDE, 22: _MOST_OF_SIDE, 24: 8}
+# Bytes of a small PNG, and what it has none of: an orientation or packed text.
+_SMALL_PNG, _UNUSUAL_IN_PNG = 2**16, r"(?s)\CPNG\C*(?:eXIf|[zi]TXt)\C*"
 # Bytes of a JPEG that usually reach into its first scan, and segments before that.
 _HEAD, _SEGMENTS = 1024, 12
 # Markers whose segments may stand there, of all but EXIF: frames, tables, application
 # data, comments.
 _MARKERS = (*range(0xC0, 0xC3), 0xC4, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE)
 _IS_SEGMENT = np.isin(np.arange(2**16), [0xFF00 + marker for marker in _MARKERS])
-_SCAN, _START_OF_JPEG, _END_OF_JPEG = 0xFFDA, 0xFFD8, b"\xff\xd9"
+_SCAN, _START_OF_JPEG = 0xFFDA, 0xFFD8
+_END_OF_JPEG, _END_OF_PNG = b"\xff\xd9", b"\0\0\0\0IEND\xaeB`\x82"
 # The transform of JPEG that Pillow computes.
 _PILLOWS = "INTEGER_ACCURATE"
 
@@ -96,8 +98,11 @@ def decode_image(
     def not_usual():
         return tf.cond(_is_bare_jpeg(image), bare_jpeg, exif.apart(unusual))
 
+    def no_usual_jpeg():
+        return tf.cond(_is_usual_png(image), other, exif.apart(not_usual))
+
     if honour_exif:
-        pixels = tf.cond(_is_usual_jpeg(image), jpeg, exif.apart(not_usual))
+        pixels = tf.cond(_is_usual_jpeg(image), jpeg, exif.apart(no_usual_jpeg))
     else:
         start = tf.strings.substr(image, 0, 4)
         is_tensorflows = start == b"\x89PNG"
@@ -147,15 +152,45 @@ def _is_usual_jpeg(encoded):
 
     Source: ITU-T T.81, annexes B.2 and K.3.
     """
-    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(_USUAL) + 1)
-    found = tf.gather(start, (*_USUAL, *_SIDES))
-    least = tf.constant([*_USUAL.values(), 0, 0], tf.uint8)
-    most = tf.constant([*_USUAL.values(), *2 * [_MOST_OF_SIDE]], tf.uint8)
-    return tf.reduce_all((found >= least) & (found <= most)) & _ends(encoded)
+    has_start = _starts_with(encoded, _USUAL_JPEG, _MOST_OF_JPEG)
+    return has_start & _ends(encoded, _END_OF_JPEG)
 
 
-def _ends(jpeg):
-    return tf.strings.substr(jpeg, -2, 2) == _END_OF_JPEG
+def _is_usual_png(encoded):
+    """Whether a file is surely a small PNG that is plain and upright: a quick test.
+
+    In a large one, this search would take longer than `photos.plain_orientation`.
+    """
+    start = tf.strings.substr(encoded, 0, _SMALL_PNG)
+    is_usual = ~tf.strings.regex_full_match(start, _UNUSUAL_IN_PNG)
+    is_usual &= _starts_with(encoded, _USUAL_PNG, _MOST_OF_PNG)
+    return is_usual & (start == encoded) & _ends(encoded, _END_OF_PNG)
+
+
+def _starts_with(encoded, contents, most):
+    """Whether a file has bytes at their places, and others that are at most so large.
+
+    Args:
+        encoded: scalar string tensor, the file.
+        contents: dict of bytes by the place of the first.
+        most: dict of int by the place of a byte.
+    """
+    fixed = {
+        place + number: byte
+        for place, content in contents.items()
+        for number, byte in enumerate(content)
+    }
+    places = [*fixed, *most]
+    start = tf.io.decode_raw(encoded, tf.uint8, fixed_length=max(places) + 1)
+    found = tf.gather(start, places)
+    least = tf.constant([*fixed.values(), *[0] * len(most)], tf.uint8)
+    largest = tf.constant([*fixed.values(), *most.values()], tf.uint8)
+    return tf.reduce_all((found >= least) & (found <= largest))
+
+
+def _ends(encoded, end):
+    place = tf.maximum(tf.strings.length(encoded) - len(end), 0)
+    return tf.strings.substr(encoded, place, len(end)) == end
 
 
 def _is_bare_jpeg(encoded):
@@ -174,7 +209,7 @@ def _is_bare_jpeg(encoded):
     for _ in range(_SEGMENTS):
         place = following[place]
     is_head = (markers[0] == _START_OF_JPEG) & (markers[place] == _SCAN)
-    return is_head & _ends(encoded)
+    return is_head & _ends(encoded, _END_OF_JPEG)
 
 
 def _plain_orientation(encoded):
