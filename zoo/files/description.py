@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import warnings
 from typing import NamedTuple
 
 from zoo import limits, regular_files
@@ -117,6 +118,15 @@ def refuse_null(file, fields: list[str]) -> None:
             f"{file} has null for {', '.join(fields)}: write the value that the model "
             "was trained with, or take the line out for its library's default."
         )
+
+
+def warn_of_fit(file) -> None:
+    """Warns of settings that fit photos as no preparation does."""
+    warnings.warn(
+        f"{file} fits photos to the size in a way that is not computed here, so "
+        "they are squashed to it: hand in photos that were fitted as it says.",
+        stacklevel=3,
+    )
 
 
 def channels(file, names: tuple[str, str], settings: dict) -> tuple[tuple, tuple]:

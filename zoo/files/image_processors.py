@@ -7,7 +7,6 @@ one value that is computed, and why others change nothing.
 import math
 import os
 import pathlib
-import warnings
 from typing import NamedTuple
 
 from zoo.files import description, fields
@@ -224,11 +223,7 @@ def _inputs(file, settings):
         offset = 1.0 if settings["rescale_offset"] else 0.0
     preparation = _preparation(settings)
     if preparation is None and settings["image_processor_type"] != _OF_ANY_SIZE:
-        warnings.warn(
-            f"{file} fits photos to the size in a way that is not computed here, so "
-            "they are squashed to it: hand in photos that were fitted as it says.",
-            stacklevel=2,
-        )
+        description.warn_of_fit(file)
     return Inputs(
         tuple((m + offset) / scale for m in mean),
         tuple(s / scale for s in std),

@@ -7,7 +7,9 @@ from zoo.files import description, fields
 from zoo.files.archive import CheckpointError
 from zoo.files.description import Description
 from zoo.files.h5 import H5
+from zoo.head import Head
 from zoo.network import Semantics
+from zoo.preparation import Preparation
 
 COLUMN = "keras_hub"
 # Keras's "gelu", which keras-hub uses, is the exact one.
@@ -20,17 +22,32 @@ _TASK_WEIGHTS = "task.weights.h5"
 _TYPES = {
     name: fields.Field("read", type=type_)
     for type_, names in {
-        "text": ("class_name", "pooling"),
+        "text": ("class_name", "pooling", "interpolation"),
+        "flag": ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias"),
         "table": ("config", "backbone", "image_converter"),
         "count": ("hidden_dim", "num_layers", "mlp_dim"),
         "shape": ("image_shape",),
-        "sides": ("patch_size",),
+        "sides": ("patch_size", "image_size"),
         "positive": ("layer_norm_epsilon",),
         "deviations": ("scale",),
         "means": ("offset",),
     }.items()
     for name in names
 }
+# What keras-hub's converters do where they say no more. They write all of these.
+_FIT = {
+    "crop_to_aspect_ratio": True,
+    "pad_to_aspect_ratio": False,
+    "interpolation": "bilinear",
+    "antialias": False,
+}
+# Those of Pillow, which always widens its kernel where a photo gets smaller.
+_WIDENED = {"bilinear": "bilinear", "bicubic": "bicubic", "lanczos3": "lanczos"}
+_OTHERS = dict.fromkeys(
+    ("height", "width", "bounding_box_format", "data_format", "dtype", "name",
+     "trainable"),
+    fields.Field("of sizes, boxes, axes and layers"),
+)  # fmt: skip
 BESIDE = (_CONFIG, *_CONVERTERS, _TASK, _TASK_WEIGHTS)
 KEYS = re.compile("layers/vi_t_patching_and_embedding/")
 REASONS: dict[str, str] = {}
@@ -101,23 +118,57 @@ def describe(folder: pathlib.Path, sizes: dict[str, int]) -> Description:
             f"{'with' if sizes['class_token'] else 'without'} a class token, which is "
             "not supported."
         )
-    mean, std = _inputs(folder)
+    converter_file, converter = _converter(folder)
+    mean, std = _inputs(converter_file, converter)
     epsilon = config.get("layer_norm_epsilon", DEFAULTS.layer_norm_epsilon)
     network = Semantics(DEFAULTS.activation, epsilon, mean, std)
     height, width, _ = config.get("image_shape") or (None, None, None)
     shape = height and (height, width)
-    return Description(network, description.grid_of(shape, config.get("patch_size")))
+    grid = description.grid_of(shape, config.get("patch_size"))
+    head = Head(preparation=_preparation(converter_file, converter))
+    return Description(network, grid, head=head)
 
 
-def _inputs(folder):
-    """Mean and deviation of the preset's converter, of images in [0, 1]."""
+def _converter(folder):
+    """Returns the preset's converter of photos: its file and settings, {} without."""
     for name in _CONVERTERS:
         file = folder / name
-        settings = _inside(file, _settings(file), "config")
-        settings = _inside(file, settings, "image_converter", "config") or settings
-        if "scale" in settings:
-            break
-    else:
+        outer = _inside(file, _settings(file), "config")
+        found = _inside(file, outer, "image_converter", "config")
+        settings = found or outer
+        if settings.keys() & {"scale", "image_size", *_FIT}:
+            # What is switched off changes nothing, whatever it is.
+            said = {
+                key: settings[key] for key in settings if settings[key] is not False
+            }
+            fields.check(file, said, _TYPES | _OTHERS)
+            return file, settings
+    return None, {}
+
+
+def _preparation(file, converter):
+    """Returns how photos come to the size, None where nothing or another way is said.
+
+    Pillow rounds to levels of 8 bits after each axis, and Keras once: a photo's are 0.3
+    apart on average, at edges up to 13.
+    """
+    if converter.keys().isdisjoint(_FIT):
+        return None
+    said = {**_FIT, **{key: converter[key] for key in _FIT if key in converter}}
+    crops, pads, interpolation, is_widened = said.values()
+    if not crops and not pads and converter.get("image_size", True):
+        if is_widened and interpolation in _WIDENED:
+            way = Preparation("transformers", "squash", _WIDENED[interpolation])
+            return str(way)
+        if interpolation == "bilinear" and not is_widened:
+            return "squash"
+    description.warn_of_fit(file)
+    return None
+
+
+def _inputs(file, settings):
+    """Mean and deviation of the preset's converter, of images in [0, 1]."""
+    if "scale" not in settings:
         return DEFAULTS.input_mean, DEFAULTS.input_std
     # Without a scale the network takes images in [0, 255].
     said = {"scale": 1.0, "offset": 0.0}

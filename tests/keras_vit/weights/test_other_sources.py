@@ -379,6 +379,27 @@ class TestKerasHub:
         built = VisionTransformer(TINY, tmp_path / "preset")
         check(ours(built, images), numpy(model(inputs)))
 
+    @pytest.mark.parametrize("interpolation", [None, "bilinear", "bicubic", "lanczos3"])
+    def test_photos_are_fitted_as_a_presets_converter_does(
+        self, classifier, keras_hub, tmp_path, interpolation
+    ):
+        how = {"interpolation": interpolation, "antialias": True}
+        converter = keras_hub.layers.ViTImageConverter(
+            image_size=(32, 32),
+            scale=1 / 127.5,
+            offset=-1.0,
+            crop_to_aspect_ratio=False,
+            **(how if interpolation else {}),
+        )
+        preprocessor = keras_hub.models.ViTImageClassifierPreprocessor(converter)
+        classifier(preprocessor=preprocessor).save_to_preset(tmp_path / "preset")
+        said = zoo.read(tmp_path / "preset").head.preparation
+        photo = np.cumsum(np.arange(90 * 60 * 3) % 7, dtype="uint8").reshape(90, 60, 3)
+        found = zoo.photos.prepare(photo, (32, 32), said)
+        apart = np.abs(found - numpy(converter(photo[None]))[0]) * 127.5
+        assert apart.max() <= 15
+        assert apart.mean() <= 0.5
+
     def test_weights_with_a_head_of_two_layers(self, classifier, tmp_path):
         model, images = classifier(intermediate_dim=32), photos(32)
         path = tmp_path / "model.weights.h5"

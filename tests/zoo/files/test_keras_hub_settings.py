@@ -1,6 +1,7 @@
 """Settings of keras-hub's presets: what a field never is names file and field."""
 
 import json
+import warnings
 
 import pytest
 
@@ -66,3 +67,76 @@ def test_values_that_a_field_never_has_are_refused(tmp_path, settings, file, tol
     with pytest.raises(zoo.CheckpointError, match=told) as error:
         described(tmp_path, **settings)
     assert str(tmp_path / file) in str(error.value)
+
+
+CONVERTER = {
+    "name": "vit_image_converter",
+    "trainable": True,
+    "dtype": {"class_name": "DTypePolicy", "config": {"name": "float32"}},
+    "image_size": [32, 32],
+    "scale": 1 / 127.5,
+    "offset": -1,
+    "interpolation": "bilinear",
+    "antialias": False,
+    "crop_to_aspect_ratio": False,
+    "pad_to_aspect_ratio": False,
+    "bounding_box_format": "yxyx",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "preparation"),
+    [
+        ({}, "squash"),
+        ({"antialias": True}, "transformers squash bilinear"),
+        (
+            {"antialias": True, "interpolation": "bicubic"},
+            "transformers squash bicubic",
+        ),
+        (
+            {"antialias": True, "interpolation": "lanczos3"},
+            "transformers squash lanczos",
+        ),
+    ],
+)
+def test_a_presets_way_of_fitting_photos_is_read(tmp_path, settings, preparation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = described(tmp_path, converter=CONVERTER | settings)
+    assert found.head.preparation == preparation
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"crop_to_aspect_ratio": True},
+        {"pad_to_aspect_ratio": True},
+        {"interpolation": "bicubic"},
+        {"interpolation": "nearest"},
+        {"antialias": True, "interpolation": "lanczos5"},
+        {"image_size": None},
+    ],
+)
+def test_photos_that_a_preset_fits_in_another_way_are_named(tmp_path, settings):
+    with pytest.warns(UserWarning, match=r"preprocessor\.json fits photos .* squashed"):
+        found = described(tmp_path, converter=CONVERTER | settings)
+    assert found.head.preparation is None
+
+
+def test_what_a_presets_converter_leaves_out_is_keras_hubs_default(tmp_path):
+    converter = {"interpolation": "bilinear", "scale": 1}
+    with pytest.warns(UserWarning, match="fits photos"):
+        described(tmp_path, converter=converter)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"antialias": "yes"}, "antialias of 'yes': write true or false"),
+        ({"interpolation": 3}, "interpolation of 3: write a text"),
+        ({"variance": [1, 1, 1]}, r"not known: variance=\[1, 1, 1\]"),
+    ],
+)
+def test_converters_that_are_not_known_are_refused(tmp_path, settings, told):
+    with pytest.raises(zoo.CheckpointError, match=told):
+        described(tmp_path, converter=CONVERTER | settings)
