@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import PIL
 import tensorflow as tf
 
 from train.data.transforms.preprocessing import squash
@@ -10,6 +11,8 @@ from zoo.preparation import Preparation
 
 # How far Pillow's kernels reach, in pixels of the smaller of both images.
 _REACH = {"box": 0.5, "bilinear": 1.0, "hamming": 1.0, "bicubic": 2.0, "lanczos": 3.0}
+# From release 13 on, Pillow makes the rows of some photos before the columns.
+_ROWS_MAY_BE_FIRST = int(PIL.__version__.partition(".")[0]) >= 13
 
 
 def fitted_in_graph(
@@ -18,13 +21,13 @@ def fitted_in_graph(
     """Brings images to a model's size, as `zoo.photos.fitted` does.
 
     An image or a batch `(..., height, width, channels)` in [0, 255] to float32
+    An image or a batch `(..., height, width, channels)` in [0, 255] to float32
     `(..., *size, channels)`. Pixels of uint8 are rounded after the columns and after
-    the rows, as Pillow does, whose release 13 makes the rows first for some sizes:
-    then pixels beside hard edges differ by up to 19 levels of 255 (bicubic) and 35
-    (lanczos), smooth ones by one or two. Floats differ by 0.001.
+    the rows, in the order of the Pillow that is installed here: they differ from its
+    by one or two levels of 255, floats by 0.001.
 
     Source:
-        `precompute_coeffs` of Pillow's `Resample.c`.
+        `precompute_coeffs` and `ImagingResample` of Pillow's `Resample.c`.
     """
     if preparation == "squash":
         return squash(images, size)
@@ -33,14 +36,30 @@ def fitted_in_graph(
     bigger = _bigger(sides, size, said)
     start = _start(bigger, size, said)
     rounds = images.dtype == tf.uint8 and said is not None
+    across, down = (
+        _weights(said, sides[axis], bigger[axis], start[axis], size[axis])
+        for axis in (1, 0)
+    )
+
+    def rounded(pixels):
+        return (
+            tf.clip_by_value(tf.floor(pixels + 0.5), 0.0, 255.0) if rounds else pixels
+        )
+
+    def columns(pixels):
+        return rounded(tf.einsum("ow,...hwc->...hoc", across, pixels))
+
+    def rows(pixels):
+        return rounded(tf.einsum("oh,...hwc->...owc", down, pixels))
+
     images = tf.cast(images, tf.float32)
-    # Pillow makes the columns first.
-    for axis, letters in ((1, "ow,...hwc->...hoc"), (0, "oh,...hwc->...owc")):
-        weights = _weights(said, sides[axis], bigger[axis], start[axis], size[axis])
-        images = tf.einsum(letters, weights, images)
-        if rounds:
-            images = tf.clip_by_value(tf.floor(images + 0.5), 0.0, 255.0)
-    return images
+    if not rounds or not _ROWS_MAY_BE_FIRST:
+        return rows(columns(images))
+    less = sides - bigger
+    is_tall = (less[0] > 0) & (2 * less[1] < less[0])
+    return tf.cond(
+        is_tall, lambda: columns(rows(images)), lambda: rows(columns(images))
+    )
 
 
 def _bigger(sides, size, said):
