@@ -48,8 +48,9 @@ CLASSES = 1_000_000
 # 4096 x 4096 has 200 MB.
 IMAGE_PIXELS = 2**24
 IMAGE_SIDE = 2**13
-# Pixels of a photo, twice Pillow's `MAX_IMAGE_PIXELS`, and bytes of their values in a
-# PNG, of 8 bits and three colours: decoded they take 540 MB, and 2 GB meanwhile.
+# Pixels of a photo, twice Pillow's `MAX_IMAGE_PIXELS`, and bytes of their values in its
+# file, before packing: so many of 8 bits and three colours. Decoded they take 540 MB,
+# and up to 3 GB meanwhile.
 PHOTO_PIXELS = 178_956_970
 PHOTO_VALUES = 3 * PHOTO_PIXELS
 # Bytes of the file of a photo.
@@ -66,12 +67,30 @@ class TooLargeError(ValueError):
     """A file declares more than a limit; the text says what."""
 
 
-def check_photo_size(width, height):
-    """Raises a TooLargeError if a photo has more pixels than `PHOTO_PIXELS`."""
-    if width * height > PHOTO_PIXELS:
-        raise TooLargeError(
-            f"{width:,} x {height:,} pixels, where {PHOTO_PIXELS:,} are the most"
-        )
+def is_photo_small(width, height, bits=24):
+    """Returns whether a photo is within `PHOTO_PIXELS` and `PHOTO_VALUES`.
+
+    Args:
+        width: int or int64 tensor, in pixels.
+        height: the same.
+        bits: int or int64 tensor, those of all values of a pixel, as stored.
+
+    Example:
+        >>> is_photo_small(10_000, 10_000), is_photo_small(10_000, 10_000, bits=64)
+        (True, False)
+    """
+    pixels = width * height
+    return (pixels <= PHOTO_PIXELS) & (pixels * bits <= 8 * PHOTO_VALUES)
+
+
+def check_photo_size(width, height, bits=24):
+    """Raises a TooLargeError unless `is_photo_small`."""
+    if is_photo_small(width, height, bits):
+        return
+    declared, most = f"{width:,} x {height:,} pixels", PHOTO_PIXELS
+    if width * height <= PHOTO_PIXELS:
+        declared, most = f"{declared} of {bits} bits", 8 * PHOTO_VALUES // bits
+    raise TooLargeError(f"{declared}, where {most:,} are the most")
 
 
 def check_image_size(size) -> tuple[int, int]:

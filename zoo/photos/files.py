@@ -55,7 +55,7 @@ def decoded(file, name, bits) -> np.ndarray:
             image, turn = png.opened(file.read(), name, bits)
             return _pixels(exif.upright(image, turn))
         with _opened(file) as image:
-            limits.check_photo_size(*image.size)
+            limits.check_photo_size(*image.size, 8 * len(image.getbands()))
             turn = exif.orientation(image.info.get("exif") or b"")
             if image.format in jpeg.FORMATS:
                 image = jpeg.opened(image, file)

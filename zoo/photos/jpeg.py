@@ -109,8 +109,8 @@ def _is_plain_frame(content):
         precision, height, width, components = struct.unpack_from(">BHHB", content)
     except struct.error:
         return False
-    size = height * width
-    return precision == 8 and components in (1, 3) and 0 < size <= limits.PHOTO_PIXELS
+    has_pixels = height > 0 and width > 0 and limits.is_photo_small(width, height)
+    return precision == 8 and components in (1, 3) and has_pixels
 
 
 def _loaded(image, file):

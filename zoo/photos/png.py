@@ -180,12 +180,8 @@ def _header(content):
         or min(header.width, header.height) == 0
     ):
         raise DamageError("unknown values in IHDR")
-    limits.check_photo_size(header.width, header.height)
-    size = header.width * header.height * _SAMPLES[header.colour] * header.depth // 8
-    if size > limits.PHOTO_VALUES:
-        raise limits.TooLargeError(
-            f"{size:,} bytes of pixels, where {limits.PHOTO_VALUES:,} are the most"
-        )
+    bits = header.depth * _SAMPLES[header.colour]
+    limits.check_photo_size(header.width, header.height, bits)
     return header
 
 

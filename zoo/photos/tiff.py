@@ -2,10 +2,12 @@
 
 import sys
 
+from zoo import limits
 from zoo.photos import levels
 
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _FILL_ORDER, _PLANES = 258, 262, 266, 284
-_EXTRA_SAMPLES, _SAMPLE_FORMAT = 338, 339
+_SAMPLES_PER_PIXEL, _EXTRA_SAMPLES, _SAMPLE_FORMAT = 277, 338, 339
+_TILE_WIDTH, _TILE_LENGTH = 322, 323
 _WHITE_IS_ZERO, _APART = 0, 2  # of _PHOTOMETRIC and _PLANES
 # Orders of bytes in Pillow's raw modes: little, big and, after libtiff, the machine's.
 _OTHER = {"L": "B", "B": "L", "N": "B" if sys.byteorder == "little" else "L"}
@@ -23,10 +25,12 @@ def opened(image, file, name, bits):
         bits: int or None, see `zoo.photos.decode`.
 
     Raises:
-        ValueError: its values have more bits, or are none of 8 or 16 bits.
+        ValueError: it is too large, or its values have more bits, or are none of 8 or
+            16 bits.
     """
     from PIL import Image
 
+    _check_size(image)
     _prepare(image)
     if image.mode.startswith("I;16"):
         bits = _own_bits(image) or bits
@@ -45,6 +49,15 @@ def opened(image, file, name, bits):
 def is_negative(image) -> bool:
     """Whether values of 16 bits of a TIFF, which Pillow leaves as they are, are ink."""
     return image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+
+
+def _check_size(image):
+    """Raises a TooLargeError for too large a page, or a tile, which may be larger."""
+    tags = image.tag_v2
+    samples = tags.get(_SAMPLES_PER_PIXEL, len(image.getbands()))
+    bits = samples * max(tags.get(_BITS_PER_SAMPLE, (1,)))
+    limits.check_photo_size(*image.size, bits)
+    limits.check_photo_size(tags.get(_TILE_WIDTH, 0), tags.get(_TILE_LENGTH, 0), bits)
 
 
 def _prepare(image):

@@ -42,6 +42,13 @@ _SCAN, _START_OF_JPEG = 0xFFDA, 0xFFD8
 _END_OF_JPEG, _END_OF_PNG = b"\xff\xd9", b"\0\0\0\0IEND\xaeB`\x82"
 # The transform of JPEG that Pillow computes.
 _PILLOWS = "INTEGER_ACCURATE"
+# Samples per pixel of the types of colour that PNG has.
+_PNG_SAMPLES = [1, 0, 3, 1, 2, 0, 4]
+# Bytes of a GIF up to its first frame: a palette of 256 colours, the extension that
+# repeats animations, the frame's; and of a frame up to its pixels.
+_GIF_HEAD, _GIF_FRAME = 13 + 768 + 19 + 8, 10 + 768 + 1
+# Parts of the pixels of a GIF, usually of 255 bytes.
+_GIF_PARTS = 2**20
 
 
 def decode_image(
@@ -132,14 +139,15 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
         "serve_bytes does not read this file: it takes JPEG, PNG and GIF, but no CMYK, "
         "PNG of 16 bits that uses fewer or with packed text, GIF with transparency, a "
         "comment or a frame smaller than itself, and no more than "
-        f"{limits.PHOTO_PIXELS:,} pixels. Save it as JPEG."
+        f"{limits.PHOTO_PIXELS:,} pixels or {limits.PHOTO_VALUES:,} bytes of their "
+        "values. Save it as JPEG."
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
     pixels = tf.cond(
         tf.io.is_jpeg(encoded),
         lambda: tf.io.decode_jpeg(encoded, channels, dct_method=_PILLOWS),
-        lambda: _decode_whole(encoded, channels),
+        lambda: _decode_whole(_without_animation(encoded), channels),
     )
     pixels.set_shape((None, None, channels))
     return exif.turned(pixels, exif.orientation(encoded))
@@ -222,21 +230,25 @@ def _is_plain_jpeg(jpeg):
     return (channels != 4) & _is_small(height, width)
 
 
-def _is_small(height, width):
-    pixels = tf.cast(height, tf.int64) * tf.cast(width, tf.int64)
-    return pixels <= limits.PHOTO_PIXELS
+def _is_small(height, width, bits=24):
+    width, height, bits = (
+        tf.cast(number, tf.int64) for number in (width, height, bits)
+    )
+    return limits.is_photo_small(width, height, bits)
 
 
 def _is_plain_png(png):
     """Whether a PNG is not too large, has no text to unpack, and uses all its bits."""
-    head = tf.io.decode_raw(png, tf.uint8, fixed_length=24)
+    head = tf.io.decode_raw(png, tf.uint8, fixed_length=26)
     starts = tf.reduce_all(head[12:16] == tf.constant([*b"IHDR"], tf.uint8))
     units = tf.constant([256**3, 256**2, 256, 1], tf.int64)
     sides = tf.reshape(tf.cast(head[16:24], tf.int64), (2, 4)) * units
-    height, width = tf.unstack(tf.minimum(tf.reduce_sum(sides, 1), 2**31))
+    width, height = tf.unstack(tf.minimum(tf.reduce_sum(sides, 1), 2**31))
+    depth, colour = tf.cast(head[24], tf.int32), tf.cast(head[25], tf.int32)
+    bits = depth * tf.gather(_PNG_SAMPLES, tf.minimum(colour, 6))
     # Chunks of less than 16 MB; TensorFlow unpacks up to 8 MB of each.
     has_text = tf.strings.regex_full_match(png, r"(?s)\C*\x00\C{3}[zi]TXt\C*")
-    is_bounded = starts & _is_small(height, width) & ~has_text
+    is_bounded = starts & _is_small(height, width, bits) & ~has_text
     return tf.cond(is_bounded, exif.apart(lambda: ~_is_dark_png(png)), lambda: False)
 
 
@@ -251,7 +263,7 @@ def _is_dark_png(png):
     def uses_fewer():
         levels = tf.io.decode_png(png, 1, tf.uint16)
         states_bits = tf.strings.regex_full_match(png, r"(?s)\C*sBIT\C*")
-        return states_bits | (tf.reduce_max(tf.cast(levels, tf.int32)) < 2**12)
+        return states_bits | (tf.reduce_max(levels) < 2**12)
 
     return tf.cond(_is_deep_png(png), exif.apart(uses_fewer), lambda: False)
 
@@ -261,20 +273,52 @@ def _is_plain_gif(gif):
 
     Source: GIF89a Specification, sections 18 to 23 and 26.
     """
-    # A palette of 256 colours, the extension that repeats animations, the frame's.
-    content = tf.io.decode_raw(gif, tf.uint8, fixed_length=13 + 768 + 19 + 8 + 10)
-    content = tf.cast(content, tf.int32)
-    palette = tf.where(content[10] >= 128, 3 * 2 ** (content[10] % 8 + 1), 0)
-    place = 13 + palette
+    content, place, is_opaque = _gif_frame(gif)
+    whole = tf.concat([[0x2C, 0, 0, 0, 0], content[6:10]], 0)
+    is_whole = tf.reduce_all(content[place : place + 9] == whole)
+    width, height = content[6] + 256 * content[7], content[8] + 256 * content[9]
+    return is_opaque & is_whole & _is_small(height, width)
+
+
+def _gif_frame(gif):
+    """Returns the first bytes of a GIF, where its frame starts, if it is opaque."""
+    length = _GIF_HEAD + _GIF_FRAME
+    content = tf.cast(tf.io.decode_raw(gif, tf.uint8, fixed_length=length), tf.int32)
+    place = 13 + _palette_bytes(content[10])
     place += tf.where(tf.reduce_all(content[place : place + 2] == [0x21, 0xFF]), 19, 0)
     has_control = tf.reduce_all(content[place : place + 2] == [0x21, 0xF9])
     is_opaque = ~has_control | (content[place + 3] % 2 == 0)
-    place += tf.where(has_control, 8, 0)
-    frame = content[place : place + 9]
-    whole = tf.concat([[0x2C, 0, 0, 0, 0], content[6:10]], 0)
-    width, height = content[6] + 256 * content[7], content[8] + 256 * content[9]
-    is_whole = tf.reduce_all(frame == whole)
-    return is_opaque & is_whole & _is_small(height, width)
+    return content, place + tf.where(has_control, 8, 0), is_opaque
+
+
+def _palette_bytes(flags):
+    return tf.where(flags >= 128, 3 * 2 ** (flags % 8 + 1), 0)
+
+
+def _without_animation(encoded):
+    """Ends a plain GIF behind its first frame: TensorFlow would decode all of them."""
+
+    def first_frame():
+        head, place, _ = _gif_frame(encoded)
+        zeros = b"\0" * (_GIF_HEAD + _GIF_FRAME)
+        content = tf.io.decode_raw(tf.strings.join([encoded, zeros]), tf.uint8)
+
+        def size(place):
+            return tf.cast(content[place], tf.int32)
+
+        end = tf.while_loop(
+            lambda place: size(place) > 0,
+            lambda place: place + 1 + size(place),
+            [place + 10 + _palette_bytes(head[place + 9]) + 1],
+            maximum_iterations=_GIF_PARTS,
+        )[0]
+        is_whole = (size(end) == 0) & (end < tf.strings.length(encoded))
+        message = "serve_bytes does not read this file: a GIF that is cut."
+        with tf.control_dependencies([tf.debugging.Assert(is_whole, [message])]):
+            return tf.strings.join([tf.strings.substr(encoded, 0, end + 1), b";"])
+
+    is_gif = tf.strings.substr(encoded, 0, 4) == b"GIF8"
+    return tf.cond(is_gif, exif.apart(first_frame), lambda: encoded)
 
 
 def _decode_whole(encoded, channels=3):

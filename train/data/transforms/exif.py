@@ -10,8 +10,8 @@ import tensorflow as tf
 
 _ORIENTATION, _SHORT, _LONG = 0x0112, 3, 4
 _ENTRY = 12  # bytes
-# Segments before that of EXIF: colour profiles in parts may precede it.
-_SEGMENTS = 20
+# Segments before the scan: colour profiles and depth maps have one for every 64 KB.
+_SEGMENTS = 256
 _JPEG_MARKER = b"Exif\0\0"
 
 
@@ -23,7 +23,7 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     """
 
     def of_jpeg():
-        return _of_tiff(_segment(encoded))
+        return _of_tiff(_segments(encoded))
 
     def of_png():
         following = _split(encoded, b"eXIf")[1:]
@@ -35,23 +35,31 @@ def orientation(encoded: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.io.is_jpeg(encoded), apart(of_jpeg), apart(of_png))
 
 
-def _segment(jpeg):
-    """Returns the content of the EXIF segment of a JPEG, b"" if it has none.
+def _segments(jpeg):
+    """Returns the content of all EXIF segments of a JPEG, joined as Pillow does.
 
     Such segments stand before the first scan.
     """
-    place = tf.constant(2)
-    for _ in range(_SEGMENTS):
-        place += _step(_head(jpeg, place))
-    head = _head(jpeg, place)
+
+    def passed(place, head, found):
+        start = tf.minimum(place + 10, tf.strings.length(jpeg))
+        size = tf.maximum(256 * head[2] + head[3] - 8, 0)
+        content = tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
+        place += _step(head)
+        return place, _head(jpeg, place), tf.strings.join([found, content])
+
+    _, head, found = tf.while_loop(
+        lambda place, head, found: _step(head) > 0,
+        passed,
+        (tf.constant(2), _head(jpeg, 2), tf.constant(b"")),
+        maximum_iterations=_SEGMENTS,
+    )
     message = (
         "serve_bytes does not read this file: a JPEG with too many segments before its "
         "scan. Save it again, without its metadata."
     )
     tf.debugging.Assert(_step(head) == 0, [message])
-    size = tf.maximum(256 * head[2] + head[3] - 8, 0)
-    start = tf.minimum(place + 10, tf.strings.length(jpeg))
-    return tf.where(_is_exif(head), tf.strings.substr(jpeg, start, size), b"")
+    return found
 
 
 def _head(jpeg, place):
@@ -61,9 +69,8 @@ def _head(jpeg, place):
 
 
 def _step(head):
-    """Returns the size of what is passed over, 0 at EXIF, at a scan and at the end."""
-    is_passed = _is_segment(head) & ~_is_exif(head)
-    size = tf.where(is_passed, 2 + 256 * head[2] + head[3], 0)
+    """Returns the size of what is passed over, 0 at a scan and at the end."""
+    size = tf.where(_is_segment(head), 2 + 256 * head[2] + head[3], 0)
     # A byte may be filled in before a marker.
     return tf.where((head[0] == 0xFF) & (head[1] == 0xFF), 1, size)
 
