@@ -123,13 +123,35 @@ def test_a_whole_png_of_too_many_pixels_is_refused_by_all(trained, served):
 
 def test_serve_bytes_decodes_no_more_than_the_first_frame_of_a_gif(served):
     first = encode(Image.fromarray(PIXELS).quantize(16), "GIF")
-    second = struct.pack("<BHHHHBB", 0x2C, 0, 0, 60_000, 60_000, 0, 2) + b"\1\4\0"
-    for behind in (b";", second + b";", second[:9], 3 * second + b"damage"):
+    huge, empty = (
+        struct.pack("<BHHHHBB", 0x2C, 0, 0, side, side, 0, 2) + b"\1\4\0"
+        for side in (60_000, 0)
+    )
+    for behind in (b";", huge + b";", huge[:9], 3 * huge + b"damage", empty + b";"):
         encoded = first[:-1] + behind
         close(served(encoded), photos.decode(first))
         close(photos.decode(encoded), photos.decode(first))
     for encoded in (gif(FRAME), gif(FRAME, local=LOCAL, palette=None)):
         close(served(encoded), photos.decode(encoded))
+
+
+def test_tensorflow_is_handed_the_first_frame_of_a_gif_alone(monkeypatch):
+    """It would decode all of them: a GIF of 1 MB may have 100 of 180 MB each."""
+    tf = pytest.importorskip("tensorflow")
+    from train.data.transforms import decoding
+
+    handed = []
+
+    def decode(encoded, channels):
+        handed.append(encoded.numpy())
+        return tf.zeros((*PIXELS.shape[:2], channels), tf.uint8)
+
+    monkeypatch.setattr(decoding, "_decode_whole", decode)
+    first = encode(Image.fromarray(PIXELS).quantize(16), "GIF")
+    second = first[first.index(b"\x2c\0\0\0\0") :]
+    for encoded in (first, first[:-1] + second, first[:-1] + 9 * second[:-1]):
+        decoding.decode_in_graph(tf.constant(encoded))
+    assert handed == 3 * [first]
 
 
 def test_serve_bytes_refuses_a_gif_that_is_cut(served):
