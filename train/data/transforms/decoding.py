@@ -306,12 +306,12 @@ def _without_animation(encoded):
         def size(place):
             return tf.cast(content[place], tf.int32)
 
-        end = tf.while_loop(
+        (end,) = tf.while_loop(
             lambda place: size(place) > 0,
-            lambda place: place + 1 + size(place),
-            [place + 10 + _palette_bytes(head[place + 9]) + 1],
+            lambda place: (place + 1 + size(place),),
+            (place + 10 + _palette_bytes(head[place + 9]) + 1,),
             maximum_iterations=_GIF_PARTS,
-        )[0]
+        )
         is_whole = (size(end) == 0) & (end < tf.strings.length(encoded))
         message = "serve_bytes does not read this file: a GIF that is cut."
         with tf.control_dependencies([tf.debugging.Assert(is_whole, [message])]):
