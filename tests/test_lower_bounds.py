@@ -4,10 +4,10 @@ filelock before 3.20.1 empties the target of a link, ONNX Runtime before 1.24.1 
 weights outside the model's folder, Keras before 3.14.1 (but 3.12.2 to 3.12.4) what HDF5
 files refer to.
 
-Other bounds have their tests elsewhere: Pillow before 10.1 does not turn TIFFs upright,
-filelock before 3.30 empties the lock that says who holds it, TensorFlow Datasets before
-4.9.10 cannot be used with protobuf 7, int8 in OpenVINO before 2026.1 is wrong, and that
-before 2026.3 does not read models for images of any size.
+Other bounds have their tests elsewhere: Pillow before 11.0 cuts off TIFFs that it turns
+upright, filelock before 3.30 empties the lock that says who holds it, TensorFlow
+Datasets before 4.9.10 cannot be used with protobuf 7, int8 in OpenVINO before 2026.1 is
+wrong, and that before 2026.3 does not read models for images of any size.
 """
 
 import os

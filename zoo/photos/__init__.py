@@ -132,8 +132,8 @@ def prepare(
         `resize_small(256, "area")|central_crop(224)`.
 
     Example:
-        >>> prepare(np.full((4, 6, 3), 255, "uint8"), 2).max()
-        np.float32(1.0)
+        >>> prepare(np.full((4, 6, 3), 255, "uint8"), 2).max().item()
+        1.0
     """
     size = pair(image_size, "image_size")
     check_preparation(preparation)
