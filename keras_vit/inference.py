@@ -11,6 +11,7 @@ from keras_vit.engines.predictor import Predictor
 from keras_vit.layers import PatchEncoder
 from keras_vit.preprocessing import best_classes, names_of_classes
 from keras_vit.structure import (
+    bits_of,
     check_images_shape,
     check_outputs,
     head_activation,
@@ -69,7 +70,8 @@ def classify(
         image_size: of a model for images of any size, the int or (height, width) in
             pixels that photos are brought to; by default that of its own positions.
         bits: int, how many bits the values of PNG and TIFF files of 16 bits have, such
-            as 12 of many cameras; by default what the file's sBIT chunk says, else 16.
+            as 12 of many cameras; by default those of the model's head, else what the
+            file's sBIT chunk says, else 16.
 
     Returns:
         A list per photo of (class id, class name, probability), the best first, as
@@ -217,6 +219,7 @@ def _outputs(model, predictor, photos, image_size, bits):
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
     preparation = preparation_of(model)
+    bits = bits_of(model) if bits is None else bits
 
     def prepared(number, photo):
         try:

@@ -77,13 +77,26 @@ def problem_type_of(model):
 def preparation_of(model):
     """Returns how photos come to a model's size, see `zoo.photos.prepare`.
 
-    The head says it, and of a model without one its patch embedding.
+    `layer_of_photos` says it.
+    """
+    return getattr(layer_of_photos(model), "preparation", "squash")
+
+
+def bits_of(model):
+    """Returns the bits of values in files of 16, see `zoo.photos.decode`, or None.
+
+    `layer_of_photos` says them.
+    """
+    return getattr(layer_of_photos(model), "bits", None)
+
+
+def layer_of_photos(model):
+    """Returns the layer that says how photos come to a model, None without one.
+
+    This is the head, and of a model without one its patch embedding.
     """
     head = head_of(model)
-    if head is not None:
-        return head.preparation
-    encoders = layers_of(model, PatchEncoder)
-    return encoders[0].preparation if encoders else "squash"
+    return head or next(iter(layers_of(model, PatchEncoder)), None)
 
 
 def head_activation(model):

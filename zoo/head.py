@@ -26,6 +26,8 @@ class Head:
         problem_type: one of `PROBLEM_TYPES`; None means `ONE_CLASS`.
         preparation: how photos come to the model's size, see `zoo.photos.prepare`;
             also of models without a head.
+        bits: how many the values of photos in files of 16 bits have, see
+            `zoo.photos.decode`; also of models without a head.
 
     Example:
         >>> Head(("cat", "dog")).problem_type is None
@@ -35,6 +37,7 @@ class Head:
     class_names: tuple[str, ...] | str | None = None
     problem_type: str | None = None
     preparation: str | None = None
+    bits: int | None = None
 
 
 def check_problem_type(problem_type: str) -> str:

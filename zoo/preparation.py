@@ -1,4 +1,4 @@
-"""How photos come to a model's size as timm and transformers evaluate it."""
+"""How photos come to a model: to its size as other libraries do, and by which bits."""
 
 import math
 import re
@@ -16,6 +16,8 @@ _FORM = re.compile(
     rf"(timm|transformers) ({'|'.join(FITS)}) ({'|'.join(INTERPOLATIONS)})"
     r"(?: (0\.[1-9]\d{0,16}))?"
 )
+# Of values in files of 16 bits.
+FEWEST_BITS, MOST_BITS = 8, 16
 # Of a photo that is resized before its centre is cut out: 200 MB.
 _MOST_PIXELS = 2**26
 
@@ -95,6 +97,20 @@ def check_preparation(preparation: str) -> str:
             f"bicubic 0.9' or 'transformers squash bilinear', got {brief(preparation)}."
         )
     return str(preparation)
+
+
+def check_bits(bits: int | None) -> None:
+    """Raises a ValueError unless bits are None or an integer of 8 to 16.
+
+    Example:
+        >>> check_bits(12)
+    """
+    if bits is None:
+        return
+    if not isinstance(bits, int) or not FEWEST_BITS <= bits <= MOST_BITS:
+        raise ValueError(
+            f"bits must be {FEWEST_BITS} to {MOST_BITS} or None, got {brief(bits)}."
+        )
 
 
 def asked_for(central_crop: bool | None, own: str) -> str:

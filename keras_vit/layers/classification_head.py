@@ -3,7 +3,7 @@
 import keras
 
 from zoo.head import ONE_CLASS, check_problem_type, checked_names
-from zoo.preparation import check_preparation
+from zoo.preparation import check_bits, check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -24,6 +24,8 @@ class ClassificationHead(keras.layers.Dense):
             class of several, `"multi_label_classification"`, each class for itself, or
             `"regression"`, numbers. Where the activation is linear, probabilities are
             their softmax or their sigmoid.
+        bits: None, or how many bits the values of photos in files of 16 bits have, see
+            `zoo.photos.decode`.
         **kwargs: those of `keras.layers.Dense`.
 
     Call arguments:
@@ -34,8 +36,8 @@ class ClassificationHead(keras.layers.Dense):
 
     Raises:
         ValueError: there are more or fewer names than classes, a name is no text or
-            has line breaks or other control characters, or the preparation or the type
-            is unknown.
+            has line breaks or other control characters, the preparation or the type
+            is unknown, or bits are not 8 to 16.
 
     Source:
         Paper section 3.1: the classification head is one linear layer.
@@ -53,12 +55,14 @@ class ClassificationHead(keras.layers.Dense):
         class_names=None,
         preparation="squash",
         problem_type=ONE_CLASS,
+        bits=None,
         **kwargs,
     ):
         super().__init__(units, **kwargs)
         self.class_names = class_names
         self.preparation = preparation
         self.problem_type = problem_type
+        self.bits = bits
 
     @property
     def class_names(self):
@@ -86,6 +90,15 @@ class ClassificationHead(keras.layers.Dense):
     def problem_type(self, problem_type):
         self._problem_type = check_problem_type(problem_type)
 
+    @property
+    def bits(self):
+        return self._bits
+
+    @bits.setter
+    def bits(self, bits):
+        check_bits(bits)
+        self._bits = bits
+
     def quantize(self, mode=None, type_check=True, **kwargs):
         # Keras refuses classes derived from its own, which may compute otherwise.
         super().quantize(mode, type_check=False, **kwargs)
@@ -98,4 +111,6 @@ class ClassificationHead(keras.layers.Dense):
         }
         if self.problem_type != ONE_CLASS:  # older versions read all other heads
             own["problem_type"] = self.problem_type
+        if self.bits is not None:
+            own["bits"] = self.bits
         return {**super().get_config(), **own}

@@ -6,7 +6,7 @@ from keras import ops
 from keras_vit.layers.base import Layer
 from keras_vit.layers.initial_values import initializer
 from zoo.network import pair
-from zoo.preparation import check_preparation
+from zoo.preparation import check_bits, check_preparation
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -21,6 +21,8 @@ class PatchEncoder(Layer):
         hidden_size: int, the size of a token.
         preparation: how photos come to the size of a model that has no head to say
             it, see `zoo.photos.prepare`.
+        bits: None, or how many bits the values of photos in files of 16 bits have, of
+            such a model too, see `zoo.photos.decode`.
 
     Call arguments:
         images: float tensor (batch, height, width, channels); height and width are
@@ -41,9 +43,13 @@ class PatchEncoder(Layer):
         (2, 6, 192)
     """
 
-    def __init__(self, patch_size, hidden_size, preparation="squash", **kwargs):
+    def __init__(
+        self, patch_size, hidden_size, preparation="squash", bits=None, **kwargs
+    ):
         super().__init__(**kwargs)
         self.preparation = check_preparation(preparation)
+        check_bits(bits)
+        self.bits = bits
         self.patch_size = pair(patch_size, "patch_size")
         self.hidden_size = hidden_size
 
@@ -59,8 +65,9 @@ class PatchEncoder(Layer):
 
     def get_config(self):
         config = super().get_config()
-        if config["preparation"] == "squash":  # older versions read that
-            del config["preparation"]
+        for name, default in (("preparation", "squash"), ("bits", None)):
+            if config[name] == default:  # older versions read that
+                del config[name]
         return config
 
     @property

@@ -233,7 +233,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         image_size = _nearest(224, config.stride) if any_size else 224
     image_size = pair(image_size, "image_size")
     said = checkpoint.head if checkpoint else Head()
-    preparation = preparation or said.preparation or "squash"
+    preparation, bits = preparation or said.preparation or "squash", said.bits
     if new_head:
         said = Head()
     grid_size = config.grid_size(image_size, name=variant or name)
@@ -249,7 +249,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         images = arguments.images_input(image_size, channels)
         features = _resnet(images, config) if config.is_hybrid else images
         tokens = layers.PatchEncoder(
-            config.patch_size, config.hidden_size, preparation, name="embedding"
+            config.patch_size,
+            config.hidden_size,
+            preparation,
+            bits,
+            name="embedding",
         )(features)
         at_stem, *at_blocks = _positions(config, grid_size)
         for layer in _before_blocks(config, class_token, at_stem):
@@ -330,6 +334,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
                 class_names=class_names or said.class_names,
                 preparation=preparation,
                 problem_type=said.problem_type or ONE_CLASS,
+                bits=bits,
                 activation=classifier_activation,
                 kernel_initializer="zeros",
                 bias_initializer=keras.initializers.Constant(head_bias_init),

@@ -2,6 +2,7 @@
 
 import zoo
 from keras_vit.structure import (
+    bits_of,
     head_of,
     kind_of_pooling,
     num_prefix_tokens,
@@ -244,13 +245,13 @@ def save_released_weights(model, path, naming="released"):
 
 
 def _said_of_head(model):
-    head, preparation = head_of(model), preparation_of(model)
+    head, preparation, bits = head_of(model), preparation_of(model), bits_of(model)
     if preparation == "squash":  # as the released files, which say nothing
         preparation = None
     if head is None:
-        return Head(preparation=preparation)
+        return Head(preparation=preparation, bits=bits)
     problem_type = None if head.problem_type == ONE_CLASS else head.problem_type
-    return Head(head.class_names, problem_type, preparation)
+    return Head(head.class_names, problem_type, preparation, bits)
 
 
 def _part_heads(arrays, hidden_size):

@@ -7,16 +7,15 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import log_softmax
 
-from keras_vit.structure import preparation_of
+from keras_vit.structure import bits_of, preparation_of
 from train.common.errors import RunError
 from train.common.files import read_json
 from train.data import pipeline
 from train.data.registry import kind_of, real_path, short_name
 from train.engine.loop import explaining_full_memory
 from train.evaluate import real_labels, training_images
-from train.inference import engines, evaluation_data, loaded_model
+from train.inference import engines, evaluation_data, finding, loaded_model
 from train.inference.classes import by_number, match_classes
-from train.inference.finding import bits_of
 from train.inference.run_directory import RunDirectory
 from train.reports.answers import answers_of
 from train.reports.classification import calibration, classification_summary
@@ -65,7 +64,7 @@ def evaluate(
     """
     split = split or "test"
     loaded = loaded_model.load(model, image_size=image_size)
-    bits, about_bits = bits_of(model, bits)
+    bits, about_bits = finding.bits_of(model, bits, bits_of(loaded.model))
     image_size = loaded_model.image_shape_of(loaded)[:2]
     evaluation_data.check_one_class(loaded)
     outputs = evaluation_data.num_logits(loaded)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -73,6 +74,25 @@ class Photos:
         self.shape, self._preparation = None, "squash"
         files = [str(path) for path in self.paths]
         split = file_split("the photos", files, np.zeros(len(files)))
+        with warnings.catch_warnings():
+            # The model may say bits; if not, it comes again as photos are prepared.
+            warnings.filterwarnings("ignore", ".* nearly black")
+            self._check(split, bits)
+
+    def __len__(self):
+        return len(self.paths)
+
+    def prepare_for(self, shape, preparation="squash", bits=None):
+        """Sets (height, width, channels) of images, and how photos come to that size.
+
+        The latter is a preparation of `zoo.photos.prepare`; `bits` are those that the
+        model says, too, for which photos are checked again.
+        """
+        self.shape, self._preparation = shape, preparation
+        if bits not in (None, self._split.bits):
+            self._check(self._split, bits)
+
+    def _check(self, split, bits):
         self._split = dataclasses.replace(split, bits=bits)
         if corrupt := find_corrupt(self._split):
             other = "" if bits is None else f" (or not of bits={bits})"
@@ -81,16 +101,6 @@ class Photos:
                 f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
                 f"of another kind{other}. Save as RGB JPEG or PNG, or leave out."
             )
-
-    def __len__(self):
-        return len(self.paths)
-
-    def prepare_for(self, shape, preparation="squash"):
-        """Sets (height, width, channels) of images, and how photos come to that size.
-
-        The latter is a preparation of `zoo.photos.prepare`.
-        """
-        self.shape, self._preparation = shape, preparation
 
     def batches(self, batch_size, places=None):
         """Yields float32 (photos, height, width, channels) in [-1, 1], by default all.

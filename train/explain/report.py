@@ -3,6 +3,7 @@
 import csv
 
 from keras_vit.structure import (
+    bits_of,
     grid_size,
     kind_of_pooling,
     num_layers,
@@ -19,9 +20,8 @@ from train.engine.loop import explaining_full_memory
 from train.explain import figures, inspection
 from train.explain.page import render
 from train.explain.photos import Photos
-from train.inference import loaded_model
+from train.inference import finding, loaded_model
 from train.inference.classes import classes_of
-from train.inference.finding import bits_of
 from train.inference.loaded_model import image_shape_of
 from zoo.preparation import asked_for
 from zoo.regular_files import expand_home
@@ -61,10 +61,8 @@ def explain(
             f"{out} holds an earlier report: pass --overwrite to replace it, or "
             "another --out."
         )
-    bits, notes = bits_of(model, bits)
-    for note in notes:
-        print(note)
-    photos = Photos(images, without=out, bits=bits)
+    found_bits, _ = finding.bits_of(model, bits)
+    photos = Photos(images, without=out, bits=found_bits)
     if photos.ignored:
         print(
             f"ignored, no images by their names ({len(photos.ignored)}): "
@@ -72,7 +70,10 @@ def explain(
         )
     loaded = loaded_model.load(model, image_size=image_size)
     preparation = asked_for(central_crop, preparation_of(loaded.model))
-    photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation)
+    bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
+    for note in notes:
+        print(note)
+    photos.prepare_for(image_shape_of(loaded, channels=(1, 3)), preparation, bits)
     classes = classes_of(loaded)
     target = None
     if class_name is not None:

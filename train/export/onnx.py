@@ -35,10 +35,11 @@ def write_onnx(model, path, *, precision="float32", class_names=None):
     tokens or positions stay float32.
 
     The metadata are `opset`, `precision`, `input_range`, the head's `activation`, the
-    `preparation` of photos (see `zoo.photos.prepare`), the `problem_type` of a head
-    that does not answer with one class of several and, where there are any,
-    `class_names`, a JSON list. Weights of 2 GB and more are in a second file with
-    `.data` appended to the name; both must stay together under their names.
+    `preparation` of photos (see `zoo.photos.prepare`), their `bits` where they are
+    known, the `problem_type` of a head that does not answer with one class of several
+    and, where there are any, `class_names`, a JSON list. Weights of 2 GB and more are
+    in a second file with `.data` appended to the name; both must stay together under
+    their names.
 
     Args:
         model: a functional `keras.Model` of `keras_vit`. Mixed precision is written as

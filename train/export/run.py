@@ -11,7 +11,7 @@ import numpy as np
 
 import keras_vit
 from keras_vit.engines.precision import in_precision
-from keras_vit.structure import own_image_size, size_step
+from keras_vit.structure import bits_of, layer_of_photos, own_image_size, size_step
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.common.files import (
@@ -24,8 +24,7 @@ from train.common.files import (
 )
 from train.export import parity, report, sample_images
 from train.export.formats import select
-from train.inference import evaluation_data, loaded_model
-from train.inference.finding import bits_of
+from train.inference import evaluation_data, finding, loaded_model
 from train.inference.model_writing import has_head
 from zoo.machine import cpu_name
 from zoo.regular_files import expand_home
@@ -114,6 +113,9 @@ def export(
         model=in_precision(loaded.model),
         class_names=loaded.class_names if with_head else None,
     )
+    bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
+    if (layer := layer_of_photos(loaded.model)) is not None:
+        layer.bits = bits
     # Features have no classes by which to choose the matrices that stay in float16.
     target = (min_agreement or None) if with_head else None
     threads = threads or os.cpu_count()
@@ -124,7 +126,6 @@ def export(
                 raise RunError(f"{names[0]} needs calibration images: pass --dataset.")
             samples = sample_images.generate(loaded, images, compared)
         else:
-            bits, notes = bits_of(model, bits)
             for note in notes:
                 print(note)
             calibrated = any(

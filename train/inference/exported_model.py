@@ -22,7 +22,7 @@ from zoo import limits
 from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
 from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
-from zoo.preparation import is_preparation
+from zoo.preparation import check_bits, is_preparation
 from zoo.regular_files import expand_home, read_text
 from zoo.store import digest
 from zoo.text import named
@@ -52,6 +52,7 @@ class ExportedModel:
         activation: str, of the head: "linear", "softmax" or "sigmoid".
         preparation: str, see `zoo.photos.prepare`.
         problem_type: str, what the outputs answer, one of `zoo.head.PROBLEM_TYPES`.
+        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
         size_step: (height, width) that the sides of images are multiples of, None of a
             file for images of one size.
         features: function like `run` to the input of the head, None without one.
@@ -67,6 +68,7 @@ class ExportedModel:
     activation: str = "linear"
     preparation: str = "squash"
     problem_type: str = ONE_CLASS
+    bits: int | None = None
     size_step: tuple[int, int] | None = None
     features: Callable | None = None
 
@@ -375,10 +377,13 @@ def _known(facts):
     known = ("activation", "preparation", "problem_type")
     if not isinstance(facts, dict) or not all(
         isinstance(facts.get(key, ""), str)
-        for key in (*known, "image_size", "size_step")
+        for key in (*known, "bits", "image_size", "size_step")
     ):
         raise ValueError("its facts are not a table of texts")
     found = {key: facts[key] for key in known if key in facts}
+    if "bits" in facts:
+        found["bits"] = int(facts["bits"])
+        check_bits(found["bits"])
     for key in {"image_size", "size_step"} & facts.keys():
         height, width = map(int, facts[key].split(","))
         found[key] = check_image_size((height, width))

@@ -7,7 +7,7 @@ from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
 from zoo.catalog.locate import named, resolve
-from zoo.photos.levels import check_bits
+from zoo.preparation import check_bits
 from zoo.regular_files import expand_home
 
 
@@ -65,15 +65,16 @@ def run_of(source):
     return None if is_card else run
 
 
-def bits_of(source, given=None):
+def bits_of(source, given=None, own=None):
     """Returns how many bits the values of photos of 16 bits have, None for 16.
 
     Args:
-        source: str, the model; its run decides where nothing is given.
+        source: str, the model; its run or its file decides where nothing is given.
         given: int or None.
+        own: int or None, those that its file says.
 
     Returns:
-        int or None, and a list of str: what to print where the run decided.
+        int or None, and a list of str: what to print where they are not given.
 
     Raises:
         ValueError: they are no bits.
@@ -87,10 +88,12 @@ def bits_of(source, given=None):
     if given is not None:
         return given, []
     run = run_of(source)
-    bits = run.read_config().get("bits") if run else None
+    # Runs of earlier versions do not say them in the model.
+    bits = (run.read_config().get("bits") if run else None) or own
     if bits is None:
         return None, []
+    name = run.path.name if run else source
     return bits, [
         f"The values of PNG and TIFF files of 16 bits are taken for {bits} bits, as in "
-        f"the training of {run.path.name}; --bits overrides it."
+        f"the training of {name}; --bits overrides it."
     ]

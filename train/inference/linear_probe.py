@@ -5,14 +5,13 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.structure import preparation_of
+from keras_vit.structure import bits_of, preparation_of
 from train.common.files import write_json, write_text
 from train.data import pipeline, sources
 from train.data.registry import short_name
 from train.data.sources.splits import pick
-from train.inference import engines, loaded_model
+from train.inference import engines, finding, loaded_model
 from train.inference.evaluation_data import report_folder
-from train.inference.finding import bits_of
 from train.reports import markdown
 
 L2 = 2.0**10
@@ -57,7 +56,7 @@ def run(
         >>> run("vit-b16/imagenet21k", dataset="cifar100")  # doctest: +SKIP
     """
     loaded = loaded_model.load(model, image_size=image_size, features=True)
-    bits, notes = bits_of(model, bits)
+    bits, notes = finding.bits_of(model, bits, bits_of(loaded.model))
     for note in notes:
         print(note)
     image_size = loaded_model.image_shape_of(loaded)[:2]

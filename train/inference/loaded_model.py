@@ -13,6 +13,7 @@ import numpy as np
 import keras_vit
 from keras_vit.layers import PatchEncoder
 from keras_vit.structure import (
+    bits_of,
     head_activation,
     head_of,
     layer_of_pixels,
@@ -185,7 +186,7 @@ def _of_keras_file(path, name, config, image_size, features):
         model = keras_vit.at_image_size(model, image_size)
     if features:
         for encoder in layers_of(model, PatchEncoder):
-            encoder.preparation = preparation_of(model)
+            encoder.preparation, encoder.bits = preparation_of(model), bits_of(model)
         features_of = model.get_layer("head").input
         model = keras.Model(model.inputs[0], features_of, name=model.name)
     class_names = _class_names(path, model, features)

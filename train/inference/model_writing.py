@@ -5,6 +5,7 @@ import contextlib
 import keras
 
 from keras_vit.structure import (
+    bits_of,
     own_image_size,
     preparation_of,
     problem_type_of,
@@ -42,7 +43,8 @@ def facts_of(model):
     """Returns what exported files say of a model besides shapes and class names.
 
     These are the `activation` of the head, the `preparation` of photos, see
-    `zoo.photos.prepare`, and the `problem_type` of a head that does not answer with one
+    `zoo.photos.prepare`, the `bits` of photos where they are known, see
+    `zoo.photos.decode`, and the `problem_type` of a head that does not answer with one
     class of several; of a model for images of any size also the `image_size`
     of its positions, and the `size_step` that sides are multiples of, both as
     "height,width". A dict of str.
@@ -55,6 +57,8 @@ def facts_of(model):
     }
     if (problem_type := problem_type_of(model)) != ONE_CLASS:
         facts["problem_type"] = problem_type
+    if (bits := bits_of(model)) is not None:
+        facts["bits"] = str(bits)
     if takes_any_size(model):
         # A model without positions has no size of its own.
         with contextlib.suppress(ValueError):

@@ -20,7 +20,7 @@ from train.data.registry import is_same
 from zoo.files.archive import CheckpointError
 from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
-from zoo.photos.levels import check_bits
+from zoo.preparation import check_bits
 from zoo.regular_files import expand_home, file_lock, open_regular, read_text
 
 # A checkpoint that an earlier version had not finished.

@@ -13,7 +13,12 @@ from keras_vit.engines.precision import in_precision
 from keras_vit.engines.tflite import quiet_tensorflow
 from keras_vit.layers.forward_pass import running
 from keras_vit.lean import lean
-from keras_vit.structure import own_image_size, preparation_of, problem_type_of
+from keras_vit.structure import (
+    bits_of,
+    own_image_size,
+    preparation_of,
+    problem_type_of,
+)
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder
 from train.data.transforms.decoding import decode_in_graph
@@ -54,8 +59,8 @@ def write_saved_model(model, folder, *, class_names=None):
       Without a head there is no `image_classification`, and features replace logits.
     - `image_bytes` are JPEG or PNG files: decoded, to grayscale for models of 1
       channel, rotated by their EXIF data, and brought to the model's size, as images
-      of any size are, as its preparation of photos says. Broken ones raise
-      `tf.errors.InvalidArgumentError`.
+      of any size are, as its preparation of photos says; PNG of 16 bits are of the
+      bits that its head says. Broken ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, their sigmoid where the head is of
       several classes at once, or the head's own activation. `label`, with `class_names`
       only, is the most likely class, a string (batch,). A head for numbers has neither:
@@ -65,7 +70,7 @@ def write_saved_model(model, folder, *, class_names=None):
     - `class_names` are in `assets/class_names.txt`, one per line, in UTF-8;
       `loaded.class_names_file.asset_path` is its path. `assets.extra/keras_vit.json`
       has the head's activation, its `problem_type` where it is not one class of
-      several, and the preparation of photos.
+      several, and the preparation and the bits of photos.
 
     Args:
         model: a pooled model of `keras_vit`, with or without head.
@@ -221,7 +226,7 @@ def _package(model, class_names):
         of_logits = keras.activations.sigmoid
     kind, answer = ("logits", logits) if head else ("features", features)
 
-    preparation = preparation_of(model)
+    preparation, bits = preparation_of(model), bits_of(model)
 
     def resized(images):
         pixels = fitted_in_graph(255.0 * images, image_size, preparation)
@@ -232,7 +237,7 @@ def _package(model, class_names):
         return answer(resized(images), training)
 
     def read(file):
-        pixels = decode_in_graph(file, channels)
+        pixels = decode_in_graph(file, channels, bits)
         return to_model_range(fitted_in_graph(pixels, image_size, preparation))
 
     def of_files(image_bytes):

@@ -34,6 +34,7 @@ class Classifier:
         digest: function without arguments to a str, which other weights and another
             precision change.
         problem_type: str, one of `zoo.head.PROBLEM_TYPES`.
+        bits: int or None, of photos in files of 16 bits, see `zoo.photos.decode`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Classifier:
     notes: tuple[str, ...]
     digest: Callable
     problem_type: str = ONE_CLASS
+    bits: int | None = None
 
 
 def load(
@@ -153,6 +155,7 @@ def _of_export(path, image_size, batch_size, with_features, trust):
         (*notes, *_note_on(model.activation, problem_type)),
         lambda: exported_model.digest_of(path),
         problem_type,
+        model.bits,
     )
 
 
@@ -165,7 +168,7 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
     finding.find(source)  # before Keras is loaded
     import keras
 
-    from keras_vit.structure import preparation_of
+    from keras_vit.structure import bits_of, preparation_of
     from train.inference import engines, loaded_model
     from train.inference.classes import classes_of
     from train.inference.model_writing import body_and_head
@@ -225,6 +228,7 @@ def _of_keras_model(source, image_size, batch_size, with_features, engine, preci
         ),
         digest,
         problem_type,
+        bits_of(loaded.model),
     )
 
 

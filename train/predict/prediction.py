@@ -95,7 +95,7 @@ def predict(
         image_size: int, pixels per side, to which a Keras model is resized.
         central_crop: bool, None for what the model says.
         bits: int, of values in PNG and TIFF files of 16 bits, see `zoo.photos.decode`;
-            None for what the model's run was trained with.
+            None for what the model was trained with.
         batch_size: int, images at a time.
         engine: str, see `keras_vit.Predictor`; of a Keras model.
         precision: str, likewise.
@@ -131,7 +131,6 @@ def predict(
         stack.enter_context(
             explaining_full_memory("lower --batch_size or --image_size.")
         )
-        bits, notes = bits_of(model, bits)
         classifier = classifiers.load(
             model,
             image_size=image_size,
@@ -142,6 +141,7 @@ def predict(
             precision=precision,
             trust=trust,
         )
+        bits, notes = bits_of(model, bits, classifier.bits)
         job = _Job(classifier, found, file, answer, bits)
         job.predictions.notes += notes
         return job.run(total, features, sort_into, gallery, show_progress)

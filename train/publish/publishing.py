@@ -10,11 +10,12 @@ import tensorflow as tf
 
 import keras_vit
 import zoo
-from keras_vit.structure import kind_of_pooling
+from keras_vit.structure import bits_of, kind_of_pooling, layer_of_photos
 from keras_vit.weights import model_arrays
 from train.common.errors import RunError
 from train.common.files import make_folder, refuse_others, whole_folder, write_json
 from train.data.registry import kind_of, short_name
+from train.inference import finding
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.inference.saved_model import write_saved_model
@@ -121,6 +122,8 @@ def _read_run(run):
         model_arrays.saved_variables(model)
     except (ValueError, OSError, KeyError) as error:
         raise RunError(f"{run.model} cannot be read ({error}): run again.") from error
+    if (layer := layer_of_photos(model)) is not None:
+        layer.bits, _ = finding.bits_of(run.path, own=layer.bits)
     if model.output_shape[-1] != len(class_names):
         raise RunError(
             f"{run.class_names} names {len(class_names)} classes and {run.model} has "
@@ -134,8 +137,10 @@ def _write_model(folder, run, name, licence, report, class_names, trained):
     families = model_arrays.families(trained)
     plain = {name: FAMILIES[name] for name in families}
     other = families != plain or kind_of_pooling(trained) not in ("token", "gap")
+    other |= bits_of(trained) is not None
     if other or Semantics(**model_arrays.computed(trained)) != Semantics():
-        weights = registry.WEIGHTS[1]  # its metadata describe the computation
+        # Its metadata describe the computation, and the bits of photos.
+        weights = registry.WEIGHTS[1]
     keras_vit.save_released_weights(trained, folder / weights)
     model = _load_and_compare(folder / weights, trained)
     write_saved_model(model, folder / "saved_model", class_names=class_names)

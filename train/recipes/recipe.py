@@ -14,7 +14,7 @@ from zoo.catalog.locate import named, resolve
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
 from zoo.limits import BATCH_SIZE, FLOAT
-from zoo.photos.levels import check_bits
+from zoo.preparation import check_bits
 
 # ResNets to compare with, which `train.baselines` builds.
 BASELINES = ("BiT-R50x1", "ResNet50V2")

@@ -61,7 +61,8 @@ class FineTuning(Task):
         recipe = self.recipe
         self.source = source
         self.model = self.network = building.model(recipe, len(source.class_names))
-        self.model.layers[-1].class_names = source.class_names
+        head = self.model.layers[-1]
+        head.class_names, head.bits = source.class_names, recipe.bits
         choose_trainable(self.model, frozen=recipe.frozen, lora_rank=recipe.lora_rank)
         self.loss = building.loss(recipe, source)
         if recipe.layer_decay < 1:

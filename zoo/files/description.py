@@ -10,7 +10,7 @@ from zoo import limits, regular_files
 from zoo.files.archive import CheckpointError
 from zoo.head import PROBLEM_TYPES, Head, check_problem_type, checked_names
 from zoo.network import FAMILIES, Semantics, ViTConfig, pair, positive_int
-from zoo.preparation import check_preparation
+from zoo.preparation import check_bits, check_preparation
 from zoo.text import brief
 
 # The entry of ours in the header of a .safetensors file.
@@ -88,14 +88,15 @@ def from_metadata(metadata, path) -> Description | None:
         ) from error
 
 
-def _head(class_names=None, problem_type=None, preparation=None):
+def _head(class_names=None, problem_type=None, preparation=None, bits=None):
     if class_names is not None:
         class_names = checked_names(class_names)
     if problem_type is not None:
         check_problem_type(problem_type)
     if preparation is not None:
         check_preparation(preparation)
-    return Head(class_names, problem_type, preparation)
+    check_bits(bits)
+    return Head(class_names, problem_type, preparation, bits)
 
 
 def read_json(file: os.PathLike) -> dict:

@@ -9,10 +9,10 @@ import numpy as np
 
 from zoo import regular_files
 from zoo.network import pair
-from zoo.photos import files, levels
+from zoo.photos import files
 from zoo.photos.files import HEIC_ENDINGS, endings, plain_orientation, reads_heic
 from zoo.photos.resizing import fitted, resize
-from zoo.preparation import check_preparation
+from zoo.preparation import check_bits, check_preparation
 from zoo.text import printable
 
 __all__ = [
@@ -85,7 +85,7 @@ def decode(photo, bits: int | None = None) -> np.ndarray:
         >>> decode(np.zeros((4, 6), "uint8")).shape
         (4, 6, 3)
     """
-    levels.check_bits(bits)
+    check_bits(bits)
     if isinstance(photo, (str, os.PathLike)):
         with regular_files.open_regular(photo) as file:
             return files.decoded(file, printable(os.fsdecode(photo)), bits)

@@ -4,21 +4,14 @@ import warnings
 
 import numpy as np
 
-_FEWEST, _MOST = 8, 16  # bits
+from zoo.preparation import FEWEST_BITS, MOST_BITS
+
 # Cameras and scanners of 12 or 10 bits end here.
 _USUAL_TOP = 2**12
 
 
 class LevelsError(ValueError):
     """The values of a file are not of the bits that somebody says."""
-
-
-def check_bits(bits):
-    """Raises a ValueError unless bits are None or an integer of 8 to 16."""
-    if bits is None:
-        return
-    if not isinstance(bits, int) or not _FEWEST <= bits <= _MOST:
-        raise ValueError(f"bits must be {_FEWEST} to {_MOST} or None, got {bits!r}.")
 
 
 def array(image):
@@ -29,7 +22,7 @@ def array(image):
 
 def are_high_bytes_enough(high, bits=None, significant=None) -> bool:
     """Whether the high bytes of values of 16 bits are the levels that they show."""
-    uses_all = (bits or significant or _MOST) == _MOST
+    uses_all = (bits or significant or MOST_BITS) == MOST_BITS
     return uses_all and (bits is not None or high.max() >= _USUAL_TOP >> 8)
 
 
@@ -52,8 +45,8 @@ def to_bytes(values, name, bits=None, significant=None):
         LevelsError: there are values of more bits.
     """
     top = int(values.max())
-    if bits is None and significant is not None and significant < _MOST:
-        bits = _MOST if _is_scaled(values, top, significant) else significant
+    if bits is None and significant is not None and significant < MOST_BITS:
+        bits = MOST_BITS if _is_scaled(values, top, significant) else significant
     elif bits is None and significant is None and 0 < top < _USUAL_TOP:
         likely = next(bits for bits in (8, 10, 12) if top < 2**bits)
         warnings.warn(
@@ -61,12 +54,12 @@ def to_bytes(values, name, bits=None, significant=None):
             f"with bits={likely}.",
             stacklevel=2,
         )
-    bits = bits or _MOST
+    bits = bits or MOST_BITS
     if top >= 2**bits:
         raise LevelsError(f"{name} has values up to {top:,}, more than bits={bits}.")
-    if bits < _FEWEST:
+    if bits < FEWEST_BITS:
         return (values.astype("int32") * 255 // (2**bits - 1)).astype("uint8")
-    return (values >> (bits - _FEWEST)).astype("uint8")
+    return (values >> (bits - FEWEST_BITS)).astype("uint8")
 
 
 def _is_scaled(values, top, significant):
@@ -77,5 +70,5 @@ def _is_scaled(values, top, significant):
     """
     if top >= 2**significant:
         return True
-    unused = values & (2 ** (_MOST - significant) - 1)
+    unused = values & (2 ** (MOST_BITS - significant) - 1)
     return top >= _USUAL_TOP and not np.any(unused)

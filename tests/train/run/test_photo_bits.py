@@ -1,17 +1,21 @@
 """--bits: photos of 12 bits in files of 16 are the same photos in every command."""
 
 import csv
+import io
 import json
 import math
+import warnings
 
 import keras
 import numpy as np
 import pytest
 from PIL import Image
 
+import keras_vit
 from train.common.errors import RunError
 from train.data.sources.splits import pick
-from train.inference import finding
+from train.inference import exported_model, finding
+from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
 from train.recipes import recipe
 from zoo import photos
@@ -197,10 +201,133 @@ def test_commands_see_photos_as_the_run_of_a_model_did(run, command):
 
 
 def test_the_warning_of_dark_photos_names_a_flag_of_the_command(run, command):
+    model = load_model(run / "model.keras")
+    model.layers[-1].bits = None
+    model.save(run.parent / "other.keras")
     photo = "photos/light/0.png"
-    output = command("predict", "run/model.keras", photo, "--out=warned.csv")
+    output = command("predict", "other.keras", photo, "--out=warned.csv")
     assert output.count("warning: ") == 1
     assert "--bits=12" in output and " bits=12" not in output
+
+
+def test_the_file_of_a_runs_model_says_its_bits(run):
+    model = load_model(run / "model.keras")
+    path = run.parent / "photos" / "light" / "0.png"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = keras_vit.classify(model, path)
+        features = keras_vit.embed(model, path)
+    assert found == keras_vit.classify(model, path, bits=12)
+    assert found != keras_vit.classify(model, path, bits=16)
+    np.testing.assert_array_equal(features, keras_vit.embed(model, path, bits=12))
+    keras_vit.save_released_weights(model, run.parent / "weights.safetensors")
+    again = keras_vit.load_model(run.parent / "weights.safetensors", include_top=False)
+    np.testing.assert_array_equal(keras_vit.embed(again, path), features)
+
+
+@pytest.fixture(scope="module")
+def exported(run, forks):
+    """Exports of the run in each format."""
+    formats = "--format=saved_model,tflite,onnx"
+    for words in (["--out=exported"], ["--out=bodies", "--features"]):
+        words = ["run", formats, *words, "--images=4"]
+        code, output = forks.run(["train.export", *words], run.parent, {})
+        assert code == 0, output
+        assert "are taken for 12 bits, as in the training of run" in output
+    return run.parent / "exported"
+
+
+def assert_same(run, path):
+    """The answers in a file are those of the run's model with its bits."""
+    model = load_model(run / "model.keras")
+    found = chances(path)
+    files = [str(run.parent / "photos" / name) for name in found]
+    of_run = keras_vit.classify(model, files, bits=12)
+    for (label, chance), [(_, expected, probability), _] in zip(
+        found.values(), of_run, strict=True
+    ):
+        assert label == expected
+        assert chance == pytest.approx(probability, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["saved_model", "model.tflite", "model.onnx"])
+def test_exports_see_photos_as_the_run_of_their_model_did(run, command, exported, name):
+    said = f"are taken for 12 bits, as in the training of exported/{name}; --bits over"
+    output = command("predict", f"exported/{name}", "photos", f"--out={name}.csv")
+    assert said in output and "nearly black" not in output
+    dark = command(
+        *("predict", f"exported/{name}", "photos", "--bits=16", f"--out={name}16.csv")
+    )
+    assert said not in dark
+    assert_same(run, run.parent / f"{name}.csv")
+    with pytest.raises(AssertionError):
+        assert_same(run, run.parent / f"{name}16.csv")
+    path = exported_model.find(run.parent / "bodies" / name)
+    bodies = exported_model.load(path)
+    assert (bodies.output, bodies.bits) == ("features", 12)
+
+
+def test_serve_bytes_sees_photos_as_the_run_of_its_model_did(run, exported):
+    loaded = tf.saved_model.load(str(exported / "saved_model" / "1"))
+    model = load_model(run / "model.keras")
+    paths = sorted((run.parent / "photos").glob("*/*.png"))[::3]
+    images = np.stack([photos.prepare(path, SIZE, bits=12) for path in paths])
+    files = tf.constant([path.read_bytes() for path in paths])
+    found = loaded.signatures["serve_bytes"](image_bytes=files)
+    np.testing.assert_allclose(found["logits"], model(images), atol=1e-4)
+    bright = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 4096, "uint16")).save(bright, "PNG")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than .* 12 bits"):
+        loaded.signatures["serve_bytes"](image_bytes=[bright.getvalue()])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("bits", [10, 12, 16])
+def test_graphs_decode_files_of_16_bits_to_the_same_pixels(bits, channels):
+    from train.data.transforms.decoding import decode_in_graph
+
+    values = np.random.default_rng(0).integers(0, 2**bits, (9, 7), "uint16")
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG")
+    found = decode_in_graph(tf.constant(file.getvalue()), channels, bits)
+    expected = photos.decode(file.getvalue(), bits)[..., :channels]
+    np.testing.assert_array_equal(found, expected)
+    file = io.BytesIO()
+    Image.fromarray(expected[..., 0]).save(file, "PNG")
+    found = decode_in_graph(tf.constant(file.getvalue()), channels, bits)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_published_model_sees_photos_as_its_run_did(run, command):
+    command("publish", "run", "--to=registry")
+    assert (run.parent / "registry" / "run" / "saved_model").is_dir()
+    for place in ("registry/run", "registry/run/saved_model"):
+        name = f"{place.replace('/', '_')}.csv"
+        output = command("predict", place, "photos", f"--out={name}")
+        assert f"are taken for 12 bits, as in the training of {place};" in output
+        assert_same(run, run.parent / name)
+    for name, words, report in (
+        ("few_shot", ["photos", "--shots=1", "--out_dir=few"], "few/few_shot.json"),
+        ("explain", ["photos/dark/0.png", "--out=shown"], "shown/report.json"),
+        ("evaluate", ["photos", "--out_dir=all"], "all/report.json"),
+    ):
+        output = command(name, "registry/run", *words)
+        assert "are taken for 12 bits, as in the training of registry/run;" in output
+        assert "nearly black" not in output
+        found = json.loads((run.parent / report).read_text())
+        assert found.get("config", found)["bits"] == 12
+
+
+def test_bits_that_no_export_has_are_refused(exported, tmp_path):
+    import onnx
+
+    model = onnx.load(exported / "model.onnx")
+    for entry in model.metadata_props:
+        if entry.key == "bits":
+            entry.value = "77"
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(RunError, match="bits must be 8 to 16 or None, got 77"):
+        exported_model.load(tmp_path / "model.onnx")
 
 
 def test_features_of_a_run_are_of_its_bits(run, command):

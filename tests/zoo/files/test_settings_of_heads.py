@@ -1,5 +1,6 @@
 """What settings beside a file say of its outputs, and how photos come to the model."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -9,7 +10,7 @@ import pytest
 import zoo
 from zoo.catalog import labels
 from zoo.catalog.locate import with_names
-from zoo.files import image_processors
+from zoo.files import description, image_processors
 from zoo.head import Head
 
 CASES = pathlib.Path(__file__).parents[2] / "cases"
@@ -446,3 +447,19 @@ def test_names_that_cannot_be_downloaded_are_left_out_with_a_word(monkeypatch):
     with pytest.warns(UserWarning, match="left out: no network"):
         found = with_names(checkpoint).head
     assert found == Head(preparation="central crop")
+
+
+@pytest.mark.parametrize("naming", ["released", "transformers"])
+def test_bits_of_photos_are_in_the_header_of_a_file(tmp_path, naming):
+    checkpoint = zoo.read(CASES / "own_names_of_3")
+    head = dataclasses.replace(checkpoint.head, bits=12)
+    path = tmp_path / "model.safetensors"
+    zoo.write(path, dataclasses.replace(checkpoint, head=head), naming=naming)
+    assert zoo.read(path).head.bits == 12
+    assert zoo.read(path).without_head().head.bits is None
+
+
+def test_bits_that_photos_cannot_have_are_refused():
+    entry = {"semantics": {}, "num_heads": 3, "grid_size": [4, 4], "head": {"bits": 77}}
+    with pytest.raises(zoo.CheckpointError, match="bits must be 8 to 16 or None"):
+        description.from_metadata({"keras_vit": json.dumps(entry)}, "a.safetensors")

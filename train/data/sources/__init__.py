@@ -9,7 +9,7 @@ from train.data.registry import kind_of
 from train.data.sources.corrupt import find_corrupt, without_corrupt
 from train.data.sources.folder_source import heic_remedy
 from train.data.sources.splits import Source, Split, check_name, named
-from zoo.photos.levels import check_bits
+from zoo.preparation import check_bits
 
 __all__ = ["DataError", "Source", "Split", "find_corrupt", "load"]
 

@@ -121,7 +121,9 @@ def decode_image(
     return pixels
 
 
-def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
+def decode_in_graph(
+    encoded: tf.Tensor, channels: int = 3, bits: int | None = None
+) -> tf.Tensor:
     """Decodes a JPEG, PNG or GIF file to 3 or 1 channels, by TensorFlow's ops only.
 
     Files that these would see otherwise than `zoo.photos.decode` are refused.
@@ -130,7 +132,7 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     is_plain = tf.case(
         [
             (tf.io.is_jpeg(encoded), lambda: _is_plain_jpeg(encoded)),
-            (start == b"\x89PNG", lambda: _is_plain_png(encoded)),
+            (start == b"\x89PNG", lambda: _is_plain_png(encoded, bits)),
             (start == b"GIF8", lambda: _is_plain_gif(encoded)),
         ],
         default=lambda: False,
@@ -144,10 +146,20 @@ def decode_in_graph(encoded: tf.Tensor, channels: int = 3) -> tf.Tensor:
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
+
+    def whole():
+        return _decode_whole(_without_animation(encoded), channels)
+
+    def other():
+        if bits is None:
+            return whole()
+        is_deep = (start == b"\x89PNG") & _is_deep_png(encoded)
+        return tf.cond(is_deep, lambda: _of_bits(encoded, channels, bits), whole)
+
     pixels = tf.cond(
         tf.io.is_jpeg(encoded),
         lambda: tf.io.decode_jpeg(encoded, channels, dct_method=_PILLOWS),
-        lambda: _decode_whole(_without_animation(encoded), channels),
+        other,
     )
     pixels.set_shape((None, None, channels))
     return exif.turned(pixels, exif.orientation(encoded))
@@ -237,18 +249,33 @@ def _is_small(height, width, bits=24):
     return limits.is_photo_small(width, height, bits)
 
 
-def _is_plain_png(png):
-    """Whether a PNG is not too large, has no text to unpack, and uses all its bits."""
+def _of_bits(png, channels, bits):
+    """Decodes a PNG of 16 bits whose values have fewer, as `zoo.photos.decode` does."""
+    values = tf.io.decode_png(png, channels, tf.uint16)
+    top = tf.cast(tf.reduce_max(values), tf.int32)
+    message = f"This PNG has values of more than the model's {bits} bits."
+    fits = tf.debugging.Assert(top < 2**bits, [message])
+    with tf.control_dependencies([fits]):
+        return tf.cast(values // 2 ** (bits - 8), tf.uint8)
+
+
+def _is_plain_png(png, bits=None):
+    """Whether a PNG is not too large, has no text to unpack, and uses all its bits.
+
+    With `bits`, it may use fewer.
+    """
     head = tf.io.decode_raw(png, tf.uint8, fixed_length=26)
     starts = tf.reduce_all(head[12:16] == tf.constant([*b"IHDR"], tf.uint8))
     units = tf.constant([256**3, 256**2, 256, 1], tf.int64)
     sides = tf.reshape(tf.cast(head[16:24], tf.int64), (2, 4)) * units
     width, height = tf.unstack(tf.minimum(tf.reduce_sum(sides, 1), 2**31))
     depth, colour = tf.cast(head[24], tf.int32), tf.cast(head[25], tf.int32)
-    bits = depth * tf.gather(_PNG_SAMPLES, tf.minimum(colour, 6))
+    of_pixel = depth * tf.gather(_PNG_SAMPLES, tf.minimum(colour, 6))
     # Chunks of less than 16 MB; TensorFlow unpacks up to 8 MB of each.
     has_text = tf.strings.regex_full_match(png, r"(?s)\C*\x00\C{3}[zi]TXt\C*")
-    is_bounded = starts & _is_small(height, width, bits) & ~has_text
+    is_bounded = starts & _is_small(height, width, of_pixel) & ~has_text
+    if bits is not None:
+        return is_bounded
     return tf.cond(is_bounded, exif.apart(lambda: ~_is_dark_png(png)), lambda: False)
 
 
