@@ -51,7 +51,7 @@ ONNX = Runtime(
 )
 # The disagreement allowed is about twice what rounding alone causes in ViT-Ti/16, whose
 # classes are the closest to each other (docs/export.md): none in float16 except ties,
-# 2.6% of photos with int8 matrices, 6.6% with fixed scales as well. A broken conversion
+# 2.0% of photos with int8 matrices, 4.4% with fixed scales as well. A broken conversion
 # disagrees for 10 to 100%.
 FLOAT, DYNAMIC, INT8 = 0.995, 0.95, 0.9
 _QUANTIZED = ("calibration", "min_agreement")
