@@ -48,7 +48,7 @@ TITLE = b"libraries had printed, which is hidden otherwise:\n"
 _KEPT = 50
 # How many warnings of one place of the code are shown, such as of one file each.
 _WARNINGS = 10
-_shown = collections.Counter()
+_shown = collections.defaultdict(set)
 _PATIENCE_SECONDS = 0.2
 _FAREWELL_SECONDS = 2.0
 
@@ -229,10 +229,11 @@ def _hide_those_of_python():
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    stream = file or sys.stderr
-    _shown[filename, lineno] += 1
-    count = _shown[filename, lineno]
-    if stream is not None and count <= _WARNINGS:
-        text = flag_help.in_flags(str(message))
-        more = " (more of these are not shown)" * (count == _WARNINGS)
-        print(f"{styled('warning:', 'warning', stream)} {text}{more}", file=stream)
+    stream, text = file or sys.stderr, flag_help.in_flags(str(message))
+    shown = _shown[filename, lineno]
+    # Data may be read more than once, and warned of each time.
+    if stream is None or text in shown or len(shown) == _WARNINGS:
+        return
+    shown.add(text)
+    more = " (more of these are not shown)" * (len(shown) == _WARNINGS)
+    print(f"{styled('warning:', 'warning', stream)} {text}{more}", file=stream)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import zoo.photos
 from train.data.finding import DataError, check_paths
-from train.data.sources.corrupt import find_corrupt
+from train.data.sources.corrupt import find_corrupt, with_bits, without_bits
 from train.data.sources.folder_source import file_split, heic_remedy
 from train.data.sources.splits import check_name, named
 from zoo.preparation import shows_all
@@ -95,11 +95,11 @@ class Photos:
     def _check(self, split, bits):
         self._split = dataclasses.replace(split, bits=bits)
         if corrupt := find_corrupt(self._split):
-            other = "" if bits is None else f" (or not of bits={bits})"
             raise DataError(
                 f"{named(corrupt)} cannot be read as "
-                f"{'images' if len(corrupt) > 1 else 'an image'}: damaged, cut off or "
-                f"of another kind{other}. Save as RGB JPEG or PNG, or leave out."
+                f"{'images' if len(corrupt) > 1 else 'an image'}{with_bits(bits)}: "
+                f"damaged, cut off or of another kind; {without_bits(bits)}save as RGB "
+                "JPEG or PNG, or leave out"
             )
 
     def batches(self, batch_size, places=None):

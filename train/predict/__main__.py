@@ -23,7 +23,7 @@ import sys
 
 from absl import app, flags
 
-from train.common import command_line
+from train.common import command_line, flag_help
 from train.data import data_flags
 from train.inference import engines
 from zoo.text import named, printable
@@ -146,7 +146,7 @@ def _report(predictions, values):
     count = predictions.unreadable
     print(
         f"{count:,} {'photo' if count == 1 else 'photos'} could not be read:",
-        *predictions.reasons,
+        *map(flag_help.in_flags, predictions.reasons),
         sep="\n  ",
         file=sys.stderr,
     )

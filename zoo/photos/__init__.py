@@ -52,7 +52,7 @@ def read_ahead(items, read, *, threads, ahead):
                 future.cancel()
 
 
-def decode(photo, bits: int | None = None) -> np.ndarray:
+def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarray:
     """Decodes a photo to RGB, upright: what training, evaluation and predictions see.
 
     Args:
@@ -65,6 +65,7 @@ def decode(photo, bits: int | None = None) -> np.ndarray:
         bits: how many bits the values of PNG and TIFF files of 16 bits have, 8 to 16,
             such as 12 of many cameras and scanners; by default those of the file's
             sBIT chunk, else 16.
+        name: what messages call a file; by default its path, and "This file" for bytes.
 
     Returns:
         uint8 array (height, width, 3); a float array stays one.
@@ -88,9 +89,9 @@ def decode(photo, bits: int | None = None) -> np.ndarray:
     check_bits(bits)
     if isinstance(photo, (str, os.PathLike)):
         with regular_files.open_regular(photo) as file:
-            return files.decoded(file, printable(os.fsdecode(photo)), bits)
+            return files.decoded(file, printable(name or os.fsdecode(photo)), bits)
     if isinstance(photo, (bytes, bytearray, memoryview)):
-        return files.decoded(io.BytesIO(photo), "This file", bits)
+        return files.decoded(io.BytesIO(photo), printable(name or "This file"), bits)
     if isinstance(photo, np.ndarray):
         return _checked(photo)
 

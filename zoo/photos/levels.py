@@ -56,7 +56,10 @@ def to_bytes(values, name, bits=None, significant=None):
         )
     bits = bits or MOST_BITS
     if top >= 2**bits:
-        raise LevelsError(f"{name} has values up to {top:,}, more than bits={bits}.")
+        raise LevelsError(
+            f"{name} has values up to {top:,}, more than bits={bits}: leave out "
+            f"bits={bits} for it, or pass bits={MOST_BITS}."
+        )
     if bits < FEWEST_BITS:
         return (values.astype("int32") * 255 // (2**bits - 1)).astype("uint8")
     return (values >> (bits - FEWEST_BITS)).astype("uint8")

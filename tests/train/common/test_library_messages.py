@@ -231,7 +231,8 @@ def test_warnings_name_flags_and_of_one_place_ten_are_shown():
     program = """
     from train.data import data_flags
     data_flags.define_bits()
-    for number in range(12):
+    for number in [0, 0, *range(12)]:
+        warnings.simplefilter("always")
         warnings.warn(f"{number}.png is dark: say so with bits=12.")
     """
     done = run(program)

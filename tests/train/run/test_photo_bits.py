@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shutil
 import warnings
 
 import keras
@@ -14,6 +15,7 @@ from PIL import Image
 import keras_vit
 from train.common.errors import RunError
 from train.data.sources.splits import pick
+from train.explain.photos import Photos
 from train.inference import exported_model, finding
 from train.inference.keras_files import load_model
 from train.inference.run_directory import RunDirectory
@@ -117,9 +119,43 @@ def test_values_of_more_bits_are_no_images_of_12(folder, tmp_path):
     data = sources.load(str(tmp_path), validation_fraction=None, bits=12)
     with pytest.raises(
         sources.DataError,
-        match=r"2 of the 4 .* cannot be decoded with bits=12: .*1\.png",
+        match=r"2 of the 4 .* cannot be decoded with bits=12: .*1\.png; leave out bits",
     ):
         corrupt.check_readable(data.all)
+    for name in ("one", "two"):
+        (tmp_path / name / "1.png").replace(tmp_path / name / "2.png")
+        shutil.copy(tmp_path / name / "2.png", tmp_path / name / "1.png")
+    with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
+        sources.load(str(tmp_path), skip_corrupt=True, bits=12)
+    with pytest.raises(sources.DataError, match=r"with bits=12: .*; leave out bits=12"):
+        Photos([str(tmp_path)], bits=12)
+
+
+def test_predictions_say_how_to_read_values_of_more_bits(run, command, tmp_path):
+    Image.fromarray(np.full((8, 8), 4096, "uint16")).save(tmp_path / "1.png")
+    output = command("predict", "run", str(tmp_path), status=3)
+    assert "1.png has values up to 4,096, more than --bits=12: leave out" in output
+
+
+def test_the_input_of_training_names_each_dark_file_once(folder):
+    from train.data import sources
+
+    whole = sources.load(str(folder), validation_fraction=None).all
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        for record, _ in whole.records():
+            whole.decode(record)
+    told = [str(one.message).partition(" has values of 12 bits")[0] for one in shown]
+    assert told == whole.names()
+
+
+def test_images_in_a_container_are_called_by_their_split(folder):
+    from train.data.sources import splits
+
+    content = next(folder.glob("*/*.png")).read_bytes()
+    split = splits.in_memory("birds test", [content], [0], tf.identity, str)
+    with pytest.warns(UserWarning, match="^A file of birds test has values of 12 bits"):
+        split.decode(tf.constant(content))
 
 
 @pytest.fixture(scope="module")

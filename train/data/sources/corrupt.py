@@ -35,7 +35,8 @@ def without_corrupt(source):
         if len(corrupt) == split.num_examples:
             raise DataError(
                 f"none of the {split.num_examples} images of {split.name} can be "
-                f"decoded: {named(names)}; save them again as RGB JPEG or PNG"
+                f"decoded{with_bits(split.bits)}: {named(names)}; "
+                f"{without_bits(split.bits)}save them again as RGB JPEG or PNG"
             )
         parts[part] = pick(split, np.delete(np.arange(split.num_examples), indices))
         skipped += names
@@ -51,10 +52,20 @@ def check_readable(*splits: Split | None) -> None:
         raise DataError(
             f"{len(corrupt)} of the {total} images of "
             f"{' and '.join(split.name for split in splits)} cannot be decoded"
-            f"{'' if bits is None else f' with bits={bits}'}: "
-            f"{named(corrupt)}; save them again as RGB JPEG or PNG, remove them, or "
+            f"{with_bits(bits)}: {named(corrupt)}; {without_bits(bits)}"
+            "save them again as RGB JPEG or PNG, remove them, or "
             "give the command again with --skip_corrupt, which decodes all images first"
         )
+
+
+def with_bits(bits):
+    """Returns how images were decoded, for an error."""
+    return "" if bits is None else f" with bits={bits}"
+
+
+def without_bits(bits):
+    """Returns what to do where images may have values of more bits, for an error."""
+    return "" if bits is None else f"leave out bits={bits} if their values have more, "
 
 
 def _corrupt(split):

@@ -73,8 +73,15 @@ class Split:
         and width, int32 `(4,)`; None for the whole image. For `fast` see
         `decode_image`.
         """
-        settings = {"honour_exif": self.honour_exif, "bits": self.bits, "fast": fast}
-        return decode_image(self.read(record), choose_window, **settings)
+        are_paths = self.read is tf.io.read_file
+        return decode_image(
+            self.read(record),
+            choose_window,
+            honour_exif=self.honour_exif,
+            bits=self.bits,
+            fast=fast,
+            name=record if are_paths else f"A file of {self.name}",
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -52,7 +53,13 @@ _GIF_PARTS = 2**20
 
 
 def decode_image(
-    image, choose_window=None, *, honour_exif=True, bits=None, fast=False
+    image,
+    choose_window=None,
+    *,
+    honour_exif=True,
+    bits=None,
+    fast=False,
+    name="This file",
 ) -> tf.Tensor:
     """Decodes a file that `zoo.photos.decode` reads to the same RGB pixels, upright.
 
@@ -67,7 +74,8 @@ def decode_image(
     Pixels instead of a file's bytes stay as they are, gray ones become RGB. The window
     is one of the upright image, see `Split.decode`. Without `honour_exif`, all that
     TensorFlow can decode is decoded by it, and not turned. With `bits`, see
-    `zoo.photos.decode`, it decodes no PNG of 16 bits.
+    `zoo.photos.decode`, it decodes no PNG of 16 bits. Messages of Pillow's decoding
+    have `name`, a str or a scalar string tensor.
     """
     if image.dtype != tf.string:
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
@@ -86,7 +94,7 @@ def decode_image(
         return tf.cond(tf.io.is_jpeg(image), lambda: jpeg(turn), lambda: other(turn))
 
     def by_pillow():
-        return _cut(_decode_with_pillow(image, bits), choose_window)
+        return _cut(_decode_with_pillow(image, name, bits), choose_window)
 
     def bare_jpeg():
         shape = tf.io.extract_jpeg_shape(image)
@@ -375,20 +383,20 @@ def _decode_jpeg_window(encoded, choose_window, turn, method, shape=None):
     return exif.turned(pixels[:, left - first : left - first + width], turn)
 
 
-def _decode_with_pillow(encoded, bits):
+def _decode_with_pillow(encoded, name, bits):
     # Python, but Pillow decodes without its lock: images are decoded in parallel.
     decode = functools.partial(_pillow_pixels, bits=bits)
     pixels, problem = tf.numpy_function(
-        decode, [encoded], (tf.uint8, tf.string), stateful=False
+        decode, [encoded, name], (tf.uint8, tf.string), stateful=False
     )
     with tf.control_dependencies([tf.debugging.Assert(problem == b"", [problem])]):
         return tf.ensure_shape(pixels, (None, None, 3))
 
 
-def _pillow_pixels(encoded, bits):
+def _pillow_pixels(encoded, name, bits):
     """Returns the pixels and b"", or none and why the file is refused."""
     try:
-        return photos.decode(_file(encoded), bits), b""
+        return photos.decode(_file(encoded), bits, os.fsdecode(_file(name))), b""
     # Leaving here it would be another error in graphs than in eager code.
     except (ValueError, Warning) as error:
         return np.zeros((0, 0, 3), np.uint8), str(error).encode()
