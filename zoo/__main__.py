@@ -268,8 +268,10 @@ def _sizes(card):
 
 def _complain(problem):
     """Prints a problem in one line on the error stream."""
-    told = as_flags(str(problem), {"num_heads": "--num-heads"})
-    text = " ".join([f"{typed('zoo')}:", *told.split()])
+    command = typed("zoo")
+    spelled = {"num_heads": "--num-heads", "zoo.list_models()": f"{command} list"}
+    told = as_flags(str(problem), spelled)
+    text = " ".join([f"{command}:", *told.split()])
     print(printable(text), file=sys.stderr)
 
 

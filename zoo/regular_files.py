@@ -5,7 +5,9 @@ writer, and a device may never end.
 """
 
 import contextlib
+import difflib
 import io
+import itertools
 import os
 import pathlib
 import stat
@@ -13,6 +15,8 @@ import stat
 from zoo.text import PrintableError, brief
 
 _BLOCK_BYTES = 2**18
+# Of a folder, how many names are compared with a misspelt one.
+_MOST_COMPARED = 1000
 _KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISDIR, "a folder"),
@@ -65,6 +69,29 @@ def expand_home(path: str | os.PathLike, name: str = "path") -> pathlib.Path:
             f"{os.fspath(path)} begins with {user}, a home folder that is not known: "
             "write the whole path."
         ) from error
+
+
+def missing_remedy(path: str | os.PathLike) -> str:
+    """Returns what to do about a path that is not there, the end of a message.
+
+    It asks for the existing path that is most like it, if any is.
+
+    Example:
+        >>> missing_remedy("tests/golden/token.npz")
+        'did you mean tests/goldens/token.npz?'
+    """
+    near = pathlib.Path()
+    for part in pathlib.Path(path).parts:
+        if not os.path.lexists(near / part):
+            names = []
+            with contextlib.suppress(OSError), os.scandir(near) as found:
+                names = [one.name for one in itertools.islice(found, _MOST_COMPARED)]
+            [part] = difflib.get_close_matches(part, names, n=1) or [""]
+        if not part:
+            return "check the path."
+        near /= part
+    is_other = near != pathlib.Path(path)
+    return f"did you mean {near}?" if is_other else "check the path."
 
 
 def check(path: str | os.PathLike, *, follow_links: bool = True) -> None:

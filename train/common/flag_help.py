@@ -4,7 +4,7 @@ import sys
 
 from absl import flags
 
-from keras_vit_start import styled
+from keras_vit_start import styled, typed
 from zoo.text import as_flags
 
 _DASHED = ("help", "helpshort", "helpfull")
@@ -43,8 +43,9 @@ def of_command():
 
 
 def in_flags(text):
-    """Returns a message in which the arguments of Python are the command's flags."""
-    return as_flags(text, {name: f"--{name}" for name in of_command()})
+    """Returns a message in which the words of Python are those of the command."""
+    flags_of = {name: f"--{name}" for name in of_command()}
+    return as_flags(text, flags_of | {"zoo.list_models()": f"{typed('zoo')} list"})
 
 
 def page(title, text):

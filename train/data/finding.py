@@ -8,7 +8,7 @@ from pathlib import Path
 from train.common import packages
 from train.common.errors import RunError, first_line
 from train.data.registry import kind_of
-from zoo.regular_files import expand_home
+from zoo.regular_files import expand_home, missing_remedy
 from zoo.text import named
 
 
@@ -37,9 +37,8 @@ def check(dataset: str, data_dir: str | Path | None = None) -> None:
 def check_paths(paths):
     """Refuses files or folders of images that are not there, with a `DataError`."""
     if missing := [path for path in paths if not path or not _exists(path)]:
-        raise DataError(
-            f"There is no image {named([*map(str, missing)])}: check the path."
-        )
+        remedy = missing_remedy(expand_home(missing[0]))
+        raise DataError(f"There is no image {named([*map(str, missing)])}: {remedy}")
 
 
 def _exists(path):
@@ -65,7 +64,8 @@ def _check_folder(dataset, data_dir):
 
 def _check_csv(dataset, data_dir):
     if not expand_home(dataset).exists():
-        raise DataError(f"there is no file {dataset}: check the path")
+        remedy = missing_remedy(expand_home(dataset))
+        raise DataError(f"there is no file {dataset}: {remedy}")
 
 
 def _check_vtab(dataset, data_dir):

@@ -23,7 +23,7 @@ from zoo.files.opening import EXPORTS, SAVED_MODEL, two_kinds
 from zoo.head import ONE_CLASS, PROBLEM_TYPES
 from zoo.limits import check_image_size
 from zoo.preparation import check_bits, is_preparation
-from zoo.regular_files import expand_home, read_text
+from zoo.regular_files import expand_home, missing_remedy, read_text
 from zoo.store import digest
 from zoo.text import named
 
@@ -93,7 +93,7 @@ def find(source):
     is_file = path.suffix in EXPORTS or path.name == SAVED_MODEL
     if is_file and not path.is_dir():
         if not path.is_file():
-            raise RunError(f"There is no file {path}: check the path.")
+            raise RunError(f"There is no file {path}: {missing_remedy(path)}")
         return _program(path)
     if not path.is_dir():
         return None

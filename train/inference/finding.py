@@ -6,9 +6,9 @@ from typing import NamedTuple
 from train.common.errors import RunError
 from train.inference import exported_model
 from train.inference.run_directory import RunDirectory
-from zoo.catalog.locate import named, resolve
+from zoo.catalog.locate import check, named
 from zoo.preparation import check_bits
-from zoo.regular_files import expand_home
+from zoo.regular_files import expand_home, missing_remedy
 
 
 class FoundModel(NamedTuple):
@@ -39,19 +39,22 @@ def find(source):
             return FoundModel(run.model, run)
         if path.suffix == ".keras":
             if not path.exists():
-                raise OSError("there is no such file: check the path.")
+                raise RunError(
+                    f"The model {source} cannot be used: there is no such file: "
+                    f"{missing_remedy(path)}"
+                )
             return FoundModel(path)
         if card is None:
             exported = exported_model.find(path)
             if exported is not None:
-                raise ValueError(
+                raise RunError(
                     f"{exported} is an exported file, which keras-vit predict alone "
                     "takes: pass the model that it was exported from."
                 )
-        resolve(source)
+        check(source)
         return FoundModel()
     except (ValueError, OSError, KeyError) as error:
-        raise RunError(f"The model {source} cannot be used: {error}") from error
+        raise RunError(str(error)) from error
 
 
 def run_of(source):

@@ -18,7 +18,7 @@ from train.inference.run_directory import RunDirectory
 from zoo import limits
 from zoo.files.archive import BUGS, CheckpointError
 from zoo.files.h5 import MAGIC, arrays_of
-from zoo.regular_files import open_regular
+from zoo.regular_files import missing_remedy, open_regular
 
 _CONFIG, _METADATA = "config.json", "metadata.json"
 _H5 = "model.weights.h5"
@@ -60,7 +60,7 @@ def _checked(path):
         again += ", or run the command of its run again, which writes it anew"
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "there is no such file"
-        raise RunError(f"{what}: check the path.")
+        raise RunError(f"{what}: {missing_remedy(path)}")
     try:
         with open_regular(path) as file:
             start = file.read(16)

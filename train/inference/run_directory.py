@@ -21,7 +21,13 @@ from zoo.files.archive import CheckpointError
 from zoo.files.opening import CHECKPOINTS, RUN_MODEL, models_in
 from zoo.limits import NOTE_BYTES, TEXT_BYTES
 from zoo.preparation import check_bits
-from zoo.regular_files import expand_home, file_lock, open_regular, read_text
+from zoo.regular_files import (
+    expand_home,
+    file_lock,
+    missing_remedy,
+    open_regular,
+    read_text,
+)
 
 # A checkpoint that an earlier version had not finished.
 _EARLIER_TEMPORARY = r"\.step-\d{8}-[a-z0-9_]{8}\.npz"
@@ -211,7 +217,8 @@ class RunDirectory:
             if not file.is_file():
                 raise RunError(
                     f"{self.path} has no {file.name}, so it holds no finished run: "
-                    "run the command again that started it, or check the path."
+                    "run the command again that started it, or "
+                    f"{missing_remedy(self.path)}"
                 )
 
     def read_results(self, *more):

@@ -9,6 +9,7 @@ import sys
 
 from train.common.errors import RunError
 from zoo import photos
+from zoo.regular_files import missing_remedy
 from zoo.text import named, printable
 
 STDIN = "-"
@@ -138,7 +139,7 @@ def _expanded(place):
     if os.path.exists(path):
         return [path]
     if not glob.has_magic(path):
-        raise RunError(f"There is no photo or folder {place}: check the path.")
+        raise RunError(f"There is no photo or folder {place}: {missing_remedy(path)}")
     # A bracket may be that of a name.
     found = sorted({*_matches(path), *_matches(path.replace("[", "[[]"))})
     if not found:

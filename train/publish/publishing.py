@@ -23,7 +23,7 @@ from train.reports.model_page import PICTURES, model_page
 from zoo.catalog import registry
 from zoo.files.opening import EXTENSIONS
 from zoo.network import FAMILIES, SIZES, Semantics
-from zoo.regular_files import file_lock
+from zoo.regular_files import file_lock, missing_remedy
 from zoo.store import digest
 from zoo.text import brief, is_safe
 
@@ -56,7 +56,9 @@ def publish(run_dir, to, *, name=None, licence="apache-2.0", replace=False):
         )
     run = RunDirectory(run_dir)
     if not run.path.is_dir():
-        raise RunError(f"There is no run directory {run.path}: check the path.")
+        raise RunError(
+            f"There is no run directory {run.path}: {missing_remedy(run.path)}"
+        )
     name = run.path.resolve().name if name is None else name
     if not registry.is_name(name):
         raise RunError(

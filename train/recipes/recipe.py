@@ -10,7 +10,7 @@ import re
 from train.data.registry import CROPS, Augmentation, kind_of
 from train.engine.choices import LOSSES, OPTIMIZERS, PRECISIONS, SCHEDULES
 from zoo import ARCHITECTURES, ViTConfig
-from zoo.catalog.locate import named, resolve
+from zoo.catalog.locate import check, named
 from zoo.catalog.similar import similar_variants
 from zoo.files.opening import EXTENSIONS
 from zoo.limits import BATCH_SIZE, FLOAT
@@ -230,7 +230,7 @@ class Recipe(Augmentation):
             name = model if isinstance(model, str) else "This model"
             config.grid_size(self.image_size, name)
         if self.weights is not None and model not in BASELINES:
-            resolve(self.weights, model if model in ARCHITECTURES else None)
+            check(self.weights, model if model in ARCHITECTURES else None)
 
     def _check_ranges(self):
         for field in dataclasses.fields(self):

@@ -11,7 +11,7 @@ from train.common import packages
 from train.common.errors import RunError, first_line
 from train.recipes.recipe import AUTO
 from zoo import ViTConfig, limits
-from zoo.regular_files import expand_home, read_text
+from zoo.regular_files import expand_home, missing_remedy, read_text
 from zoo.text import brief
 
 # Fields of a recipe that a file cannot claim.
@@ -44,7 +44,8 @@ def read(path):
         once = functools.partial(_once, path)
         found = _yaml(text, once) if is_yaml else _json(text, once)
     except FileNotFoundError as error:
-        raise RunError(f"--config={path} is not there: check the path.") from error
+        remedy = missing_remedy(file)
+        raise RunError(f"--config={path} is not there: {remedy}") from error
     except (ValueError, OSError, RecursionError) as error:
         kind = "YAML" if is_yaml else "JSON"
         raise RunError(

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 
 from zoo import store
-from zoo.catalog import augreg, families, registry
+from zoo.catalog import augreg, families, no_model, registry
 from zoo.catalog.cards import CARDS
 from zoo.catalog.families import HubModel
 from zoo.catalog.labels import texts_of
@@ -30,7 +30,7 @@ from zoo.catalog.registry import PublishedModel
 from zoo.catalog.similar import similar_releases, similar_variants
 from zoo.files.checkpoint import Checkpoint, read
 from zoo.files.opening import EXTENSIONS, models_in
-from zoo.regular_files import expand_home
+from zoo.regular_files import expand_home, missing_remedy
 from zoo.store import hub
 
 _VARIANTS = tuple(dict.fromkeys(card.variant for card in CARDS.values()))
@@ -120,6 +120,21 @@ def resolve(
     return partial(fetch_card, _card(source, variant))
 
 
+def check(source: str | os.PathLike, variant: str | None = None) -> None:
+    """Refuses what means no model, without downloading or reading one.
+
+    Arguments and errors are those of `locate`, or it is a `CheckpointError`: a path
+    of something else, such as a folder of photos.
+
+    Example:
+        >>> check("vit-b16/sam")
+    """
+    resolve(source, variant)
+    # No folder shadows a name.
+    if not (isinstance(source, str) and named(source, variant)):
+        no_model.refuse(expand_home(source))
+
+
 def _there(path):
     """Returns the function of a path, which must exist."""
     if not path.exists():
@@ -139,7 +154,12 @@ def _card(source, variant):
     try:
         return get(source)
     except CatalogError as error:
-        raise CatalogError(f"There is no file or folder {source}. {error}") from error
+        remedy = missing_remedy(expand_home(source))
+        text = f"There is no file or folder {source}: {remedy}"
+        # What is like a path that is there, and like no name, is a path.
+        if "did you mean" not in remedy or "Did you mean" in str(error):
+            text += f" {error}"
+        raise CatalogError(text) from error
 
 
 def read_located(
@@ -158,6 +178,7 @@ def read_located(
     card = _known_card(source, variant)
     semantics = card.semantics if isinstance(card, HubModel) else None
     path = locate(source, variant)
+    no_model.refuse(path)
     checkpoint = read(path, semantics=semantics, num_heads=num_heads)
     names = getattr(card, "class_names", None)
     if names is None or checkpoint.classes != card.classes:

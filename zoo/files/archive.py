@@ -22,7 +22,7 @@ import numpy as np
 
 from zoo.files import dialects
 from zoo.limits import NAME_LENGTH, UNPACKED_RATIO, ZIP_DIRECTORY_BYTES, ZIP_MEMBERS
-from zoo.regular_files import NotRegularError, open_regular
+from zoo.regular_files import NotRegularError, missing_remedy, open_regular
 from zoo.text import PrintableError
 
 _WEIGHTS = ("<f4", ">f4", "<f2", ">f2", "|V2")
@@ -119,8 +119,7 @@ class OpenFile:
             self._file = open_regular(path)
         except FileNotFoundError as error:
             raise CheckpointError(
-                f"There is no checkpoint file {path}: check the path, or download one "
-                "with zoo.fetch."
+                f"There is no checkpoint file {path}: {missing_remedy(path)}"
             ) from error
         except NotRegularError as error:
             raise CheckpointError(str(error)) from error

@@ -32,6 +32,7 @@ from zoo.regular_files import (
     NotRegularError,
     expand_home,
     file_lock,
+    missing_remedy,
     open_regular,
     read_bytes,
     read_text,
@@ -113,7 +114,7 @@ def fetch(
     source = os.fspath(source)
     if "://" not in source:
         if not os.path.isfile(path):
-            raise StoreError(f"There is no file {path}: check the path.")
+            raise StoreError(f"There is no file {path}: {missing_remedy(path)}")
         _check_content(path, source, file_size, sha256)
         return path
     if not source.startswith(("http://", "https://")):

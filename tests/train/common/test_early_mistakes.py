@@ -38,6 +38,8 @@ MISTAKES = {
     "few_shot vit-ti16/augreg-imagenet21k --dataset=NONE/": "there is no folder",
     "predict vit-ti16/imagenet22k HERE": "Did you mean vit-ti16/",
     "predict NONE/model.keras HERE": "there is no such file",
+    "predict HERE HERE": "is a photo, no model: pass a model, which in commands comes",
+    "predict none HERE": "none: check the path. No model is called 'none'. python -m",
     "evaluate NONE": "There is no file or folder",
     "explain NONE HERE": "There is no file or folder",
     "explain vit-ti16/augreg-imagenet21k NONE/a.jpg": "There is no image",

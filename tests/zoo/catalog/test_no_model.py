@@ -1,0 +1,57 @@
+"""What is said of a path that is no model: what it is, and what to pass instead."""
+
+import pytest
+
+import zoo
+from zoo.catalog import locate
+from zoo.regular_files import missing_remedy
+
+PHOTOS = "holds photos, no model: pass a model, which in commands comes before photos"
+# The files of a folder, what is passed, and what is said of it.
+PASSED = {
+    "photos": (["holiday/1.jpg"], "holiday", f"holiday {PHOTOS}"),
+    "photos by class": (["a/red/1.PNG", "a/red/x.txt"], "a", f"a {PHOTOS}"),
+    "a photo": (["1.jpg"], "1.jpg", "1.jpg is a photo, no model: pass a model"),
+    "a finished run": (
+        ["runs/a/model.keras", "runs/a/weights.npz", "runs/a/checkpoints/1.npz"],
+        "runs/a",
+        'runs/a is a finished run, loaded by keras.saving.load_model("runs/a/model.k',
+    ),
+    "a run": (["a/checkpoints/1.npz"], "a", "a is a run that has not finished: give"),
+    "runs": (["runs/a/model.keras"], "runs", "pass one of them, such as runs/a."),
+    "a registry": (["r/a/model.json"], "r", "pass one of them, such as r/a."),
+    "an export": (["a/model.onnx"], "a", "a is an export, model.onnx: pass what it"),
+    "a file of it": (["m.tflite"], "m.tflite", "is an export: keras-vit predict runs"),
+    "other weights": (["a/pytorch_model.bin", "a/1.jpg"], "a", "holds 1.jpg, pytorch"),
+    "other weights, none": (["a/notes.txt"], "a", "It holds notes.txt."),
+    "a typing error": (["runs/photos/x"], "rnus/photo", "did you mean runs/photos?"),
+    "another ending": (["a.npz"], "a.npy", "There is no file or folder a.npy: did you"),
+    "nothing alike": ([], "nosuch", "nosuch: check the path. No model is called"),
+}
+
+
+@pytest.mark.parametrize("case", PASSED)
+def test_a_path_that_is_no_model_says_what_it_is(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files, passed, message = PASSED[case]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(b"\xff\xd8\xff")
+    with pytest.raises((zoo.CatalogError, zoo.CheckpointError)) as found:
+        locate.read_located(passed)
+    assert message in str(found.value), found.value
+    # Before anything is read, and so before TensorFlow is imported.
+    if not case.startswith("other weights"):
+        with pytest.raises(type(found.value)) as early:
+            locate.check(passed)
+        assert str(early.value) == str(found.value)
+
+
+def test_a_missing_path_asks_for_the_one_that_is_like_it(tmp_path):
+    (tmp_path / "runs" / "photos").mkdir(parents=True)
+    (tmp_path / "runs" / "photos" / "model.keras").touch()
+    for missing in ("run/photos/model.keras", "runs/photo/modl.keras"):
+        remedy = missing_remedy(tmp_path / missing)
+        assert remedy == f"did you mean {tmp_path}/runs/photos/model.keras?"
+    for missing in ("runs/xyz", "xyz/photos", "runs/photos", "runs/photos/a\0b"):
+        assert missing_remedy(tmp_path / missing) == "check the path."

@@ -1,0 +1,55 @@
+"""What a path is that holds no checkpoint, and what to pass instead."""
+
+import itertools
+import os
+import pathlib
+
+from zoo import photos
+from zoo.files.archive import CheckpointError
+from zoo.files.opening import CARD, EXPORTS, RUN_MODEL, WEIGHTS, models_in
+
+_MODEL_FIRST = "pass a model, which in commands comes before photos and data."
+# How many folders in a folder are searched for a model or a photo.
+_MOST_SEARCHED = 100
+
+
+def refuse(path: str | os.PathLike) -> None:
+    """Raises a `CheckpointError` that says what a path is, if it is known.
+
+    Paths that may be checkpoints are left to `zoo.read`: files of any other ending,
+    and folders with weights.
+    """
+    path = pathlib.Path(path)
+    if what := _of_folder(path) if path.is_dir() else _of_file(path):
+        raise CheckpointError(f"{path} {what}")
+
+
+def _of_file(path):
+    if path.suffix in EXPORTS:
+        return "is an export: keras-vit predict runs it, or pass what it was made from."
+    if path.name.lower().endswith(photos.endings()):
+        return f"is a photo, no model: {_MODEL_FIRST}"
+    return ""
+
+
+def _of_folder(folder):
+    held = models_in(folder)
+    if held.weights or held.card:
+        return ""
+    if held.run == RUN_MODEL:
+        return (
+            f'is a finished run, loaded by keras.saving.load_model("{folder / held.run}'
+            '"); keras-vit publish makes weights of it.'
+        )
+    if held.run:
+        return "is a run that has not finished: give the command again that began it."
+    if held.exports:
+        return f"is an export, {held.exports[0]}: pass what it was made from."
+    searched = [*itertools.islice(os.walk(folder), _MOST_SEARCHED)]
+    for place, _, names in searched[1:]:
+        if {RUN_MODEL, CARD, *WEIGHTS} & {*names}:
+            return f"holds models: pass one of them, such as {place}."
+    files = [name for _, _, names in searched for name in names]
+    if any(name.lower().endswith(photos.endings()) for name in files):
+        return f"holds photos, no model: {_MODEL_FIRST}"
+    return ""
