@@ -83,7 +83,9 @@ def explained(error, typed):
         return text.partition(": ")[2]
     wrong = re.match(r"flag --(\w+)=(.*?): ", text, re.DOTALL)
     if wrong and text.endswith("must have a value other than None."):
-        return f"--{wrong[1]} is missing: {typed} --help says what it takes."
+        return f"--{wrong[1]} is missing. {_help(wrong[1], typed)}"
+    if bare := re.fullmatch(r"Missing value for flag --?(\w+)", text):
+        return f"--{bare[1]}=VALUE needs its value. {_help(bare[1], typed)}"
     if wrong:
         parser = flags.FLAGS[wrong[1]].parser
         wanted = parser.syntactic_help or "true or false"
@@ -93,21 +95,31 @@ def explained(error, typed):
     return text
 
 
+def _help(name, typed):
+    """Returns what a flag takes, in the words of --help, and where the others are."""
+    text = " ".join(flags.FLAGS[name].help.split())
+    return f"{text}\n{typed} --help shows examples and flags."
+
+
 def _unknown(name, typed):
     """Returns which flag is meant by one that the command does not have."""
-    known = flag_help.of_command()
+    known = {flag: f"did you mean --{flag}?" for flag in flag_help.of_command()}
     plain = name.replace("-", "_").lower()
     start = f"There is no flag --{printable(name, 80)}"
     if plain in known:
         return f"{start}: write --{plain}."
+    others = {}
     for names, meant in _MEANT.items():
-        others, _, note = meant.partition(": ")
-        found = [other for other in others.split() if other in known]
-        if plain in names.split() and found:
-            return f"{start}: use --{found[0]}{note and f' ({note})'}."
-    near = difflib.get_close_matches(plain, known, n=1)
-    hint = f"did you mean --{near[0]}?" if near else f"{typed} --help lists all."
-    return f"{start}: {hint}"
+        flags_meant, _, note = meant.partition(": ")
+        if found := [flag for flag in flags_meant.split() if flag in known]:
+            use = f"use --{found[0]}{note and f' ({note})'}."
+            others |= {other: use for other in names.split() if other not in others}
+    if plain in others:
+        return f"{start}: {others[plain]}"
+    # A flag of the command goes before one of other programs that is as near.
+    near = difflib.get_close_matches(plain, [*known, *others], n=1)
+    hint = f"{typed} --help lists all."
+    return f"{start}: {({**others, **known}[near[0]]) if near else hint}"
 
 
 def is_count(text):

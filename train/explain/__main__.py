@@ -75,9 +75,11 @@ def main(argv):
     model, *words = [given["model"], *argv[1:]] if given["model"] else argv[1:] or [""]
     images = given["images"] + words
     if not model or not images or not given["out"]:
+        given = {"model": model, "photos": images, "--out": given["out"]}
+        missing = [name for name in given if not given[name]]
         raise app.UsageError(
             f"Give a model and photos: {command_line.typed('explain')} MODEL photo.jpg "
-            "folder/ --out=DIR"
+            f"folder/ --out=DIR. Missing: {', '.join(missing)}"
         )
     command_line.need_packages("explain", PACKAGES)
     command_line.need_tensorflow("Reading images")

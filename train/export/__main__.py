@@ -107,16 +107,19 @@ def main(argv):
     """Reads the flags, exports, and prints the comparison."""
     values = flags.FLAGS.flag_values_dict()
     models = argv[1:] + [values["model"]] * (values["model"] is not None)
-    if len(models) != 1 or not values["out"]:
-        raise app.UsageError(
-            f"Give one model and a folder: {command_line.typed('export')} MODEL "
-            "--format=tflite --out=DIR"
-        )
+    usage = (
+        f"Give one model and a folder: {command_line.typed('export')} MODEL "
+        f"--format={','.join(values['format'] or ['tflite'])} --out=DIR"
+    )
+    if len(models) != 1:
+        raise app.UsageError(usage)
     data_flags.take_word([])
     try:
         select(values["format"] or (), **{name: values[name] for name in OPTIONS})
     except ValueError as error:
         sys.exit(f"error: {error}")
+    if not values["out"]:
+        raise app.UsageError(f"--out is missing. {usage}")
     command_line.need_packages("export", PACKAGES)
     command_line.need_tensorflow("An export")
     with command_line.exit_on_errors("nothing was written"):

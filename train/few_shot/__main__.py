@@ -43,8 +43,9 @@ def main(argv):
     """Fits the probe that the command line describes, and prints its accuracies."""
     data_flags.take_word(argv[2:])
     if len(argv) < 2 or not flags.FLAGS.dataset:
+        missing = "The data set is missing. " if argv[1:] else ""
         raise app.UsageError(
-            "Give one model and one data set: "
+            f"{missing}Give one model and one data set: "
             f"{command_line.typed('few_shot')} MODEL photos/ (or --dataset=NAME)"
         )
     command_line.need_packages("few_shot", PACKAGES)

@@ -83,8 +83,9 @@ def main(argv):
     """Reads the flags, predicts, and prints the answers."""
     values = flags.FLAGS.flag_values_dict()
     if len(argv) < 3:
+        missing = "The photos are missing. " if argv[1:] else ""
         raise app.UsageError(
-            "Give a model and photos, files or folders: "
+            f"{missing}Give a model and photos, files or folders: "
             f"{command_line.typed('predict')} MODEL photo.jpg folder/"
         )
     command_line.need_packages("predict", PACKAGES)

@@ -31,6 +31,9 @@ MEANT = {
     "export --threshold=0.9": "--min_agreement",
     "explain --output=x": "--out.",
     "compare --out=x": "--output.",
+    "finetune --epoch=3": "--steps (steps = epochs * training images / --batch_size)",
+    "finetune --optimiser=adam": "did you mean --optimizer?",
+    "finetune --num_epoch=3": "use --steps (steps = epochs",
 }
 
 
@@ -52,6 +55,26 @@ def test_a_flag_of_other_programs_names_the_one_that_is_meant(words):
     flag = words.split()[1].partition("=")[0]
     assert done.stderr.startswith(f"error: There is no flag {flag}: "), done.stderr
     assert MEANT[words] in done.stderr and done.stderr.count("\n") == 1
+
+
+USAGE = {
+    "predict a.keras b.jpg --gallery": "--gallery=VALUE needs its value. An .html file",
+    "publish runs/a": "--to is missing. The registry: a folder of models.",
+    "predict a.keras": "The photos are missing. Give a model and photos",
+    "few_shot a.keras": "The data set is missing. Give one model",
+    "explain a.keras": "folder/ --out=DIR. Missing: photos",
+    "explain a.keras b.jpg --out=": "folder/ --out=DIR. Missing: --out",
+    "export runs/a --format=tflight": "'tflight' is not a format: choose from",
+    "export runs/a --format=onnx": "--out is missing. Give one model and a folder: "
+    "keras-vit export MODEL --format=onnx --out=DIR",
+}
+
+
+@pytest.mark.parametrize("words", USAGE)
+def test_wrong_usage_names_what_is_missing(words):
+    done = run(*words.split())
+    assert done.returncode == 1 and done.stderr.startswith("error: ")
+    assert USAGE[words] in done.stderr and done.stderr.count("\n") <= 2, done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)
