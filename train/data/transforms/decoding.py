@@ -33,8 +33,9 @@ _USUAL_PNG = {0: b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00", 20: b"\x00\x0
 _MOST_OF_PNG = {18: _MOST_OF_SIDE, 22: _MOST_OF_SIDE, 24: 8}
 # Bytes of a small PNG, and what it has none of: an orientation or packed text.
 _SMALL_PNG, _UNUSUAL_IN_PNG = 2**16, r"(?s)\CPNG\C*(?:eXIf|[zi]TXt)\C*"
-# Bytes of a JPEG that usually reach into its first scan, and segments before that.
-_HEAD, _SEGMENTS = 1024, 12
+# Bytes of a JPEG that usually reach into its first scan, and how often to double the
+# steps from a segment to the next: 16 segments are enough.
+_HEAD, _DOUBLINGS = 1024, 4
 # Markers whose segments may stand there, of all but EXIF: frames, tables, application
 # data, comments.
 _MARKERS = (*range(0xC0, 0xC3), 0xC4, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE)
@@ -81,50 +82,32 @@ def decode_image(
         pixels = tf.image.grayscale_to_rgb(image) if image.shape[-1] == 1 else image
         return _cut(pixels, choose_window)
     method = "" if fast or not honour_exif else _PILLOWS
+    turn = (
+        _plain_orientation(image) if honour_exif else _known_to_tensorflow(image, bits)
+    )
 
-    def jpeg(turn=None, shape=None):
+    def jpeg(turn=None):
         if choose_window is not None:
-            return _decode_jpeg_window(image, choose_window, turn, method, shape)
+            return _decode_jpeg_window(image, choose_window, turn, method)
         return exif.turned(tf.io.decode_jpeg(image, 3, dct_method=method), turn)
 
-    def other(turn=None):
-        return _cut(exif.turned(_decode_whole(image), turn), choose_window)
+    def whole():
+        return tf.cond(
+            turn > 0,
+            lambda: exif.turned(_decode_whole(image), turn),
+            lambda: _decode_with_pillow(image, name, bits),
+        )
 
-    def by_tensorflow(turn=None):
-        return tf.cond(tf.io.is_jpeg(image), lambda: jpeg(turn), lambda: other(turn))
+    def not_upright_jpeg():
+        return tf.cond(
+            is_jpeg & (turn > 1),
+            lambda: jpeg(turn),
+            lambda: _cut(whole(), choose_window),
+        )
 
-    def by_pillow():
-        return _cut(_decode_with_pillow(image, name, bits), choose_window)
-
-    def bare_jpeg():
-        shape = tf.io.extract_jpeg_shape(image)
-        is_plain = (shape[2] != 4) & _is_small(shape[0], shape[1])
-        return tf.cond(is_plain, lambda: jpeg(shape=shape), exif.apart(by_pillow))
-
-    def unusual():
-        turn = tf.numpy_function(_plain_orientation, [image], tf.int32, stateful=False)
-        turn = tf.ensure_shape(turn, ())
-
-        def turned():
-            return tf.cond(turn > 0, lambda: by_tensorflow(turn), by_pillow)
-
-        return tf.cond(turn == 1, by_tensorflow, exif.apart(turned))
-
-    def not_usual():
-        return tf.cond(_is_bare_jpeg(image), bare_jpeg, exif.apart(unusual))
-
-    def no_usual_jpeg():
-        return tf.cond(_is_usual_png(image), other, exif.apart(not_usual))
-
-    if honour_exif:
-        pixels = tf.cond(_is_usual_jpeg(image), jpeg, exif.apart(no_usual_jpeg))
-    else:
-        start = tf.strings.substr(image, 0, 4)
-        is_tensorflows = start == b"\x89PNG"
-        if bits is not None:
-            is_tensorflows &= ~_is_deep_png(image)
-        is_tensorflows |= (start == b"GIF8") | tf.io.is_jpeg(image)
-        pixels = tf.cond(is_tensorflows, by_tensorflow, by_pillow)
+    # Every node takes time, also in a branch that is not taken.
+    is_jpeg = tf.io.is_jpeg(image)
+    pixels = tf.cond(is_jpeg & (turn == 1), jpeg, exif.apart(not_upright_jpeg))
     pixels.set_shape((None, None, 3))
     return pixels
 
@@ -233,15 +216,43 @@ def _is_bare_jpeg(encoded):
     places = np.arange(_HEAD - 3)
     following = tf.minimum(places + 2 + lengths, places[-1])
     following = tf.where(tf.gather(_IS_SEGMENT, markers), following, places)
-    place = 2
-    for _ in range(_SEGMENTS):
-        place = following[place]
+    for _ in range(_DOUBLINGS):
+        following = tf.gather(following, following)
+    place = following[2]
     is_head = (markers[0] == _START_OF_JPEG) & (markers[place] == _SCAN)
     return is_head & _ends(encoded, _END_OF_JPEG)
 
 
 def _plain_orientation(encoded):
-    return np.int32(photos.plain_orientation(_file(encoded)))
+    """Returns the orientation of what TensorFlow sees as we do, 0 of anything else."""
+
+    def unusual():
+        def orientation(encoded):
+            return np.int32(photos.plain_orientation(_file(encoded)))
+
+        turn = tf.numpy_function(orientation, [encoded], tf.int32, stateful=False)
+        return tf.ensure_shape(turn, ())
+
+    def bare():
+        return tf.cast(_is_plain_jpeg(encoded), tf.int32)
+
+    def not_usual():
+        def no_png():
+            return tf.cond(_is_bare_jpeg(encoded), bare, unusual)
+
+        return tf.cond(_is_usual_png(encoded), lambda: 1, no_png)
+
+    return tf.cond(_is_usual_jpeg(encoded), lambda: 1, exif.apart(not_usual))
+
+
+def _known_to_tensorflow(encoded, bits):
+    """Returns 1 of what TensorFlow can decode, whatever it says of its orientation."""
+    start = tf.strings.substr(encoded, 0, 4)
+    is_tensorflows = start == b"\x89PNG"
+    if bits is not None:
+        is_tensorflows &= ~_is_deep_png(encoded)
+    is_tensorflows |= (start == b"GIF8") | tf.io.is_jpeg(encoded)
+    return tf.cast(is_tensorflows, tf.int32)
 
 
 def _is_plain_jpeg(jpeg):
@@ -369,8 +380,8 @@ def _cut(pixels, choose_window):
     return pixels[top : top + height, left : left + width]
 
 
-def _decode_jpeg_window(encoded, choose_window, turn, method, shape=None):
-    shape = tf.io.extract_jpeg_shape(encoded) if shape is None else shape
+def _decode_jpeg_window(encoded, choose_window, turn, method):
+    shape = tf.io.extract_jpeg_shape(encoded)
     window = exif.stored_window(choose_window, shape, turn)
     top, left, height, width = tf.unstack(window)
     # Colours stored at half resolution are interpolated between columns. At the edge of

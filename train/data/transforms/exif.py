@@ -13,6 +13,12 @@ _ENTRY = 12  # bytes
 # Segments before the scan: colour profiles and depth maps have one for every 64 KB.
 _SEGMENTS = 256
 _JPEG_MARKER = b"Exif\0\0"
+# By the orientation: which axes of the stored image are flipped, and their order then.
+_FLIPS = [
+    (turn in (3, 4, 6, 7), turn in (2, 3, 7, 8), False)  # rows, columns, channels
+    for turn in range(9)
+]
+_AXES = [(1, 0, 2) if turn >= 5 else (0, 1, 2) for turn in range(9)]
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
@@ -129,8 +135,8 @@ def turned(pixels: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
         return pixels
 
     def turn_pixels():
-        flipped = tf.reverse(pixels, tf.boolean_mask([0, 1], _flips(turn)))
-        return tf.transpose(flipped, _axes(turn))
+        flipped = tf.raw_ops.Reverse(tensor=pixels, dims=tf.gather(_FLIPS, turn))
+        return tf.transpose(flipped, tf.gather(_AXES, turn))
 
     upright = tf.cond(turn == 1, lambda: pixels, turn_pixels)
     upright.set_shape((None, None, pixels.shape[-1]))
@@ -144,22 +150,12 @@ def stored_window(choose_window, shape: tf.Tensor, turn: tf.Tensor) -> tf.Tensor
     """
     if turn is None:
         return choose_window(shape)
-    axes = _axes(turn)
-    window = choose_window(tf.gather(shape, axes))
-    start, size = tf.gather(window[:2], axes[:2]), tf.gather(window[2:], axes[:2])
-    start = tf.where(_flips(turn), shape[:2] - start - size, start)
+    axes = tf.gather(_AXES, turn)
+    start, size = tf.split(choose_window(tf.gather(shape, axes)), 2)
+    start, size = (tf.gather(sides, axes[:2]) for sides in (start, size))
+    flipped = tf.gather(_FLIPS, turn)[:2]
+    start = tf.where(flipped, shape[:2] - start - size, start)
     return tf.concat([start, size], axis=0)
-
-
-def _axes(turn):
-    return tf.where(turn >= 5, [1, 0, 2], [0, 1, 2])
-
-
-def _flips(turn):
-    """Which axes of the stored image are flipped before they are transposed."""
-    up = (turn == 3) | (turn == 4) | (turn == 6) | (turn == 7)
-    left = (turn == 2) | (turn == 3) | (turn == 7) | (turn == 8)
-    return tf.stack([up, left])
 
 
 def _split(text, marker):
