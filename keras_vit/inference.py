@@ -26,8 +26,9 @@ from keras_vit.structure import (
     takes_any_size,
 )
 from zoo.head import NUMBERS, ONE_CLASS, checked_names
-from zoo.network import pair
+from zoo.network import pair, positive_int
 from zoo.photos import prepare, read_ahead
+from zoo.preparation import check_bits
 from zoo.probabilities import answers_of
 
 # Photos that are prepared while the model computes, in batches.
@@ -101,6 +102,7 @@ def classify(
         (1, 'dog', 0.88)
     """
     check_outputs(model)
+    top = positive_int(top, "top")
     activation, problem_type = _activation(model), problem_type_of(model)
     outputs = model.output_shape[-1]
     names = getattr(head_of(model), "class_names", None)
@@ -219,6 +221,7 @@ def _outputs(model, predictor, photos, image_size, bits):
     # A model around ours may begin with a layer for pixels.
     takes_pixels = layer_of_pixels(model) is not None
     preparation = preparation_of(model)
+    check_bits(bits)
     bits = bits_of(model) if bits is None else bits
 
     def prepared(number, photo):
@@ -228,7 +231,7 @@ def _outputs(model, predictor, photos, image_size, bits):
             raise ValueError(f"photos[{number}]: {error}") from error
         except OSError as error:
             if not os.path.isdir(photo):
-                raise
+                raise type(error)(f"photos[{number}]: {error}") from error
             raise ValueError(
                 f"photos[{number}]: {photo} is a folder: pass its files, "
                 f'sorted(pathlib.Path({str(photo)!r}).glob("*.jpg")).'

@@ -1,5 +1,6 @@
 """Preprocessing of images, and decoding of predictions to names of classes."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -7,6 +8,12 @@ from keras import ops
 
 import zoo
 from zoo.head import CLASS_LISTS, checked_names
+from zoo.network import positive_int
+from zoo.text import brief
+
+# What to do with photos where arrays are expected.
+OF_PHOTOS = "keras_vit.classify and embed take files, zoo.photos.prepare reads one"
+_KINDS_OF_NUMBERS = ("int", "uint", "float", "bfloat", "bool")
 
 
 def preprocess_input(images):
@@ -20,6 +27,9 @@ def preprocess_input(images):
         float32 array (for a NumPy array) or tensor of the same shape and library,
         x / 127.5 - 1.
 
+    Raises:
+        ValueError: they are something else, such as paths.
+
     Source:
         `input_pipeline.py` of the released code; the AugReg models as well.
 
@@ -27,6 +37,7 @@ def preprocess_input(images):
         >>> preprocess_input(np.array([0, 255], "uint8"))
         array([-1.,  1.], dtype=float32)
     """
+    check_numbers(images, "images", OF_PHOTOS)
     # A tensor of TensorFlow comes from code that imported it. Where another backend
     # computes, keras.ops has no use for one.
     tf = sys.modules.get("tensorflow")
@@ -54,8 +65,8 @@ def decode_predictions(predictions, top=5, class_names=None):
         the WordNet id where the names are ImageNet's, else the class's number.
 
     Raises:
-        ValueError: there are no names, or not as many as the classes; or all
-            scores are equal, which a new head's are.
+        ValueError: there are no names, or not as many as the classes; all scores are
+            equal, which a new head's are; or an argument is of another type.
         zoo.StoreError: the names cannot be fetched.
 
     Source:
@@ -66,6 +77,8 @@ def decode_predictions(predictions, top=5, class_names=None):
         >>> decode_predictions(outputs, top=1, class_names=["cat", "dog"])
         [[(1, 'dog', 0.9)]]
     """
+    check_numbers(predictions, "predictions", "pass what model.predict returns")
+    top = positive_int(top, "top")
     predictions = ops.convert_to_numpy(predictions)
     if predictions.ndim != 2:
         raise ValueError(
@@ -73,6 +86,21 @@ def decode_predictions(predictions, top=5, class_names=None):
         )
     names = names_of_classes(predictions.shape[1], class_names)
     return best_classes(predictions, top, names)
+
+
+def check_numbers(values, name, remedy):
+    """Raises a `ValueError` if values are no array or tensor, or not of numbers."""
+    dtype = getattr(values, "dtype", None)
+    if dtype is None:
+        # Lists of different lengths and tensors on a GPU become none.
+        with contextlib.suppress(ValueError, TypeError):
+            dtype = np.asarray(values).dtype
+    kind = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
+    if not kind.startswith(_KINDS_OF_NUMBERS):
+        raise ValueError(
+            f"{name} must be an array or a tensor of numbers, got {brief(values)}: "
+            f"{remedy}."
+        )
 
 
 def best_classes(scores, top, names):

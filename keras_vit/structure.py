@@ -27,6 +27,7 @@ from keras_vit.layers import (
 from keras_vit.layers.base import prefix_tokens
 from keras_vit.layers.residual_unit import ResidualUnit
 from zoo.head import ONE_CLASS
+from zoo.text import brief
 
 # What makes a feature map smaller by its `strides`.
 _STRIDED = (keras.layers.Conv2D, keras.layers.MaxPooling2D, ResidualUnit)
@@ -112,8 +113,18 @@ def head_activation(model):
     return activation.__name__ if is_head else None
 
 
+def check_model(model):
+    """Raises a `ValueError` if a model is something else, such as the path of one."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model must be a keras.Model, got {brief(model)}: pass it as the first "
+            "argument; keras.saving.load_model and keras_vit.load_model read files."
+        )
+
+
 def check_graph(model):
     """Raises a `ValueError` if a model does not say its inputs and outputs."""
+    check_model(model)
     if getattr(model, "inputs", None) is None or model.outputs is None:
         raise ValueError(
             f"{model.name}, a {type(model).__name__}, does not say its inputs and "
@@ -387,6 +398,7 @@ class _Walk:
     """
 
     def __init__(self, model, image_size=None):
+        check_model(model)
         self.model = model
         encoders = layers_of(model, PatchEncoder)
         if len(encoders) != 1:

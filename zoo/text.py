@@ -34,7 +34,9 @@ def printable(text: str, most: int = _MOST_OF_MESSAGE, lines: bool = False) -> s
 
 def brief(value: object) -> str:
     """Returns the `repr` of a value, at most `_MOST_OF_VALUE` characters."""
-    return printable(_repr.repr(value), _MOST_OF_VALUE)
+    # Arrays have rows on lines of their own.
+    text = re.sub(r"\s*\n\s*", " ", _repr.repr(value))
+    return printable(text, _MOST_OF_VALUE)
 
 
 def as_flags(text, spelled):

@@ -10,6 +10,7 @@ from keras_vit.engines.changes import Settings
 from keras_vit.engines.compiled import Compiled
 from keras_vit.engines.converted import Converted
 from keras_vit.engines.table import AUTO, ENGINES, KERAS, begins_with, check
+from keras_vit.preprocessing import OF_PHOTOS, check_numbers
 from keras_vit.structure import check_images_shape, check_outputs, warn_of_pixels
 from zoo.network import positive_int
 
@@ -132,6 +133,7 @@ class Predictor:
         return getattr(self._answer, "trials", {})
 
     def __call__(self, images):
+        check_numbers(images, "images", OF_PHOTOS)
         images = np.asarray(images, dtype=self.model.inputs[0].dtype)
         if images.shape != self._checked:
             check_images_shape(self.model, images.shape)

@@ -10,6 +10,7 @@ from keras import ops
 from keras_vit import structure
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.forward_pass import Watcher, running
+from keras_vit.preprocessing import OF_PHOTOS, check_numbers
 
 # Of a layer's attention weights, in float32 numbers: 64 MB.
 _NUMBERS_AT_ONCE = 2**24
@@ -18,6 +19,7 @@ _NUMBERS_AT_ONCE = 2**24
 def check_images(model, images):
     """Returns images as a float array; a ValueError where a model cannot take them."""
     structure.check_graph(model)
+    check_numbers(images, "images", OF_PHOTOS)
     images = ops.convert_to_numpy(images)
     structure.check_images_shape(model, images.shape)
     if images.dtype.kind != "f":

@@ -1,5 +1,9 @@
 """Models of the features inside a model, for dense tasks, probes and retrieval."""
 
+import contextlib
+import operator
+from collections.abc import Iterable
+
 import keras
 
 from keras_vit.layers import (
@@ -11,6 +15,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.structure import (
+    check_model,
     grid_size,
     num_prefix_tokens,
     pooled_features,
@@ -52,6 +57,7 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
         >>> {name: tensor.shape[1:] for name, tensor in maps.output.items()}
         {'layer_5': (2, 3, 192), 'layer_11': (2, 3, 192), 'pooled': (192,)}
     """
+    check_model(model)
     own = getattr(model, "layers", ())
     blocks = [layer for layer in own if isinstance(layer, TransformerBlock)]
     if not blocks or not getattr(model, "inputs", None):
@@ -63,7 +69,8 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
     norms = [one for one in own if isinstance(one, LayerNorm) and one.input is last]
     normed = norms[0] if norm and norms else lambda tokens: tokens
     outputs = {}
-    for layer in (layers,) if isinstance(layers, (int, str)) else layers:
+    is_one = isinstance(layers, str) or not isinstance(layers, Iterable)
+    for layer in (layers,) if is_one else layers:
         if layer == "pooled":
             outputs[layer] = pooled_features(model)
             if outputs[layer] is None:
@@ -84,6 +91,8 @@ def features(model, layers=(-1,), *, as_maps=True, norm=True):
             if as_maps:
                 tokens = _as_map(tokens, model)
             outputs[f"layer_{number}"] = tokens
+    if not outputs:
+        raise ValueError('layers are none: pass numbers, "class_token" or "pooled".')
     return keras.Model(model.input, outputs, name=f"{model.name}_features")
 
 
@@ -100,8 +109,9 @@ def _as_map(tokens, model):
 
 
 def _number(layer, count, model):
-    if isinstance(layer, int) and -count <= layer < count:
-        return layer % count
+    with contextlib.suppress(TypeError):  # no number
+        if -count <= operator.index(layer) < count:
+            return operator.index(layer) % count
     raise ValueError(
         f"The model {model.name} has no layer {layer!r}: pass numbers from {-count} to "
         f'{count - 1}, "class_token" or "pooled".'

@@ -9,7 +9,13 @@ import zoo
 from keras_vit import layers
 from keras_vit.layers.base import Placed, with_parts
 from keras_vit.models.arguments import ANY_SIZE, size_of, takes_own_arguments
-from keras_vit.structure import grid_size, layers_of, patch_stride, what_fixes_size
+from keras_vit.structure import (
+    check_model,
+    grid_size,
+    layers_of,
+    patch_stride,
+    what_fixes_size,
+)
 from zoo.position_embedding import METHODS, RELATIVE_METHODS, resize_relative
 
 _POSITIONS = (layers.AddPositionEmbs, layers.AddPositionEmbs2D)
@@ -53,8 +59,9 @@ def at_image_size(model, image_size, position_embedding_method=None):
         >>> at_image_size(model, (48, 64)).input_shape
         (None, 48, 64, 3)
     """
+    check_model(model)
     image_size = size_of(image_size)
-    if not isinstance(model, keras.Model) or not _takes_one_tensor(model):
+    if not _takes_one_tensor(model):
         raise ValueError(
             f"at_image_size takes a functional or sequential model of one input, got "
             f"{model!r}: pass one made by keras_vit.VisionTransformer or one of the "

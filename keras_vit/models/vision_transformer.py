@@ -18,6 +18,7 @@ from zoo.head import ONE_CLASS, Head
 from zoo.network import finite_float, pair, positive_int, rate
 from zoo.position_embedding import METHODS
 from zoo.preparation import check_preparation
+from zoo.text import brief
 
 # By the kind of pooling: a layer, for a number of tokens before those of the patches.
 _POOLINGS = {
@@ -141,6 +142,11 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         >>> tuple(model(keras.ops.zeros((1, 32, 32, 3))).shape)
         (1, 10)
     """
+    if not isinstance(config, (str, zoo.ViTConfig)):
+        raise ValueError(
+            f"config must be a ViTConfig or the name of a variant, got {brief(config)}:"
+            f" pass one of {', '.join(zoo.ARCHITECTURES)}."
+        )
     variant = config if isinstance(config, str) else None
     if variant is not None:
         if variant not in zoo.ARCHITECTURES:
@@ -169,7 +175,7 @@ def VisionTransformer(  # noqa: N802 - reads as the model it returns
         check_preparation(preparation)
     classes = arguments.number_of_classes(classes, class_names)
     if classes is not None:
-        hint = "; a model without head has include_top=False"
+        hint = "; names are class_names=, a model without head has include_top=False"
         classes = positive_int(classes, "classes", hint)
     if representation_size is not None:
         representation_size = positive_int(representation_size, "representation_size")

@@ -3,6 +3,7 @@
 import zoo
 from keras_vit.structure import (
     bits_of,
+    check_model,
     head_of,
     kind_of_pooling,
     num_prefix_tokens,
@@ -117,6 +118,7 @@ PLACES = ReleasedPlaces(
 
 def released_variables(model):
     """Returns {released key: (variable, released shape)} of a whole model of ours."""
+    check_model(model)
     found = PLACES.variables(model)
     if POSITION_EMBEDDING not in found and not _has_relative_alone(model):
         raise ValueError(

@@ -7,6 +7,7 @@ from keras import ops
 from keras_vit.layers import StdConv2D
 from keras_vit.layers.base import with_parts
 from keras_vit.layers.int8 import INT8_CLASSES
+from keras_vit.structure import check_model
 
 _MAKERS = "keras_vit.VisionTransformer or one of the variants"
 
@@ -44,7 +45,8 @@ def quantize_weights(model):
         >>> keras.saving.load_model("int8.keras").output_shape
         (None, 10)
     """
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+    check_model(model)
+    if not getattr(model, "inputs", None):
         raise ValueError(
             f"{model!r} is not a functional model: pass one made by {_MAKERS}."
         )

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import io
 import os
 
@@ -13,7 +14,7 @@ from zoo.photos import files
 from zoo.photos.files import HEIC_ENDINGS, endings, plain_orientation, reads_heic
 from zoo.photos.resizing import fitted, resize
 from zoo.preparation import check_bits, check_preparation
-from zoo.text import printable
+from zoo.text import brief, printable
 
 __all__ = [
     "HEIC_ENDINGS",
@@ -88,8 +89,9 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
     """
     check_bits(bits)
     if isinstance(photo, (str, os.PathLike)):
-        with regular_files.open_regular(photo) as file:
-            return files.decoded(file, printable(name or os.fsdecode(photo)), bits)
+        name = printable(name or os.fsdecode(photo))
+        with _opened(photo, name) as file:
+            return files.decoded(file, name, bits)
     if isinstance(photo, (bytes, bytearray, memoryview)):
         return files.decoded(io.BytesIO(photo), printable(name or "This file"), bits)
     if isinstance(photo, np.ndarray):
@@ -100,7 +102,7 @@ def decode(photo, bits: int | None = None, name: str | None = None) -> np.ndarra
     if isinstance(photo, Image.Image):
         pixels = files.of_image(photo, f"An image of mode {photo.mode}", bits)
         return _checked(pixels)
-    return _checked(np.asarray(photo))
+    return _checked(_array(photo))
 
 
 def prepare(
@@ -142,6 +144,30 @@ def prepare(
     if channels == 1:
         image = image @ _LUMINANCE
     return (image - np.float32(127.5)) / np.float32(127.5)
+
+
+def _opened(path, name):
+    try:
+        return regular_files.open_regular(path)
+    except regular_files.NotRegularError:
+        raise
+    except OSError as error:
+        # Of the same kind, without the path a second time.
+        raise type(error)(
+            f"{name} cannot be opened ({error.strerror}): check the path."
+        ) from error
+
+
+def _array(photo):
+    array = None
+    with contextlib.suppress(ValueError, TypeError):  # rows of different lengths
+        array = np.asarray(photo)
+    if array is None or array.dtype.kind not in "uif":
+        raise ValueError(
+            "A photo is a path, the bytes of a file, a PIL.Image.Image or an array of "
+            f"numbers, got {brief(photo)}: pass one of these, and several as a list."
+        )
+    return array
 
 
 def _checked(image):
