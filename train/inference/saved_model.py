@@ -57,10 +57,11 @@ def write_saved_model(model, folder, *, class_names=None):
     - `logits` are float32 (batch, classes), before any activation of the head;
       `features` are the head's input, (batch, hidden_size or representation_size).
       Without a head there is no `image_classification`, and features replace logits.
-    - `image_bytes` are JPEG or PNG files: decoded, to grayscale for models of 1
-      channel, rotated by their EXIF data, and brought to the model's size, as images
-      of any size are, as its preparation of photos says; PNG of 16 bits are of the
-      bits that its head says. Broken ones raise `tf.errors.InvalidArgumentError`.
+    - `image_bytes` are JPEG, PNG and GIF files but those that docs/export.md leaves
+      out: decoded, to grayscale for models of 1 channel, rotated by their EXIF data,
+      and brought to the model's size, as images of any size are, as its preparation of
+      photos says; PNG of 16 bits are of the bits that its head says. Broken and other
+      ones raise `tf.errors.InvalidArgumentError`.
     - `probabilities` are the softmax of the logits, their sigmoid where the head is of
       several classes at once, or the head's own activation. `label`, with `class_names`
       only, is the most likely class, a string (batch,). A head for numbers has neither:

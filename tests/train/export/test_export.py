@@ -19,6 +19,7 @@ import pytest
 import keras_vit
 from train.common.errors import RunError
 from train.data import sources
+from train.data.transforms import SERVED_FILES
 from train.export import (
     ExportError,
     formats,
@@ -31,6 +32,7 @@ from train.export import (
     tflite,
 )
 from train.inference import exported_model, loaded_model, saved_model
+from train.reports import markdown
 from train.reports.classification import interval
 
 tf = pytest.importorskip("tensorflow")
@@ -241,6 +243,7 @@ def test_all_formats_beside_the_model(
     monkeypatch.chdir(shutil.copytree(out, tmp_path / "moved"))
     text = (out / "export.md").read_text()
     found = snippets(text)
+    assert SERVED_FILES in " ".join(text.split())
     assert len(found) == 5 and report.table(results) in text
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), "uint8")
     PIL.Image.fromarray(pixels).save("photo.jpg", format="png")
@@ -435,6 +438,23 @@ def test_features_without_a_data_set(model_file, tmp_path):
     text = (tmp_path / "out/export.md").read_text()
     assert "64 generated images" in text and "Mean cosine" in text
     assert not (tmp_path / "out/class_names.txt").exists()
+
+
+def test_pages_and_the_error_say_alike_which_files_serve_bytes_reads():
+    """They said JPEG and PNG, of which CMYK, WebP and others ended in a refusal."""
+    templates = pathlib.Path(report.__file__).with_name("templates")
+    page = markdown.render(
+        templates / "saved_model.md.jinja",
+        paths=["saved_model"],
+        head=True,
+        served_files=SERVED_FILES,
+    )
+    from train.data.transforms.decoding import decode_in_graph
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as refused:
+        decode_in_graph(tf.constant(b"RIFF....WEBP"))
+    for text in (page, (ROOT / "docs" / "export.md").read_text(), str(refused.value)):
+        assert SERVED_FILES in " ".join(text.split())
 
 
 def test_options_of_tflite(model_file, tmp_path):

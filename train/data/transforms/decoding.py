@@ -7,7 +7,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from train.data.transforms import exif
+from train.data.transforms import SERVED_FILES, exif
 from zoo import limits, photos
 
 # Below these higher bytes of its height and width, no photo has too many pixels.
@@ -129,11 +129,9 @@ def decode_in_graph(
         default=lambda: False,
     )
     message = (
-        "serve_bytes does not read this file: it takes JPEG, PNG and GIF, but no CMYK, "
-        "PNG of 16 bits that uses fewer or with packed text, GIF with transparency, a "
-        "comment or a frame smaller than itself, and no more than "
-        f"{limits.PHOTO_PIXELS:,} pixels or {limits.PHOTO_VALUES:,} bytes of their "
-        "values. Save it as JPEG."
+        f"serve_bytes does not read this file: it takes {SERVED_FILES}, and no more "
+        f"than {limits.PHOTO_PIXELS:,} pixels or {limits.PHOTO_VALUES:,} bytes of "
+        "their values. Save it as JPEG."
     )
     with tf.control_dependencies([tf.debugging.Assert(is_plain, [message])]):
         encoded = tf.identity(encoded)
